@@ -1,0 +1,127 @@
+//! The one place where it is decided what an outcome leads to.
+
+use std::time::Duration;
+
+use crate::{FailureKind, Outcome, RetryPolicy, Roll, Verdict};
+
+/// Where an event stood when the attempt began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Outcomes recorded before this one.
+    pub attempts: u32,
+    /// As stored with the event; the policy's budget may lower it.
+    pub max_attempts: u32,
+}
+
+/// What an attempt leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    Delivered,
+    Retry { after: Duration },
+    Failed(FailureKind),
+}
+
+/// A `Retry-After` may lengthen the policy's delay, never shorten it.
+pub fn decide(standing: Standing, outcome: &Outcome, policy: &RetryPolicy, roll: Roll) -> Decision {
+    let attempts_made = standing.attempts.saturating_add(1);
+    match outcome.verdict() {
+        Verdict::Delivered => Decision::Delivered,
+        Verdict::Gone => Decision::Failed(FailureKind::Gone),
+        Verdict::Retry if attempts_made >= policy.effective_max_attempts(standing.max_attempts) => {
+            Decision::Failed(FailureKind::Exhausted)
+        }
+        Verdict::Retry => {
+            let backoff = policy.delay(standing.attempts, roll);
+            Decision::Retry { after: backoff.max(outcome.pause().unwrap_or_default()) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorClass, RETRY_AFTER_MAX, RetryPolicySpec};
+    use proptest::prelude::*;
+
+    const MIDDLE: Roll = Roll(1 << 63);
+
+    fn after(attempts: u32, max_attempts: u32, outcome: &Outcome, policy: &RetryPolicy) -> Decision {
+        decide(Standing { attempts, max_attempts }, outcome, policy, MIDDLE)
+    }
+
+    fn policy(change: impl FnOnce(&mut RetryPolicySpec)) -> RetryPolicy {
+        let mut spec = RetryPolicySpec::exponential();
+        spec.jitter_bps = Some(0);
+        change(&mut spec);
+        RetryPolicy::new(spec).unwrap()
+    }
+
+    #[test]
+    fn s0_fr003_ac1_2xx_is_delivered_whatever_the_count() {
+        for attempts in [0, 5, 1_000, u32::MAX] {
+            let ok = Outcome::response(204, None, b"");
+            assert_eq!(after(attempts, 6, &ok, &RetryPolicy::default()), Decision::Delivered);
+        }
+    }
+
+    #[test]
+    fn s0_fr003_ac2_failure_under_the_limit_is_a_bounded_retry() {
+        let policy = policy(|_| {});
+        let down = Outcome::no_response(ErrorClass::Connect, "refused");
+        for (attempts, seconds) in [(0, 60), (1, 120), (2, 240), (3, 480), (4, 960)] {
+            let expected = Decision::Retry { after: Duration::from_secs(seconds) };
+            assert_eq!(after(attempts, 6, &down, &policy), expected);
+        }
+        let expected = Decision::Retry { after: policy.max_backoff() };
+        assert_eq!(after(400, 500, &down, &policy), expected);
+    }
+
+    #[test]
+    fn s0_fr003_ac3_failure_at_the_limit_is_terminal() {
+        let down = Outcome::response(500, None, b"");
+        assert_eq!(after(5, 6, &down, &RetryPolicy::default()), Decision::Failed(FailureKind::Exhausted));
+        assert_eq!(after(0, 1, &down, &RetryPolicy::default()), Decision::Failed(FailureKind::Exhausted));
+    }
+
+    #[test]
+    fn s0_fr002_ac3_budget_lowers_the_limit_and_never_raises_it() {
+        let down = Outcome::response(500, None, b"");
+        let budget = policy(|spec| spec.budget = 2);
+        assert!(matches!(after(1, 6, &down, &budget), Decision::Retry { .. }));
+        assert_eq!(after(2, 6, &down, &budget), Decision::Failed(FailureKind::Exhausted));
+        assert_eq!(after(1, 2, &down, &budget), Decision::Failed(FailureKind::Exhausted));
+    }
+
+    #[test]
+    fn gone_ends_the_event_at_once() {
+        let gone = Outcome::response(410, None, b"");
+        assert_eq!(after(0, 6, &gone, &RetryPolicy::default()), Decision::Failed(FailureKind::Gone));
+    }
+
+    #[test]
+    fn retry_after_lengthens_the_delay_and_never_shortens_it() {
+        let policy = policy(|_| {});
+        let asks = |seconds| Outcome::response(503, Some(Duration::from_secs(seconds)), b"");
+        let delay = |seconds| after(0, 6, &asks(seconds), &policy);
+        assert_eq!(delay(5), Decision::Retry { after: Duration::from_secs(60) });
+        assert_eq!(delay(300), Decision::Retry { after: Duration::from_secs(300) });
+        assert_eq!(delay(1_000_000), Decision::Retry { after: RETRY_AFTER_MAX });
+    }
+
+    proptest! {
+        #[test]
+        fn every_retry_delay_is_bounded(
+            attempts in 0_u32..2_000, code in 200_u16..600, roll in any::<u64>(), wish in 0_u64..100_000,
+            jitter in 0_u32..=10_000,
+        ) {
+            let policy = policy(|spec| spec.jitter_bps = Some(jitter));
+            let outcome = Outcome::response(code, Some(Duration::from_secs(wish)), b"");
+            let standing = Standing { attempts, max_attempts: u32::MAX };
+            if let Decision::Retry { after } = decide(standing, &outcome, &policy, Roll(roll)) {
+                prop_assert!(after >= Duration::from_secs(1));
+                prop_assert!(after <= policy.max_backoff().max(RETRY_AFTER_MAX));
+                prop_assert!(after >= *policy.window(attempts).start());
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! An event as a producer offers it, and the states it can be in afterwards.
+
+use bytes::Bytes;
+
+use crate::{DestinationUrl, EventId, Excerpt, InvalidDestination, InvalidId};
+
+/// Longest label (event type, references, content type) accepted from a producer, in bytes.
+const LABEL_LEN_MAX: usize = 256;
+/// Most attempts that a producer may ask for.
+const MAX_ATTEMPTS_MAX: u32 = 1_000;
+/// What a payload is when its producer does not say.
+const CONTENT_TYPE_DEFAULT: &str = "application/json";
+
+/// Where an event stands. "Retrying" is `Pending` with attempts made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeliveryStatus {
+    Pending,
+    Delivered,
+    /// The dead-letter queue.
+    Failed,
+}
+
+impl DeliveryStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Why an event is in the dead-letter queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailureKind {
+    /// Every allowed attempt was made.
+    Exhausted,
+    /// An operator ended it.
+    Cancelled,
+    /// Its lease expired without a result too many times in a row: it may be what takes workers down.
+    Abandoned,
+    /// The receiver answered 410.
+    Gone,
+}
+
+impl FailureKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Cancelled => "cancelled",
+            Self::Abandoned => "abandoned",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// An event as it arrives from outside, not yet judged.
+#[derive(Debug, Clone, Default)]
+pub struct NewEventSpec {
+    pub destination_url: String,
+    pub event_type: String,
+    pub payload: Bytes,
+    pub content_type: Option<String>,
+    pub event_id: Option<String>,
+    pub payment_request_id: Option<String>,
+    pub webhook_id: Option<String>,
+    pub session_id: Option<String>,
+    pub traceparent: Option<String>,
+    pub max_attempts: Option<u32>,
+}
+
+/// An event that may be stored. Built only by [`NewEvent::accept`], so stores need not look again.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    destination_url: DestinationUrl,
+    event_type: String,
+    payload: Bytes,
+    content_type: String,
+    event_id: Option<EventId>,
+    payment_request_id: Option<String>,
+    webhook_id: Option<String>,
+    session_id: Option<String>,
+    traceparent: Option<String>,
+    max_attempts: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidEvent {
+    #[error(transparent)]
+    Destination(#[from] InvalidDestination),
+    #[error(transparent)]
+    Id(#[from] InvalidId),
+    #[error("{field} must be 1 to {LABEL_LEN_MAX} printable ASCII characters, got {shown:?}")]
+    Label { field: &'static str, shown: String },
+    #[error("payload is {bytes} bytes; at most {bytes_max} are accepted")]
+    PayloadTooLarge { bytes: usize, bytes_max: usize },
+    #[error("max_attempts must be 1 to {MAX_ATTEMPTS_MAX}, got {0}")]
+    MaxAttempts(u32),
+}
+
+impl NewEvent {
+    /// Judges an event at the edge. `max_attempts` is what the retry policy gives to events that ask for nothing.
+    pub fn accept(
+        spec: NewEventSpec,
+        payload_bytes_max: usize,
+        max_attempts: u32,
+    ) -> Result<Self, InvalidEvent> {
+        if spec.payload.len() > payload_bytes_max {
+            return Err(InvalidEvent::PayloadTooLarge {
+                bytes: spec.payload.len(),
+                bytes_max: payload_bytes_max,
+            });
+        }
+        let max_attempts = spec.max_attempts.unwrap_or(max_attempts);
+        if !(1..=MAX_ATTEMPTS_MAX).contains(&max_attempts) {
+            return Err(InvalidEvent::MaxAttempts(max_attempts));
+        }
+        let content_type = spec.content_type.unwrap_or_else(|| CONTENT_TYPE_DEFAULT.to_owned());
+        Ok(Self {
+            destination_url: DestinationUrl::parse(&spec.destination_url)?,
+            event_type: label("event_type", spec.event_type)?,
+            payload: spec.payload,
+            content_type: label("content_type", content_type)?,
+            event_id: spec.event_id.map(EventId::new).transpose()?,
+            payment_request_id: optional_label("payment_request_id", spec.payment_request_id)?,
+            webhook_id: optional_label("webhook_id", spec.webhook_id)?,
+            session_id: optional_label("session_id", spec.session_id)?,
+            traceparent: optional_label("traceparent", spec.traceparent)?,
+            max_attempts,
+        })
+    }
+
+    pub fn destination_url(&self) -> &DestinationUrl {
+        &self.destination_url
+    }
+
+    pub fn event_type(&self) -> &str {
+        &self.event_type
+    }
+
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    pub fn content_type(&self) -> &str {
+        &self.content_type
+    }
+
+    pub fn event_id(&self) -> Option<&EventId> {
+        self.event_id.as_ref()
+    }
+
+    pub fn payment_request_id(&self) -> Option<&str> {
+        self.payment_request_id.as_deref()
+    }
+
+    pub fn webhook_id(&self) -> Option<&str> {
+        self.webhook_id.as_deref()
+    }
+
+    pub fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
+    }
+
+    pub fn traceparent(&self) -> Option<&str> {
+        self.traceparent.as_deref()
+    }
+
+    pub fn max_attempts(&self) -> u32 {
+        self.max_attempts
+    }
+}
+
+/// Shows everything but the payload, which never reaches a log.
+impl std::fmt::Debug for NewEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewEvent")
+            .field("destination_url", &self.destination_url)
+            .field("event_type", &self.event_type)
+            .field("event_id", &self.event_id)
+            .field("payload_bytes", &self.payload.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Labels travel in headers and log lines, so they are printable ASCII; inner spaces are welcome.
+fn label(field: &'static str, value: String) -> Result<String, InvalidEvent> {
+    let printable = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    let trimmed = value.trim().len() == value.len() && !value.is_empty();
+    if printable && trimmed && value.len() <= LABEL_LEN_MAX {
+        Ok(value)
+    } else {
+        Err(InvalidEvent::Label { field, shown: value.chars().take(64).collect() })
+    }
+}
+
+fn optional_label(field: &'static str, value: Option<String>) -> Result<Option<String>, InvalidEvent> {
+    value.map(|value| label(field, value)).transpose()
+}
+
+/// What a cancelled event shows as its last error: the operator's reason, made safe and short.
+pub fn cancel_reason(reason: Option<&str>) -> String {
+    let reason = Excerpt::from_text(reason.unwrap_or_default());
+    if reason.is_empty() { "manual_cancelled".to_owned() } else { format!("manual_cancelled: {reason}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> NewEventSpec {
+        NewEventSpec {
+            destination_url: "https://example.com/hook".into(),
+            event_type: "invoice.paid".into(),
+            payload: Bytes::from_static(br#"{"amount": 1.0}"#),
+            ..NewEventSpec::default()
+        }
+    }
+
+    fn accept(spec: NewEventSpec) -> Result<NewEvent, InvalidEvent> {
+        NewEvent::accept(spec, 1_024, 6)
+    }
+
+    #[test]
+    fn an_event_that_asks_for_nothing_gets_the_defaults() {
+        let event = accept(spec()).unwrap();
+        assert_eq!(event.max_attempts(), 6);
+        assert_eq!(event.content_type(), "application/json");
+        assert_eq!(event.event_id(), None);
+    }
+
+    #[test]
+    fn every_refusal_names_the_field_and_the_rule() {
+        let refusal = |change: fn(&mut NewEventSpec)| {
+            let mut spec = spec();
+            change(&mut spec);
+            accept(spec).unwrap_err().to_string()
+        };
+        assert!(refusal(|s| s.event_type = String::new()).contains("event_type"));
+        assert!(refusal(|s| s.event_type = "a\r\nb".into()).contains("printable"));
+        assert!(refusal(|s| s.session_id = Some(" x".into())).contains("session_id"));
+        assert!(refusal(|s| s.event_id = Some("a b".into())).contains("event_id"));
+        assert!(refusal(|s| s.max_attempts = Some(0)).contains("max_attempts"));
+        assert!(refusal(|s| s.max_attempts = Some(1_001)).contains("1000"));
+        assert!(refusal(|s| s.payload = Bytes::from(vec![0; 1_025])).contains("1025 bytes"));
+        assert!(refusal(|s| s.destination_url = "nowhere".into()).contains("destination_url"));
+    }
+
+    #[test]
+    fn the_payload_never_shows_in_debug_output() {
+        let shown = format!("{:?}", accept(spec()).unwrap());
+        assert!(!shown.contains("amount"), "{shown}");
+    }
+
+    #[test]
+    fn s2_fr005_ac2_cancel_reason_is_normalized() {
+        assert_eq!(cancel_reason(None), "manual_cancelled");
+        assert_eq!(cancel_reason(Some("  \n ")), "manual_cancelled");
+        assert_eq!(cancel_reason(Some(" wrong\n customer ")), "manual_cancelled: wrong customer");
+    }
+}

@@ -1,0 +1,175 @@
+//! A worker's time-limited right to attempt an event.
+//!
+//! A lease is granted by a store under a fresh [`LeaseToken`], renewed by heartbeats while its attempt is in
+//! flight, and ends by a settle, a release, a cancel, or by expiring. Whoever writes names the token: a write
+//! under a token that is no longer the row's changes nothing.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::{DestinationId, DestinationUrl, EventId, EventKey, LeaseToken, MessageId};
+
+/// Why an attempt is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    Scheduled,
+    /// The first attempt after an operator's requeue.
+    Manual,
+}
+
+impl Trigger {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// The only thing that can be sent: one event, with its payload, under one token.
+#[derive(Clone)]
+pub struct Lease {
+    pub token: LeaseToken,
+    pub key: EventKey,
+    pub event_id: EventId,
+    pub message_id: MessageId,
+    pub destination_id: DestinationId,
+    pub destination_url: DestinationUrl,
+    pub event_type: String,
+    pub content_type: String,
+    pub payload: Bytes,
+    pub traceparent: Option<String>,
+    /// Outcomes recorded since the event was enqueued or last requeued.
+    pub attempts: u32,
+    pub max_attempts: u32,
+    pub trigger: Trigger,
+    /// How long the event had been due when it was claimed.
+    pub overdue: Duration,
+}
+
+impl Lease {
+    /// A retry is an attempt after a recorded one; it counts against the retry batch.
+    pub fn is_retry(&self) -> bool {
+        self.attempts > 0
+    }
+
+    /// The number of the attempt that this lease allows, counting from one.
+    pub fn attempt(&self) -> u32 {
+        self.attempts.saturating_add(1)
+    }
+}
+
+/// Shows everything but the payload, which never reaches a log.
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease")
+            .field("token", &self.token)
+            .field("event_id", &self.event_id)
+            .field("destination_id", &self.destination_id)
+            .field("attempt", &self.attempt())
+            .field("payload_bytes", &self.payload.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long leases last and how often they are renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseTerms {
+    duration: Duration,
+    heartbeat: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a lease of {0:?} is too short: its heartbeat, a third of it but at least {HEARTBEAT_MIN:?}, must come before it expires; \
+     make the lease longer than {HEARTBEAT_MIN:?}"
+)]
+pub struct LeaseTooShort(pub Duration);
+
+const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
+
+impl LeaseTerms {
+    pub fn new(duration: Duration) -> Result<Self, LeaseTooShort> {
+        let heartbeat = (duration / 3).max(HEARTBEAT_MIN);
+        if heartbeat < duration { Ok(Self { duration, heartbeat }) } else { Err(LeaseTooShort(duration)) }
+    }
+
+    pub const fn duration(self) -> Duration {
+        self.duration
+    }
+
+    pub const fn heartbeat(self) -> Duration {
+        self.heartbeat
+    }
+}
+
+/// What becomes of an event whose lease is found expired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Takeover {
+    /// Claimable by another worker.
+    Grant,
+    /// Dead-lettered as `abandoned`, with this text as its last error.
+    Abandon { last_error: String },
+}
+
+/// A crash never eats the retry budget, but an event that loses `abandon_after` leases in a row is given up.
+/// `lost_leases` counts the expired lease that was just found.
+pub fn takeover(lost_leases: u32, abandon_after: u32) -> Takeover {
+    if lost_leases < abandon_after {
+        Takeover::Grant
+    } else {
+        Takeover::Abandon {
+            last_error: format!("abandoned: {lost_leases} leases in a row expired without a result"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn s3_heartbeat_is_a_third_of_the_lease() {
+        assert_eq!(LeaseTerms::new(ms(30_000)).unwrap().heartbeat(), ms(10_000));
+        assert_eq!(LeaseTerms::new(ms(600)).unwrap().heartbeat(), ms(200));
+    }
+
+    #[test]
+    fn s3_heartbeat_is_at_least_100_ms() {
+        assert_eq!(LeaseTerms::new(ms(299)).unwrap().heartbeat(), ms(100));
+        assert_eq!(LeaseTerms::new(ms(101)).unwrap().heartbeat(), ms(100));
+    }
+
+    #[test]
+    fn s3_lease_too_short_for_its_heartbeat_is_refused() {
+        for short in [Duration::ZERO, ms(1), ms(99), ms(100)] {
+            let error = LeaseTerms::new(short).unwrap_err();
+            assert_eq!(error, LeaseTooShort(short));
+            assert!(error.to_string().contains("100ms"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn s3_heartbeat_always_comes_before_the_lease_ends(millis in 0_u64..10_000_000) {
+            if let Ok(terms) = LeaseTerms::new(ms(millis)) {
+                prop_assert!(terms.heartbeat() < terms.duration());
+                prop_assert!(terms.heartbeat() >= HEARTBEAT_MIN);
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_is_abandoned_at_the_bound_and_not_before() {
+        assert_eq!(takeover(4, 5), Takeover::Grant);
+        assert!(
+            matches!(takeover(5, 5), Takeover::Abandon { last_error } if last_error.contains("5 leases"))
+        );
+    }
+}

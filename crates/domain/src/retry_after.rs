@@ -1,0 +1,70 @@
+//! What a receiver asks for with `Retry-After`.
+
+use std::time::{Duration, SystemTime};
+
+use crate::Timestamp;
+
+/// The longest wait that a receiver can ask for.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
+
+/// Reads seconds or an HTTP-date, the latter relative to `now`. A wish beyond the cap is the cap, a date that has
+/// passed is zero, anything else is no wish at all.
+pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim_matches([' ', '\t']);
+    let wait = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
+        // Only digits, so the one way to fail is a number too large to hold.
+        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
+    } else {
+        let date = httpdate::parse_http_date(value).ok()?;
+        let since_epoch = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Timestamp::default().after(since_epoch).since(now)
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Sun, 06 Nov 1994 08:49:37 GMT, the date in the HTTP specification.
+    const NOW: Timestamp = Timestamp::from_secs(784_111_777);
+
+    fn secs(value: &str) -> Option<u64> {
+        retry_after(value, NOW).map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn seconds_are_read_and_capped_at_an_hour() {
+        assert_eq!(secs("0"), Some(0));
+        assert_eq!(secs(" 120\t"), Some(120));
+        assert_eq!(secs("3600"), Some(3_600));
+        assert_eq!(secs("86400"), Some(3_600));
+        assert_eq!(secs("99999999999999999999999999"), Some(3_600));
+    }
+
+    #[test]
+    fn http_dates_in_all_three_forms_are_read() {
+        assert_eq!(secs("Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));
+        assert_eq!(secs("Sunday, 06-Nov-94 08:50:37 GMT"), Some(60));
+        assert_eq!(secs("Sun Nov  6 08:50:37 1994"), Some(60));
+        assert_eq!(secs("Mon, 07 Nov 1994 08:49:37 GMT"), Some(3_600));
+        assert_eq!(secs("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+    }
+
+    #[test]
+    fn anything_else_is_no_wish() {
+        for value in ["", "-1", "1.5", "+5", "soon", "0x10", "1e3", "\u{0661}"] {
+            assert_eq!(secs(value), None, "{value:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_panics_or_exceeds_the_cap(value in ".{0,64}", now in any::<i64>()) {
+            if let Some(wait) = retry_after(&value, Timestamp::from_micros(now)) {
+                prop_assert!(wait <= RETRY_AFTER_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The retry contract with receivers: 60 s · 2ⁿ ± 20 %. These tests may not be renamed, ignored or removed; a guardrail
+//! of the test suite fails when one of them is.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use posthaste_domain::{RetryPolicy, RetryPolicyError, RetryPolicySpec, Roll, Strategy};
+use proptest::prelude::*;
+
+/// Rolls spread evenly over the whole range, both ends included.
+fn rolls() -> impl Iterator<Item = Roll> {
+    (0..=100_u64).map(|step| Roll(u64::MAX / 100 * step))
+}
+
+fn delays(n: u32) -> Vec<f64> {
+    let policy = RetryPolicy::default();
+    rolls().map(|roll| policy.delay(n, roll).as_secs_f64()).collect()
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn spec(change: impl FnOnce(&mut RetryPolicySpec)) -> Result<RetryPolicy, RetryPolicyError> {
+    let mut spec = RetryPolicySpec::exponential();
+    change(&mut spec);
+    RetryPolicy::new(spec)
+}
+
+#[test]
+fn test_first_retry_around_60s() {
+    assert!(delays(0).iter().all(|delay| (48.0..=72.0).contains(delay)));
+}
+
+#[test]
+fn test_second_retry_around_120s() {
+    assert!(delays(1).iter().all(|delay| (96.0..=144.0).contains(delay)));
+}
+
+#[test]
+fn test_backoff_is_exponential() {
+    let policy = RetryPolicy::default();
+    for roll in rolls() {
+        for n in 0..4 {
+            let ratio = policy.delay(n + 1, roll).as_secs_f64() / policy.delay(n, roll).as_secs_f64();
+            assert!((ratio - 2.0).abs() < 0.001, "retry {n} with {roll:?}: ratio {ratio}");
+        }
+    }
+}
+
+#[test]
+fn test_delay_never_negative() {
+    let widest = spec(|spec| spec.jitter_bps = Some(10_000)).unwrap();
+    for n in (0..200).chain([u32::MAX]) {
+        for roll in rolls() {
+            assert!(widest.delay(n, roll) >= secs(1), "retry {n} with {roll:?}");
+        }
+    }
+}
+
+#[test]
+fn test_jitter_produces_variance() {
+    let delays = delays(0);
+    let distinct: BTreeSet<u64> = delays.iter().map(|delay| delay.to_bits()).collect();
+    assert!(distinct.len() > 90, "only {} distinct delays", distinct.len());
+    assert!(delays.iter().all(|delay| (48.0..=72.0).contains(delay)));
+}
+
+#[test]
+fn s1_3_1_the_default_table_takes_31_minutes() {
+    let policy = spec(|spec| spec.jitter_bps = Some(0)).unwrap();
+    let table: Vec<u64> =
+        (0..policy.max_attempts() - 1).map(|n| policy.delay(n, Roll(7)).as_secs()).collect();
+    assert_eq!(table, [60, 120, 240, 480, 960]);
+    assert_eq!(table.iter().sum::<u64>(), 31 * 60);
+}
+
+#[test]
+fn s1_3_4_a_first_delay_under_30_s_is_refused_with_value_floor_and_contract() {
+    let by_base = spec(|spec| spec.strategy = Strategy::Exponential { base: secs(5) });
+    let by_step = spec(|spec| spec.strategy = Strategy::Schedule { steps: vec![secs(5), secs(60)] });
+    for error in [by_base.unwrap_err(), by_step.unwrap_err()] {
+        assert_eq!(error, RetryPolicyError::TooFast { first: secs(5) });
+        let message = error.to_string();
+        for part in ["5s", "30s", "contract", "allow_fast_retries"] {
+            assert!(message.contains(part), "{part:?} is missing from {message:?}");
+        }
+    }
+    assert!(spec(|spec| spec.strategy = Strategy::Exponential { base: secs(30) }).is_ok());
+}
+
+#[test]
+fn s1_3_4_the_guard_opens_only_when_fast_retries_are_allowed_and_then_says_so() {
+    let fast = spec(|spec| {
+        spec.strategy = Strategy::Exponential { base: secs(1) };
+        spec.allow_fast_retries = true;
+    });
+    assert!(fast.unwrap().breaks_the_contract());
+    let allowed_but_unused = spec(|spec| spec.allow_fast_retries = true).unwrap();
+    assert!(!allowed_but_unused.breaks_the_contract());
+}
+
+#[test]
+fn s0_fr001_ac1_jitter_is_valid_from_0_to_10000() {
+    for valid in [0, 1, 2_000, 10_000] {
+        assert!(spec(|spec| spec.jitter_bps = Some(valid)).is_ok(), "{valid}");
+    }
+    for invalid in [10_001, u32::MAX] {
+        let error = spec(|spec| spec.jitter_bps = Some(invalid)).unwrap_err();
+        assert_eq!(error, RetryPolicyError::Jitter(invalid));
+        assert!(error.to_string().contains(&invalid.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn s0_fr001_ac2_zero_jitter_is_exactly_deterministic() {
+    let exponential = spec(|spec| spec.jitter_bps = Some(0)).unwrap();
+    let schedule = RetryPolicy::new(RetryPolicySpec::schedule()).unwrap();
+    for policy in [exponential, schedule] {
+        for n in 0..10 {
+            let distinct: BTreeSet<Duration> = rolls().map(|roll| policy.delay(n, roll)).collect();
+            assert_eq!(distinct.len(), 1, "retry {n}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn s0_fr001_ac3_jittered_delay_stays_in_its_window_and_bounds(
+        base in 30_u64..100_000, bps in 0_u32..=10_000, n in 0_u32..=200, roll in any::<u64>(), room in 0_u64..1_000_000,
+    ) {
+        let max_backoff = secs(base + room);
+        let policy = spec(|spec| {
+            spec.strategy = Strategy::Exponential { base: secs(base) };
+            spec.jitter_bps = Some(bps);
+            spec.max_backoff = Some(max_backoff);
+        }).unwrap();
+        let delay = policy.delay(n, Roll(roll));
+        prop_assert!(delay >= secs(1) && delay <= max_backoff);
+        prop_assert!(policy.window(n).contains(&delay));
+        // The window by its definition, in arithmetic of its own.
+        let around = base as f64 * 2_f64.powi(i32::try_from(n).unwrap());
+        let reach = around * f64::from(bps) / 10_000.0;
+        let low = (around - reach).clamp(1.0, max_backoff.as_secs_f64());
+        let high = (around + reach).clamp(1.0, max_backoff.as_secs_f64());
+        prop_assert!((low - 0.001..=high + 0.001).contains(&delay.as_secs_f64()), "{low} {delay:?} {high}");
+    }
+}
+
+#[test]
+fn s0_fr002_ac2_budget_zero_leaves_the_stored_limit_alone() {
+    let off = RetryPolicy::default();
+    for stored in [1, 6, 1_000, u32::MAX] {
+        assert_eq!(off.effective_max_attempts(stored), stored);
+    }
+}
+
+#[test]
+fn s0_fr002_ac3_effective_limit_is_the_smaller_of_stored_and_budget_plus_one() {
+    let budget = |budget| spec(|spec| spec.budget = budget).unwrap();
+    assert_eq!(budget(3).effective_max_attempts(6), 4);
+    assert_eq!(budget(3).effective_max_attempts(2), 2);
+    assert_eq!(budget(u32::MAX).effective_max_attempts(u32::MAX), u32::MAX);
+}
+
+#[test]
+fn s4_main_flow_schedule_is_exactly_30_120_600_3600_21600() {
+    let policy = RetryPolicy::new(RetryPolicySpec::schedule()).unwrap();
+    let steps: Vec<u64> = (0..6).map(|n| policy.delay(n, Roll(0)).as_secs()).collect();
+    assert_eq!(steps, [30, 120, 600, 3_600, 21_600, 21_600]);
+    assert_eq!(policy.max_attempts(), 5, "the fifth failure is terminal");
+}
+
+#[test]
+fn impossible_policies_are_refused_by_name() {
+    let schedule = |steps: &[u64]| {
+        let steps = steps.iter().copied().map(secs).collect();
+        RetryPolicy::new(RetryPolicySpec::of(Strategy::Schedule { steps }))
+    };
+    assert_eq!(schedule(&[]).unwrap_err(), RetryPolicyError::Steps(0));
+    assert_eq!(schedule(&[60; 101]).unwrap_err(), RetryPolicyError::Steps(101));
+    let down = RetryPolicyError::Descending { from: secs(120), to: secs(60) };
+    assert_eq!(schedule(&[60, 120, 60]).unwrap_err(), down);
+    assert!(schedule(&[60, 60, 60]).is_ok(), "a steady pace is fine");
+
+    let short = spec(|spec| spec.max_backoff = Some(secs(59))).unwrap_err();
+    assert_eq!(short, RetryPolicyError::BackoffTooShort { max_backoff: secs(59), delay: secs(60) });
+    let zero = spec(|spec| {
+        spec.strategy = Strategy::Exponential { base: Duration::ZERO };
+        spec.allow_fast_retries = true;
+    });
+    assert_eq!(zero.unwrap_err(), RetryPolicyError::Zero);
+    assert!(matches!(
+        spec(|s| s.max_backoff = Some(Duration::MAX)),
+        Err(RetryPolicyError::BackoffTooLong(_))
+    ));
+    assert!(matches!(spec(|s| s.max_retries = Some(1_000)), Err(RetryPolicyError::TooManyRetries(1_000))));
+    assert_eq!(spec(|spec| spec.max_retries = Some(0)).unwrap().max_attempts(), 1);
+}

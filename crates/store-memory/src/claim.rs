@@ -1,0 +1,127 @@
+//! Granting, extending and giving back leases.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Lease, LeaseToken, NoticeKind, Takeover,
+    Timestamp, Trigger, takeover,
+};
+use posthaste_store::{ClaimRequest, Claimed, HeldLease, ManualAction};
+use rand::RngExt as _;
+
+use crate::state::{GrantedLease, Row, State};
+
+/// The event that has been due longest goes first, whether it is a first attempt or a retry.
+pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> Claimed {
+    let abandoned = abandon(state, now, request.abandon_after);
+    let mut ready: Vec<(Option<Timestamp>, EventKey)> = state
+        .rows
+        .iter()
+        .filter(|(_, row)| row.is_ready(now))
+        .map(|(key, row)| (row.next_attempt_at, *key))
+        .collect();
+    ready.sort_unstable();
+
+    let mut taken: BTreeMap<DestinationId, usize> = BTreeMap::new();
+    let mut retries = 0;
+    let mut leases = Vec::new();
+    for (_, key) in ready {
+        if leases.len() == request.limit {
+            break;
+        }
+        let row = &state.rows[&key];
+        let destination = row.destination_id;
+        let taken = taken.entry(destination).or_default();
+        let is_retry = row.attempts > 0;
+        let fits =
+            *taken < request.free_slots_of(destination) && (!is_retry || retries < request.retries_max);
+        if fits && !state.is_paused(destination, now) {
+            *taken += 1;
+            retries += usize::from(is_retry);
+            leases.push(grant(state, now, key, request));
+        }
+    }
+    Claimed { leases, abandoned }
+}
+
+/// Dead-letters events whose expired lease is one too many.
+fn abandon(state: &mut State, now: Timestamp, abandon_after: u32) -> Vec<EventId> {
+    let given_up: Vec<(EventKey, String)> = state
+        .rows
+        .iter()
+        .filter(|(_, row)| row.lease.as_ref().is_some_and(|lease| lease.is_expired(now)))
+        .filter_map(|(key, row)| match takeover(row.lost_leases + 1, abandon_after) {
+            Takeover::Abandon { last_error } => Some((*key, last_error)),
+            Takeover::Grant => None,
+        })
+        .collect();
+    let mut abandoned = Vec::new();
+    for (key, last_error) in given_up {
+        if let Some(row) = state.row_mut(key) {
+            row.lost_leases += 1;
+            row.last_error = Some(last_error);
+            row.end(DeliveryStatus::Failed, Some(FailureKind::Abandoned), now);
+            abandoned.push(row.event_id.clone());
+            state.publish(key, NoticeKind::DeadLettered, now);
+        }
+    }
+    abandoned
+}
+
+fn grant(state: &mut State, now: Timestamp, key: EventKey, request: &ClaimRequest) -> Lease {
+    let token = LeaseToken::random(state.random.random());
+    let row = state.row_mut(key).expect("claimed keys come from the rows");
+    // A lease found here has expired, or the row would not be ready.
+    row.lost_leases += u32::from(row.lease.is_some());
+    row.claims += 1;
+    row.updated_at = now;
+    row.lease = Some(GrantedLease { token, owner: request.owner.clone(), until: now.after(request.lease) });
+    Lease {
+        token,
+        key,
+        event_id: row.event_id.clone(),
+        message_id: row.message_id,
+        destination_id: row.destination_id,
+        destination_url: row.destination_url.clone(),
+        event_type: row.event_type.clone(),
+        content_type: row.content_type.clone(),
+        payload: row.payload.clone(),
+        traceparent: row.traceparent.clone(),
+        attempts: row.attempts,
+        max_attempts: row.max_attempts,
+        trigger: trigger(row),
+        overdue: row.next_attempt_at.map_or(Duration::ZERO, |due| now.since(due)),
+    }
+}
+
+fn trigger(row: &Row) -> Trigger {
+    let requeued = row.manual_last.as_ref().is_some_and(|last| last.action == ManualAction::Requeue);
+    if requeued && row.attempts == 0 { Trigger::Manual } else { Trigger::Scheduled }
+}
+
+/// An expired lease that nobody took over is still its holder's to extend.
+pub(crate) fn renew(
+    state: &mut State,
+    now: Timestamp,
+    held: &[HeldLease],
+    lease: Duration,
+) -> Vec<HeldLease> {
+    let mut lost = Vec::new();
+    for held in held {
+        match state.fenced(held.key, held.token).and_then(|row| row.lease.as_mut()) {
+            Some(granted) => granted.until = now.after(lease),
+            None => lost.push(*held),
+        }
+    }
+    lost
+}
+
+pub(crate) fn release(state: &mut State, now: Timestamp, held: &[HeldLease]) {
+    for held in held {
+        if let Some(row) = state.fenced(held.key, held.token) {
+            row.lease = None;
+            row.updated_at = now;
+        }
+    }
+}

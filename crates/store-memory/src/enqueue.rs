@@ -1,0 +1,103 @@
+//! Storing what producers hand in.
+
+use std::collections::BTreeSet;
+
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, MessageId, NewEvent, Timestamp,
+};
+use posthaste_store::{EnqueueRequest, Enqueued, Receipt, StoreError};
+use rand::RngExt as _;
+
+use crate::state::{Destination, Remembered, Row, State};
+
+pub(crate) fn enqueue(
+    state: &mut State,
+    now: Timestamp,
+    request: &EnqueueRequest,
+) -> Result<Enqueued, StoreError> {
+    if let Some(replay) = replay(state, now, request)? {
+        return Ok(replay);
+    }
+    ids_are_free(state, &request.events)?;
+    let receipts: Vec<Receipt> = request.events.iter().map(|event| insert(state, now, event)).collect();
+    if let Some(idempotency) = &request.idempotency {
+        let remembered = Remembered::new(idempotency, receipts.clone(), now);
+        state.idempotency.insert(idempotency.key.clone(), remembered);
+    }
+    Ok(Enqueued { replayed: false, receipts })
+}
+
+fn replay(state: &State, now: Timestamp, request: &EnqueueRequest) -> Result<Option<Enqueued>, StoreError> {
+    let Some(idempotency) = &request.idempotency else {
+        return Ok(None);
+    };
+    match state.idempotency.get(&idempotency.key).filter(|remembered| remembered.forget_at > now) {
+        None => Ok(None),
+        Some(remembered) if remembered.fingerprint == idempotency.fingerprint => {
+            Ok(Some(Enqueued { replayed: true, receipts: remembered.receipts.clone() }))
+        }
+        Some(_) => Err(StoreError::IdempotencyConflict { key: idempotency.key.clone() }),
+    }
+}
+
+fn ids_are_free(state: &State, events: &[NewEvent]) -> Result<(), StoreError> {
+    let mut seen = BTreeSet::new();
+    match events
+        .iter()
+        .filter_map(NewEvent::event_id)
+        .find(|event_id| state.keys.contains_key(*event_id) || !seen.insert(*event_id))
+    {
+        Some(taken) => Err(StoreError::EventIdTaken { event_id: taken.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn insert(state: &mut State, now: Timestamp, event: &NewEvent) -> Receipt {
+    let message_id = MessageId::v7(now, state.random.random());
+    let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::of(message_id));
+    let destination_id = destination_of(state, event.destination_url());
+    let row = Row {
+        event_id: event_id.clone(),
+        message_id,
+        destination_id,
+        destination_url: event.destination_url().clone(),
+        event_type: event.event_type().to_owned(),
+        payload: event.payload().clone(),
+        content_type: event.content_type().to_owned(),
+        payment_request_id: event.payment_request_id().map(str::to_owned),
+        webhook_id: event.webhook_id().map(str::to_owned),
+        session_id: event.session_id().map(str::to_owned),
+        traceparent: event.traceparent().map(str::to_owned),
+        status: DeliveryStatus::Pending,
+        failure_kind: None,
+        attempts: 0,
+        max_attempts: event.max_attempts(),
+        claims: 0,
+        lost_leases: 0,
+        next_attempt_at: Some(now),
+        lease: None,
+        last_error: None,
+        last_attempted_at: None,
+        delivered_at: None,
+        manual_last: None,
+        created_at: now,
+        updated_at: now,
+    };
+    state.last_key += 1;
+    state.revision += 1;
+    let key = EventKey(state.last_key);
+    state.rows.insert(key, row);
+    state.keys.insert(event_id.clone(), key);
+    Receipt { event_id, status: DeliveryStatus::Pending, created_at: now }
+}
+
+fn destination_of(state: &mut State, url: &DestinationUrl) -> DestinationId {
+    let known = state.destinations.iter().find(|(_, destination)| destination.url == *url);
+    if let Some((id, _)) = known {
+        return *id;
+    }
+    let id = DestinationId(state.destinations.keys().next_back().map_or(1, |last| last.0 + 1));
+    let fresh = Destination { url: url.clone(), circuit: None, paused_until: None, failing_since: None };
+    state.destinations.insert(id, fresh);
+    id
+}

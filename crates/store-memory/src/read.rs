@@ -1,0 +1,110 @@
+//! What operators and followers read.
+
+use posthaste_domain::{DeliveryStatus, DestinationId, EventId, EventKey, Timestamp};
+use posthaste_store::{
+    AttemptView, CircuitState, Cursor, DestinationState, EventDetail, EventQuery, EventView, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, StoreError,
+};
+
+use crate::state::{Attempt, Row, State};
+
+pub(crate) fn overview(state: &State, now: Timestamp) -> Overview {
+    let mut overview = Overview::default();
+    for row in state.rows.values() {
+        match row.status {
+            DeliveryStatus::Delivered => overview.delivered += 1,
+            DeliveryStatus::Failed => overview.failed += 1,
+            DeliveryStatus::Pending => {
+                overview.pending += 1;
+                overview.pending_ready += u64::from(row.is_ready(now));
+                overview.retrying += u64::from(row.attempts > 0);
+                overview.oldest_pending_age =
+                    overview.oldest_pending_age.max(Some(now.since(row.created_at)));
+            }
+        }
+    }
+    overview
+}
+
+pub(crate) fn dead_letters(state: &State, page: &PageRequest) -> Page<EventView> {
+    let failed = state.rows.iter().filter(|(_, row)| row.status == DeliveryStatus::Failed);
+    paged(failed, |row| row.updated_at, page)
+}
+
+pub(crate) fn events(state: &State, query: &EventQuery, page: &PageRequest) -> Page<EventView> {
+    let wanted = state.rows.iter().filter(|(_, row)| {
+        query.status.is_none_or(|status| row.status == status)
+            && query.destination.as_ref().is_none_or(|url| row.destination_url == *url)
+    });
+    paged(wanted, |row| row.created_at, page)
+}
+
+/// The latest first; one row more than the page holds tells whether there is a next.
+fn paged<'a>(
+    rows: impl Iterator<Item = (&'a EventKey, &'a Row)>,
+    at: impl Fn(&Row) -> Timestamp,
+    page: &PageRequest,
+) -> Page<EventView> {
+    let mut rows: Vec<(Cursor, &Row)> = rows
+        .map(|(key, row)| (Cursor { at: at(row), key: *key }, row))
+        .filter(|(cursor, _)| page.after.is_none_or(|after| *cursor < after))
+        .collect();
+    rows.sort_unstable_by_key(|(cursor, _)| std::cmp::Reverse(*cursor));
+    let limit = page.limit.get();
+    let next = if rows.len() > limit { rows.get(limit - 1).map(|(cursor, _)| *cursor) } else { None };
+    let items = rows.into_iter().take(limit).map(|(cursor, row)| row.view(cursor.key)).collect();
+    Page { items, next }
+}
+
+pub(crate) fn event(state: &State, event_id: &EventId) -> Result<EventDetail, StoreError> {
+    let key = state.key_of(event_id)?;
+    let mut attempts: Vec<&Attempt> = state.attempts.values().filter(|attempt| attempt.key == key).collect();
+    attempts.sort_by_key(|attempt| (attempt.recorded_at, attempt.transition.attempt()));
+    let audit = state.audit.iter().filter(|(of, _)| *of == key).map(|(_, audit)| audit.clone());
+    Ok(EventDetail {
+        event: state.rows[&key].view(key),
+        history: attempts.into_iter().map(attempt_view).collect(),
+        audit: audit.collect(),
+    })
+}
+
+fn attempt_view(attempt: &Attempt) -> AttemptView {
+    let transition = &attempt.transition;
+    AttemptView {
+        token: transition.token(),
+        attempt: transition.attempt(),
+        trigger: transition.trigger(),
+        started_at: attempt.started_at,
+        duration: transition.duration(),
+        http_status: transition.outcome().http_status(),
+        error_class: transition.outcome().error_class(),
+        excerpt: transition.outcome().excerpt().clone(),
+        worker: attempt.worker.clone(),
+    }
+}
+
+pub(crate) fn destination(
+    state: &State,
+    now: Timestamp,
+    id: DestinationId,
+) -> Result<DestinationState, StoreError> {
+    let destination = state.destinations.get(&id).ok_or(StoreError::DestinationNotFound { id: id.0 })?;
+    let circuit = destination.circuit.filter(|(_, expires_at)| *expires_at > now);
+    Ok(DestinationState {
+        id,
+        url: destination.url.clone(),
+        circuit: circuit.map_or(CircuitState::Closed, |(circuit, _)| circuit),
+        paused_until: destination.paused_until.filter(|until| *until > now),
+        failing_since: destination.failing_since,
+    })
+}
+
+pub(crate) fn notices(state: &State, after: Option<NoticeCursor>, limit: usize) -> NoticePage {
+    let Some(after) = after else {
+        return NoticePage { notices: Vec::new(), cursor: state.last_cursor };
+    };
+    let start = state.notices.partition_point(|published| published.cursor <= after);
+    let notices: Vec<_> = state.notices[start..].iter().take(limit).cloned().collect();
+    let cursor = notices.last().map_or(after, |last| last.cursor);
+    NoticePage { notices, cursor }
+}

@@ -1,0 +1,67 @@
+//! Writing what an attempt led to.
+
+use posthaste_domain::{Decision, DeliveryStatus, Health, Timestamp, WorkerId};
+use posthaste_store::{Settled, Settlement};
+
+use crate::state::{Attempt, Row, State};
+
+pub(crate) fn settle(
+    state: &mut State,
+    now: Timestamp,
+    worker: &WorkerId,
+    settlement: &Settlement,
+) -> Settled {
+    let transition = &settlement.transition;
+    if state.attempts.contains_key(&transition.token()) {
+        return Settled::Replayed;
+    }
+    let started_at = now.before(settlement.ended_ago).before(transition.duration());
+    let Some(row) = state.fenced(transition.key(), transition.token()) else {
+        return Settled::Stale;
+    };
+    apply(row, settlement, started_at, now);
+    let attempt = Attempt {
+        key: transition.key(),
+        transition: transition.clone(),
+        started_at,
+        recorded_at: now,
+        worker: worker.clone(),
+    };
+    state.attempts.insert(transition.token(), attempt);
+    state.pause(transition.destination_id(), now, transition.pause());
+    note_health(state, settlement, now);
+    if let Some(kind) = transition.notice() {
+        state.publish(transition.key(), kind, now);
+    }
+    Settled::Applied
+}
+
+fn apply(row: &mut Row, settlement: &Settlement, started_at: Timestamp, now: Timestamp) {
+    let transition = &settlement.transition;
+    row.attempts = transition.attempt();
+    row.lost_leases = 0;
+    row.last_attempted_at = Some(started_at);
+    row.last_error = transition.last_error();
+    match transition.decision() {
+        Decision::Retry { after } => {
+            row.next_attempt_at = Some(now.after(after));
+            row.lease = None;
+            row.updated_at = now;
+        }
+        Decision::Delivered | Decision::Failed(_) => {
+            row.end(transition.status(), transition.failure_kind(), now);
+            row.delivered_at = (row.status == DeliveryStatus::Delivered).then_some(now);
+        }
+    }
+}
+
+fn note_health(state: &mut State, settlement: &Settlement, now: Timestamp) {
+    let transition = &settlement.transition;
+    if let Some(destination) = state.destinations.get_mut(&transition.destination_id()) {
+        match transition.outcome().health() {
+            Health::Healthy => destination.failing_since = None,
+            Health::Unhealthy => destination.failing_since = destination.failing_since.or(Some(now)),
+            Health::Unknown => {}
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The tables, as maps.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, LeaseToken, MessageId,
+    Notice, NoticeKind, Timestamp, Transition, WorkerId,
+};
+use posthaste_store::{
+    AuditView, CircuitState, EventView, Idempotency, NoticeCursor, PublishedNotice, Receipt, StoreError,
+};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+pub struct State {
+    pub rows: BTreeMap<EventKey, Row>,
+    pub keys: BTreeMap<EventId, EventKey>,
+    /// Keyed by lease token: one outcome per token.
+    pub attempts: BTreeMap<LeaseToken, Attempt>,
+    pub destinations: BTreeMap<DestinationId, Destination>,
+    pub idempotency: BTreeMap<String, Remembered>,
+    pub audit: Vec<(EventKey, AuditView)>,
+    pub notices: Vec<PublishedNotice>,
+    /// Grows with every change of a row, so that a checker can tell a step that changed nothing.
+    pub revision: u64,
+    pub(crate) last_key: i64,
+    pub(crate) last_cursor: NoticeCursor,
+    pub(crate) random: StdRng,
+}
+
+/// An event with its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub event_id: EventId,
+    pub message_id: MessageId,
+    pub destination_id: DestinationId,
+    pub destination_url: DestinationUrl,
+    pub event_type: String,
+    pub payload: Bytes,
+    pub content_type: String,
+    pub payment_request_id: Option<String>,
+    pub webhook_id: Option<String>,
+    pub session_id: Option<String>,
+    pub traceparent: Option<String>,
+    pub status: DeliveryStatus,
+    pub failure_kind: Option<FailureKind>,
+    pub attempts: u32,
+    pub max_attempts: u32,
+    pub claims: u32,
+    pub lost_leases: u32,
+    pub next_attempt_at: Option<Timestamp>,
+    pub lease: Option<GrantedLease>,
+    pub last_error: Option<String>,
+    pub last_attempted_at: Option<Timestamp>,
+    pub delivered_at: Option<Timestamp>,
+    pub manual_last: Option<AuditView>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Token, owner and expiry: together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantedLease {
+    pub token: LeaseToken,
+    pub owner: WorkerId,
+    pub until: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub key: EventKey,
+    pub transition: Transition,
+    pub started_at: Timestamp,
+    pub recorded_at: Timestamp,
+    pub worker: WorkerId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    pub url: DestinationUrl,
+    pub circuit: Option<(CircuitState, Timestamp)>,
+    pub paused_until: Option<Timestamp>,
+    pub failing_since: Option<Timestamp>,
+}
+
+pub struct Remembered {
+    pub(crate) fingerprint: [u8; 32],
+    pub(crate) receipts: Vec<Receipt>,
+    pub(crate) forget_at: Timestamp,
+}
+
+impl Remembered {
+    pub(crate) fn new(idempotency: &Idempotency, receipts: Vec<Receipt>, now: Timestamp) -> Self {
+        Self { fingerprint: idempotency.fingerprint, receipts, forget_at: now.after(idempotency.keep) }
+    }
+}
+
+impl State {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            destinations: BTreeMap::new(),
+            idempotency: BTreeMap::new(),
+            audit: Vec::new(),
+            notices: Vec::new(),
+            revision: 0,
+            last_key: 0,
+            last_cursor: NoticeCursor(0),
+            random: StdRng::seed_from_u64(seed),
+        }
+    }
+
+    pub fn key_of(&self, event_id: &EventId) -> Result<EventKey, StoreError> {
+        let not_found = || StoreError::EventNotFound { event_id: event_id.clone() };
+        self.keys.get(event_id).copied().ok_or_else(not_found)
+    }
+
+    /// The one way to a row that may be changed.
+    pub fn row_mut(&mut self, key: EventKey) -> Option<&mut Row> {
+        self.revision += 1;
+        self.rows.get_mut(&key)
+    }
+
+    /// The row, if its current lease is under this token: the fence.
+    pub(crate) fn fenced(&mut self, key: EventKey, token: LeaseToken) -> Option<&mut Row> {
+        let held = self.rows.get(&key)?.lease.as_ref()?.token == token;
+        if held { self.row_mut(key) } else { None }
+    }
+
+    /// Appends the notice of a row that has just become terminal.
+    pub fn publish(&mut self, key: EventKey, kind: NoticeKind, now: Timestamp) {
+        let Some(row) = self.rows.get(&key) else { return };
+        let notice = Notice {
+            kind,
+            event_id: row.event_id.clone(),
+            webhook_id: row.webhook_id.clone(),
+            session_id: row.session_id.clone(),
+            payment_request_id: row.payment_request_id.clone(),
+            attempts: row.attempts,
+            at: now,
+        };
+        self.last_cursor.0 += 1;
+        self.notices.push(PublishedNotice { cursor: self.last_cursor, notice });
+        self.revision += 1;
+    }
+
+    pub(crate) fn pause(&mut self, destination: DestinationId, now: Timestamp, wait: Option<Duration>) {
+        if let (Some(wait), Some(destination)) = (wait, self.destinations.get_mut(&destination)) {
+            destination.paused_until = destination.paused_until.max(Some(now.after(wait)));
+        }
+    }
+
+    pub fn is_paused(&self, destination: DestinationId, now: Timestamp) -> bool {
+        let paused_until =
+            self.destinations.get(&destination).and_then(|destination| destination.paused_until);
+        paused_until.is_some_and(|until| until > now)
+    }
+}
+
+impl Row {
+    /// Due, and nobody has the right to attempt it.
+    pub fn is_ready(&self, now: Timestamp) -> bool {
+        let due = self.next_attempt_at.is_some_and(|at| at <= now);
+        self.status == DeliveryStatus::Pending
+            && due
+            && self.lease.as_ref().is_none_or(|lease| lease.is_expired(now))
+    }
+
+    /// The end of the line, whichever it is: no lease, not due.
+    pub(crate) fn end(&mut self, status: DeliveryStatus, kind: Option<FailureKind>, now: Timestamp) {
+        self.status = status;
+        self.failure_kind = kind;
+        self.next_attempt_at = None;
+        self.lease = None;
+        self.updated_at = now;
+    }
+
+    pub fn view(&self, key: EventKey) -> EventView {
+        EventView {
+            key,
+            event_id: self.event_id.clone(),
+            message_id: self.message_id,
+            destination_id: self.destination_id,
+            destination_url: self.destination_url.clone(),
+            event_type: self.event_type.clone(),
+            payment_request_id: self.payment_request_id.clone(),
+            webhook_id: self.webhook_id.clone(),
+            session_id: self.session_id.clone(),
+            status: self.status,
+            failure_kind: self.failure_kind,
+            attempts: self.attempts,
+            max_attempts: self.max_attempts,
+            claims: self.claims,
+            lost_leases: self.lost_leases,
+            next_attempt_at: self.next_attempt_at,
+            lease_owner: self.lease.as_ref().map(|lease| lease.owner.clone()),
+            lease_until: self.lease.as_ref().map(|lease| lease.until),
+            last_error: self.last_error.clone(),
+            last_attempted_at: self.last_attempted_at,
+            delivered_at: self.delivered_at,
+            manual_last: self.manual_last.clone(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
+    }
+}
+
+impl GrantedLease {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.until <= now
+    }
+}
