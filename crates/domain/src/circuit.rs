@@ -163,8 +163,16 @@ impl Breaker {
             }
             (State::HalfOpen { .. }, Health::Healthy) => self.enter(closed(now, 0)),
             (State::HalfOpen { .. }, Health::Unhealthy) => self.open(now),
-            (State::HalfOpen { probe_out }, Health::Unknown) => *probe_out = false,
-            (State::Closed { .. } | State::Open { .. }, _) => {}
+            (_, Health::Unknown) => self.withdraw(permit),
+            (State::Open { .. }, _) => {}
+        }
+    }
+
+    /// Takes back a permit whose send told nothing or was never made: a probe makes room for another.
+    pub fn withdraw(&mut self, permit: Permit) {
+        match &mut self.state {
+            State::HalfOpen { probe_out } if permit.generation == self.generation => *probe_out = false,
+            State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => {}
         }
     }
 
