@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::deliver::{Delivery, deliver};
-use crate::worker::{Phase, Worker};
+use crate::phase::Phase;
+use crate::worker::Worker;
 
 /// Deliveries under way; each returns its lease if it was interrupted. Dropping it aborts them.
 type Deliveries = JoinSet<Option<HeldLease>>;
@@ -20,7 +21,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     let mut wakeups = worker.ports.store.wakeups();
     let mut backoff = Backoff::new();
     // A claim under way is never given up: the leases it brings would be nobody's until they expire.
-    while worker.phase() == Phase::Running {
+    while worker.phases.current() == Phase::Running {
         while deliveries.try_join_next().is_some() {}
         let filled = claim(&worker, &mut deliveries).await;
         if filled.is_ok() {
@@ -46,7 +47,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
         };
         tokio::select! {
             biased;
-            () = worker.reached(Phase::Draining) => {}
+            () = worker.phases.reached(Phase::Draining) => {}
             () = next => {}
         }
     }

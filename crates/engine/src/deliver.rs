@@ -10,8 +10,9 @@ use posthaste_store::{HeldLease, Settled};
 
 use crate::circuits::Admission;
 use crate::heartbeat::Beating;
+use crate::phase::Phase;
 use crate::slots::Slot;
-use crate::worker::{Phase, Worker};
+use crate::worker::Worker;
 
 /// A sender that keeps its own deadline gets this much longer to say so.
 const TIMEOUT_GRACE: Duration = Duration::from_millis(250);
@@ -48,7 +49,7 @@ async fn send(worker: &Worker, lease: &Lease) -> Option<Attempted> {
         () = clock.sleep(timeout + TIMEOUT_GRACE) => {
             Outcome::no_response(ErrorClass::Timeout, &format!("no result within {timeout:?}"))
         }
-        () = worker.reached(Phase::Interrupted) => return None,
+        () = worker.phases.reached(Phase::Interrupted) => return None,
     };
     Some(Attempted { outcome, duration: clock.monotonic().saturating_sub(started_at) })
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use posthaste_domain::CycleReport;
 use posthaste_store::StoreError;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::circuits::Circuits;
 use crate::clock::within;
 use crate::cycle::Cycle;
 use crate::heartbeat::Heartbeat;
+use crate::phase::{Phase, Phases};
 use crate::publish::Publisher;
 use crate::settings::{InvalidSettings, Settings};
 use crate::slots::Slots;
-use crate::worker::{Phase, Ports, Worker};
+use crate::worker::{Ports, Worker};
 use crate::{circuits, claim, cycle, maintain, settle};
 
 /// How long an interrupted worker may take to give its leases back.
@@ -39,7 +39,6 @@ impl Runtimes {
 /// A running worker. Dropped without a drain, it stops as a crash would stop it: leases expire by themselves.
 pub struct Engine {
     worker: Arc<Worker>,
-    phase: watch::Sender<Phase>,
     claimer: JoinHandle<()>,
     loops: JoinSet<()>,
 }
@@ -55,7 +54,7 @@ pub struct Drained {
 
 impl Engine {
     pub fn start(settings: Settings, ports: Ports, runtimes: &Runtimes) -> Result<Self, InvalidSettings> {
-        let Assembled { worker, phase, mut loops } = assemble(settings, ports, runtimes)?;
+        let Assembled { worker, mut loops } = assemble(settings, ports, runtimes)?;
         let Ports { store, clock, .. } = worker.ports.clone();
         let follow = worker.publisher.clone().run(store, clock, worker.settings.poll_interval);
         loops.spawn_on(follow, &runtimes.dispatch);
@@ -63,13 +62,12 @@ impl Engine {
         loops.spawn_on(maintain::run(Arc::clone(&worker)), &runtimes.dispatch);
         loops.spawn_on(cycle::run(Arc::clone(&worker)), &runtimes.dispatch);
         let claimer = runtimes.dispatch.spawn(claim::run(Arc::clone(&worker)));
-        Ok(Self { worker, phase, claimer, loops })
+        Ok(Self { worker, claimer, loops })
     }
 
     /// One cycle: claims what is due once, delivers it to the end, and reports.
     pub async fn once(settings: Settings, ports: Ports) -> Result<CycleReport, OnceError> {
-        let Assembled { worker, phase: _running, loops: _running_too } =
-            assemble(settings, ports, &Runtimes::current())?;
+        let Assembled { worker, loops: _running } = assemble(settings, ports, &Runtimes::current())?;
         claim::once(Arc::clone(&worker)).await?;
         let report = worker.cycle.end(worker.ports.clock.monotonic());
         cycle::log(&worker.settings.worker_id, &report);
@@ -89,11 +87,11 @@ impl Engine {
     /// Stops claiming and lets what is in flight finish; at the deadline, gives back what has not.
     pub async fn drain(mut self, deadline: Duration) -> Drained {
         let clock = Arc::clone(&self.worker.ports.clock);
-        self.phase.send_replace(Phase::Draining);
+        self.worker.phases.enter(Phase::Draining);
         let mut interrupted = 0;
         if within(&*clock, deadline, &mut self.claimer).await.is_none() {
             interrupted = self.in_flight();
-            self.phase.send_replace(Phase::Interrupted);
+            self.worker.phases.enter(Phase::Interrupted);
             // Past this, what is left is left to its leases.
             let _ = within(&*clock, GIVE_BACK_WITHIN, &mut self.claimer).await;
         }
@@ -121,7 +119,6 @@ pub enum OnceError {
 /// The parts of a worker, with the two loops that every delivery leans on already running.
 struct Assembled {
     worker: Arc<Worker>,
-    phase: watch::Sender<Phase>,
     loops: JoinSet<()>,
 }
 
@@ -129,7 +126,6 @@ fn assemble(settings: Settings, ports: Ports, runtimes: &Runtimes) -> Result<Ass
     settings.check()?;
     let Ports { store, clock, .. } = ports.clone();
     let id = settings.worker_id.clone();
-    let (phase, watched) = watch::channel(Phase::Running);
     let (settler, settling) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));
     let heartbeat = Arc::new(Heartbeat::new(id, settings.lease, store, Arc::clone(&clock)));
 
@@ -143,9 +139,9 @@ fn assemble(settings: Settings, ports: Ports, runtimes: &Runtimes) -> Result<Ass
         settler,
         publisher: Publisher::new(),
         cycle: Cycle::new(clock.monotonic()),
-        phase: watched,
+        phases: Phases::default(),
         settings,
         ports,
     };
-    Ok(Assembled { worker: Arc::new(worker), phase, loops })
+    Ok(Assembled { worker: Arc::new(worker), loops })
 }

@@ -33,6 +33,7 @@ mod publish;
 mod backoff;
 mod clock;
 mod engine;
+mod phase;
 mod sender;
 mod settings;
 mod worker;

@@ -59,7 +59,7 @@ fn paged<'a>(
 pub(crate) fn event(state: &State, event_id: &EventId) -> Result<EventDetail, StoreError> {
     let key = state.key_of(event_id)?;
     let mut attempts: Vec<&Attempt> = state.attempts.values().filter(|attempt| attempt.key == key).collect();
-    attempts.sort_by_key(|attempt| (attempt.recorded_at, attempt.transition.attempt()));
+    attempts.sort_by_key(|attempt| attempt.revision);
     let audit = state.audit.iter().filter(|(of, _)| *of == key).map(|(_, audit)| audit.clone());
     Ok(EventDetail {
         event: state.rows[&key].view(key),

@@ -25,6 +25,7 @@ pub(crate) fn settle(
         transition: transition.clone(),
         started_at,
         recorded_at: now,
+        revision: state.revision,
         worker: worker.clone(),
     };
     state.attempts.insert(transition.token(), attempt);

@@ -74,6 +74,8 @@ pub struct Attempt {
     pub transition: Transition,
     pub started_at: Timestamp,
     pub recorded_at: Timestamp,
+    /// The state's revision when it was recorded, because one moment can see several attempts of an event.
+    pub revision: u64,
     pub worker: WorkerId,
 }
 

@@ -1,0 +1,65 @@
+# The commands of this repository. `make` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# How many seeds `make sim` runs.
+SEEDS ?= 1000
+
+TEST_LOG := target/test.log
+TOOLS := $(CURDIR)/target/tools
+CARGO_DENY_VERSION := 0.20.2
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: fmt-check lint run-tests guardrails deny ## everything that CI runs, in its order
+	@echo
+	@echo 'All checks passed. `make sim SEEDS=10000` looks further for schedules that break a promise.'
+
+.PHONY: fmt
+fmt: need-rustfmt ## format the code
+	cargo fmt --all
+
+.PHONY: fmt-check
+fmt-check: need-rustfmt ## fail where the code is not formatted
+	@cargo fmt --all --check || { echo 'The code above is not formatted: run `make fmt`.' >&2; exit 1; }
+
+.PHONY: lint
+lint: need-clippy ## clippy over all targets, warnings are errors
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# pipefail once more, because an old make ignores .SHELLFLAGS and tee would hide a failure.
+.PHONY: run-tests
+run-tests: ## all tests, with their results kept in target/test.log
+	@mkdir -p $(dir $(TEST_LOG))
+	set -o pipefail; cargo test --locked --workspace --all-targets --no-fail-fast | tee $(TEST_LOG)
+	set -o pipefail; cargo test --locked --workspace --doc | tee -a $(TEST_LOG)
+
+.PHONY: guardrails
+guardrails: ## check target/test.log: no guarded test was dropped, skipped or failed
+	cargo run --locked --quiet -p posthaste-guardrails -- tests --log $(TEST_LOG) --requirements docs/requirements.md
+
+.PHONY: deny
+deny: ## check dependencies: bans, licences, sources
+	@if [ ! -x '$(TOOLS)/bin/cargo-deny' ] && ! command -v cargo-deny >/dev/null; then \
+	  echo 'cargo-deny is missing: building $(CARGO_DENY_VERSION) into target/tools, once, in a few minutes'; \
+	  cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --root '$(TOOLS)'; \
+	fi
+	PATH='$(TOOLS)/bin':"$$PATH" cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+
+.PHONY: sim
+sim: ## run the simulation on SEEDS seeds (default 1000)
+	cargo run --locked --release -p posthaste-sim -- --seeds $(SEEDS)
+
+.PHONY: need-rustfmt need-clippy
+need-rustfmt:
+	@cargo fmt --version >/dev/null 2>&1 \
+	  || { echo 'cargo fmt is missing: run `rustup component add rustfmt`, or install the package rustfmt.' >&2; exit 1; }
+need-clippy:
+	@cargo clippy --version >/dev/null 2>&1 \
+	  || { echo 'cargo clippy is missing: run `rustup component add clippy`, or install the package rust-clippy.' >&2; exit 1; }

@@ -1,0 +1,34 @@
+//! What the check can find, each in one line: what is wrong, and what to do.
+
+use thiserror::Error;
+
+use crate::requirements::MalformedRow;
+
+/// `guarded_by` names what asks for the test: the retry contract, the ids of rows, or both.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Finding {
+    #[error(
+        "the log holds no test results; run all tests with one line per test (not --quiet), as `make test` does"
+    )]
+    EmptyLog,
+    #[error(
+        "{test} did not run, and {guarded_by} names it; restore it, or change both in one commit and say why"
+    )]
+    NotRun { test: String, guarded_by: String },
+    #[error("{path} failed; fix it, {guarded_by} depends on it")]
+    Failed { path: String, guarded_by: String },
+    #[error("{path} is ignored ({reason}); remove its #[ignore], {guarded_by} depends on it")]
+    Ignored { path: String, reason: String, guarded_by: String },
+    #[error(
+        "{path} ended in `{result}` and not in `ok`; see what printed that, {guarded_by} depends on the test"
+    )]
+    Unclear { path: String, result: String, guarded_by: String },
+    #[error("{path} is named after a criterion and no row lists it; add it to its row in the requirements")]
+    Unlisted { path: String },
+    #[error(
+        "{id} has no row in the requirements; add `| {id} | what it asks for | its tests, or not yet: … |`"
+    )]
+    NoRow { id: String },
+    #[error("requirements {0}")]
+    Malformed(MalformedRow),
+}

@@ -1,0 +1,110 @@
+//! The format of the list, by example.
+
+use super::*;
+
+fn table(rows: &str) -> String {
+    format!("| id | what | tests |\n|---|---|---|\n{rows}\n")
+}
+
+fn only_row(row: &str) -> Row {
+    let parsed = parse_requirements(&table(row));
+    assert_eq!(parsed.malformed, []);
+    assert_eq!(parsed.rows.len(), 1, "{row}");
+    parsed.rows.into_iter().next().unwrap()
+}
+
+fn only_error(row: &str) -> RowError {
+    let parsed = parse_requirements(&table(row));
+    assert_eq!(parsed.rows, [], "{row}");
+    assert_eq!(parsed.malformed.len(), 1, "{row}");
+    assert_eq!(parsed.malformed[0].line, 3, "{row}");
+    parsed.malformed.into_iter().next().unwrap().error
+}
+
+#[test]
+fn names_are_separated_by_spaces_or_commas() {
+    let row = only_row("| S1-3.3 | the five tests | `test_a`, `test_b` `test_c` |");
+    assert_eq!((row.line, row.id.as_str()), (3, "S1-3.3"));
+    assert_eq!(row.tests, ["test_a", "test_b", "test_c"]);
+    assert_eq!(row.waits_for, None);
+}
+
+#[test]
+fn a_row_may_wait_for_a_part_with_or_without_tests() {
+    let row = only_row("| S4-F1 | dead letter | not yet: the SQLite store |");
+    assert_eq!(row.tests, [] as [&str; 0]);
+    assert_eq!(row.waits_for.as_deref(), Some("the SQLite store"));
+
+    let row = only_row("| S4-F1 | dead letter | `s4_f1_a`, not yet: the SQLite store |");
+    assert_eq!(row.tests, ["s4_f1_a"]);
+    assert_eq!(row.waits_for.as_deref(), Some("the SQLite store"));
+}
+
+#[test]
+fn an_escaped_pipe_stays_in_its_cell() {
+    assert_eq!(only_row(r"| S4-F1 | `a \| b` | `s4_f1_a` |").tests, ["s4_f1_a"]);
+}
+
+#[test]
+fn malformed_rows_say_why() {
+    let id = || "S4-F1".to_owned();
+    let bad_word = |word: &str| RowError::BadTestName { id: id(), word: word.to_owned() };
+    let cases = [
+        ("| S4-F1 | what | `a`", RowError::NotThreeCells("| S4-F1 | what | `a`".to_owned())),
+        ("| S4-F1 | `a` |", RowError::NotThreeCells("| S4-F1 | `a` |".to_owned())),
+        ("S4-F1 without pipes", RowError::NotThreeCells("S4-F1 without pipes".to_owned())),
+        ("| s4 f1 | what | `a` |", RowError::BadId("s4 f1".to_owned())),
+        ("| | what | `a` |", RowError::BadId(String::new())),
+        ("| S4-F1 | | `a` |", RowError::NothingAsked(id())),
+        ("| S4-F1 | what | |", RowError::NoTests(id())),
+        ("| S4-F1 | what | , |", RowError::NoTests(id())),
+        ("| S4-F1 | what | a |", bad_word("a")),
+        ("| S4-F1 | what | `tests::a` |", bad_word("`tests::a`")),
+        ("| S4-F1 | what | `a` later |", bad_word("later")),
+        ("| S4-F1 | what | not yet |", RowError::NotYetWithoutPart(id())),
+        ("| S4-F1 | what | not yet: |", RowError::NotYetWithoutPart(id())),
+    ];
+    for (row, error) in cases {
+        assert_eq!(only_error(row), error);
+    }
+}
+
+#[test]
+fn a_second_row_for_an_id_is_malformed() {
+    let parsed = parse_requirements(&table("| S4-F1 | what | `a` |\n| S4-F1 | what | `b` |"));
+    let error = RowError::DuplicateId { id: "S4-F1".to_owned(), first_line: 3 };
+    assert_eq!(parsed.malformed, [MalformedRow { line: 4, error }]);
+    assert_eq!(parsed.rows.len(), 1);
+}
+
+#[test]
+fn a_header_without_its_rule_is_malformed() {
+    let parsed = parse_requirements("| id | what | tests |\n| S4-F1 | what | `a` |\n");
+    assert!(matches!(parsed.malformed[..], [MalformedRow { line: 2, error: RowError::NoSeparator(_) }]));
+}
+
+#[test]
+fn other_text_and_other_tables_are_ignored() {
+    let text = "\
+# Requirements
+
+| id | tests |
+|---|---|
+| not | `ours` |
+
+```text
+| id | what | tests |
+|---|---|---|
+| S4-F1 | an example | `a` |
+```
+
+| id | what | tests |
+|:--|---|--:|
+| S4-A1 | what | `b` |
+
+| loose | pipes | here |
+";
+    let parsed = parse_requirements(text);
+    assert_eq!(parsed.malformed, []);
+    assert_eq!(parsed.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["S4-A1"]);
+}

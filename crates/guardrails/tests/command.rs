@@ -1,0 +1,96 @@
+//! The built command, on doctored files: what it prints and how it exits.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use posthaste_guardrails::{BACKOFF_TESTS, REQUIRED_IDS};
+
+fn good_log() -> String {
+    BACKOFF_TESTS.iter().map(|name| format!("test {name} ... ok\n")).collect()
+}
+
+fn good_list() -> String {
+    let rows: String = REQUIRED_IDS.iter().map(|id| format!("| {id} | it | not yet: the rest |\n")).collect();
+    format!("| id | what | tests |\n|---|---|---|\n{rows}")
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&path).expect("cargo gives tests a writable directory");
+    path
+}
+
+fn guardrails(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_guardrails"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("cargo built the command before its tests")
+}
+
+fn run_on(name: &str, log: &str, list: &str) -> (Option<i32>, String, String) {
+    let directory = directory(name);
+    fs::write(directory.join("test.log"), log).expect("the directory is writable");
+    fs::write(directory.join("list.md"), list).expect("the directory is writable");
+    let output = guardrails(&directory, &["tests", "--log", "test.log", "--requirements", "list.md"]);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the command prints UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn good_files_exit_0_and_print_the_counts() {
+    let (code, stdout, stderr) = run_on("good", &good_log(), &good_list());
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let waiting = REQUIRED_IDS.len();
+    assert_eq!(stdout, format!("guardrails: findings: 0; criteria covered: 0, waiting: {waiting}\n"));
+}
+
+#[test]
+fn s1_phase3_ci_an_ignored_backoff_test_exits_1_with_one_line() {
+    let log = good_log()
+        .replace("test_delay_never_negative ... ok", "test_delay_never_negative ... ignored, flaky");
+    let (code, stdout, stderr) = run_on("ignored", &log, &good_list());
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        stderr,
+        "guardrails: test_delay_never_negative is ignored (flaky); remove its #[ignore], \
+         the retry contract depends on it\n"
+    );
+    assert!(stdout.starts_with("guardrails: findings: 1; "), "{stdout}");
+}
+
+#[test]
+fn a_dropped_row_exits_1_with_one_line() {
+    let list = good_list().replace("| S2-FR-004-AC3 | it | not yet: the rest |\n", "");
+    let (code, _, stderr) = run_on("dropped", &good_log(), &list);
+    assert_eq!(code, Some(1));
+    assert!(stderr.starts_with("guardrails: S2-FR-004-AC3 has no row in the requirements; add "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn bad_usage_exits_2_and_says_what_is_missing() {
+    let cases: [(&[&str], &str); 6] = [
+        (&[], "a command is missing"),
+        (&["test"], "unknown command test"),
+        (&["tests"], "--log FILE is missing"),
+        (&["tests", "--log"], "--log FILE is missing"),
+        (&["tests", "--log", "a"], "--requirements FILE is missing"),
+        (&["tests", "--logs", "a"], "unknown option --logs"),
+    ];
+    for (arguments, message) in cases {
+        let output = guardrails(&directory("usage"), arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr.starts_with(&format!("guardrails: {message}\nusage: ")), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_exits_2_and_is_named() {
+    let arguments = ["tests", "--log", "absent.log", "--requirements", "absent.md"];
+    let output = guardrails(&directory("absent"), &arguments);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("guardrails: cannot read absent.log: "));
+}

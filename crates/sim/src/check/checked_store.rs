@@ -1,0 +1,85 @@
+//! The shared store, with the checker looking after every operation that may change an event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::{EventId, WorkerId};
+use posthaste_store::{
+    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Maintained, Retention, Settled,
+    Settlement, Store, StoreError,
+};
+
+use super::Checker;
+use super::step::Step;
+use crate::incarnation::Incarnation;
+use crate::layer::Layer;
+
+pub(crate) struct CheckedStore {
+    pub(super) inner: Arc<dyn Store>,
+    pub(super) checker: Arc<Checker>,
+    pub(super) process: Arc<Incarnation>,
+}
+
+#[async_trait]
+impl Layer for CheckedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn enqueue(
+        &self,
+        batch: &[EnqueueRequest],
+    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+        let answers = self.inner.enqueue(batch).await;
+        self.checker.check(&Step::Enqueue);
+        answers
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let claimed = self.inner.claim(request).await?;
+        self.checker.check(&Step::Claim { by: &self.process, request, claimed: &claimed });
+        Ok(claimed)
+    }
+
+    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+        let lost = self.inner.renew(held, lease).await?;
+        self.checker.check(&Step::Renew { held, lease, lost: &lost });
+        Ok(lost)
+    }
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let settled = self.inner.settle(worker, batch).await?;
+        self.checker.check(&Step::Settle { batch, settled: &settled });
+        Ok(settled)
+    }
+
+    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+        let released = self.inner.release(held).await;
+        self.checker.check(&Step::Release { held });
+        released
+    }
+
+    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
+        let requeued = self.inner.requeue(event_id, actor).await;
+        self.checker.check(&Step::Requeue { event_id, refused: requeued.is_err() });
+        requeued
+    }
+
+    async fn cancel(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<EventView, StoreError> {
+        let cancelled = self.inner.cancel(event_id, actor, reason).await;
+        self.checker.check(&Step::Cancel { event_id, refused: cancelled.is_err() });
+        cancelled
+    }
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        let maintained = self.inner.maintain(retention).await;
+        self.checker.check(&Step::Maintain);
+        maintained
+    }
+}

@@ -1,0 +1,66 @@
+//! What can go wrong, and how often it did.
+
+use std::collections::BTreeMap;
+
+macro_rules! faults {
+    ($($variant:ident: $name:literal,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault { $($variant,)* }
+
+        impl Fault {
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+faults! {
+    CrashBeforeSend: "crash before send",
+    CrashAfterSend: "crash after send",
+    CrashBeforeCommit: "crash before commit",
+    CrashAfterCommit: "crash after commit",
+    ReplyLost: "reply lost after commit",
+    StoreOutage: "call during store outage",
+    SlowStore: "call to slow store",
+    SlowSettle: "settle slower than the lease",
+    StalledWorker: "worker stalled beyond its lease",
+    LostHeartbeat: "heartbeat lost",
+    ClockStep: "worker's clock stepped",
+    ClockDrift: "worker's clock drifts",
+    SlowReceiver: "slow receiver",
+    FailingReceiver: "failing receiver",
+    FlappingReceiver: "flapping receiver",
+    HangingReceiver: "hanging receiver",
+    ResettingReceiver: "receiver resets",
+    PleadingReceiver: "receiver asks for less",
+    GoneReceiver: "receiver is gone",
+    SenderPanic: "panic in the sender",
+    OperatorRequeue: "operator requeues",
+    OperatorCancel: "operator cancels",
+    OperatorCancelInFlight: "operator cancels in flight",
+    GracefulRestart: "worker drained and restarted",
+    RestartSameId: "restart with the same worker id",
+}
+
+/// How often each fault fired, counted where it took effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally(BTreeMap<Fault, u64>);
+
+impl Tally {
+    pub fn count(&mut self, fault: Fault) {
+        *self.0.entry(fault).or_default() += 1;
+    }
+
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0.get(&fault).copied().unwrap_or_default()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        for (fault, count) in &other.0 {
+            *self.0.entry(*fault).or_default() += count;
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The ports of one process, with everything that can happen between it and the world.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::{DestinationId, EventId, Lease, Outcome, WorkerId};
+use posthaste_engine::Sender;
+use posthaste_store::{
+    CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
+    EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
+    Retention, Settled, Settlement, Store, StoreError, Wakeups,
+};
+
+use crate::fault::Fault;
+use crate::incarnation::Incarnation;
+use crate::receivers::answer;
+use crate::time::sleep;
+use crate::world::World;
+
+/// A store as seen over a network that fails, by a process that may crash at any call.
+pub(crate) struct FaultyStore {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) world: Arc<World>,
+    pub(crate) process: Arc<Incarnation>,
+    /// Producers and operators suffer the network but do not crash.
+    pub(crate) mortal: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Read,
+    Claim,
+    Write,
+    Renew,
+    Settle,
+}
+
+impl Call {
+    /// How often, in a thousand, the process crashes on either side of the commit. Claims are many, and most bring
+    /// nothing.
+    const fn crashes(self) -> u64 {
+        match self {
+            Self::Read => 0,
+            Self::Claim | Self::Renew => 1,
+            Self::Write => 4,
+            Self::Settle => 15,
+        }
+    }
+}
+
+impl FaultyStore {
+    async fn call<T>(
+        &self,
+        call: Call,
+        inner: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.process.pass().await;
+        self.travel(call).await;
+        if self.world.is_out() {
+            return Err(self.fails(Fault::StoreOutage));
+        }
+        if call == Call::Renew && self.process.ills().heartbeat_lost_until > self.world.clock.elapsed() {
+            return Err(self.fails(Fault::LostHeartbeat));
+        }
+        if self.mortal && self.world.strikes(call.crashes()) {
+            self.crash(Fault::CrashBeforeCommit).await;
+        }
+        let result = inner.await;
+        if self.mortal && self.world.strikes(call.crashes()) {
+            self.crash(Fault::CrashAfterCommit).await;
+        }
+        if call != Call::Read && self.world.strikes(10) {
+            return Err(self.fails(Fault::ReplyLost));
+        }
+        sleep(self.world.dice.millis(1..4)).await;
+        self.process.pass().await;
+        result
+    }
+
+    /// The way to the store: a few milliseconds, or much more.
+    async fn travel(&self, call: Call) {
+        let ills = *self.process.ills();
+        let now = self.world.clock.elapsed();
+        let lease_ms =
+            u64::try_from(self.world.scenario.settings.lease.duration().as_millis()).unwrap_or(u64::MAX);
+        if call == Call::Settle && ills.slow_settle_until > now {
+            self.world.count(Fault::SlowSettle);
+            sleep(self.world.dice.millis(lease_ms..lease_ms * 2)).await;
+        } else if ills.slow_until > now {
+            self.world.count(Fault::SlowStore);
+            let delay = self.world.dice.millis(100..lease_ms);
+            self.process.excuse_for(delay);
+            sleep(delay).await;
+        } else {
+            sleep(self.world.dice.millis(1..4)).await;
+        }
+    }
+
+    fn fails(&self, fault: Fault) -> StoreError {
+        self.world.count(fault);
+        self.process.excuse_for(Duration::ZERO);
+        StoreError::Unavailable { reason: fault.name().to_owned() }
+    }
+
+    async fn crash(&self, fault: Fault) {
+        self.world.count(fault);
+        self.process.crash();
+        std::future::pending::<()>().await;
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn enqueue(
+        &self,
+        batch: &[EnqueueRequest],
+    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+        self.call(Call::Write, self.inner.enqueue(batch)).await
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.inner.wakeups()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.call(Call::Claim, self.inner.claim(request)).await
+    }
+
+    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+        self.call(Call::Renew, self.inner.renew(held, lease)).await
+    }
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        self.call(Call::Settle, self.inner.settle(worker, batch)).await
+    }
+
+    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+        self.call(Call::Write, self.inner.release(held)).await
+    }
+
+    async fn overview(&self) -> Result<Overview, StoreError> {
+        self.call(Call::Read, self.inner.overview()).await
+    }
+
+    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+        self.call(Call::Read, self.inner.dead_letters(page)).await
+    }
+
+    async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+        self.call(Call::Read, self.inner.events(query, page)).await
+    }
+
+    async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
+        self.call(Call::Read, self.inner.event(event_id)).await
+    }
+
+    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
+        self.call(Call::Write, self.inner.requeue(event_id, actor)).await
+    }
+
+    async fn cancel(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<EventView, StoreError> {
+        self.call(Call::Write, self.inner.cancel(event_id, actor, reason)).await
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+        self.call(Call::Read, self.inner.destination(id)).await
+    }
+
+    async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
+        self.call(Call::Write, self.inner.report_circuits(reports)).await
+    }
+
+    async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
+        self.call(Call::Read, self.inner.notices(after, limit)).await
+    }
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        self.call(Call::Write, self.inner.maintain(retention)).await
+    }
+}
+
+/// A sender whose requests are seen by a witness, in a process that may crash before or after, or panic.
+pub(crate) struct FaultySender {
+    pub(crate) world: Arc<World>,
+    pub(crate) process: Arc<Incarnation>,
+}
+
+impl FaultySender {
+    async fn crash_sometimes(&self, fault: Fault) {
+        if self.world.strikes(10) {
+            self.world.count(fault);
+            self.process.crash();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Sender for FaultySender {
+    async fn send(&self, lease: &Lease, _timeout: Duration) -> Outcome {
+        self.process.pass().await;
+        self.crash_sometimes(Fault::CrashBeforeSend).await;
+        self.world.checker.request_arrives(lease);
+        let manner = self.world.manner_of(&lease.destination_url);
+        let answer = answer(manner, self.world.clock.elapsed(), self.process.wall(), &self.world.dice);
+        if let Some(fault) = answer.fault {
+            self.world.count(fault);
+        }
+        sleep(answer.after).await;
+        self.world.checker.request_answered(lease, &answer.outcome);
+        self.crash_sometimes(Fault::CrashAfterSend).await;
+        if self.world.strikes(5) {
+            self.world.count(Fault::SenderPanic);
+            // Unwinds without a message on the terminal.
+            std::panic::resume_unwind(Box::new("planted"));
+        }
+        self.process.pass().await;
+        answer.outcome
+    }
+}

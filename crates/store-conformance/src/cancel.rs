@@ -1,0 +1,130 @@
+//! An operator ends an event.
+
+use posthaste_domain::{DeliveryStatus, EventId, FailureKind, NoticeKind};
+use posthaste_store::{EventView, HeldLease, ManualAction, Settled, StoreError};
+
+use crate::Harness;
+use crate::fixture::*;
+
+async fn cancel(store: &Handle, event_id: &EventId, reason: Option<&str>) -> EventView {
+    store.cancel(event_id, "operator", reason).await.expect("only a delivered event cannot be cancelled")
+}
+
+pub async fn s2_fr005_ac2_cancel_ends_a_pending_event(harness: &dyn Harness) {
+    let store = harness.store();
+    let retried = retrying(&store, event()).await;
+    let pending = enqueue(&store, event()).await;
+    harness.advance(HOUR).await;
+    for (event_id, attempts) in [(pending, 0), (retried, 1)] {
+        let event = cancel(&store, &event_id, None).await;
+        assert_eq!(
+            (event.status, event.failure_kind),
+            (DeliveryStatus::Failed, Some(FailureKind::Cancelled))
+        );
+        assert_eq!((event.attempts, event.next_attempt_at), (attempts, None));
+        assert_eq!(event.last_error.as_deref(), Some("manual_cancelled"));
+        assert_apart(event.created_at, event.updated_at, HOUR);
+        assert_eq!(view(&store, &event_id).await, event, "what was answered is what is stored");
+    }
+    harness.advance(30 * DAY).await;
+    assert_nothing_claimable(&store).await;
+}
+
+pub async fn s2_fr005_ac2_cancel_in_flight_clears_the_lease(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    let lease = claim_one(&store).await;
+    let event = cancel(&store, &event_id, None).await;
+    assert_eq!((event.status, event.failure_kind), (DeliveryStatus::Failed, Some(FailureKind::Cancelled)));
+    assert_eq!((event.lease_owner, event.lease_until), (None, None));
+
+    let before = detail(&store, &event_id).await;
+    let held = HeldLease::from(&lease);
+    assert_eq!(store.renew(&[held], LEASE).await, Ok(vec![held]));
+    assert_eq!(settle(&store, &settlement(&lease, delivers())).await, Settled::Stale);
+    store.release(&[held]).await.expect("lost leases are passed over");
+    assert_eq!(detail(&store, &event_id).await, before, "the late result is not applied");
+}
+
+pub async fn s2_fr005_ac2_cancel_keeps_failed_as_failed(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = dead_lettered(&store, event()).await;
+    let event = cancel(&store, &event_id, Some("known")).await;
+    assert_eq!((event.status, event.failure_kind), (DeliveryStatus::Failed, Some(FailureKind::Cancelled)));
+    assert_eq!(event.last_error.as_deref(), Some("manual_cancelled: known"));
+    assert_eq!((event.attempts, event.next_attempt_at), (1, None));
+    let again = cancel(&store, &event_id, Some("still")).await;
+    assert_eq!(again.last_error.as_deref(), Some("manual_cancelled: still"));
+}
+
+pub async fn s2_fr005_ac2_cancel_reason_is_normalised(harness: &dyn Harness) {
+    let store = harness.store();
+    let reasons = [
+        (None, "manual_cancelled"),
+        (Some(" \n\t "), "manual_cancelled"),
+        (Some("  wrong\r\n customer\0 "), "manual_cancelled: wrong customer"),
+        (Some("it's \u{1f980}"), "manual_cancelled: it's \u{1f980}"),
+    ];
+    for (reason, last_error) in reasons {
+        let event_id = enqueue(&store, event()).await;
+        assert_eq!(cancel(&store, &event_id, reason).await.last_error.as_deref(), Some(last_error));
+    }
+}
+
+pub async fn s2_fr005_ac3_cancel_of_delivered_is_a_conflict(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = delivered(&store, event()).await;
+    let before = (detail(&store, &event_id).await, end_of_log(&store).await);
+    let refused = store.cancel(&event_id, "operator", None).await;
+    let status = DeliveryStatus::Delivered;
+    assert_eq!(refused, Err(StoreError::NotCancellable { event_id: event_id.clone(), status }));
+    assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
+}
+
+pub async fn an_unknown_event_cannot_be_cancelled(harness: &dyn Harness) {
+    let store = harness.store();
+    let refused = store.cancel(&id("unknown"), "operator", None).await;
+    assert_eq!(refused, Err(StoreError::EventNotFound { event_id: id("unknown") }));
+}
+
+pub async fn cancelling_a_pending_event_publishes_one_dead_letter(harness: &dyn Harness) {
+    let store = harness.store();
+    let waiting = enqueue(&store, event()).await;
+    let before = end_of_log(&store).await;
+    cancel(&store, &waiting, None).await;
+    let in_flight = enqueue(&store, event()).await;
+    claim_one(&store).await;
+    cancel(&store, &in_flight, None).await;
+    let notices: Vec<_> =
+        published(&store, before).await.into_iter().map(|published| published.notice).collect();
+    let told: Vec<_> = notices.iter().map(|notice| (notice.kind, &notice.event_id)).collect();
+    assert_eq!(told, [(NoticeKind::DeadLettered, &waiting), (NoticeKind::DeadLettered, &in_flight)]);
+}
+
+pub async fn cancelling_a_failed_event_publishes_nothing(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = dead_lettered(&store, event()).await;
+    let before = end_of_log(&store).await;
+    cancel(&store, &event_id, None).await;
+    assert_eq!(published(&store, before).await, [], "it was published when it failed");
+}
+
+pub async fn every_action_is_audited_oldest_first(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    store.cancel(&event_id, "first", Some("why")).await.expect("a pending event can be cancelled");
+    store.requeue(&event_id, "second").await.expect("a failed event can be requeued");
+    store.cancel(&event_id, "third", None).await.expect("a pending event can be cancelled");
+    store.cancel(&event_id, "fourth", None).await.expect("a failed event can be cancelled");
+    let detail = detail(&store, &event_id).await;
+    let done: Vec<_> = detail.audit.iter().map(|audit| (audit.action, audit.actor.as_str())).collect();
+    let expected = [
+        (ManualAction::Cancel, "first"),
+        (ManualAction::Requeue, "second"),
+        (ManualAction::Cancel, "third"),
+        (ManualAction::Cancel, "fourth"),
+    ];
+    assert_eq!(done, expected);
+    assert_eq!(detail.event.manual_last.as_ref(), detail.audit.last());
+    assert_about(detail.audit[3].at, detail.event.updated_at);
+}

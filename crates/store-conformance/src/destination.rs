@@ -1,0 +1,186 @@
+//! What is known of a destination: pauses, ill health, circuits.
+
+use std::collections::BTreeMap;
+
+use posthaste_domain::{DestinationId, ErrorClass, NewEventSpec, Outcome};
+use posthaste_store::{CircuitReport, CircuitState, ClaimRequest, DestinationState, Settled, StoreError};
+
+use crate::Harness;
+use crate::fixture::*;
+
+const HERE: &str = "https://here.example/";
+const THERE: &str = "https://there.example/";
+
+async fn state(store: &Handle, id: DestinationId) -> DestinationState {
+    store.destination(id).await.expect("the destination exists")
+}
+
+/// The destination of a new event, which stays pending and unclaimed.
+async fn destination_of(store: &Handle, url: &str) -> DestinationId {
+    let event_id = enqueue(store, event_to(url)).await;
+    view(store, &event_id).await.destination_id
+}
+
+async fn assert_nothing_for_here(store: &Handle) {
+    let leases = claim_all(store).await;
+    assert!(leases.iter().all(|lease| lease.destination_url.as_str() != HERE), "{leases:?}");
+}
+
+fn report(worker_name: &str, destination: DestinationId, state: CircuitState) -> CircuitReport {
+    CircuitReport { worker: worker(worker_name), destination, state, expires_in: HOUR }
+}
+
+pub async fn a_new_destination_is_healthy(harness: &dyn Harness) {
+    let store = harness.store();
+    let id = destination_of(&store, HERE).await;
+    let state = state(&store, id).await;
+    assert_eq!((state.id, state.url.as_str(), state.circuit), (id, HERE, CircuitState::Closed));
+    assert_eq!((state.paused_until, state.failing_since), (None, None));
+}
+
+pub async fn an_unknown_destination_is_not_found(harness: &dyn Harness) {
+    let store = harness.store();
+    let unknown = store.destination(DestinationId(i64::MAX)).await;
+    assert_eq!(unknown, Err(StoreError::DestinationNotFound { id: i64::MAX }));
+}
+
+pub async fn a_paused_destination_is_passed_over_until_its_pause_ends(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = attempted(&store, event_to(HERE), asks_for(30 * MINUTE)).await;
+    let event = view(&store, &event_id).await;
+    let paused_until = state(&store, event.destination_id).await.paused_until;
+    assert_apart(event.updated_at, paused_until.expect("it asked for a pause"), 30 * MINUTE);
+    assert_eq!(event.next_attempt_at, Some(event.updated_at.after(30 * MINUTE)));
+
+    let waiting = enqueue(&store, event_to(HERE)).await;
+    let elsewhere = enqueue(&store, event_to(THERE)).await;
+    assert_eq!(claim_one(&store).await.event_id, elsewhere, "a pause holds back only its own destination");
+    harness.advance(15 * MINUTE).await;
+    assert_nothing_for_here(&store).await;
+    harness.advance(20 * MINUTE).await;
+    let here = view(&store, &waiting).await.destination_id;
+    let mut granted: Vec<_> = claim_all(&store).await.into_iter().map(|lease| lease.event_id).collect();
+    granted.retain(|granted| *granted != elsewhere);
+    granted.sort();
+    let mut expected = [event_id, waiting];
+    expected.sort();
+    assert_eq!(granted, expected);
+    assert_eq!(state(&store, here).await.paused_until, None, "a pause that is over is none");
+}
+
+pub async fn a_pause_hides_no_other_destination(harness: &dyn Harness) {
+    let store = harness.store();
+    attempted(&store, event_to(HERE), asks_for(HOUR)).await;
+    enqueue_all(&store, vec![event_to(HERE); 300]).await;
+    enqueue_all(&store, vec![event_to(THERE); 3]).await;
+    let leases = claim(&store, &ClaimRequest { limit: 3, ..claim_by("worker-a") }).await.leases;
+    assert_eq!(leases.len(), 3);
+    assert!(leases.iter().all(|lease| lease.destination_url.as_str() == THERE), "{leases:?}");
+}
+
+pub async fn a_pause_stands_whatever_became_of_its_event(harness: &dyn Harness) {
+    let store = harness.store();
+    let spec = NewEventSpec { max_attempts: Some(1), ..event_to(HERE) };
+    let event_id = attempted(&store, spec, asks_for(HOUR)).await;
+    let event = view(&store, &event_id).await;
+    assert_eq!(event.next_attempt_at, None, "that was its only attempt");
+    assert!(state(&store, event.destination_id).await.paused_until.is_some());
+    enqueue(&store, event_to(HERE)).await;
+    assert_nothing_claimable(&store).await;
+}
+
+pub async fn the_longest_pause_stands(harness: &dyn Harness) {
+    let store = harness.store();
+    enqueue_all(&store, vec![event_to(HERE); 4]).await;
+    let leases = claim_all(&store).await;
+    let asks = |index: usize, pause| settlement(&leases[index], asks_for(pause));
+    let batch = [asks(0, 10 * MINUTE), asks(1, 40 * MINUTE), asks(2, 20 * MINUTE)];
+    assert_eq!(settle_all(&store, &batch).await, [Settled::Applied; 3]);
+    let assert_longest_stands = async || {
+        let event = view(&store, &leases[1].event_id).await;
+        let paused_until = state(&store, leases[1].destination_id).await.paused_until;
+        assert_apart(event.updated_at, paused_until.expect("it asked for a pause"), 40 * MINUTE);
+    };
+    assert_longest_stands().await;
+    assert_eq!(settle(&store, &asks(3, 5 * MINUTE)).await, Settled::Applied);
+    assert_longest_stands().await;
+}
+
+pub async fn ill_health_is_dated_from_its_first_failure_to_the_next_answer(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = attempted(&store, event_to(HERE), status(500)).await;
+    let here = view(&store, &event_id).await.destination_id;
+    harness.advance(10 * MINUTE).await;
+    let unreachable = Outcome::no_response(ErrorClass::Connect, "refused");
+    apply(&store, &claim_one(&store).await, unreachable).await;
+    let failing_since = state(&store, here).await.failing_since.expect("it failed twice");
+    assert_apart(failing_since, view(&store, &event_id).await.updated_at, 10 * MINUTE);
+    harness.advance(HOUR).await;
+    // A refusal is an answer.
+    apply(&store, &claim_one(&store).await, status(404)).await;
+    assert_eq!(state(&store, here).await.failing_since, None);
+}
+
+pub async fn our_own_fault_says_nothing_of_a_destination(harness: &dyn Harness) {
+    let store = harness.store();
+    let panicked = || Outcome::no_response(ErrorClass::Panic, "index out of bounds");
+    let event_id = attempted(&store, event_to(HERE), panicked()).await;
+    let here = view(&store, &event_id).await.destination_id;
+    assert_eq!(state(&store, here).await.failing_since, None);
+    attempted(&store, event_to(HERE), status(500)).await;
+    let before = state(&store, here).await;
+    assert!(before.failing_since.is_some());
+    attempted(&store, event_to(HERE), panicked()).await;
+    assert_eq!(state(&store, here).await, before);
+}
+
+pub async fn a_circuit_report_is_shown_until_it_expires(harness: &dyn Harness) {
+    let store = harness.store();
+    let here = destination_of(&store, HERE).await;
+    let there = destination_of(&store, THERE).await;
+    let reports =
+        [report("worker-a", here, CircuitState::Open), report("worker-a", there, CircuitState::HalfOpen)];
+    store.report_circuits(&reports).await.expect("the store is up");
+    let second = harness.second_handle();
+    assert_eq!(state(&second, here).await.circuit, CircuitState::Open);
+    assert_eq!(state(&second, there).await.circuit, CircuitState::HalfOpen);
+    harness.advance(HOUR / 2).await;
+    assert_eq!(state(&store, here).await.circuit, CircuitState::Open);
+    harness.advance(HOUR).await;
+    assert_eq!(state(&store, here).await.circuit, CircuitState::Closed, "nobody renewed the report");
+}
+
+pub async fn the_last_circuit_report_stands(harness: &dyn Harness) {
+    let store = harness.store();
+    let here = destination_of(&store, HERE).await;
+    for (worker, circuit) in [
+        ("worker-a", CircuitState::Open),
+        ("worker-a", CircuitState::HalfOpen),
+        ("worker-b", CircuitState::Open),
+        ("worker-a", CircuitState::Closed),
+    ] {
+        store.report_circuits(&[report(worker, here, circuit)]).await.expect("the store is up");
+        assert_eq!(state(&store, here).await.circuit, circuit);
+    }
+}
+
+pub async fn a_report_on_an_unknown_destination_is_passed_over(harness: &dyn Harness) {
+    let store = harness.store();
+    let here = destination_of(&store, HERE).await;
+    let unknown = DestinationId(i64::MAX);
+    let reports =
+        [report("worker-a", unknown, CircuitState::Open), report("worker-a", here, CircuitState::Open)];
+    store.report_circuits(&reports).await.expect("the store is up");
+    assert_eq!(state(&store, here).await.circuit, CircuitState::Open);
+    assert!(store.destination(unknown).await.is_err());
+}
+
+pub async fn an_open_circuit_is_each_workers_own_business(harness: &dyn Harness) {
+    let store = harness.store();
+    let here = destination_of(&store, HERE).await;
+    let open = report("worker-a", here, CircuitState::Open);
+    store.report_circuits(&[open]).await.expect("the store is up");
+    let closed_to_me = ClaimRequest { free_slots: BTreeMap::from([(here, 0)]), ..claim_by("worker-a") };
+    assert_eq!(claim(&store, &closed_to_me).await.leases.len(), 0);
+    assert_eq!(claim(&store, &claim_by("worker-b")).await.leases.len(), 1);
+}

@@ -1,0 +1,222 @@
+//! Storing events: what comes back, and all or nothing.
+
+use bytes::Bytes;
+use futures_util::future::join;
+use posthaste_domain::{DeliveryStatus, EventId, NewEventSpec, Trigger};
+use posthaste_store::StoreError;
+
+use crate::Harness;
+use crate::fixture::*;
+
+pub async fn an_enqueued_event_is_pending_due_and_unattempted(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    let detail = detail(&store, &event_id).await;
+    assert_eq!((detail.history, detail.audit), (vec![], vec![]));
+    let event = detail.event;
+    assert_eq!((event.status, event.failure_kind), (DeliveryStatus::Pending, None));
+    assert_eq!((event.attempts, event.claims, event.lost_leases), (0, 0, 0));
+    assert_eq!((event.lease_owner, event.lease_until), (None, None));
+    assert_eq!((event.last_error, event.last_attempted_at), (None, None));
+    assert_eq!((event.delivered_at, event.manual_last), (None, None));
+    assert_about(event.next_attempt_at.expect("a pending event is due at some time"), event.created_at);
+    assert_about(event.updated_at, event.created_at);
+}
+
+pub async fn every_field_of_an_event_comes_back(harness: &dyn Harness) {
+    let store = harness.store();
+    let spec = NewEventSpec {
+        event_type: "order created".to_owned(),
+        content_type: Some("application/cloudevents+json".to_owned()),
+        event_id: Some("order-17/created".to_owned()),
+        payment_request_id: Some("pr-1".to_owned()),
+        webhook_id: Some("wh-2".to_owned()),
+        session_id: Some("se-3".to_owned()),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        max_attempts: Some(17),
+        ..event_to("https://receiver.example/hook?tenant=%C3%A9&b=2")
+    };
+    let event_id = enqueue(&store, spec.clone()).await;
+    let event = view(&store, &event_id).await;
+    assert_eq!(event.event_id.as_str(), "order-17/created");
+    assert_eq!(event.destination_url.as_str(), spec.destination_url);
+    assert_eq!(event.event_type, spec.event_type);
+    assert_eq!(event.payment_request_id, spec.payment_request_id);
+    assert_eq!(event.webhook_id, spec.webhook_id);
+    assert_eq!(event.session_id, spec.session_id);
+    assert_eq!(event.max_attempts, 17);
+
+    let lease = claim_one(&store).await;
+    assert_eq!((lease.key, lease.event_id), (event.key, event.event_id));
+    assert_eq!((lease.message_id, lease.destination_id), (event.message_id, event.destination_id));
+    assert_eq!(lease.destination_url, event.destination_url);
+    assert_eq!(lease.event_type, spec.event_type);
+    assert_eq!(Some(lease.content_type), spec.content_type);
+    assert_eq!(lease.payload, spec.payload);
+    assert_eq!(lease.traceparent, spec.traceparent);
+    assert_eq!((lease.attempts, lease.max_attempts), (0, 17));
+    assert_eq!(lease.trigger, Trigger::Scheduled);
+}
+
+pub async fn a_field_that_was_left_out_stays_empty(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    let event = view(&store, &event_id).await;
+    assert_eq!((event.payment_request_id, event.webhook_id, event.session_id), (None, None, None));
+    assert_eq!(claim_one(&store).await.traceparent, None);
+}
+
+pub async fn payload_bytes_come_back_exactly(harness: &dyn Harness) {
+    let store = harness.store();
+    let payloads: [&[u8]; 6] = [
+        b"",
+        b"\0",
+        b" {\"b\":1.0,\n\t\"a\" : 1e2, \"a\":2}\r\n ",
+        b"\xff\xfe\x80 not utf-8 \xc3\x28",
+        "\u{feff}\u{2028}\u{1f980}".as_bytes(),
+        b"\\x00 '; -- %s {} $1",
+    ];
+    let with_payload = |payload| NewEventSpec { payload: Bytes::from_static(payload), ..event() };
+    let ids = enqueue_all(&store, payloads.map(with_payload).to_vec()).await;
+    let leases = claim_all(&store).await;
+    for (event_id, payload) in ids.iter().zip(payloads) {
+        let lease = leases.iter().find(|lease| lease.event_id == *event_id).expect("all were claimed");
+        assert_eq!(lease.payload, payload);
+    }
+}
+
+pub async fn a_generated_event_id_is_msg_and_32_hex_digits(harness: &dyn Harness) {
+    let store = harness.store();
+    let mut ids = enqueue_all(&store, vec![event(); 20]).await;
+    for event_id in &ids {
+        assert_eq!(*event_id, EventId::of(view(&store, event_id).await.message_id));
+        let digits = event_id.as_str().strip_prefix("msg_").expect("a generated id starts with msg_");
+        assert_eq!(digits.len(), 32, "{event_id}");
+        assert!(digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{event_id}");
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 20, "no two are the same");
+}
+
+pub async fn receipts_come_in_the_order_of_the_events(harness: &dyn Harness) {
+    let store = harness.store();
+    let events = ["c", "a", "b"].map(event_named).to_vec();
+    let enqueued = answer(&store, request(events)).await.expect("the events are accepted");
+    assert!(!enqueued.replayed);
+    assert_eq!(ids(&enqueued), ["c", "a", "b"].map(id));
+    for receipt in enqueued.receipts {
+        assert_eq!(receipt.status, DeliveryStatus::Pending);
+        assert_eq!(receipt.created_at, view(&store, &receipt.event_id).await.created_at);
+    }
+}
+
+pub async fn a_taken_event_id_refuses_its_whole_request(harness: &dyn Harness) {
+    let store = harness.store();
+    enqueue(&store, event_named("taken")).await;
+    let before = detail(&store, &id("taken")).await;
+    let events = ["fresh", "taken", "fresh-too"].map(event_named).to_vec();
+    let refused = answer(&store, request(events)).await;
+    assert_eq!(refused, Err(StoreError::EventIdTaken { event_id: id("taken") }));
+    assert!(!is_stored(&store, &id("fresh")).await);
+    assert!(!is_stored(&store, &id("fresh-too")).await);
+    assert_eq!(detail(&store, &id("taken")).await, before);
+    assert_eq!(claim_all(&store).await.len(), 1);
+}
+
+pub async fn an_event_id_twice_in_one_request_refuses_all_of_it(harness: &dyn Harness) {
+    let store = harness.store();
+    let events = ["once", "twice", "twice"].map(event_named).to_vec();
+    let refused = answer(&store, request(events)).await;
+    assert_eq!(refused, Err(StoreError::EventIdTaken { event_id: id("twice") }));
+    assert!(!is_stored(&store, &id("once")).await);
+    assert!(!is_stored(&store, &id("twice")).await);
+    assert_nothing_claimable(&store).await;
+}
+
+pub async fn one_refused_request_does_not_fail_the_others_of_its_batch(harness: &dyn Harness) {
+    let store = harness.store();
+    enqueue(&store, event_named("taken")).await;
+    let batch = [
+        request(vec![event_named("first")]),
+        request(vec![event_named("between"), event_named("taken")]),
+        // Free, because the request that named it before was refused as a whole.
+        request(vec![event_named("between")]),
+        request(vec![event_named("last")]),
+    ];
+    let answers = answers(&store, &batch).await;
+    assert_eq!(answers[1], Err(StoreError::EventIdTaken { event_id: id("taken") }));
+    for (index, name) in [(0, "first"), (2, "between"), (3, "last")] {
+        let enqueued = answers[index].as_ref().expect("accepted by itself");
+        assert_eq!(ids(enqueued), [id(name)]);
+        assert!(is_stored(&store, &id(name)).await);
+    }
+    assert_eq!(claim_all(&store).await.len(), 4);
+}
+
+pub async fn two_requests_of_one_batch_cannot_share_an_event_id(harness: &dyn Harness) {
+    let store = harness.store();
+    let batch = [request(vec![event_named("shared")]), request(vec![event_named("shared"), event()])];
+    let answers = answers(&store, &batch).await;
+    assert!(answers[0].is_ok(), "the first to name it has it: {answers:?}");
+    assert_eq!(answers[1], Err(StoreError::EventIdTaken { event_id: id("shared") }));
+    assert_eq!(claim_all(&store).await.len(), 1);
+}
+
+pub async fn concurrent_requests_for_one_event_id_make_one_event(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    for round in 0..10 {
+        let name = format!("wanted-{round}");
+        let wanted = || request(vec![event(), event_named(&name)]);
+        let (one, other) = join(answer(&store, wanted()), answer(&second, wanted())).await;
+        let taken = Err(StoreError::EventIdTaken { event_id: id(&name) });
+        assert!(one == taken || other == taken, "one is refused: {one:?}, {other:?}");
+        assert!(one.is_ok() || other.is_ok(), "and one is not: {one:?}, {other:?}");
+    }
+    assert_eq!(claim_all(&store).await.len(), 20);
+}
+
+pub async fn a_request_of_a_thousand_events_is_stored_whole(harness: &dyn Harness) {
+    let store = harness.store();
+    let events = (0..1_000).map(|n| event_to(&format!("https://receiver-{}.example/", n % 10)));
+    let mut ids = enqueue_all(&store, events.collect()).await;
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 1_000);
+    assert_eq!(store.overview().await.expect("the store is up").pending, 1_000);
+}
+
+pub async fn an_empty_batch_has_no_answers(harness: &dyn Harness) {
+    let store = harness.store();
+    assert_eq!(answers(&store, &[]).await, []);
+}
+
+pub async fn events_to_one_url_share_a_destination(harness: &dyn Harness) {
+    let store = harness.store();
+    let urls =
+        ["https://a.example/x", "https://b.example/x", "https://A.example:443/x", "https://a.example/X"];
+    let ids = enqueue_all(&store, urls.map(event_to).to_vec()).await;
+    let later = enqueue(&store, event_to(urls[0])).await;
+    let mut destinations = Vec::new();
+    for event_id in ids.iter().chain([&later]) {
+        destinations.push(view(&store, event_id).await.destination_id);
+    }
+    assert_eq!(destinations[2], destinations[0], "one URL, spelled in two ways");
+    assert_eq!(destinations[4], destinations[0], "one URL, enqueued at two times");
+    assert_ne!(destinations[1], destinations[0]);
+    assert_ne!(destinations[3], destinations[0]);
+}
+
+pub async fn an_event_is_there_for_every_handle_once_it_is_acknowledged(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    let event_id = enqueue(&store, event()).await;
+    assert_eq!(view(&second, &event_id).await, view(&store, &event_id).await);
+    assert_eq!(claim_one(&second).await.event_id, event_id);
+}
+
+pub async fn an_enqueue_wakes_whoever_waits(harness: &dyn Harness) {
+    let store = harness.store();
+    let mut wakeups = store.wakeups();
+    enqueue(&store, event()).await;
+    assert_woken(&mut wakeups).await;
+}

@@ -1,0 +1,89 @@
+//! The outbox at a glance.
+
+use std::time::Duration;
+
+use posthaste_store::Overview;
+
+use crate::Harness;
+use crate::fixture::*;
+
+/// The overview without the age, which moves by itself.
+async fn counts(store: &Handle) -> Overview {
+    Overview { oldest_pending_age: None, ..store.overview().await.expect("the store is up") }
+}
+
+async fn oldest_pending_age(store: &Handle) -> Option<Duration> {
+    store.overview().await.expect("the store is up").oldest_pending_age
+}
+
+pub async fn an_empty_store_counts_nothing(harness: &dyn Harness) {
+    let store = harness.store();
+    assert_eq!(store.overview().await, Ok(Overview::default()));
+}
+
+pub async fn s2_fr001_ac1_overview_counts_every_state(harness: &dyn Harness) {
+    let store = harness.store();
+    delivered(&store, event()).await;
+    for _ in 0..2 {
+        dead_lettered(&store, event()).await;
+    }
+    for _ in 0..3 {
+        retrying(&store, event()).await;
+    }
+    enqueue(&store, event()).await;
+    claim_one(&store).await;
+    enqueue_all(&store, vec![event(); 5]).await;
+    // Three retries that are not due, one live lease, five waiting.
+    let expected = Overview {
+        pending: 9,
+        pending_ready: 5,
+        retrying: 3,
+        failed: 2,
+        delivered: 1,
+        oldest_pending_age: None,
+    };
+    assert_eq!(counts(&store).await, expected);
+    harness.advance(HOUR).await;
+    let all_ready = Overview { pending_ready: 9, ..expected };
+    assert_eq!(counts(&store).await, all_ready, "the retries are due and the lease has expired");
+}
+
+pub async fn s2_fr001_ac2_oldest_pending_age_is_none_when_nothing_is_pending(harness: &dyn Harness) {
+    let store = harness.store();
+    delivered(&store, event()).await;
+    dead_lettered(&store, event()).await;
+    harness.advance(HOUR).await;
+    assert_eq!(oldest_pending_age(&store).await, None);
+}
+
+pub async fn s2_fr001_ac2_oldest_pending_age_is_that_of_the_oldest(harness: &dyn Harness) {
+    let store = harness.store();
+    delivered(&store, event()).await;
+    harness.advance(HOUR).await;
+    let oldest = enqueue(&store, event()).await;
+    harness.advance(HOUR).await;
+    enqueue(&store, event()).await;
+    harness.advance(HOUR).await;
+    let age = oldest_pending_age(&store).await.expect("two events are pending");
+    assert!((2 * HOUR..2 * HOUR + MINUTE).contains(&age), "{age:?}");
+    store.cancel(&oldest, "operator", None).await.expect("a pending event can be cancelled");
+    let age = oldest_pending_age(&store).await.expect("one event is pending");
+    assert!((HOUR..HOUR + MINUTE).contains(&age), "{age:?}");
+}
+
+pub async fn s2_fr001_ac3_overview_follows_every_change_at_once(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    let event_id = enqueue(&store, event()).await;
+    let waiting = Overview { pending: 1, pending_ready: 1, ..Overview::default() };
+    assert_eq!(counts(&second).await, waiting);
+    let lease = claim_one(&store).await;
+    assert_eq!(counts(&second).await, Overview { pending: 1, ..Overview::default() });
+    apply(&store, &lease, status(500)).await;
+    assert_eq!(counts(&second).await, Overview { pending: 1, retrying: 1, ..Overview::default() });
+    store.cancel(&event_id, "operator", None).await.expect("a pending event can be cancelled");
+    assert_eq!(counts(&second).await, Overview { failed: 1, ..Overview::default() });
+    store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
+    assert_eq!(counts(&second).await, waiting);
+    apply(&store, &claim_one(&store).await, delivers()).await;
+    assert_eq!(counts(&second).await, Overview { delivered: 1, ..Overview::default() });
+}

@@ -1,0 +1,160 @@
+//! What becomes of events whose worker died: claimed again, and given up at the bound.
+
+use futures_util::future::join;
+use posthaste_domain::{DeliveryStatus, EventId, FailureKind, Lease, NoticeKind, Trigger};
+use posthaste_store::{ClaimRequest, Claimed, PageRequest, Settled};
+
+use crate::Harness;
+use crate::fixture::*;
+
+/// A worker claims the event and dies.
+async fn lose_a_lease(harness: &dyn Harness, store: &Handle) -> Lease {
+    let lease = claim_one(store).await;
+    harness.advance(PAST_LEASE).await;
+    lease
+}
+
+/// An event that has lost this many leases in a row; the last has expired and was not taken over yet.
+async fn lost_in_a_row(harness: &dyn Harness, store: &Handle, lost: u32) -> (EventId, Lease) {
+    let event_id = enqueue(store, event()).await;
+    let mut last = lose_a_lease(harness, store).await;
+    for _ in 1..lost {
+        last = lose_a_lease(harness, store).await;
+    }
+    (event_id, last)
+}
+
+async fn claim_or_abandon(store: &Handle, abandon_after: u32) -> Claimed {
+    claim(store, &ClaimRequest { abandon_after, ..claim_by("worker-b") }).await
+}
+
+pub async fn expired_lease_is_claimable_by_another_worker(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    let lost = lose_a_lease(harness, &store).await;
+    let leases = claim(&store, &claim_by("worker-b")).await.leases;
+    assert_eq!(leases.len(), 1);
+    assert_eq!((&leases[0].event_id, leases[0].key), (&event_id, lost.key));
+    assert_ne!(leases[0].token, lost.token);
+    let event = view(&store, &event_id).await;
+    assert_eq!(event.lease_owner, Some(worker("worker-b")));
+    assert_apart(event.created_at, event.lease_until.expect("the event is leased"), PAST_LEASE + LEASE);
+}
+
+pub async fn expired_lease_is_claimable_by_its_own_worker_under_a_new_token(harness: &dyn Harness) {
+    let store = harness.store();
+    enqueue(&store, event()).await;
+    let lost = lose_a_lease(harness, &store).await;
+    let regained = claim_one(&store).await;
+    assert_ne!(regained.token, lost.token);
+    let late = settle(&store, &settlement(&lost, delivers())).await;
+    assert_eq!(late, Settled::Stale, "the owner's name is no proof");
+    apply(&store, &regained, delivers()).await;
+}
+
+pub async fn a_lost_lease_is_counted_and_eats_no_attempt(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    for lost in 0..4 {
+        let lease = lose_a_lease(harness, &store).await;
+        assert_eq!((lease.attempts, lease.trigger), (0, Trigger::Scheduled));
+        let event = view(&store, &event_id).await;
+        assert_eq!((event.claims, event.attempts, event.lost_leases), (lost + 1, 0, lost));
+        assert_eq!((event.status, event.last_error), (DeliveryStatus::Pending, None));
+    }
+}
+
+pub async fn an_expired_lease_is_granted_once_however_many_ask(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    let event_id = enqueue(&store, event()).await;
+    for round in 1..=3 {
+        lose_a_lease(harness, &store).await;
+        let (one, other) =
+            join(claim(&store, &claim_by("worker-b")), claim(&second, &claim_by("worker-c"))).await;
+        assert_eq!(one.leases.len() + other.leases.len(), 1);
+        let event = view(&store, &event_id).await;
+        assert_eq!((event.claims, event.lost_leases), (2 * round, 1));
+        // Ends the run of lost leases, and makes the event claimable for the next round.
+        let lease = one.leases.first().or(other.leases.first()).expect("one of them was granted");
+        apply(&store, lease, status(500)).await;
+        harness.advance(HOUR).await;
+    }
+}
+
+pub async fn an_event_is_abandoned_at_the_bound_and_not_before(harness: &dyn Harness) {
+    let store = harness.store();
+    let (event_id, _) = lost_in_a_row(harness, &store, 2).await;
+    let claimed = claim_or_abandon(&store, 3).await;
+    assert_eq!((claimed.leases.len(), claimed.abandoned), (1, vec![]));
+    harness.advance(PAST_LEASE).await;
+
+    let claimed = claim_or_abandon(&store, 3).await;
+    assert_eq!((claimed.leases.len(), claimed.abandoned), (0, vec![event_id.clone()]));
+    let event = view(&store, &event_id).await;
+    assert_eq!((event.status, event.failure_kind), (DeliveryStatus::Failed, Some(FailureKind::Abandoned)));
+    assert_eq!((event.claims, event.attempts, event.lost_leases), (3, 0, 3));
+    assert_eq!((event.lease_owner, event.lease_until, event.next_attempt_at), (None, None, None));
+    let last_error = event.last_error.expect("an abandoned event says why");
+    assert!(last_error.starts_with("abandoned: 3 leases in a row"), "{last_error}");
+
+    let claimed = claim_or_abandon(&store, 3).await;
+    assert_eq!((claimed.leases.len(), claimed.abandoned), (0, vec![]), "it is abandoned once");
+}
+
+pub async fn an_abandoned_event_is_published_once_as_dead_lettered(harness: &dyn Harness) {
+    let store = harness.store();
+    let (event_id, _) = lost_in_a_row(harness, &store, 1).await;
+    let before = end_of_log(&store).await;
+    claim_or_abandon(&store, 1).await;
+    claim_or_abandon(&store, 1).await;
+    let notices = published(&store, before).await;
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert_eq!((notices[0].notice.kind, &notices[0].notice.event_id), (NoticeKind::DeadLettered, &event_id));
+    assert_eq!(notices[0].notice.attempts, 0);
+    let failed = store.dead_letters(&PageRequest::default()).await.expect("the store is up");
+    assert_eq!(failed.items.len(), 1);
+}
+
+pub async fn a_claim_abandons_some_and_grants_others(harness: &dyn Harness) {
+    let store = harness.store();
+    let (given_up, _) = lost_in_a_row(harness, &store, 2).await;
+    let fresh = enqueue(&store, event()).await;
+    let claimed = claim_or_abandon(&store, 2).await;
+    assert_eq!(claimed.abandoned, [given_up]);
+    assert_eq!(claimed.leases.len(), 1);
+    assert_eq!(claimed.leases[0].event_id, fresh);
+}
+
+pub async fn the_late_outcome_of_an_abandoned_event_is_stale(harness: &dyn Harness) {
+    let store = harness.store();
+    let (event_id, last) = lost_in_a_row(harness, &store, 1).await;
+    claim_or_abandon(&store, 1).await;
+    let before = detail(&store, &event_id).await;
+    assert_eq!(settle(&store, &settlement(&last, delivers())).await, Settled::Stale);
+    assert_eq!(detail(&store, &event_id).await, before);
+}
+
+pub async fn an_outcome_ends_the_run_of_lost_leases(harness: &dyn Harness) {
+    let store = harness.store();
+    let (event_id, _) = lost_in_a_row(harness, &store, 2).await;
+    let lease = claim_one(&store).await;
+    assert_eq!(view(&store, &event_id).await.lost_leases, 2);
+    apply(&store, &lease, status(500)).await;
+    let event = view(&store, &event_id).await;
+    assert_eq!((event.claims, event.attempts, event.lost_leases), (3, 1, 0));
+
+    harness.advance(HOUR).await;
+    lose_a_lease(harness, &store).await;
+    let claimed = claim_or_abandon(&store, 2).await;
+    assert_eq!(claimed.leases.len(), 1, "only the leases lost since then count");
+}
+
+pub async fn a_requeued_event_starts_without_lost_leases(harness: &dyn Harness) {
+    let store = harness.store();
+    let (event_id, _) = lost_in_a_row(harness, &store, 2).await;
+    assert_eq!(claim_or_abandon(&store, 2).await.abandoned.len(), 1);
+    let requeued = store.requeue(&event_id, "operator").await.expect("abandoned events can be requeued");
+    assert_eq!((requeued.lost_leases, requeued.failure_kind), (0, None));
+    lose_a_lease(harness, &store).await;
+    assert_eq!(claim_or_abandon(&store, 2).await.leases.len(), 1);
+}
