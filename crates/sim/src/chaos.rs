@@ -29,7 +29,7 @@ fn strike(world: &World, dice: &Dice) {
         (2, Some(worker)) => worker.ills().slow_settle_until = now + dice.millis(10_000..120_000),
         (3, Some(worker)) => {
             world.count(Fault::StalledWorker);
-            worker.ills().stalled_until = now + lease + dice.millis(100..60_000);
+            worker.stall_until(now + lease + dice.millis(100..60_000));
         }
         (4, Some(worker)) => worker.ills().heartbeat_lost_until = now + dice.millis(1_000..60_000),
         (5, Some(worker)) => {

@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, Lease, LeaseToken, Outcome};
+use posthaste_domain::{DeliveryStatus, EventKey, Lease, LeaseToken, Outcome, Timestamp};
 use posthaste_engine::Settings;
 use posthaste_store::{Enqueued, PublishedNotice, Store, StoreError};
 use posthaste_store_memory::{MemoryStore, Row};
@@ -78,7 +78,6 @@ struct Known {
     notices: usize,
     audit: usize,
     attempts: usize,
-    acknowledged: BTreeSet<EventId>,
     witness: Witness,
     stale_writes: u64,
     steps: u64,
@@ -153,8 +152,16 @@ impl Checker {
         self.known().witness.answers(lease.token, outcome.http_status());
     }
 
+    /// P1: what is acknowledged is there. That it stays is checked with every step.
     pub(crate) fn acknowledged(&self, enqueued: &Enqueued) {
-        self.known().acknowledged.extend(enqueued.receipts.iter().map(|receipt| receipt.event_id.clone()));
+        let finding = self.memory.with_state(|state| {
+            for receipt in &enqueued.receipts {
+                let stored = state.keys.contains_key(&receipt.event_id);
+                hold!("P1", stored, "{} was acknowledged and is not there", receipt.event_id);
+            }
+            Ok(())
+        });
+        self.file(self.known(), finding);
     }
 
     /// No producer here asks for what must be refused.
@@ -192,19 +199,20 @@ impl Checker {
         );
     }
 
-    /// P11, once there are no more faults: what is ready is claimed, within a poll or, behind a circuit that
-    /// has yet to close, its cool-down.
-    pub(crate) fn nothing_waits_too_long(&self) {
+    /// P11, once there are no more faults: what is ready is claimed within a poll, or within the cool-down of a
+    /// circuit that has yet to close.
+    pub(crate) fn nothing_waits_too_long(&self, peace_began: Timestamp) {
         let now = self.clock.timestamp();
         let settings = &self.settings;
-        let patience = settings.lease.duration() + settings.poll_interval + settings.breaker.cool_down() * 2;
-        // The workers may still have been down, stalled or full of hanging sends when the faults ended.
-        let patience = patience + settings.timeout + Duration::from_secs(120);
+        let patience = settings.poll_interval + settings.breaker.cool_down() * 2;
+        // Workers may be down, stalled or full of hanging sends when peace begins.
+        let patience = patience + settings.lease.duration() + settings.timeout + Duration::from_secs(60);
         let finding = self.memory.with_state(|state| {
             for row in state.rows.values().filter(|row| row.is_ready(now)) {
                 let paused_until = state.destinations[&row.destination_id].paused_until;
+                let expired_at = row.lease.as_ref().map(|lease| lease.until);
                 let ready_since =
-                    row.next_attempt_at.max(row.lease.as_ref().map(|lease| lease.until)).max(paused_until);
+                    row.next_attempt_at.max(expired_at).max(paused_until).max(Some(peace_began));
                 let waited = ready_since.map_or(Duration::ZERO, |since| now.since(since));
                 hold!("P11", waited <= patience, "{} has been ready for {waited:?}", row.event_id);
             }
@@ -217,9 +225,6 @@ impl Checker {
     pub(crate) fn in_the_end(&self) {
         let known = self.known();
         let finding = self.memory.with_state(|state| {
-            for event_id in &known.acknowledged {
-                hold!("P1", state.keys.contains_key(event_id), "{event_id} was acknowledged and is gone");
-            }
             let payloads: BTreeSet<_> = state.rows.values().map(|row| &row.payload).collect();
             hold!("P1", payloads.len() == state.rows.len(), "a repeated request made a second event");
             for (key, row) in &state.rows {

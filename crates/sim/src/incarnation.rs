@@ -22,7 +22,7 @@ pub(crate) struct Incarnation {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ills {
     crashed: bool,
-    pub(crate) stalled_until: Duration,
+    stalled_until: Duration,
     pub(crate) slow_until: Duration,
     pub(crate) slow_settle_until: Duration,
     pub(crate) heartbeat_lost_until: Duration,
@@ -74,6 +74,12 @@ impl Incarnation {
             }
             sleep(ills.stalled_until - now).await;
         }
+    }
+
+    /// A stall that has begun never ends sooner.
+    pub(crate) fn stall_until(&self, until: Duration) {
+        let mut ills = self.ills();
+        ills.stalled_until = ills.stalled_until.max(until);
     }
 
     /// A fault touches its calls now and for this long.

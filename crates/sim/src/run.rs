@@ -76,6 +76,7 @@ async fn live_through(world: &Arc<World>, seed: u64) {
     let turmoil = sleep(world.scenario.turmoil);
     let ((), ()) = tokio::join!(producing, turmoil);
     world.calm_down();
+    let peace_began = world.clock.timestamp();
     let patience = worker::patience(&world.scenario.settings);
     let deadline = world.clock.elapsed() + patience;
     while !world.checker.all_is_settled() {
@@ -84,7 +85,7 @@ async fn live_through(world: &Arc<World>, seed: u64) {
             return;
         }
         sleep(Duration::from_secs(5)).await;
-        world.checker.nothing_waits_too_long();
+        world.checker.nothing_waits_too_long(peace_began);
     }
     world.checker.in_the_end();
 }

@@ -1,0 +1,103 @@
+//! The simulation can fail: each of these stores and engines has one known bug, and each is caught.
+
+mod engine_bugs;
+mod store_bugs;
+
+use std::sync::Arc;
+
+use posthaste_sim::{Sabotage, Scenario, run_sabotaged};
+
+/// No bug may hide from more seeds than this.
+const SEEDS: u64 = 30;
+
+/// Runs seeds until one catches the bug, and holds it to have broken one of these properties.
+fn caught(bug: impl Sabotage, properties: &[&str]) {
+    let bug = Arc::new(bug);
+    let caught = (1..=SEEDS).find_map(|seed| {
+        let report = run_sabotaged(seed, Scenario::of(seed), Arc::clone(&bug) as Arc<dyn Sabotage>);
+        report.violation.map(|violation| (seed, violation))
+    });
+    let Some((seed, violation)) = caught else { panic!("{SEEDS} seeds did not notice") };
+    println!("seed {seed}: {violation}");
+    assert!(properties.contains(&violation.property), "caught for another reason: {violation}");
+}
+
+#[test]
+fn settle_without_a_token_check_is_caught() {
+    caught(store_bugs::SettleIgnoresToken, &["P5", "P12"]);
+}
+
+#[test]
+fn renew_without_a_token_check_is_caught() {
+    caught(store_bugs::RenewIgnoresToken, &["P5"]);
+}
+
+#[test]
+fn attempts_counted_at_claim_are_caught() {
+    caught(store_bugs::ClaimCountsAttempts, &["P10"]);
+}
+
+#[test]
+fn settle_that_applies_a_replay_again_is_caught() {
+    caught(store_bugs::SettleAppliesReplays, &["P5", "P8", "P12"]);
+}
+
+#[test]
+fn settle_that_calls_a_replay_stale_is_caught() {
+    caught(store_bugs::SettleForgetsReplays, &["P8"]);
+}
+
+#[test]
+fn claim_that_ignores_live_leases_is_caught() {
+    caught(store_bugs::ClaimStealsLeases, &["P7"]);
+}
+
+#[test]
+fn claim_that_grants_a_token_twice_is_caught() {
+    caught(store_bugs::TokensRepeat, &["P6"]);
+}
+
+#[test]
+fn enqueue_acknowledged_before_it_is_stored_is_caught() {
+    caught(store_bugs::EnqueueAcknowledgesTooSoon, &["P1"]);
+}
+
+#[test]
+fn retries_without_backoff_are_caught() {
+    caught(store_bugs::RetriesAtOnce, &["P14"]);
+}
+
+#[test]
+fn retries_that_are_never_claimed_are_caught() {
+    caught(store_bugs::RetriesAreForgotten, &["P2", "P11"]);
+}
+
+#[test]
+fn cancel_without_a_notice_is_caught() {
+    caught(store_bugs::CancelIsSilent, &["P13"]);
+}
+
+#[test]
+fn heartbeat_stopped_before_the_settle_is_caught() {
+    caught(engine_bugs::HeartbeatStopsBeforeSettle, &["heartbeat"]);
+}
+
+#[test]
+fn no_heartbeat_at_all_is_caught() {
+    caught(engine_bugs::NoHeartbeat, &["heartbeat"]);
+}
+
+#[test]
+fn notice_published_before_the_commit_is_caught() {
+    caught(engine_bugs::NoticeBeforeCommit, &["P13"]);
+}
+
+#[test]
+fn timeout_taken_for_success_is_caught() {
+    caught(engine_bugs::TimeoutIsSuccess, &["P3"]);
+}
+
+#[test]
+fn hidden_second_request_is_caught() {
+    caught(engine_bugs::HiddenResend, &["P9"]);
+}
