@@ -15,13 +15,12 @@ use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, EventKey, Lease, LeaseToken, Outcome, Timestamp};
 use posthaste_engine::Settings;
-use posthaste_store::{Enqueued, PublishedNotice, Store, StoreError};
+use posthaste_store::{Enqueued, Layered, PublishedNotice, Store, StoreError};
 use posthaste_store_memory::{MemoryStore, Row};
 use tokio::sync::Notify;
 
 use crate::fault::Tally;
 use crate::incarnation::Incarnation;
-use crate::layer::Layered;
 use crate::receivers::Witness;
 use crate::run::Report;
 use crate::time::WorldClock;

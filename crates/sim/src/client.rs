@@ -7,7 +7,7 @@ use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, EventId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_engine::enqueuer;
 use posthaste_store::{
-    EnqueueRequest, EventQuery, EventView, Idempotency, PageLimit, PageRequest, Store, StoreError,
+    EnqueueRequest, EventQuery, EventView, Idempotency, Layered, PageLimit, PageRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -23,7 +23,7 @@ fn immortal(world: &Arc<World>, name: &str) -> Arc<dyn Store> {
     let name = WorkerId::new(name).expect("visible ASCII");
     let process = Arc::new(Incarnation::boot(name, world.clock));
     let inner = world.checker.store_of(Arc::clone(&process));
-    Arc::new(FaultyStore { inner, world: Arc::clone(world), process, mortal: false })
+    Arc::new(Layered(FaultyStore { inner, world: Arc::clone(world), process, mortal: false }))
 }
 
 /// Enqueues all events of the scenario over the time of turmoil, several at once now and then.

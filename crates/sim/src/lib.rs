@@ -23,7 +23,6 @@ mod client;
 mod dice;
 mod fault;
 mod incarnation;
-mod layer;
 mod receivers;
 mod run;
 mod sabotage;
@@ -35,7 +34,6 @@ mod world;
 
 pub use check::Violation;
 pub use fault::{Fault, Tally};
-pub use layer::{Layer, Layered};
 pub use run::{Report, run, run_sabotaged};
 pub use sabotage::{Honest, Sabotage};
 pub use scenario::{Calm, Scenario};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use posthaste_domain::WorkerId;
 use posthaste_engine::{Engine, Ports, Runtimes, Settings};
-use posthaste_store::PublishedNotice;
+use posthaste_store::{Layered, PublishedNotice};
 use tokio::sync::broadcast;
 
 use crate::dice::Dice;
@@ -44,7 +44,7 @@ async fn one_life(world: &Arc<World>, sabotage: &dyn Sabotage, process: &Arc<Inc
         mortal: true,
     };
     let sender = FaultySender { world: Arc::clone(world), process: Arc::clone(process) };
-    let (store, sender) = sabotage.engine(Arc::new(faulty), Arc::new(sender));
+    let (store, sender) = sabotage.engine(Arc::new(Layered(faulty)), Arc::new(sender));
     let ports = Ports {
         store,
         sender,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{DestinationId, EventId, Lease, Outcome, WorkerId};
+use posthaste_domain::{EventId, Lease, Outcome, WorkerId};
 use posthaste_engine::Sender;
 use posthaste_store::{
-    CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
-    EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Retention, Settled, Settlement, Store, StoreError, Wakeups,
+    CircuitReport, ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventQuery, EventView, HeldLease, Layer,
+    Maintained, NoticeCursor, NoticePage, Page, PageRequest, Retention, Settled, Settlement, Store,
+    StoreError,
 };
 
 use crate::fault::Fault;
@@ -112,16 +112,16 @@ impl FaultyStore {
 }
 
 #[async_trait]
-impl Store for FaultyStore {
+impl Layer for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn enqueue(
         &self,
         batch: &[EnqueueRequest],
     ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
         self.call(Call::Write, self.inner.enqueue(batch)).await
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.inner.wakeups()
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
@@ -140,20 +140,12 @@ impl Store for FaultyStore {
         self.call(Call::Write, self.inner.release(held)).await
     }
 
-    async fn overview(&self) -> Result<Overview, StoreError> {
-        self.call(Call::Read, self.inner.overview()).await
-    }
-
     async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
         self.call(Call::Read, self.inner.dead_letters(page)).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
         self.call(Call::Read, self.inner.events(query, page)).await
-    }
-
-    async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
-        self.call(Call::Read, self.inner.event(event_id)).await
     }
 
     async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
@@ -167,10 +159,6 @@ impl Store for FaultyStore {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
         self.call(Call::Write, self.inner.cancel(event_id, actor, reason)).await
-    }
-
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
-        self.call(Call::Read, self.inner.destination(id)).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

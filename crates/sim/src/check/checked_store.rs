@@ -6,14 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_store::{
-    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Maintained, Retention, Settled,
-    Settlement, Store, StoreError,
+    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Layer, Maintained, Retention,
+    Settled, Settlement, Store, StoreError,
 };
 
 use super::Checker;
 use super::step::Step;
 use crate::incarnation::Incarnation;
-use crate::layer::Layer;
 
 pub(crate) struct CheckedStore {
     pub(super) inner: Arc<dyn Store>,

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{Lease, LeaseToken, Notice, Outcome, Timestamp, WorkerId};
 use posthaste_engine::Sender;
-use posthaste_sim::{Layer, Layered, Sabotage};
+use posthaste_sim::Sabotage;
 use posthaste_store::{
-    HeldLease, NoticeCursor, NoticePage, PublishedNotice, Settled, Settlement, Store, StoreError,
+    HeldLease, Layer, Layered, NoticeCursor, NoticePage, PublishedNotice, Settled, Settlement, Store,
+    StoreError,
 };
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);

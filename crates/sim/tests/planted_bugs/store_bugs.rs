@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
-use posthaste_sim::{Layer, Layered, Sabotage};
+use posthaste_sim::Sabotage;
 use posthaste_store::{
-    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Receipt, Settled, Settlement,
-    Store, StoreError,
+    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Layer, Layered, Receipt, Settled,
+    Settlement, Store, StoreError,
 };
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 

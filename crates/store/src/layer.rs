@@ -1,19 +1,24 @@
-//! A store over another store that does one thing differently.
+//! A store over another store that does one thing differently: counts, delays, checks, fails.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
-use posthaste_store::{
+
+use crate::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
     EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
     Retention, Settled, Settlement, Store, StoreError, Wakeups,
 };
 
-/// What a layer may do differently; everything else goes straight through.
+/// A layer writes the methods that it changes; all others go straight through. [`Layered`] makes a store of it.
 #[async_trait]
 pub trait Layer: Send + Sync + 'static {
     fn inner(&self) -> &dyn Store;
+
+    fn wakeups(&self) -> Wakeups {
+        self.inner().wakeups()
+    }
 
     async fn enqueue(
         &self,
@@ -38,6 +43,22 @@ pub trait Layer: Send + Sync + 'static {
         self.inner().release(held).await
     }
 
+    async fn overview(&self) -> Result<Overview, StoreError> {
+        self.inner().overview().await
+    }
+
+    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+        self.inner().dead_letters(page).await
+    }
+
+    async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+        self.inner().events(query, page).await
+    }
+
+    async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
+        self.inner().event(event_id).await
+    }
+
     async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
         self.inner().requeue(event_id, actor).await
     }
@@ -51,6 +72,14 @@ pub trait Layer: Send + Sync + 'static {
         self.inner().cancel(event_id, actor, reason).await
     }
 
+    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+        self.inner().destination(id).await
+    }
+
+    async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
+        self.inner().report_circuits(reports).await
+    }
+
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         self.inner().notices(after, limit).await
     }
@@ -60,20 +89,20 @@ pub trait Layer: Send + Sync + 'static {
     }
 }
 
-/// The store that a layer makes.
+/// The store that a layer makes of the one below it.
 pub struct Layered<L>(pub L);
 
 #[async_trait]
 impl<L: Layer> Store for Layered<L> {
+    fn wakeups(&self) -> Wakeups {
+        self.0.wakeups()
+    }
+
     async fn enqueue(
         &self,
         batch: &[EnqueueRequest],
     ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
         self.0.enqueue(batch).await
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.0.inner().wakeups()
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
@@ -93,19 +122,19 @@ impl<L: Layer> Store for Layered<L> {
     }
 
     async fn overview(&self) -> Result<Overview, StoreError> {
-        self.0.inner().overview().await
+        self.0.overview().await
     }
 
     async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        self.0.inner().dead_letters(page).await
+        self.0.dead_letters(page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        self.0.inner().events(query, page).await
+        self.0.events(query, page).await
     }
 
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
-        self.0.inner().event(event_id).await
+        self.0.event(event_id).await
     }
 
     async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
@@ -122,11 +151,11 @@ impl<L: Layer> Store for Layered<L> {
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
-        self.0.inner().destination(id).await
+        self.0.destination(id).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
-        self.0.inner().report_circuits(reports).await
+        self.0.report_circuits(reports).await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {

@@ -1,0 +1,148 @@
+//! What an operator reads in the logs, and what nobody may.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use crate::stage::{Call, Reply, Stage, secs, settings};
+use posthaste_domain::{DeliveryStatus, LeaseTerms};
+use posthaste_engine::Engine;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Everything that this thread logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn listen() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt::fmt()
+            .with_max_level(LevelFilter::DEBUG)
+            .with_ansi(false)
+            .with_writer(log.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let bytes = self.0.lock().expect("one thread").clone();
+        String::from_utf8(bytes).expect("logs are text").lines().map(str::to_owned).collect()
+    }
+
+    fn line_with(&self, text: &str) -> String {
+        let lines = self.lines();
+        let found = lines.iter().find(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("no line with {text:?} in {lines:#?}")).clone()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("one thread").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_a_failed_renewal_is_logged_with_event_worker_and_code() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    stage.enqueue("slow", 1).await;
+    stage.receiver.always("slow", Reply::After(secs(20), 200));
+    let _engine = stage.start(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
+    stage.door().fail(&[Call::Renew]);
+    stage.pass(secs(10)).await;
+    let line = log.line_with("lease renewal failed");
+    for part in ["event_id=slow-0", "worker_id=worker-a", "code=\"unavailable\""] {
+        assert!(line.contains(part), "{part:?} is missing from {line:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_a_lost_lease_is_logged_with_event_worker_and_code() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    let id = stage.enqueue("slow", 1).await.remove(0);
+    stage.receiver.always("slow", Reply::After(secs(20), 200));
+    let _engine = stage.start(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
+    stage.until("it is being sent", |_| stage.receiver.requests_to("slow") == 1).await;
+    posthaste_store::Store::cancel(&stage.memory, &id, "operator", None).await.unwrap();
+    stage.pass(secs(30)).await;
+    let line = log.line_with("lease renewal failed");
+    for part in ["event_id=slow-0", "worker_id=worker-a", "code=\"lease_lost\""] {
+        assert!(line.contains(part), "{part:?} is missing from {line:?}");
+    }
+    assert!(log.line_with("stale write refused").contains("event_id=slow-0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    stage.receiver.always("missing", Reply::Status(404));
+    stage.enqueue("up", 2).await;
+    stage.enqueue("missing", 1).await;
+    Engine::once(settings(|_| {}), stage.ports()).await.unwrap();
+    let line = log.line_with("dispatch cycle complete");
+    for part in [
+        "worker_id=worker-a",
+        "claimed_count=3",
+        "delivered_count=2",
+        "retried_count=1",
+        "failed_count=0",
+        "stale_write_count=0",
+        "http_2xx_count=2",
+        "http_3xx_count=0",
+        "http_4xx_count=1",
+        "http_5xx_count=0",
+        "network_error_count=0",
+        "duration_ms=",
+    ] {
+        assert!(line.contains(part), "{part:?} is missing from {line:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s2_nfr005_a_running_worker_logs_every_cycle() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    let _engine = stage.start(|settings| settings.cycle = secs(10));
+    stage.pass(secs(35)).await;
+    let cycles = log.lines().iter().filter(|line| line.contains("dispatch cycle complete")).count();
+    assert_eq!(cycles, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s0_nfr003_an_attempt_is_one_wide_line_without_the_payload() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    stage.receiver.script("down", [Reply::Status(500)]);
+    stage.enqueue("down", 1).await;
+    let _engine = stage.start(|_| {});
+    stage.until_all(DeliveryStatus::Delivered).await;
+    let attempts: Vec<String> = log.lines().into_iter().filter(|line| line.contains(" attempt ")).collect();
+    assert_eq!(attempts.len(), 2, "{attempts:#?}");
+    for part in [
+        "event_id=down-0",
+        "outcome=\"retried\"",
+        "bucket=\"http_5xx\"",
+        "http_status=500",
+        "retry_after_ms=60000",
+    ] {
+        assert!(attempts[0].contains(part), "{part:?} is missing from {:?}", attempts[0]);
+    }
+    assert!(!log.lines().iter().any(|line| line.contains("{}")), "the payload is in the log");
+}

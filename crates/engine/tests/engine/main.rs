@@ -1,0 +1,8 @@
+//! The engine on the memory store, under paused time.
+
+mod delivery;
+mod dispatch;
+mod enqueue;
+mod heartbeat;
+mod logs;
+mod stage;

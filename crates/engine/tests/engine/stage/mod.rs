@@ -1,0 +1,136 @@
+//! The stage that engine tests play on: a memory store and a scripted receiver under paused time.
+
+mod receiver;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use posthaste_domain::{DeliveryStatus, EventId, NewEvent, NewEventSpec, Roll, Timestamp, WorkerId};
+use posthaste_engine::{Chance, Clock, Engine, Ports, Runtimes, Settings, TokioClock};
+use posthaste_store::{EnqueueRequest, EventDetail, Layered, Store, StoreClock};
+use posthaste_store_memory::MemoryStore;
+
+pub(crate) use receiver::{Receiver, Reply};
+pub(crate) use store::{ALL_CALLS, Call, WatchedStore};
+
+/// The middle of every jitter window.
+pub(crate) struct Middle;
+
+impl Chance for Middle {
+    fn roll(&self) -> Roll {
+        Roll(1 << 63)
+    }
+}
+
+/// The store's clock runs with the paused runtime.
+struct RuntimeClock(TokioClock);
+
+impl StoreClock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(1_800_000_000).after(self.0.monotonic())
+    }
+}
+
+pub(crate) struct Stage {
+    pub(crate) memory: MemoryStore,
+    pub(crate) store: Arc<Layered<WatchedStore>>,
+    pub(crate) receiver: Arc<Receiver>,
+    pub(crate) clock: Arc<TokioClock>,
+}
+
+impl Stage {
+    pub(crate) fn set() -> Self {
+        let memory = MemoryStore::new(Arc::new(RuntimeClock(TokioClock::start())), 42);
+        Self {
+            store: Arc::new(Layered(WatchedStore::over(memory.clone()))),
+            memory,
+            receiver: Arc::new(Receiver::default()),
+            clock: Arc::new(TokioClock::start()),
+        }
+    }
+
+    /// The door to the store, to be watched and shut.
+    pub(crate) fn door(&self) -> &WatchedStore {
+        &self.store.0
+    }
+
+    pub(crate) fn ports(&self) -> Ports {
+        Ports {
+            store: Arc::clone(&self.store) as _,
+            sender: Arc::clone(&self.receiver) as _,
+            clock: Arc::clone(&self.clock) as _,
+            chance: Arc::new(Middle),
+        }
+    }
+
+    pub(crate) fn start(&self, change: impl FnOnce(&mut Settings)) -> Engine {
+        Engine::start(settings(change), self.ports(), &Runtimes::current()).expect("valid settings")
+    }
+
+    /// Enqueues events to `https://<host>.test/`, numbered in their ids.
+    pub(crate) async fn enqueue(&self, host: &str, count: usize) -> Vec<EventId> {
+        let events: Vec<NewEvent> = (0..count).map(|number| event(host, number)).collect();
+        let ids = events.iter().filter_map(|event| event.event_id().cloned()).collect();
+        let request = EnqueueRequest { events, idempotency: None };
+        let answers = self.memory.enqueue(&[request]).await.expect("the memory store is always there");
+        assert!(answers[0].is_ok(), "{answers:?}");
+        ids
+    }
+
+    pub(crate) async fn event(&self, id: &EventId) -> EventDetail {
+        self.memory.event(id).await.expect("an event that was enqueued")
+    }
+
+    pub(crate) fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Waits, in simulated time, until a fact holds; gives up after ten hours.
+    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut(&MemoryStore) -> bool) {
+        let deadline = self.monotonic() + Duration::from_secs(36_000);
+        while !holds(&self.memory) {
+            assert!(self.monotonic() < deadline, "never came true: {what}");
+            self.clock.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) async fn until_all(&self, status: DeliveryStatus) {
+        let all = |memory: &MemoryStore| {
+            memory.with_state(|state| state.rows.values().all(|row| row.status == status))
+        };
+        self.until(status.as_str(), all).await;
+    }
+
+    pub(crate) async fn pass(&self, time: Duration) {
+        self.clock.sleep(time).await;
+    }
+}
+
+pub(crate) fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
+    let mut settings = Settings::new(WorkerId::new("worker-a").expect("visible ASCII"));
+    change(&mut settings);
+    settings
+}
+
+pub(crate) fn event(host: &str, number: usize) -> NewEvent {
+    let spec = NewEventSpec {
+        destination_url: format!("https://{host}.test/"),
+        event_type: "test".into(),
+        payload: Bytes::from_static(b"{}"),
+        event_id: Some(format!("{host}-{number}")),
+        webhook_id: Some("hook".into()),
+        session_id: Some("session".into()),
+        ..NewEventSpec::default()
+    };
+    NewEvent::accept(spec, 1_024, 5).expect("a valid event")
+}
+
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

@@ -1,0 +1,117 @@
+//! The memory store behind a door that can be watched and shut.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::{EventId, WorkerId};
+use posthaste_store::{
+    ClaimRequest, Claimed, EnqueueRequest, Enqueued, HeldLease, Layer, Maintained, NoticeCursor, NoticePage,
+    Retention, Settled, Settlement, Store, StoreError,
+};
+use posthaste_store_memory::MemoryStore;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Call {
+    Enqueue,
+    Claim,
+    Renew,
+    Settle,
+    Release,
+    Notices,
+    Maintain,
+}
+
+pub(crate) struct WatchedStore {
+    memory: MemoryStore,
+    calls: Mutex<BTreeMap<Call, usize>>,
+    failures: Mutex<BTreeMap<Call, StoreError>>,
+    refused_event: Mutex<Option<EventId>>,
+}
+
+impl WatchedStore {
+    pub(crate) fn over(memory: MemoryStore) -> Self {
+        Self { memory, calls: Mutex::default(), failures: Mutex::default(), refused_event: Mutex::default() }
+    }
+
+    pub(crate) fn calls(&self, call: Call) -> usize {
+        self.calls.lock().expect("one thread").get(&call).copied().unwrap_or_default()
+    }
+
+    /// From now on, these calls fail.
+    pub(crate) fn fail(&self, calls: &[Call]) {
+        let error = StoreError::Unavailable { reason: "as told".into() };
+        let mut failures = self.failures.lock().expect("one thread");
+        failures.extend(calls.iter().map(|call| (*call, error.clone())));
+    }
+
+    /// From now on, every call succeeds.
+    pub(crate) fn heal(&self) {
+        self.failures.lock().expect("one thread").clear();
+    }
+
+    /// A settle that names this event is understood and refused.
+    pub(crate) fn refuse_settle_of(&self, event_id: &EventId) {
+        *self.refused_event.lock().expect("one thread") = Some(event_id.clone());
+    }
+
+    fn passes(&self, call: Call) -> Result<(), StoreError> {
+        *self.calls.lock().expect("one thread").entry(call).or_default() += 1;
+        self.failures.lock().expect("one thread").get(&call).cloned().map_or(Ok(()), Err)
+    }
+}
+
+pub(crate) const ALL_CALLS: [Call; 7] =
+    [Call::Enqueue, Call::Claim, Call::Renew, Call::Settle, Call::Release, Call::Notices, Call::Maintain];
+
+#[async_trait]
+impl Layer for WatchedStore {
+    fn inner(&self) -> &dyn Store {
+        &self.memory
+    }
+
+    async fn enqueue(
+        &self,
+        batch: &[EnqueueRequest],
+    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+        self.passes(Call::Enqueue)?;
+        // A commit takes a moment, in which others may come.
+        tokio::task::yield_now().await;
+        self.memory.enqueue(batch).await
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.passes(Call::Claim)?;
+        self.memory.claim(request).await
+    }
+
+    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+        self.passes(Call::Renew)?;
+        self.memory.renew(held, lease).await
+    }
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        self.passes(Call::Settle)?;
+        let refused = self.refused_event.lock().expect("one thread").clone();
+        if batch.iter().any(|settlement| Some(settlement.transition.event_id()) == refused.as_ref()) {
+            return Err(StoreError::Rejected { reason: "as told".into() });
+        }
+        self.memory.settle(worker, batch).await
+    }
+
+    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+        self.passes(Call::Release)?;
+        self.memory.release(held).await
+    }
+
+    async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
+        self.passes(Call::Notices)?;
+        self.memory.notices(after, limit).await
+    }
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        self.passes(Call::Maintain)?;
+        self.memory.maintain(retention).await
+    }
+}
