@@ -5,8 +5,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-# How many seeds `make sim` runs.
+# How many seeds `make sim` runs; SEED=n runs that one again.
 SEEDS ?= 1000
+SEED ?=
 
 TEST_LOG := target/test.log
 TOOLS := $(CURDIR)/target/tools
@@ -53,8 +54,8 @@ deny: ## check dependencies: bans, licences, sources
 	PATH='$(TOOLS)/bin':"$$PATH" cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 
 .PHONY: sim
-sim: ## run the simulation on SEEDS seeds (default 1000)
-	cargo run --locked --release -p posthaste-sim -- --seeds $(SEEDS)
+sim: ## run the simulation on SEEDS seeds (default 1000), or on SEED=n alone
+	cargo run --locked --release -p posthaste-sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: need-rustfmt need-clippy
 need-rustfmt:

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn s2_fr005_ac2_cancel_reason_is_normalized() {
+    fn s2_fr005_ac2_cancel_reason_is_made_safe_and_short() {
         assert_eq!(cancel_reason(None), "manual_cancelled");
         assert_eq!(cancel_reason(Some("  \n ")), "manual_cancelled");
         assert_eq!(cancel_reason(Some(" wrong\n customer ")), "manual_cancelled: wrong customer");

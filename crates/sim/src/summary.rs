@@ -50,7 +50,7 @@ impl Summary {
         self.faults.add(&report.faults);
         if let Some(violation) = &report.violation {
             eprintln!(
-                "\nseed {} broke {violation}\n  again: posthaste-sim --seed {}",
+                "\nseed {} broke {violation}\n  again: make sim SEED={}",
                 report.seed, report.seed
             );
             self.failures.push(report.clone());
