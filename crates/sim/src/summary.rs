@@ -49,10 +49,7 @@ impl Summary {
         self.stale_writes += report.stale_writes;
         self.faults.add(&report.faults);
         if let Some(violation) = &report.violation {
-            eprintln!(
-                "\nseed {} broke {violation}\n  again: make sim SEED={}",
-                report.seed, report.seed
-            );
+            eprintln!("\nseed {} broke {violation}\n  again: make sim SEED={}", report.seed, report.seed);
             self.failures.push(report.clone());
         }
         self.show_progress(of);
