@@ -34,15 +34,16 @@ fmt-check: need-rustfmt ## fail where the code is not formatted
 lint: need-clippy ## clippy over all targets, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
+# stderr too, and without colour: there cargo says which test binary the results below belong to.
 # pipefail once more, because an old make ignores .SHELLFLAGS and tee would hide a failure.
 .PHONY: run-tests
 run-tests: ## all tests, with their results kept in target/test.log
 	@mkdir -p $(dir $(TEST_LOG))
-	set -o pipefail; cargo test --locked --workspace --all-targets --no-fail-fast | tee $(TEST_LOG)
-	set -o pipefail; cargo test --locked --workspace --doc | tee -a $(TEST_LOG)
+	set -o pipefail; cargo test --locked --workspace --all-targets --no-fail-fast --color never 2>&1 | tee $(TEST_LOG)
+	set -o pipefail; cargo test --locked --workspace --doc --color never 2>&1 | tee -a $(TEST_LOG)
 
 .PHONY: guardrails
-guardrails: ## check target/test.log: no guarded test was dropped, skipped or failed
+guardrails: ## check target/test.log: no guarded test was dropped, moved, skipped or failed
 	cargo run --locked --quiet -p posthaste-guardrails -- tests --log $(TEST_LOG) --requirements docs/requirements.md
 
 .PHONY: deny

@@ -6,11 +6,14 @@
 //!
 //! | state | on | to | and |
 //! |---|---|---|---|
+//! | closed | admit | closed | admitted |
 //! | closed | success | closed | consecutive failures back to 0 |
 //! | closed | failure, limits not reached | closed | counted |
 //! | closed | failure that makes `consecutive` in a row | open | until now + `cool_down` |
 //! | closed | failure that makes `ratio_bps` of at least `samples_min` in this window | open | until now + `cool_down` |
 //! | closed | window over | closed | counts of the window back to 0, the run of failures kept |
+//! | closed | a result that says nothing (our own fault, released) | closed | not counted |
+//! | open | admit | open | refused |
 //! | open | any result | open | ignored: it was sent before the circuit opened |
 //! | open | `cool_down` over | half-open | no probe out |
 //! | half-open | admit, no probe out | half-open | this one is the probe |
@@ -23,6 +26,9 @@
 use std::time::Duration;
 
 use crate::Health;
+
+/// A breaker that has heard nothing for this many windows is forgotten: its destination is silent, or gone.
+const FORGET_AFTER_WINDOWS: u32 = 60;
 
 /// When a circuit opens and how long it stays so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +102,18 @@ pub enum Circuit {
     },
 }
 
-/// Permission to send, returned with the result. It dates the send, so that late results change nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Permission to send, returned with the result. It dates the send: the result of one that was admitted before the
+/// circuit came into its present state says nothing about that state.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Permit {
-    generation: u64,
+    admitted_at: Duration,
+}
+
+impl Permit {
+    /// For a destination that has no breaker, because nothing about it is remembered.
+    pub const fn unconditional(now: Duration) -> Self {
+        Self { admitted_at: now }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,13 +127,15 @@ enum State {
 pub struct Breaker {
     policy: BreakerPolicy,
     state: State,
-    /// Grows with every change of state: a permit of an older generation reports on another circuit.
-    generation: u64,
+    /// When it came into this state.
+    since: Duration,
+    last_result_at: Duration,
 }
 
 impl Breaker {
-    pub fn new(policy: BreakerPolicy, now: Duration) -> Self {
-        Self { policy, state: closed(now, 0), generation: 0 }
+    /// Closed for as long as anyone remembers; results of sends admitted before `since` are not its business.
+    pub fn new(policy: BreakerPolicy, since: Duration, now: Duration) -> Self {
+        Self { policy, state: closed(now, 0), since, last_result_at: now }
     }
 
     pub fn circuit(&mut self, now: Duration) -> Circuit {
@@ -139,13 +155,14 @@ impl Breaker {
             State::HalfOpen { probe_out } if !*probe_out => *probe_out = true,
             State::Open { .. } | State::HalfOpen { .. } => return None,
         }
-        Some(Permit { generation: self.generation })
+        Some(Permit { admitted_at: now })
     }
 
     /// Takes the result of an admitted send.
     pub fn record(&mut self, permit: Permit, health: Health, now: Duration) {
         self.pass_time(now);
-        if permit.generation != self.generation {
+        self.last_result_at = now;
+        if permit.admitted_at < self.since {
             return;
         }
         match (&mut self.state, health) {
@@ -161,7 +178,7 @@ impl Breaker {
                     self.open(now);
                 }
             }
-            (State::HalfOpen { .. }, Health::Healthy) => self.enter(closed(now, 0)),
+            (State::HalfOpen { .. }, Health::Healthy) => self.enter(closed(now, 0), now),
             (State::HalfOpen { .. }, Health::Unhealthy) => self.open(now),
             (_, Health::Unknown) => self.withdraw(permit),
             (State::Open { .. }, _) => {}
@@ -169,17 +186,30 @@ impl Breaker {
     }
 
     /// Takes back a permit whose send told nothing or was never made: a probe makes room for another.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit is used once")]
     pub fn withdraw(&mut self, permit: Permit) {
+        let Permit { admitted_at } = permit;
         match &mut self.state {
-            State::HalfOpen { probe_out } if permit.generation == self.generation => *probe_out = false,
+            State::HalfOpen { probe_out } if admitted_at >= self.since => *probe_out = false,
             State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => {}
         }
     }
 
-    /// True when forgetting this breaker changes nothing: closed, and no failure remembered.
+    /// True when it may be forgotten: nothing is remembered, or nothing has been heard for so long that what is
+    /// remembered has no meaning any more.
     pub fn is_idle(&mut self, now: Duration) -> bool {
         self.pass_time(now);
-        matches!(self.state, State::Closed { failures: 0, run: 0, .. })
+        let unheard = now.saturating_sub(self.last_result_at) >= self.policy.window * FORGET_AFTER_WINDOWS;
+        match self.state {
+            State::Closed { samples, run, .. } => unheard || (samples == 0 && run == 0),
+            State::HalfOpen { probe_out } => unheard && !probe_out,
+            State::Open { .. } => false,
+        }
+    }
+
+    /// When it came into its present state.
+    pub const fn since(&self) -> Duration {
+        self.since
     }
 
     fn pass_time(&mut self, now: Duration) {
@@ -187,21 +217,21 @@ impl Breaker {
             State::Closed { window_start, run, .. }
                 if now.saturating_sub(window_start) >= self.policy.window =>
             {
-                // Not a new generation: sends of the last window report on this same circuit.
+                // Not a new state: sends of the last window report on this same circuit.
                 self.state = closed(now, run);
             }
-            State::Open { until } if now >= until => self.enter(State::HalfOpen { probe_out: false }),
+            State::Open { until } if now >= until => self.enter(State::HalfOpen { probe_out: false }, now),
             State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => {}
         }
     }
 
     fn open(&mut self, now: Duration) {
-        self.enter(State::Open { until: now.saturating_add(self.policy.cool_down) });
+        self.enter(State::Open { until: now.saturating_add(self.policy.cool_down) }, now);
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: State, now: Duration) {
         self.state = state;
-        self.generation += 1;
+        self.since = now;
     }
 }
 
@@ -226,7 +256,7 @@ mod tests {
     }
 
     fn breaker() -> Breaker {
-        Breaker::new(BreakerPolicy::new(s(60), 10, 5_000, 5, s(30)).unwrap(), s(0))
+        Breaker::new(BreakerPolicy::new(s(60), 10, 5_000, 5, s(30)).unwrap(), s(0), s(0))
     }
 
     fn report(breaker: &mut Breaker, health: Health, now: Duration) {
@@ -307,7 +337,7 @@ mod tests {
         let probe = breaker.admit(s(70)).unwrap();
         breaker.record(probe, Health::Healthy, s(71));
         assert_eq!(breaker.circuit(s(71)), Circuit::Closed);
-        assert!(breaker.is_idle(s(71)));
+        assert!(breaker.is_idle(s(71)), "it starts afresh");
     }
 
     #[test]
@@ -321,18 +351,32 @@ mod tests {
     #[test]
     fn late_results_of_sends_from_before_change_nothing() {
         let mut breaker = breaker();
-        let late = [breaker.admit(s(0)).unwrap(); 3];
+        let [first, second, third] = std::array::from_fn(|_| breaker.admit(s(0)).unwrap());
         for _ in 0..5 {
             report(&mut breaker, Health::Unhealthy, s(1));
         }
-        breaker.record(late[0], Health::Healthy, s(2));
+        breaker.record(first, Health::Healthy, s(2));
         assert!(matches!(breaker.circuit(s(2)), Circuit::Open { .. }));
         let probe = breaker.admit(s(31)).unwrap();
-        breaker.record(late[1], Health::Healthy, s(32));
-        breaker.record(late[2], Health::Unhealthy, s(32));
+        breaker.record(second, Health::Healthy, s(32));
+        breaker.record(third, Health::Unhealthy, s(32));
         assert_eq!(breaker.circuit(s(32)), Circuit::HalfOpen { probe_out: true });
         breaker.record(probe, Health::Healthy, s(33));
         assert_eq!(breaker.circuit(s(33)), Circuit::Closed);
+    }
+
+    #[test]
+    fn what_is_remembered_is_forgotten_in_the_end() {
+        let mut failed_once = breaker();
+        report(&mut failed_once, Health::Unhealthy, s(1));
+        assert!(!failed_once.is_idle(s(3_600)));
+        assert!(failed_once.is_idle(s(3_601)));
+        let mut opened = opened();
+        assert!(!opened.is_idle(s(30)), "an open circuit is never forgotten");
+        assert!(opened.is_idle(s(3_601)), "half-open, and nothing was due for an hour");
+        let mut probing = self::opened();
+        probing.admit(s(31)).unwrap();
+        assert!(!probing.is_idle(s(10_000)), "its probe is still out");
     }
 
     #[test]
@@ -367,8 +411,8 @@ mod tests {
                     (_, None) => {}
                 }
                 if matches!(breaker.circuit(now), Circuit::HalfOpen { .. }) {
-                    let generation = breaker.generation;
-                    let probes = out.iter().filter(|(permit, _)| permit.generation == generation).count();
+                    let since = breaker.since();
+                    let probes = out.iter().filter(|(permit, probe)| *probe && permit.admitted_at >= since).count();
                     prop_assert!(probes <= 1, "{probes} probes out");
                 }
             }

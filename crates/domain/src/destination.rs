@@ -13,7 +13,7 @@ pub struct DestinationUrl(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDestination {
-    #[error("destination_url is {0} bytes long; at most {URL_LEN_MAX} are accepted")]
+    #[error("destination_url is {0} bytes long in its encoded form; at most {URL_LEN_MAX} are accepted")]
     TooLong(usize),
     #[error("destination_url is not an absolute URL: {0}; write it as https://host/path")]
     Malformed(String),
@@ -42,7 +42,11 @@ impl DestinationUrl {
         if url.fragment().is_some() {
             return Err(InvalidDestination::Fragment);
         }
-        Ok(Self(url.into()))
+        // Percent-encoding may have made it longer than what was given.
+        match String::from(url) {
+            normal if normal.len() > URL_LEN_MAX => Err(InvalidDestination::TooLong(normal.len())),
+            normal => Ok(Self(normal)),
+        }
     }
 
     pub fn as_str(&self) -> &str {
@@ -78,6 +82,7 @@ mod tests {
         assert!(rule("https://user@example.com/").contains("user name"));
         assert!(rule("https://example.com/#top").contains("fragment"));
         assert!(rule(&format!("https://example.com/{}", "a".repeat(2_048))).contains("at most"));
+        assert!(rule(&format!("https://example.com/{}", "\u{e9}".repeat(900))).contains("at most"));
     }
 
     #[test]

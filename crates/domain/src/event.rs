@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{DestinationUrl, EventId, Excerpt, InvalidDestination, InvalidId};
+use crate::{DestinationUrl, EventId, InvalidDestination, InvalidId};
 
 /// Longest label (event type, references, content type) accepted from a producer, in bytes.
 const LABEL_LEN_MAX: usize = 256;
@@ -90,7 +90,9 @@ pub enum InvalidEvent {
     Destination(#[from] InvalidDestination),
     #[error(transparent)]
     Id(#[from] InvalidId),
-    #[error("{field} must be 1 to {LABEL_LEN_MAX} printable ASCII characters, got {shown:?}")]
+    #[error(
+        "{field} must be 1 to {LABEL_LEN_MAX} printable ASCII characters, with no space at either end, got {shown:?}"
+    )]
     Label { field: &'static str, shown: String },
     #[error("payload is {bytes} bytes; at most {bytes_max} are accepted")]
     PayloadTooLarge { bytes: usize, bytes_max: usize },
@@ -198,12 +200,6 @@ fn optional_label(field: &'static str, value: Option<String>) -> Result<Option<S
     value.map(|value| label(field, value)).transpose()
 }
 
-/// What a cancelled event shows as its last error: the operator's reason, made safe and short.
-pub fn cancel_reason(reason: Option<&str>) -> String {
-    let reason = Excerpt::from_text(reason.unwrap_or_default());
-    if reason.is_empty() { "manual_cancelled".to_owned() } else { format!("manual_cancelled: {reason}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,12 +246,5 @@ mod tests {
     fn the_payload_never_shows_in_debug_output() {
         let shown = format!("{:?}", accept(spec()).unwrap());
         assert!(!shown.contains("amount"), "{shown}");
-    }
-
-    #[test]
-    fn s2_fr005_ac2_cancel_reason_is_made_safe_and_short() {
-        assert_eq!(cancel_reason(None), "manual_cancelled");
-        assert_eq!(cancel_reason(Some("  \n ")), "manual_cancelled");
-        assert_eq!(cancel_reason(Some(" wrong\n customer ")), "manual_cancelled: wrong customer");
     }
 }

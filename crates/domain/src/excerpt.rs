@@ -12,9 +12,7 @@ pub struct Excerpt(String);
 impl Excerpt {
     /// Invalid UTF-8 becomes the replacement character, runs of white space and control characters one space.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        // Four bytes are the most a character takes: more input than this cannot show.
-        let shown = &bytes[..bytes.len().min(EXCERPT_CHARS_MAX * 8)];
-        Self::from_text(&String::from_utf8_lossy(shown))
+        Self::from_text(&String::from_utf8_lossy(bytes))
     }
 
     pub fn from_text(text: &str) -> Self {
@@ -51,7 +49,9 @@ impl Excerpt {
 
 /// Format characters that reorder or hide text: they would let a receiver forge what an operator reads.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 impl fmt::Display for Excerpt {

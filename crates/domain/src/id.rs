@@ -10,12 +10,15 @@ use crate::Timestamp;
 const ID_LEN_MAX: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{what} {value:?} is not usable: it must be 1 to {ID_LEN_MAX} visible ASCII characters without spaces"
-)]
-pub struct InvalidId {
-    pub what: &'static str,
-    pub value: String,
+pub enum InvalidId {
+    #[error(
+        "{what} {value:?} is not usable: it must be 1 to {ID_LEN_MAX} visible ASCII characters without spaces"
+    )]
+    Unprintable { what: &'static str, value: String },
+    #[error(
+        "event_id {value:?} is not usable: a full stop separates it from the timestamp in signatures; use - or _"
+    )]
+    FullStop { value: String },
 }
 
 /// Visible ASCII only, because ids travel in HTTP headers, URLs and log lines.
@@ -24,7 +27,7 @@ fn checked(what: &'static str, value: String) -> Result<String, InvalidId> {
     if fits && value.bytes().all(|b| b.is_ascii_graphic()) {
         Ok(value)
     } else {
-        Err(InvalidId { what, value: value.chars().take(64).collect() })
+        Err(InvalidId::Unprintable { what, value: value.chars().take(64).collect() })
     }
 }
 
@@ -33,8 +36,11 @@ fn checked(what: &'static str, value: String) -> Result<String, InvalidId> {
 pub struct EventId(String);
 
 impl EventId {
+    /// No full stop: what is signed is `id.timestamp.body`, and an id that holds one could pass a part of itself
+    /// off as the timestamp of another request.
     pub fn new(value: impl Into<String>) -> Result<Self, InvalidId> {
-        checked("event_id", value.into()).map(Self)
+        let value = checked("event_id", value.into())?;
+        if value.contains('.') { Err(InvalidId::FullStop { value }) } else { Ok(Self(value)) }
     }
 
     /// The id of an event whose producer named none: `msg_` and the message's 32 hex digits.
@@ -123,6 +129,24 @@ impl fmt::Display for LeaseToken {
     }
 }
 
+/// Names one claim, so that a worker which did not get the answer can ask for it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(Uuid);
+
+impl ClaimId {
+    pub fn random(bytes: [u8; 16]) -> Self {
+        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
+    }
+
+    pub const fn from_uuid(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
+    }
+}
+
 /// A store's own key of an event row: cheap to index, ordered by insertion, never shown to producers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(pub i64);
@@ -152,7 +176,7 @@ mod tests {
 
     #[test]
     fn ids_that_could_break_a_header_or_a_log_line_are_refused() {
-        for bad in ["", "a b", "a\nb", "a\0b", "caf\u{e9}", &"x".repeat(257)] {
+        for bad in ["", "a.b", "a b", "a\nb", "a\0b", "caf\u{e9}", &"x".repeat(257)] {
             let error = EventId::new(bad).unwrap_err();
             assert!(error.to_string().contains("event_id"), "{error}");
         }

@@ -81,18 +81,31 @@ pub struct LeaseTerms {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a lease of {0:?} is too short: its heartbeat, a third of it but at least {HEARTBEAT_MIN:?}, must come before it expires; \
-     make the lease longer than {HEARTBEAT_MIN:?}"
-)]
-pub struct LeaseTooShort(pub Duration);
+pub enum InvalidLease {
+    #[error(
+        "a lease of {0:?} is too short: its heartbeat, a third of it but at least {HEARTBEAT_MIN:?}, must come before it \
+         expires; make the lease longer than {HEARTBEAT_MIN:?}"
+    )]
+    TooShort(Duration),
+    #[error(
+        "a lease of {0:?} is too long: a dead worker's events would wait for it to expire; at most {LEASE_MAX:?}"
+    )]
+    TooLong(Duration),
+}
 
 const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
+const LEASE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 impl LeaseTerms {
-    pub fn new(duration: Duration) -> Result<Self, LeaseTooShort> {
+    pub fn new(duration: Duration) -> Result<Self, InvalidLease> {
         let heartbeat = (duration / 3).max(HEARTBEAT_MIN);
-        if heartbeat < duration { Ok(Self { duration, heartbeat }) } else { Err(LeaseTooShort(duration)) }
+        if heartbeat >= duration {
+            return Err(InvalidLease::TooShort(duration));
+        }
+        if duration > LEASE_MAX {
+            return Err(InvalidLease::TooLong(duration));
+        }
+        Ok(Self { duration, heartbeat })
     }
 
     pub const fn duration(self) -> Duration {
@@ -101,27 +114,6 @@ impl LeaseTerms {
 
     pub const fn heartbeat(self) -> Duration {
         self.heartbeat
-    }
-}
-
-/// What becomes of an event whose lease is found expired.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Takeover {
-    /// Claimable by another worker.
-    Grant,
-    /// Dead-lettered as `abandoned`, with this text as its last error.
-    Abandon { last_error: String },
-}
-
-/// A crash never eats the retry budget, but an event that loses `abandon_after` leases in a row is given up.
-/// `lost_leases` counts the expired lease that was just found.
-pub fn takeover(lost_leases: u32, abandon_after: u32) -> Takeover {
-    if lost_leases < abandon_after {
-        Takeover::Grant
-    } else {
-        Takeover::Abandon {
-            last_error: format!("abandoned: {lost_leases} leases in a row expired without a result"),
-        }
     }
 }
 
@@ -150,9 +142,15 @@ mod tests {
     fn s3_lease_too_short_for_its_heartbeat_is_refused() {
         for short in [Duration::ZERO, ms(1), ms(99), ms(100)] {
             let error = LeaseTerms::new(short).unwrap_err();
-            assert_eq!(error, LeaseTooShort(short));
+            assert_eq!(error, InvalidLease::TooShort(short));
             assert!(error.to_string().contains("100ms"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_lease_that_would_keep_events_waiting_for_days_is_refused() {
+        assert_eq!(LeaseTerms::new(Duration::MAX), Err(InvalidLease::TooLong(Duration::MAX)));
+        assert!(LeaseTerms::new(LEASE_MAX).is_ok());
     }
 
     proptest! {
@@ -163,13 +161,5 @@ mod tests {
                 prop_assert!(terms.heartbeat() >= HEARTBEAT_MIN);
             }
         }
-    }
-
-    #[test]
-    fn an_event_is_abandoned_at_the_bound_and_not_before() {
-        assert_eq!(takeover(4, 5), Takeover::Grant);
-        assert!(
-            matches!(takeover(5, 5), Takeover::Abandon { last_error } if last_error.contains("5 leases"))
-        );
     }
 }

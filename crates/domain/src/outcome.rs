@@ -7,9 +7,11 @@ use crate::{Excerpt, RETRY_AFTER_MAX};
 /// How one attempt ended. The status line decides: a 2xx with a broken body is still a 2xx.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// A final status line arrived, 200 to 599.
+    /// A final status line arrived, 200 to 599. Made by [`Outcome::response`] alone, which sees to that.
+    #[non_exhaustive]
     Response { status: u16, retry_after: Option<Duration>, excerpt: Excerpt },
     /// No usable status line arrived.
+    #[non_exhaustive]
     NoResponse { class: ErrorClass, detail: Excerpt },
 }
 

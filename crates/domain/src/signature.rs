@@ -22,7 +22,7 @@ pub const TOLERANCE_DEFAULT: Duration = Duration::from_secs(300);
 const PREFIX: &str = "whsec_";
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const SIGNATURE_BYTES: usize = 32;
-/// More signatures than this in one header are not looked at.
+/// Secrets valid at once, and signatures of one header that are looked at.
 const SIGNATURES_MAX: usize = 16;
 
 /// A key shared with receivers. Shown by nothing, wiped when dropped.
@@ -37,8 +37,8 @@ pub enum InvalidSecret {
     Base64,
     #[error("a signing secret must hold 24 to 64 bytes, this one holds {0}")]
     Length(usize),
-    #[error("at least one signing secret is needed")]
-    None,
+    #[error("1 to {SIGNATURES_MAX} signing secrets can be valid at once, got {0}")]
+    Count(usize),
 }
 
 impl Secret {
@@ -85,7 +85,10 @@ pub struct SigningKeys(Vec<Secret>);
 
 impl SigningKeys {
     pub fn new(secrets: Vec<Secret>) -> Result<Self, InvalidSecret> {
-        if secrets.is_empty() { Err(InvalidSecret::None) } else { Ok(Self(secrets)) }
+        match secrets.len() {
+            1..=SIGNATURES_MAX => Ok(Self(secrets)),
+            count => Err(InvalidSecret::Count(count)),
+        }
     }
 
     /// The value of `webhook-signature`: one `v1,…` per secret, separated by spaces.
@@ -103,6 +106,9 @@ impl SigningKeys {
         now: Timestamp,
         tolerance: Duration,
     ) -> Result<(), VerifyError> {
+        if headers.id.is_empty() || headers.id.contains('.') {
+            return Err(VerifyError::MalformedId);
+        }
         let timestamp = parse_timestamp(headers.timestamp)?;
         let skew = now.as_secs().abs_diff(timestamp);
         if skew > tolerance.as_secs() {
@@ -134,6 +140,8 @@ pub struct SignedHeaders<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
+    #[error("webhook-id is empty or holds a full stop, so what was signed under it is ambiguous")]
+    MalformedId,
     #[error("webhook-timestamp is not a whole number of seconds")]
     MalformedTimestamp,
     #[error("webhook-timestamp lies {skew:?} from this clock, outside the tolerance")]

@@ -65,6 +65,17 @@ fn another_spelling_of_the_timestamp_is_refused() {
 }
 
 #[test]
+fn a_request_cannot_be_passed_off_as_another_by_moving_the_full_stops() {
+    // What was signed for id `A` at T with body `1893456000.5` is also `A.T` at 1893456000 with body `5`.
+    let keys = keys(&[SECRET]);
+    let signature = keys.sign(&EventId::new("A").unwrap(), Timestamp::from_secs(AT), b"1893456000.5");
+    let id = format!("A.{AT}");
+    let forged = SignedHeaders { id: &id, timestamp: "1893456000", signature: &signature };
+    let verified = keys.verify(forged, b"5", Timestamp::from_secs(1_893_456_000), TOLERANCE_DEFAULT);
+    assert_eq!(verified, Err(VerifyError::MalformedId));
+}
+
+#[test]
 fn truncated_or_malformed_signatures_are_refused() {
     let encoded = SIGNATURE.strip_prefix("v1,").unwrap();
     let malformed = [
@@ -104,7 +115,9 @@ fn secrets_are_judged_and_never_shown() {
     assert_eq!(error("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), InvalidSecret::Prefix);
     assert_eq!(error("whsec_***"), InvalidSecret::Base64);
     assert_eq!(error("whsec_c2hvcnQ="), InvalidSecret::Length(5));
-    assert!(SigningKeys::new(Vec::new()).is_err());
+    assert_eq!(SigningKeys::new(Vec::new()).unwrap_err(), InvalidSecret::Count(0));
+    let seventeen = vec![Secret::parse(SECRET).unwrap(); 17];
+    assert_eq!(SigningKeys::new(seventeen).unwrap_err(), InvalidSecret::Count(17));
 
     let secret = Secret::parse(SECRET).unwrap();
     assert_eq!(secret.reveal().as_str(), SECRET);
@@ -115,7 +128,7 @@ proptest! {
     #[test]
     fn the_reference_implementation_accepts_whatever_we_sign_and_we_what_it_signs(
         key in proptest::collection::vec(any::<u8>(), 24..=64),
-        id in "[!-~]{1,64}",
+        id in "[!-\\-/-~]{1,64}",
         at in 0_i64..4_000_000_000,
         body in "\\PC{0,256}",
     ) {

@@ -13,69 +13,85 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// A report outlives one that got lost, and not much more.
 const REPORT_EXPIRES_IN: Duration = Duration::from_secs(15);
 
-/// A destination has a breaker from its first failure until nothing is left to remember.
+/// A destination has a breaker from its first result until nothing is left to remember.
 pub(crate) struct Circuits {
     policy: BreakerPolicy,
-    breakers: Mutex<BTreeMap<DestinationId, Breaker>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    breakers: BTreeMap<DestinationId, Breaker>,
+    /// Those that are not closed: a claim looks at these alone, however many destinations there are.
+    tripped: BTreeSet<DestinationId>,
+    /// Results of sends from before this belong to circuits that have been forgotten.
+    forgotten_since: Duration,
 }
 
 impl Circuits {
     pub(crate) fn new(policy: BreakerPolicy) -> Self {
-        Self { policy, breakers: Mutex::default() }
+        Self { policy, known: Mutex::default() }
     }
 
     /// How many sends the circuits allow where they do not allow all.
     pub(crate) fn allowed(&self, now: Duration) -> BTreeMap<DestinationId, usize> {
-        let mut breakers = self.breakers();
-        breakers.retain(|_, breaker| !breaker.is_idle(now));
-        breakers
-            .iter_mut()
-            .filter_map(|(id, breaker)| match breaker.circuit(now) {
-                Circuit::Closed => None,
-                Circuit::Open { .. } | Circuit::HalfOpen { probe_out: true } => Some((*id, 0)),
-                Circuit::HalfOpen { probe_out: false } => Some((*id, 1)),
+        let circuits = self.tripped(now).into_iter();
+        circuits
+            .map(|(id, circuit)| {
+                let probe_may_go = circuit == Circuit::HalfOpen { probe_out: false };
+                (id, usize::from(probe_may_go))
             })
             .collect()
     }
 
-    /// Asks to send now; none means that the circuit opened since the claim was made.
+    /// Asks to send now; none means that the circuit opened since the claim was planned.
     pub(crate) fn admit(self: &Arc<Self>, destination: DestinationId, now: Duration) -> Option<Admission> {
-        let permit = match self.breakers().get_mut(&destination) {
+        let permit = match self.known().breakers.get_mut(&destination) {
             Some(breaker) => breaker.admit(now)?,
-            None => Breaker::new(self.policy, now).admit(now)?,
+            None => Permit::unconditional(now),
         };
         Some(Admission { circuits: Arc::clone(self), destination, permit: Some(permit) })
     }
 
+    /// True when more may be sent than before.
     fn record(&self, destination: DestinationId, permit: Permit, health: Health, now: Duration) -> bool {
-        let mut breakers = self.breakers();
-        let breaker = match health {
-            Health::Unhealthy => {
-                breakers.entry(destination).or_insert_with(|| Breaker::new(self.policy, now))
-            }
-            Health::Healthy | Health::Unknown => match breakers.get_mut(&destination) {
-                Some(breaker) => breaker,
-                None => return false,
-            },
-        };
+        let mut known = self.known();
+        let since = known.forgotten_since;
+        let fresh = || Breaker::new(self.policy, since, now);
+        let breaker = known.breakers.entry(destination).or_insert_with(fresh);
         let before = breaker.circuit(now);
         breaker.record(permit, health, now);
-        before != Circuit::Closed && breaker.circuit(now) != before
+        let after = breaker.circuit(now);
+        if after == Circuit::Closed {
+            known.tripped.remove(&destination);
+        } else {
+            known.tripped.insert(destination);
+        }
+        before != after && matches!(after, Circuit::Closed | Circuit::HalfOpen { probe_out: false })
     }
 
-    fn states(&self, now: Duration) -> BTreeMap<DestinationId, CircuitState> {
-        self.breakers()
-            .iter_mut()
-            .filter_map(|(id, breaker)| match breaker.circuit(now) {
-                Circuit::Closed => None,
-                Circuit::Open { .. } => Some((*id, CircuitState::Open)),
-                Circuit::HalfOpen { .. } => Some((*id, CircuitState::HalfOpen)),
-            })
-            .collect()
+    /// Those that are not closed.
+    fn tripped(&self, now: Duration) -> Vec<(DestinationId, Circuit)> {
+        let mut known = self.known();
+        let Known { breakers, tripped, .. } = &mut *known;
+        tripped.iter().filter_map(|id| Some((*id, breakers.get_mut(id)?.circuit(now)))).collect()
     }
 
-    fn breakers(&self) -> MutexGuard<'_, BTreeMap<DestinationId, Breaker>> {
-        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn forget_the_idle(&self, now: Duration) {
+        let mut known = self.known();
+        let Known { breakers, tripped, forgotten_since } = &mut *known;
+        breakers.retain(|id, breaker| {
+            let idle = breaker.is_idle(now);
+            if idle {
+                *forgotten_since = breaker.since().max(*forgotten_since);
+                tripped.remove(id);
+            }
+            !idle
+        });
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,7 +112,7 @@ impl Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         if let (Some(permit), Some(breaker)) =
-            (self.permit.take(), self.circuits.breakers().get_mut(&self.destination))
+            (self.permit.take(), self.circuits.known().breakers.get_mut(&self.destination))
         {
             breaker.withdraw(permit);
         }
@@ -108,10 +124,13 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     let mut told: BTreeSet<DestinationId> = BTreeSet::new();
     loop {
         worker.ports.clock.sleep(REPORT_EVERY).await;
-        let states = worker.circuits.states(worker.ports.clock.monotonic());
-        let closed = told.iter().filter(|id| !states.contains_key(id)).map(|id| (*id, CircuitState::Closed));
+        let now = worker.ports.clock.monotonic();
+        worker.circuits.forget_the_idle(now);
+        let tripped: BTreeMap<DestinationId, CircuitState> =
+            worker.circuits.tripped(now).into_iter().map(|(id, circuit)| (id, state(circuit))).collect();
+        let closed = told.iter().filter(|id| !tripped.contains_key(id)).map(|id| (*id, CircuitState::Closed));
         let reports: Vec<CircuitReport> = closed
-            .chain(states.iter().map(|(id, state)| (*id, *state)))
+            .chain(tripped.iter().map(|(id, state)| (*id, *state)))
             .map(|(destination, state)| CircuitReport {
                 worker: worker.settings.worker_id.clone(),
                 destination,
@@ -123,8 +142,16 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             continue;
         }
         match worker.ports.store.report_circuits(&reports).await {
-            Ok(()) => told = states.into_keys().collect(),
+            Ok(()) => told = tripped.into_keys().collect(),
             Err(error) => tracing::warn!(code = error.code(), %error, "circuits were not reported"),
         }
+    }
+}
+
+fn state(circuit: Circuit) -> CircuitState {
+    match circuit {
+        Circuit::Closed => CircuitState::Closed,
+        Circuit::Open { .. } => CircuitState::Open,
+        Circuit::HalfOpen { .. } => CircuitState::HalfOpen,
     }
 }

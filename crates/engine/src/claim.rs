@@ -3,66 +3,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::Lease;
+use posthaste_domain::{ClaimId, Lease};
 use posthaste_store::{ClaimRequest, HeldLease, StoreError};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
-use crate::deliver::{Delivery, deliver};
+use crate::clock::within;
+use crate::deliver::{Delivery, Unsent, deliver};
 use crate::phase::Phase;
 use crate::worker::Worker;
 
-/// Deliveries under way; each returns its lease if it was interrupted. Dropping it aborts them.
-type Deliveries = JoinSet<Option<HeldLease>>;
+/// How long a claim waits for results that are tried again before it.
+const RESULTS_FIRST_FOR: Duration = Duration::from_secs(5);
 
 /// Claims until the worker drains, then sees what is in flight to its end.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let mut deliveries = Deliveries::new();
-    let mut wakeups = worker.ports.store.wakeups();
-    let mut backoff = Backoff::new();
-    // A claim under way is never given up: the leases it brings would be nobody's until they expire.
-    while worker.phases.current() == Phase::Running {
-        while deliveries.try_join_next().is_some() {}
-        let filled = claim(&worker, &mut deliveries).await;
-        if filled.is_ok() {
-            backoff.reset();
-        }
-        let clock = &worker.ports.clock;
-        let next = async {
-            match filled {
-                Ok(Filled::More) => {}
-                Ok(Filled::Full) => worker.slots.freed().await,
-                Ok(Filled::Enough) => tokio::select! {
-                    biased;
-                    () = worker.slots.freed() => {}
-                    () = wakeups.woken() => {}
-                    () = clock.sleep(worker.settings.poll_interval) => {}
-                },
-                Err(error) => {
-                    tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
-                        "nothing could be claimed; trying again");
-                    clock.sleep(backoff.next()).await;
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            () = worker.phases.reached(Phase::Draining) => {}
-            () = next => {}
-        }
-    }
-    finish(&worker, deliveries).await;
+    let mut claimer = Claimer::of(worker);
+    claimer.claim_until_draining().await;
+    claimer.finish().await;
 }
 
-/// One claim, delivered to its end.
+/// One cycle: up to all slots' worth of due events, each destination as its slots allow, delivered to the end.
 pub(crate) async fn once(worker: Arc<Worker>) -> Result<(), StoreError> {
-    let mut deliveries = Deliveries::new();
-    claim(&worker, &mut deliveries).await?;
-    finish(&worker, deliveries).await;
+    let mut claimer = Claimer::of(Arc::clone(&worker));
+    let mut quota = Quota { total: worker.settings.concurrency, retries: worker.settings.retry_batch };
+    while quota.total > 0 {
+        let granted = claimer.claim(quota).await?;
+        quota.total -= granted.leases;
+        quota.retries = quota.retries.saturating_sub(granted.retries);
+        // Nothing more that could be sent at once: a slot must free first, and if none is taken, that was all.
+        if granted.leases == 0 && !claimer.one_ends().await {
+            break;
+        }
+    }
+    claimer.finish().await;
     Ok(())
 }
 
+/// How much may still be claimed, beside what the slots allow.
+#[derive(Debug, Clone, Copy)]
+struct Quota {
+    total: usize,
+    retries: usize,
+}
+
+const NO_QUOTA: Quota = Quota { total: usize::MAX, retries: usize::MAX };
+
+/// What a claim brought.
+#[derive(Debug, Clone, Copy)]
+struct Granted {
+    leases: usize,
+    retries: usize,
+    filled: Filled,
+}
+
 /// How a claim left the worker.
+#[derive(Debug, Clone, Copy)]
 enum Filled {
     /// No slot is free.
     Full,
@@ -72,80 +68,193 @@ enum Filled {
     Enough,
 }
 
-async fn claim(worker: &Arc<Worker>, deliveries: &mut Deliveries) -> Result<Filled, StoreError> {
-    let request = plan(worker);
-    if request.limit == 0 {
-        return Ok(Filled::Full);
-    }
-    let claimed_at = worker.ports.clock.monotonic();
-    let claimed = worker.ports.store.claim(&request).await?;
-    worker.cycle.claimed(&claimed);
-    for event_id in &claimed.abandoned {
-        tracing::error!(%event_id, worker_id = %worker.settings.worker_id, "event abandoned: it lost too many leases in a row");
-    }
-    if !claimed.abandoned.is_empty() {
-        worker.publisher.look();
-    }
-    let asked_for_all = claimed.leases.len() == request.limit;
-    let mut refused = Vec::new();
-    for lease in claimed.leases {
-        match prepare(worker, lease, claimed_at) {
-            Ok(delivery) => drop(deliveries.spawn(deliver(Arc::clone(worker), delivery))),
-            Err(held) => refused.push(held),
-        }
-    }
-    give_back(worker, &refused).await;
-    Ok(if asked_for_all { Filled::More } else { Filled::Enough })
+struct Claimer {
+    worker: Arc<Worker>,
+    /// Kept until the store has answered, so that a lost reply is asked for again.
+    claim_id: ClaimId,
+    /// Dropping it aborts them.
+    deliveries: JoinSet<Option<Unsent>>,
 }
 
-/// What can be sent right now: within the slots, and where no circuit is open.
-fn plan(worker: &Worker) -> ClaimRequest {
-    let free = worker.slots.free();
-    let mut free_slots = free.by_destination;
-    for (destination, allowed) in worker.circuits.allowed(worker.ports.clock.monotonic()) {
-        let slots = free_slots.entry(destination).or_insert(worker.settings.per_destination);
-        *slots = (*slots).min(allowed);
+impl Claimer {
+    fn of(worker: Arc<Worker>) -> Self {
+        Self { claim_id: worker.ports.chance.claim_id(), worker, deliveries: JoinSet::new() }
     }
-    ClaimRequest {
-        owner: worker.settings.worker_id.clone(),
-        lease: worker.settings.lease.duration(),
-        limit: free.total,
-        retries_max: free.retries,
-        per_destination: worker.settings.per_destination,
-        free_slots,
-        abandon_after: worker.settings.abandon_after,
+
+    async fn claim_until_draining(&mut self) {
+        let worker = Arc::clone(&self.worker);
+        let clock = &worker.ports.clock;
+        let mut wakeups = worker.ports.store.wakeups();
+        let mut backoff = Backoff::new();
+        // A claim under way is never given up: the leases it brings would be nobody's until they expire.
+        while worker.phases.current() == Phase::Running {
+            self.reap();
+            let claimed = self.claim(NO_QUOTA).await;
+            if claimed.is_ok() {
+                backoff.reset();
+            }
+            let next = async {
+                match claimed.map(|granted| granted.filled) {
+                    Ok(Filled::More) => {}
+                    Ok(Filled::Full) => worker.slots.freed().await,
+                    Ok(Filled::Enough) => tokio::select! {
+                        biased;
+                        () = worker.slots.freed() => {}
+                        () = wakeups.woken() => {}
+                        () = clock.sleep(worker.settings.poll_interval) => {}
+                    },
+                    Err(error) => {
+                        tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
+                            "nothing could be claimed; trying again");
+                        clock.sleep(backoff.next()).await;
+                        // Results of ours that wait for the store go first, or we claim and send their events again.
+                        let _ = within(&**clock, RESULTS_FIRST_FOR, worker.settler.catch_up()).await;
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = worker.phases.reached(Phase::Draining) => {}
+                () = next => {}
+            }
+        }
+    }
+
+    async fn claim(&mut self, quota: Quota) -> Result<Granted, StoreError> {
+        let free_before = self.worker.slots.frees();
+        let request = self.plan(quota);
+        if request.limit == 0 {
+            return Ok(Granted { leases: 0, retries: 0, filled: Filled::Full });
+        }
+        let asked_at = self.worker.ports.clock.monotonic();
+        let claimed = self.worker.ports.store.claim(&request).await?;
+        self.claim_id = self.worker.ports.chance.claim_id();
+        self.worker.cycle.claimed(&claimed);
+        for event_id in &claimed.abandoned {
+            tracing::error!(%event_id, worker_id = %self.worker.settings.worker_id,
+                "event abandoned: it lost too many leases in a row");
+        }
+        if !claimed.abandoned.is_empty() {
+            self.worker.publisher.look();
+        }
+        let leases = claimed.leases.len();
+        let retries = claimed.leases.iter().filter(|lease| lease.is_retry()).count();
+        self.start(claimed.leases, asked_at).await;
+        // Slots that freed meanwhile were not asked for; where nothing came of the asking, more asking is in vain.
+        let freed_meanwhile = self.worker.slots.frees() != free_before;
+        let more = leases >= request.limit || (leases > 0 && freed_meanwhile);
+        Ok(Granted { leases, retries, filled: if more { Filled::More } else { Filled::Enough } })
+    }
+
+    /// What can be sent right now: within the slots, and where no circuit is open.
+    fn plan(&self, quota: Quota) -> ClaimRequest {
+        let worker = &self.worker;
+        let free = worker.slots.free();
+        let mut free_slots = free.by_destination;
+        for (destination, allowed) in worker.circuits.allowed(worker.ports.clock.monotonic()) {
+            let slots = free_slots.entry(destination).or_insert(worker.settings.per_destination);
+            *slots = (*slots).min(allowed);
+        }
+        ClaimRequest {
+            id: self.claim_id,
+            owner: worker.settings.worker_id.clone(),
+            lease: worker.settings.lease.duration(),
+            limit: free.total.min(quota.total),
+            retries_max: free.retries.min(quota.retries),
+            per_destination: worker.settings.per_destination,
+            free_slots,
+            abandon_after: worker.settings.abandon_after,
+        }
+    }
+
+    /// Sends what was granted. What should not be sent any more is released.
+    async fn start(&mut self, leases: Vec<Lease>, asked_at: Duration) {
+        let worker = &self.worker;
+        let terms = worker.settings.lease;
+        // A reply that took so long that no heartbeat can save its leases is as good as none.
+        let too_late = worker.ports.clock.monotonic() >= asked_at + terms.duration() - terms.heartbeat();
+        let unwanted = too_late || worker.phases.current() != Phase::Running;
+        let mut refused = Vec::new();
+        for lease in leases {
+            match if unwanted { Err(HeldLease::from(&lease)) } else { prepare(worker, lease, asked_at) } {
+                Ok(delivery) => drop(self.deliveries.spawn(deliver(Arc::clone(worker), delivery))),
+                Err(held) => refused.push(held),
+            }
+        }
+        release(worker, &refused).await;
+    }
+
+    /// Waits for one delivery to end; false when there is none.
+    async fn one_ends(&mut self) -> bool {
+        match self.deliveries.join_next().await {
+            Some(ended) => {
+                note_panic(ended);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some(ended) = self.deliveries.try_join_next() {
+            note_panic(ended);
+        }
+    }
+
+    /// Waits for every delivery. Leases of those that were interrupted are released as they come, together.
+    async fn finish(mut self) {
+        while let Some(ended) = self.deliveries.join_next().await {
+            let mut unsent: Vec<Unsent> = note_panic(ended).into_iter().collect();
+            while let Some(ended) = self.deliveries.try_join_next() {
+                unsent.extend(note_panic(ended));
+            }
+            let held: Vec<HeldLease> = unsent.iter().map(|unsent| unsent.held).collect();
+            let released = release(&self.worker, &held).await;
+            self.worker.leftover.count(held.len(), released);
+        }
     }
 }
 
 /// Takes a slot and starts the heartbeat, unless the circuit has opened since the claim was planned.
-fn prepare(worker: &Worker, lease: Lease, claimed_at: Duration) -> Result<Delivery, HeldLease> {
+fn prepare(worker: &Worker, lease: Lease, asked_at: Duration) -> Result<Delivery, HeldLease> {
     match worker.circuits.admit(lease.destination_id, worker.ports.clock.monotonic()) {
         None => Err(HeldLease::from(&lease)),
         Some(admission) => Ok(Delivery {
             slot: worker.slots.take(&lease),
-            beating: worker.heartbeat.hold(&lease, claimed_at),
+            renewing: worker.heartbeat.hold(&lease, asked_at),
             admission,
             lease,
         }),
     }
 }
 
-/// Waits for every delivery, and gives back together the leases of those that were interrupted.
-async fn finish(worker: &Worker, mut deliveries: Deliveries) {
-    let mut interrupted = Vec::new();
-    while let Some(ended) = deliveries.join_next().await {
-        interrupted.extend(ended.ok().flatten());
+/// False when the store could not be told before the leases would have expired anyway.
+async fn release(worker: &Worker, held: &[HeldLease]) -> bool {
+    if held.is_empty() {
+        return true;
     }
-    give_back(worker, &interrupted).await;
+    let clock = &worker.ports.clock;
+    let give_up_at = clock.monotonic() + worker.settings.lease.duration();
+    let mut backoff = Backoff::new();
+    loop {
+        match worker.ports.store.release(held).await {
+            Ok(()) => return true,
+            Err(error) if error.is_transient() && clock.monotonic() < give_up_at => {
+                clock.sleep(backoff.next()).await;
+            }
+            Err(error) => {
+                tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
+                    leases = held.len(), "leases were not released; their events wait until they expire");
+                return false;
+            }
+        }
+    }
 }
 
-/// Leases that cannot be given back expire by themselves.
-async fn give_back(worker: &Worker, held: &[HeldLease]) {
-    if held.is_empty() {
-        return;
-    }
-    if let Err(error) = worker.ports.store.release(held).await {
-        tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error, leases = held.len(),
-            "leases were not released; their events wait until they expire");
-    }
+/// A delivery that panicked has let go of everything; its lease expires by itself.
+fn note_panic(ended: Result<Option<Unsent>, tokio::task::JoinError>) -> Option<Unsent> {
+    ended.unwrap_or_else(|error| {
+        tracing::error!(%error, "a delivery panicked; this is a bug. Its event is claimed again");
+        None
+    })
 }

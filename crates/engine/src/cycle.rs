@@ -32,8 +32,8 @@ impl Cycle {
         let report = &mut self.current().report;
         report.count_outcome(transition);
         match settled {
-            Some(Settled::Applied | Settled::Replayed) => report.count_written(transition),
-            Some(Settled::Stale) => report.stale_write_count += 1,
+            Some(settled) if settled.is_written() => report.count_written(transition),
+            Some(_) => report.stale_write_count += 1,
             None => {}
         }
     }

@@ -9,7 +9,7 @@ use posthaste_domain::{Attempted, ErrorClass, Lease, Outcome, Transition};
 use posthaste_store::{HeldLease, Settled};
 
 use crate::circuits::Admission;
-use crate::heartbeat::Beating;
+use crate::heartbeat::Renewing;
 use crate::phase::Phase;
 use crate::slots::Slot;
 use crate::worker::Worker;
@@ -21,19 +21,26 @@ const TIMEOUT_GRACE: Duration = Duration::from_millis(250);
 pub(crate) struct Delivery {
     pub(crate) lease: Lease,
     pub(crate) admission: Admission,
-    pub(crate) beating: Beating,
+    pub(crate) renewing: Renewing,
     pub(crate) slot: Slot,
 }
 
-/// Sends, decides, settles and reports. The heartbeat and the slot are let go last, after the settle has
-/// committed. Returns the lease if the worker was interrupted before there was a result.
-pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<HeldLease> {
-    let Delivery { lease, admission, beating, slot } = delivery;
-    let Some(attempted) = send(&worker, &lease).await else { return Some(HeldLease::from(&lease)) };
+/// A lease that was interrupted before there was a result. It keeps its slot until it has been released.
+pub(crate) struct Unsent {
+    pub(crate) held: HeldLease,
+    _slot: Slot,
+}
+
+/// Sends, decides, settles and reports. The heartbeat and the slot are let go last, after the settle has committed.
+pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<Unsent> {
+    let Delivery { lease, admission, renewing, slot } = delivery;
+    let Some(attempted) = send(&worker, &lease).await else {
+        return Some(Unsent { held: HeldLease::from(&lease), _slot: slot });
+    };
     let transition = decide(&worker, &lease, admission, attempted);
-    let settled = worker.settler.settle(transition.clone(), worker.ports.clock.monotonic()).await;
+    let settled = settle(&worker, &renewing, &transition).await;
     report(&worker, &transition, settled);
-    drop((beating, slot));
+    drop((renewing, slot));
     None
 }
 
@@ -42,7 +49,7 @@ async fn send(worker: &Worker, lease: &Lease) -> Option<Attempted> {
     let clock = &worker.ports.clock;
     let timeout = worker.settings.timeout;
     let started_at = clock.monotonic();
-    let sending = AssertUnwindSafe(worker.ports.sender.send(lease, timeout)).catch_unwind();
+    let sending = AssertUnwindSafe(async { worker.ports.sender.send(lease, timeout).await }).catch_unwind();
     let outcome = tokio::select! {
         biased;
         outcome = sending => outcome.unwrap_or_else(|_| Outcome::no_response(ErrorClass::Panic, "the sender panicked")),
@@ -54,18 +61,24 @@ async fn send(worker: &Worker, lease: &Lease) -> Option<Attempted> {
     Some(Attempted { outcome, duration: clock.monotonic().saturating_sub(started_at) })
 }
 
-fn decide(worker: &Worker, lease: &Lease, admission: Admission, attempted: Attempted) -> Transition {
+fn decide(worker: &Worker, lease: &Lease, admission: Admission, attempted: Attempted) -> Arc<Transition> {
     let health = attempted.outcome.health();
     if admission.answer(health, worker.ports.clock.monotonic()) {
         worker.slots.loosened();
     }
-    Transition::of(lease, attempted, &worker.settings.policy, worker.ports.chance.roll())
+    Arc::new(Transition::of(lease, attempted, &worker.settings.policy, worker.ports.chance.roll()))
+}
+
+/// None when the store refused it, and the lease is left to expire.
+async fn settle(worker: &Worker, renewing: &Renewing, transition: &Arc<Transition>) -> Option<Settled> {
+    renewing.settling();
+    worker.settler.settle(Arc::clone(transition), worker.ports.clock.monotonic()).await
 }
 
 /// The counters, the log line and the followers hear of the same transition.
 fn report(worker: &Worker, transition: &Transition, settled: Option<Settled>) {
     worker.cycle.count(transition, settled);
-    let written = matches!(settled, Some(Settled::Applied | Settled::Replayed));
+    let written = settled.is_some_and(Settled::is_written);
     tracing::debug!(
         event_id = %transition.event_id(),
         worker_id = %worker.settings.worker_id,

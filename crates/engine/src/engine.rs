@@ -16,11 +16,12 @@ use crate::phase::{Phase, Phases};
 use crate::publish::Publisher;
 use crate::settings::{InvalidSettings, Settings};
 use crate::slots::Slots;
-use crate::worker::{Ports, Worker};
+use crate::supervise::supervised;
+use crate::worker::{Leftover, Ports, Worker};
 use crate::{circuits, claim, cycle, maintain, settle};
 
-/// How long an interrupted worker may take to give its leases back.
-const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
+/// Most of a drain's time that is kept for releasing what has not finished.
+const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Where the loops run. Heartbeats belong on a runtime of their own, which no busy sender can keep from its timers.
 #[derive(Debug, Clone)]
@@ -46,29 +47,54 @@ pub struct Engine {
 /// What a drain left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Deliveries that were still being sent at the deadline and were given back.
-    pub interrupted: usize,
-    /// Deliveries whose leases could not be given back, or whose results could not be written, in time.
-    pub abandoned: usize,
+    /// Leases that were given back before there was a result: their events are due again at once.
+    pub released: usize,
+    /// Leases that could neither be settled nor released in time: their events wait until they expire.
+    pub left: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OnceError {
+    #[error(transparent)]
+    Settings(#[from] InvalidSettings),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the cycle was not finished within {0:?}; what it left is claimed again when its leases expire")]
+    Unfinished(Duration),
 }
 
 impl Engine {
     pub fn start(settings: Settings, ports: Ports, runtimes: &Runtimes) -> Result<Self, InvalidSettings> {
-        let Assembled { worker, mut loops } = assemble(settings, ports, runtimes)?;
-        let Ports { store, clock, .. } = worker.ports.clone();
-        let follow = worker.publisher.clone().run(store, clock, worker.settings.poll_interval);
-        loops.spawn_on(follow, &runtimes.dispatch);
-        loops.spawn_on(circuits::run(Arc::clone(&worker)), &runtimes.dispatch);
-        loops.spawn_on(maintain::run(Arc::clone(&worker)), &runtimes.dispatch);
-        loops.spawn_on(cycle::run(Arc::clone(&worker)), &runtimes.dispatch);
-        let claimer = runtimes.dispatch.spawn(claim::run(Arc::clone(&worker)));
+        let (worker, mut loops) = assemble(settings, ports, runtimes)?;
+        let mut keep_running = |name, run: fn(Arc<Worker>) -> BoxedLoop| {
+            let again = Arc::clone(&worker);
+            let clock = Arc::clone(&worker.ports.clock);
+            loops.spawn_on(supervised(name, clock, move || run(Arc::clone(&again))), &runtimes.dispatch);
+        };
+        keep_running("publish", |worker| {
+            let (clock, poll_interval) = (Arc::clone(&worker.ports.clock), worker.settings.poll_interval);
+            Box::pin(worker.publisher.clone().run(clock, poll_interval))
+        });
+        keep_running("circuits", |worker| Box::pin(circuits::run(worker)));
+        keep_running("maintain", |worker| Box::pin(maintain::run(worker)));
+        keep_running("cycle", |worker| Box::pin(cycle::run(worker)));
+        let again = Arc::clone(&worker);
+        let clock = Arc::clone(&worker.ports.clock);
+        let claimer =
+            runtimes.dispatch.spawn(supervised("claim", clock, move || claim::run(Arc::clone(&again))));
         Ok(Self { worker, claimer, loops })
     }
 
-    /// One cycle: claims what is due once, delivers it to the end, and reports.
+    /// One cycle: claims what is due once, up to all slots' worth, delivers it to the end, and reports.
     pub async fn once(settings: Settings, ports: Ports) -> Result<CycleReport, OnceError> {
-        let Assembled { worker, loops: _running } = assemble(settings, ports, &Runtimes::current())?;
-        claim::once(Arc::clone(&worker)).await?;
+        let (worker, _running) = assemble(settings, ports, &Runtimes::current())?;
+        let Settings { timeout, lease, concurrency, per_destination, .. } = worker.settings;
+        // At worst every destination takes its events one after the other, each to its timeout.
+        let rounds = u32::try_from(concurrency.div_ceil(per_destination)).unwrap_or(u32::MAX);
+        let patience = timeout.saturating_mul(rounds).saturating_add(lease.duration() * 2);
+        within(&*worker.ports.clock, patience, claim::once(Arc::clone(&worker)))
+            .await
+            .ok_or(OnceError::Unfinished(patience))??;
         let report = worker.cycle.end(worker.ports.clock.monotonic());
         cycle::log(&worker.settings.worker_id, &report);
         Ok(report)
@@ -79,25 +105,24 @@ impl Engine {
         &self.worker.publisher
     }
 
-    /// Requests being sent or settled.
+    /// Requests being sent, settled or released.
     pub fn in_flight(&self) -> usize {
         self.worker.slots.in_flight()
     }
 
-    /// Stops claiming and lets what is in flight finish; at the deadline, gives back what has not.
+    /// Stops claiming and lets what is in flight finish. Shortly before the deadline, gives back what has not.
     pub async fn drain(mut self, deadline: Duration) -> Drained {
         let clock = Arc::clone(&self.worker.ports.clock);
+        let for_release = RELEASE_WITHIN.min(deadline / 2);
         self.worker.phases.enter(Phase::Draining);
-        let mut interrupted = 0;
-        if within(&*clock, deadline, &mut self.claimer).await.is_none() {
-            interrupted = self.in_flight();
+        if within(&*clock, deadline.saturating_sub(for_release), &mut self.claimer).await.is_none() {
             self.worker.phases.enter(Phase::Interrupted);
-            // Past this, what is left is left to its leases.
-            let _ = within(&*clock, GIVE_BACK_WITHIN, &mut self.claimer).await;
+            // Past the deadline, what is left is left to its leases.
+            let _ = within(&*clock, for_release, &mut self.claimer).await;
         }
         cycle::log(&self.worker.settings.worker_id, &self.worker.cycle.end(clock.monotonic()));
-        let abandoned = self.in_flight();
-        Drained { interrupted: interrupted.saturating_sub(abandoned), abandoned }
+        let leftover = &self.worker.leftover;
+        Drained { released: leftover.released(), left: leftover.not_released() + self.in_flight() }
     }
 }
 
@@ -108,40 +133,36 @@ impl Drop for Engine {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum OnceError {
-    #[error(transparent)]
-    Settings(#[from] InvalidSettings),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
+type BoxedLoop = futures_util::future::BoxFuture<'static, ()>;
 
 /// The parts of a worker, with the two loops that every delivery leans on already running.
-struct Assembled {
-    worker: Arc<Worker>,
-    loops: JoinSet<()>,
-}
-
-fn assemble(settings: Settings, ports: Ports, runtimes: &Runtimes) -> Result<Assembled, InvalidSettings> {
+fn assemble(
+    settings: Settings,
+    ports: Ports,
+    runtimes: &Runtimes,
+) -> Result<(Arc<Worker>, JoinSet<()>), InvalidSettings> {
     settings.check()?;
     let Ports { store, clock, .. } = ports.clone();
     let id = settings.worker_id.clone();
     let (settler, settling) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));
-    let heartbeat = Arc::new(Heartbeat::new(id, settings.lease, store, Arc::clone(&clock)));
+    let heartbeat = Arc::new(Heartbeat::new(id, settings.lease, Arc::clone(&store), Arc::clone(&clock)));
 
     let mut loops = JoinSet::new();
-    loops.spawn_on(Arc::clone(&heartbeat).run(), &runtimes.heartbeat);
+    let renewing = Arc::clone(&heartbeat);
+    let beat = supervised("heartbeat", Arc::clone(&clock), move || Arc::clone(&renewing).run());
+    loops.spawn_on(beat, &runtimes.heartbeat);
     loops.spawn_on(settling.run(), &runtimes.dispatch);
     let worker = Worker {
         slots: Arc::new(Slots::new(&settings)),
         circuits: Arc::new(Circuits::new(settings.breaker)),
         heartbeat,
         settler,
-        publisher: Publisher::new(),
+        publisher: Publisher::new(store),
         cycle: Cycle::new(clock.monotonic()),
         phases: Phases::default(),
+        leftover: Leftover::default(),
         settings,
         ports,
     };
-    Ok(Assembled { worker: Arc::new(worker), loops })
+    Ok((Arc::new(worker), loops))
 }

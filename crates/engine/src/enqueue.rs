@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Requests that may wait; beyond this, producers wait for a place.
 const QUEUE: usize = 1_024;
-/// Events stored by one call.
-const EVENTS_MAX: usize = 1_000;
+/// No further request joins a call that already stores this many events.
+const EVENTS_ENOUGH: usize = 1_000;
 
 /// Acknowledges a request only after its commit. Cheap to clone.
 #[derive(Clone)]
@@ -43,14 +43,17 @@ async fn run(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Waiting>) {
         let mut events = first.request.events.len();
         let mut replies = vec![first.reply];
         let mut batch = vec![first.request];
-        while events < EVENTS_MAX {
+        while events < EVENTS_ENOUGH {
             let Ok(next) = queue.try_recv() else { break };
             events += next.request.events.len();
             replies.push(next.reply);
             batch.push(next.request);
         }
         let answers = match store.enqueue(&batch).await {
-            Ok(answers) => answers,
+            Ok(answers) => {
+                assert_eq!(answers.len(), batch.len(), "a store answers every request");
+                answers
+            }
             Err(error) => vec![Err(error); batch.len()],
         };
         for (reply, answer) in replies.into_iter().zip(answers) {

@@ -1,6 +1,6 @@
 //! Keeps the leases of everything in flight alive, in batches, by a loop of its own.
 //!
-//! A lease is held from before its request starts until its settle has committed, by a [`Beating`] guard: early
+//! A lease is held from before its request starts until its settle has committed, by a [`Renewing`] guard: early
 //! returns, panics and aborted tasks drop it like everything else, so nothing is renewed for ever.
 //!
 //! A renewal that the store refuses ends the renewing of that event. So does an error, once it can no longer be
@@ -25,15 +25,17 @@ pub(crate) struct Heartbeat {
     terms: LeaseTerms,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    pulses: Mutex<BTreeMap<LeaseToken, Pulse>>,
+    renewals: Mutex<BTreeMap<LeaseToken, Renewal>>,
 }
 
 #[derive(Debug, Clone)]
-struct Pulse {
+struct Renewal {
     held: HeldLease,
     event_id: EventId,
     /// When the lease ends unless it is renewed, by this worker's clock and on the safe side.
     lapses_at: Duration,
+    /// The settle is on its way: it will say itself whether the lease was lost, or that it ended it.
+    settling: bool,
 }
 
 impl Heartbeat {
@@ -43,18 +45,19 @@ impl Heartbeat {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { worker_id, terms, store, clock, pulses: Mutex::default() }
+        Self { worker_id, terms, store, clock, renewals: Mutex::default() }
     }
 
     /// Renews the lease until the guard is dropped. `claimed_at` is when the claim was asked for.
-    pub(crate) fn hold(self: &Arc<Self>, lease: &Lease, claimed_at: Duration) -> Beating {
-        let pulse = Pulse {
+    pub(crate) fn hold(self: &Arc<Self>, lease: &Lease, claimed_at: Duration) -> Renewing {
+        let renewal = Renewal {
             held: HeldLease::from(lease),
             event_id: lease.event_id.clone(),
             lapses_at: claimed_at + self.terms.duration(),
+            settling: false,
         };
-        self.pulses().insert(lease.token, pulse);
-        Beating { heartbeat: Arc::clone(self), token: lease.token }
+        self.renewals().insert(lease.token, renewal);
+        Renewing { heartbeat: Arc::clone(self), token: lease.token }
     }
 
     pub(crate) async fn run(self: Arc<Self>) {
@@ -68,24 +71,29 @@ impl Heartbeat {
 
     /// False when the store did not answer for some of them.
     async fn renew_all(&self) -> bool {
-        let pulses: Vec<Pulse> = self.pulses().values().cloned().collect();
-        let batches = pulses.chunks(BATCH_MAX).map(|batch| self.renew(batch));
+        let renewals: Vec<Renewal> = self.renewals().values().cloned().collect();
+        let batches = renewals.chunks(BATCH_MAX).map(|batch| self.renew(batch));
         join_all(batches).await.into_iter().all(|answered| answered)
     }
 
-    async fn renew(&self, batch: &[Pulse]) -> bool {
-        let held: Vec<HeldLease> = batch.iter().map(|pulse| pulse.held).collect();
+    async fn renew(&self, batch: &[Renewal]) -> bool {
+        let held: Vec<HeldLease> = batch.iter().map(|renewal| renewal.held).collect();
         let asked_at = self.clock.monotonic();
-        let renewal = self.store.renew(&held, self.terms.duration());
+        let call = self.store.renew(&held, self.terms.duration());
         // A call that hangs must not keep the next round from being made.
-        let answer = within(&*self.clock, self.terms.heartbeat(), renewal).await;
+        let answer = within(&*self.clock, self.terms.heartbeat(), call).await;
         match answer {
             Some(Ok(lost)) => {
                 self.extend(batch, &lost, asked_at);
                 true
             }
+            // One that the store refuses must not take the others with it.
+            Some(Err(error)) if !error.is_transient() && batch.len() > 1 => {
+                let alone = batch.chunks(1).map(|one| Box::pin(self.renew(one)));
+                join_all(alone).await.into_iter().all(|answered| answered)
+            }
             Some(Err(error)) if !error.is_transient() => {
-                batch.iter().for_each(|pulse| self.stop(pulse, error.code()));
+                batch.iter().for_each(|renewal| self.stop(renewal, error.code()));
                 true
             }
             Some(Err(error)) => self.unanswered(batch, &error),
@@ -93,44 +101,57 @@ impl Heartbeat {
         }
     }
 
-    fn extend(&self, batch: &[Pulse], lost: &[HeldLease], asked_at: Duration) {
+    fn extend(&self, batch: &[Renewal], lost: &[HeldLease], asked_at: Duration) {
         let lost: BTreeSet<&HeldLease> = lost.iter().collect();
-        for pulse in batch {
-            if lost.contains(&pulse.held) {
-                self.stop(pulse, "lease_lost");
-            } else if let Some(pulse) = self.pulses().get_mut(&pulse.held.token) {
-                pulse.lapses_at = asked_at + self.terms.duration();
+        for renewal in batch {
+            if lost.contains(&renewal.held) {
+                self.stop(renewal, "lease_lost");
+            } else if let Some(renewal) = self.renewals().get_mut(&renewal.held.token) {
+                renewal.lapses_at = asked_at + self.terms.duration();
             }
         }
     }
 
     /// Leases that have lapsed meanwhile are let go; the others are tried again soon.
-    fn unanswered(&self, batch: &[Pulse], error: &StoreError) -> bool {
+    fn unanswered(&self, batch: &[Renewal], error: &StoreError) -> bool {
         let now = self.clock.monotonic();
         tracing::warn!(worker_id = %self.worker_id, code = error.code(), %error, leases = batch.len(), "leases were not renewed");
-        batch.iter().filter(|pulse| pulse.lapses_at <= now).for_each(|pulse| self.stop(pulse, error.code()));
+        batch
+            .iter()
+            .filter(|renewal| renewal.lapses_at <= now)
+            .for_each(|renewal| self.stop(renewal, error.code()));
         false
     }
 
-    fn stop(&self, pulse: &Pulse, code: &'static str) {
-        if self.pulses().remove(&pulse.held.token).is_some() {
-            tracing::warn!(event_id = %pulse.event_id, worker_id = %self.worker_id, code, "lease renewal failed");
+    fn stop(&self, renewal: &Renewal, code: &'static str) {
+        let stopped = self.renewals().remove(&renewal.held.token);
+        if stopped.is_some_and(|stopped| !stopped.settling) {
+            tracing::warn!(event_id = %renewal.event_id, worker_id = %self.worker_id, code, "lease renewal failed");
         }
     }
 
-    fn pulses(&self) -> MutexGuard<'_, BTreeMap<LeaseToken, Pulse>> {
-        self.pulses.lock().unwrap_or_else(PoisonError::into_inner)
+    fn renewals(&self) -> MutexGuard<'_, BTreeMap<LeaseToken, Renewal>> {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// While this lives, its lease is renewed.
-pub(crate) struct Beating {
+pub(crate) struct Renewing {
     heartbeat: Arc<Heartbeat>,
     token: LeaseToken,
 }
 
-impl Drop for Beating {
+impl Renewing {
+    /// From here on the settle is the one to say whether the lease was lost.
+    pub(crate) fn settling(&self) {
+        if let Some(renewal) = self.heartbeat.renewals().get_mut(&self.token) {
+            renewal.settling = true;
+        }
+    }
+}
+
+impl Drop for Renewing {
     fn drop(&mut self) {
-        self.heartbeat.pulses().remove(&self.token);
+        self.heartbeat.renewals().remove(&self.token);
     }
 }

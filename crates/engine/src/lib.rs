@@ -36,12 +36,13 @@ mod engine;
 mod phase;
 mod sender;
 mod settings;
+mod supervise;
 mod worker;
 
 pub use clock::{Clock, TokioClock};
 pub use engine::{Drained, Engine, OnceError, Runtimes};
 pub use enqueue::{Enqueuer, enqueuer};
-pub use publish::Publisher;
+pub use publish::{FellBehind, Publisher, Subscription};
 pub use sender::Sender;
 pub use settings::{InvalidSettings, Settings};
 pub use worker::{Chance, Ports};

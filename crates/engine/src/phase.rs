@@ -27,7 +27,10 @@ impl Phases {
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+        {
+            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            *current = phase.max(*current);
+        }
         self.changed.notify_waiters();
     }
 

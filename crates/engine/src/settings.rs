@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use posthaste_domain::{BreakerPolicy, LeaseTerms, RetryPolicy, WorkerId};
 
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub worker_id: WorkerId,
@@ -16,7 +18,8 @@ pub struct Settings {
     pub concurrency: usize,
     /// Requests in flight to one destination in this worker.
     pub per_destination: usize,
-    /// Retries in flight in this worker; the other slots are kept for first attempts.
+    /// Retries in flight in this worker, and never more than three quarters of its slots; the others are kept for
+    /// first attempts.
     pub retry_batch: usize,
     /// How often the store is asked when nothing wakes the worker.
     pub poll_interval: Duration,
@@ -64,6 +67,8 @@ impl Settings {
         more_than_zero("per_destination", self.per_destination)?;
         check("retry_batch", &self.retry_batch, (1..=10_000).contains(&self.retry_batch), "1 to 10000")?;
         check("abandon_after", &self.abandon_after, self.abandon_after > 0, "at least 1")?;
+        let timeout = format!("{:?}", self.timeout);
+        check("timeout", &timeout, self.timeout <= TIMEOUT_MAX, "a day at most")?;
         longer_than_zero("timeout", self.timeout)?;
         longer_than_zero("poll_interval", self.poll_interval)?;
         longer_than_zero("cycle", self.cycle)

@@ -5,11 +5,12 @@
 //! store that understands and refuses ends it; then the lease is left to expire.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use posthaste_domain::{Transition, WorkerId};
 use posthaste_store::{Settled, Settlement, Store, StoreError};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
@@ -25,6 +26,17 @@ const LANES: usize = 4;
 /// The way in.
 pub(crate) struct Settler {
     queue: mpsc::UnboundedSender<Waiting>,
+    retries: Arc<Retries>,
+}
+
+/// Batches that the store has not answered yet, and are tried again.
+#[derive(Default)]
+struct Retries {
+    under_way: AtomicUsize,
+    /// Answers that did not end them.
+    failures: AtomicUsize,
+    changed: Notify,
+    hurry: Notify,
 }
 
 /// The way on; driven by [`SettleLoop::run`]. Its length is bounded by the worker's slots.
@@ -34,12 +46,13 @@ pub(crate) struct SettleLoop {
 }
 
 struct Waiting {
-    transition: Transition,
+    transition: Arc<Transition>,
     ended_at: Duration,
     reply: oneshot::Sender<Settled>,
 }
 
 struct Writer {
+    retries: Arc<Retries>,
     worker_id: WorkerId,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -51,16 +64,56 @@ pub(crate) fn settler(
     clock: Arc<dyn Clock>,
 ) -> (Settler, SettleLoop) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let writer = Arc::new(Writer { worker_id, store, clock });
-    (Settler { queue: sender }, SettleLoop { queue: receiver, writer })
+    let retries = Arc::new(Retries::default());
+    let writer = Arc::new(Writer { retries: Arc::clone(&retries), worker_id, store, clock });
+    (Settler { queue: sender, retries }, SettleLoop { queue: receiver, writer })
 }
 
 impl Settler {
     /// Resolves when the store has said what became of it; none if it never will.
-    pub(crate) async fn settle(&self, transition: Transition, ended_at: Duration) -> Option<Settled> {
+    pub(crate) async fn settle(&self, transition: Arc<Transition>, ended_at: Duration) -> Option<Settled> {
         let (reply, answer) = oneshot::channel();
         self.queue.send(Waiting { transition, ended_at, reply }).ok()?;
         answer.await.ok()
+    }
+
+    /// Has every batch that waits to be tried again try now. Resolves when none is left, or each has failed once
+    /// more: then the store is still away.
+    pub(crate) async fn catch_up(&self) {
+        let failures = || self.retries.failures.load(Ordering::SeqCst);
+        let under_way = || self.retries.under_way.load(Ordering::SeqCst);
+        let enough = failures().saturating_add(under_way());
+        self.retries.hurry.notify_waiters();
+        loop {
+            // Waiting begins before the counts are read, so that no change falls between the two.
+            let changed = self.retries.changed.notified();
+            if under_way() == 0 || failures() >= enough {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// One batch being tried again.
+struct Retry<'a>(&'a Retries);
+
+impl<'a> Retry<'a> {
+    fn of(retries: &'a Retries) -> Self {
+        retries.under_way.fetch_add(1, Ordering::SeqCst);
+        Self(retries)
+    }
+
+    fn failed(&self) {
+        self.0.failures.fetch_add(1, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Drop for Retry<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
     }
 }
 
@@ -105,13 +158,18 @@ impl Writer {
         while let Some(batch) = unwritten.pop() {
             match self.settle(&batch).await {
                 Ok(settled) => {
+                    assert_eq!(settled.len(), batch.len(), "a store answers for every settlement");
                     for (waiting, settled) in batch.into_iter().zip(settled) {
                         // Nobody waits for a delivery that was aborted.
                         let _ = waiting.reply.send(settled);
                     }
                 }
                 // One that the store refuses must not take the others with it.
-                Err(_) if batch.len() > 1 => unwritten.extend(batch.into_iter().map(|one| vec![one])),
+                Err(_) if batch.len() > 1 => {
+                    let mut first = batch;
+                    let second = first.split_off(first.len() / 2);
+                    unwritten.extend([first, second]);
+                }
                 Err(error) => {
                     for waiting in batch {
                         let event_id = waiting.transition.event_id();
@@ -126,9 +184,13 @@ impl Writer {
     /// Asks until there is an answer.
     async fn settle(&self, batch: &[Waiting]) -> Result<Vec<Settled>, StoreError> {
         let mut backoff = Backoff::new();
+        let mut retry = None;
         let mut settlements: Vec<Settlement> = batch
             .iter()
-            .map(|waiting| Settlement { transition: waiting.transition.clone(), ended_ago: Duration::ZERO })
+            .map(|waiting| Settlement {
+                transition: Arc::clone(&waiting.transition),
+                ended_ago: Duration::ZERO,
+            })
             .collect();
         loop {
             let now = self.clock.monotonic();
@@ -139,7 +201,12 @@ impl Writer {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(worker_id = %self.worker_id, code = error.code(), %error, results = batch.len(),
                         "results were not written; trying again");
-                    self.clock.sleep(backoff.next()).await;
+                    retry.get_or_insert_with(|| Retry::of(&self.retries)).failed();
+                    tokio::select! {
+                        biased;
+                        () = self.retries.hurry.notified() => {}
+                        () = self.clock.sleep(backoff.next()) => {}
+                    }
                 }
                 answer => return answer,
             }

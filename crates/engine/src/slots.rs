@@ -27,6 +27,8 @@ struct Taken {
     total: usize,
     retries: usize,
     by_destination: BTreeMap<DestinationId, usize>,
+    /// Slots that were ever given back.
+    frees: u64,
 }
 
 /// What a claim may ask for.
@@ -36,13 +38,19 @@ pub(crate) struct Free {
     pub(crate) retries: usize,
     /// Of destinations with something in flight.
     pub(crate) by_destination: BTreeMap<DestinationId, usize>,
+    /// Grows with every slot that is given back: when it has grown by the end of a claim, the claim was planned
+    /// for less than is free now.
+    pub(crate) frees: u64,
 }
 
 impl Slots {
     pub(crate) fn new(settings: &Settings) -> Self {
+        // Whatever the retry batch, first attempts keep a quarter of the slots.
+        let kept_for_first_attempts = (settings.concurrency / 4).max(1);
+        let retries_max = settings.concurrency.saturating_sub(kept_for_first_attempts).max(1);
         let limits = Limits {
             total: settings.concurrency,
-            retries: settings.retry_batch,
+            retries: settings.retry_batch.min(retries_max),
             per_destination: settings.per_destination,
         };
         Self { limits, taken: Mutex::default(), freed: Notify::new() }
@@ -55,6 +63,7 @@ impl Slots {
             total: self.limits.total.saturating_sub(taken.total),
             retries: self.limits.retries.saturating_sub(taken.retries),
             by_destination: taken.by_destination.iter().map(|(id, count)| (*id, left(count))).collect(),
+            frees: taken.frees,
         }
     }
 
@@ -72,7 +81,11 @@ impl Slots {
         self.taken().total
     }
 
-    /// Resolves when a limit that held something back holds it back no more.
+    pub(crate) fn frees(&self) -> u64 {
+        self.taken().frees
+    }
+
+    /// Resolves when a limit that was reached is so no more.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
@@ -82,13 +95,14 @@ impl Slots {
         self.freed.notify_one();
     }
 
-    fn give_back(&self, slot: &Slot) {
+    fn free_again(&self, slot: &Slot) {
         let mut taken = self.taken();
         let at_destination = taken.by_destination.get(&slot.destination).copied().unwrap_or_default();
         let held_back = taken.total == self.limits.total
             || at_destination == self.limits.per_destination
             || (slot.retry && taken.retries == self.limits.retries);
         taken.total -= 1;
+        taken.frees += 1;
         taken.retries -= usize::from(slot.retry);
         if at_destination <= 1 {
             taken.by_destination.remove(&slot.destination);
@@ -115,6 +129,6 @@ pub(crate) struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.give_back(self);
+        self.slots.free_again(self);
     }
 }

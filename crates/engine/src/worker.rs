@@ -1,8 +1,9 @@
 //! What the parts of one worker share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use posthaste_domain::Roll;
+use posthaste_domain::{ClaimId, Roll};
 use posthaste_store::Store;
 
 use crate::circuits::Circuits;
@@ -16,9 +17,13 @@ use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::slots::Slots;
 
-/// Where jitter comes from.
+/// Where chance comes from.
 pub trait Chance: Send + Sync + 'static {
+    /// Places a delay within its jitter window.
     fn roll(&self) -> Roll;
+
+    /// Never the same twice, in this process or any other.
+    fn claim_id(&self) -> ClaimId;
 }
 
 /// The outside world, as the engine sees it.
@@ -40,4 +45,27 @@ pub(crate) struct Worker {
     pub(crate) publisher: Publisher,
     pub(crate) cycle: Cycle,
     pub(crate) phases: Phases,
+    pub(crate) leftover: Leftover,
+}
+
+/// What became of leases that were interrupted.
+#[derive(Debug, Default)]
+pub(crate) struct Leftover {
+    released: AtomicUsize,
+    not_released: AtomicUsize,
+}
+
+impl Leftover {
+    pub(crate) fn count(&self, leases: usize, released: bool) {
+        let counter = if released { &self.released } else { &self.not_released };
+        counter.fetch_add(leases, Ordering::SeqCst);
+    }
+
+    pub(crate) fn released(&self) -> usize {
+        self.released.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn not_released(&self) -> usize {
+        self.not_released.load(Ordering::SeqCst)
+    }
 }

@@ -2,7 +2,9 @@
 
 use thiserror::Error;
 
-use crate::requirements::MalformedRow;
+use crate::criteria::BACKOFF_TESTS_SOURCE;
+use crate::log::Binary;
+use crate::requirements::{MalformedRow, Waits};
 
 /// `guarded_by` names what asks for the test: the retry contract, the ids of rows, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -12,9 +14,22 @@ pub enum Finding {
     )]
     EmptyLog,
     #[error(
+        "{results} test results stand under no `Running …` line of cargo and do not count; log stderr too \
+         (`2>&1`), as `make test` does"
+    )]
+    NoBinary { results: usize },
+    #[error(
         "{test} did not run, and {guarded_by} names it; restore it, or change both in one commit and say why"
     )]
     NotRun { test: String, guarded_by: String },
+    #[error(
+        "{test} ran in {binary} only, and the retry contract has it in {BACKOFF_TESTS_SOURCE}; move it back"
+    )]
+    Elsewhere { test: String, binary: Binary },
+    #[error(
+        "{path} is #[should_panic], so it passes when it breaks; assert instead, {guarded_by} depends on it"
+    )]
+    ShouldPanic { path: String, guarded_by: String },
     #[error("{path} failed; fix it, {guarded_by} depends on it")]
     Failed { path: String, guarded_by: String },
     #[error("{path} is ignored ({reason}); remove its #[ignore], {guarded_by} depends on it")]
@@ -29,6 +44,18 @@ pub enum Finding {
         "{id} has no row in the requirements; add `| {id} | what it asks for | its tests, or not yet: … |`"
     )]
     NoRow { id: String },
+    #[error("{id} lists no test named `{start}…`; name a test for it so, and list that in its row")]
+    NotNamed { id: String, start: String },
+    #[error(
+        "{id} {row} by its row, and {agreed} by what is agreed; restore its tests, or change MAY_WAIT or \
+         MAY_WAIT_IN_PART in crates/guardrails/src/criteria.rs and say why"
+    )]
+    WaitsMore { id: String, row: Waits, agreed: Waits },
+    #[error(
+        "{id} {row} by its row, and {agreed} by what is agreed; move it on in MAY_WAIT or MAY_WAIT_IN_PART in \
+         crates/guardrails/src/criteria.rs, so that it cannot fall back"
+    )]
+    WaitsLess { id: String, row: Waits, agreed: Waits },
     #[error("requirements {0}")]
     Malformed(MalformedRow),
 }

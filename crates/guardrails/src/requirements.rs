@@ -11,6 +11,8 @@
 //!
 //! A row that reads otherwise is malformed and says why; it is never skipped. A table ends at an empty line.
 
+use std::fmt;
+
 use thiserror::Error;
 
 const HEADER: [&str; 3] = ["id", "what", "tests"];
@@ -29,6 +31,34 @@ pub struct Row {
     pub tests: Vec<String>,
     /// The part of the product that the criterion, or what is left of it, waits for.
     pub waits_for: Option<String>,
+}
+
+impl Row {
+    pub fn waits(&self) -> Waits {
+        match (&self.waits_for, self.tests.is_empty()) {
+            (None, _) => Waits::No,
+            (Some(_), false) => Waits::InPart,
+            (Some(_), true) => Waits::InWhole,
+        }
+    }
+}
+
+/// How much of a criterion waits, from nothing to all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waits {
+    No,
+    InPart,
+    InWhole,
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Waits::No => "is covered",
+            Waits::InPart => "waits in part",
+            Waits::InWhole => "waits in whole",
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -4,15 +4,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use posthaste_guardrails::{BACKOFF_TESTS, REQUIRED_IDS};
+use posthaste_guardrails::{MAY_WAIT, MAY_WAIT_IN_PART, REQUIRED_IDS, Waits, agreed_wait, names_for};
 
+/// A criterion that is covered, and its test, as the good files have them.
+const ROW: &str = "| S0-FR-001-AC2 | it | `s0_fr001_ac2_` |\n";
+const RESULT: &str = "test s0_fr001_ac2_ ... ok\n";
+
+/// Each name that a criterion asks for is a test by itself, and runs in the binary of the retry contract.
 fn good_log() -> String {
-    BACKOFF_TESTS.iter().map(|name| format!("test {name} ... ok\n")).collect()
+    let tests =
+        REQUIRED_IDS.iter().filter(|&&id| agreed_wait(id) != Waits::InWhole).flat_map(|&id| names_for(id));
+    let results: String = tests.map(|test| format!("test {test} ... ok\n")).collect();
+    format!(
+        "     Running tests/retry_contract.rs (target/debug/deps/retry_contract-582123af89f3b5b0)\n{results}"
+    )
 }
 
 fn good_list() -> String {
-    let rows: String = REQUIRED_IDS.iter().map(|id| format!("| {id} | it | not yet: the rest |\n")).collect();
-    format!("| id | what | tests |\n|---|---|---|\n{rows}")
+    let rows = REQUIRED_IDS.iter().map(|&id| {
+        let tests = format!("`{}`", names_for(id).join("` `"));
+        match agreed_wait(id) {
+            Waits::No => format!("| {id} | it | {tests} |\n"),
+            Waits::InPart => format!("| {id} | it | {tests}, not yet: the rest |\n"),
+            Waits::InWhole => format!("| {id} | it | not yet: all of it |\n"),
+        }
+    });
+    format!("| id | what | tests |\n|---|---|---|\n{}", rows.collect::<String>())
 }
 
 fn directory(name: &str) -> PathBuf {
@@ -42,8 +59,9 @@ fn run_on(name: &str, log: &str, list: &str) -> (Option<i32>, String, String) {
 fn good_files_exit_0_and_print_the_counts() {
     let (code, stdout, stderr) = run_on("good", &good_log(), &good_list());
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
-    let waiting = REQUIRED_IDS.len();
-    assert_eq!(stdout, format!("guardrails: findings: 0; criteria covered: 0, waiting: {waiting}\n"));
+    let waiting = MAY_WAIT.len() + MAY_WAIT_IN_PART.len();
+    let covered = REQUIRED_IDS.len() - waiting;
+    assert_eq!(stdout, format!("guardrails: findings: 0; criteria covered: {covered}, waiting: {waiting}\n"));
 }
 
 #[test]
@@ -55,17 +73,38 @@ fn s1_phase3_ci_an_ignored_backoff_test_exits_1_with_one_line() {
     assert_eq!(
         stderr,
         "guardrails: test_delay_never_negative is ignored (flaky); remove its #[ignore], \
-         the retry contract depends on it\n"
+         the retry contract, S1-3.3 depends on it\n"
     );
     assert!(stdout.starts_with("guardrails: findings: 1; "), "{stdout}");
 }
 
 #[test]
 fn a_dropped_row_exits_1_with_one_line() {
-    let list = good_list().replace("| S2-FR-004-AC3 | it | not yet: the rest |\n", "");
-    let (code, _, stderr) = run_on("dropped", &good_log(), &list);
+    let list = good_list().replace(ROW, "");
+    let (code, _, stderr) = run_on("dropped", &good_log().replace(RESULT, ""), &list);
     assert_eq!(code, Some(1));
-    assert!(stderr.starts_with("guardrails: S2-FR-004-AC3 has no row in the requirements; add "), "{stderr}");
+    assert!(stderr.starts_with("guardrails: S0-FR-001-AC2 has no row in the requirements; add "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn a_criterion_that_waits_again_exits_1_with_one_line() {
+    let list = good_list().replace(ROW, "| S0-FR-001-AC2 | it | not yet: later |\n");
+    let (code, _, stderr) = run_on("waits", &good_log().replace(RESULT, ""), &list);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        stderr,
+        "guardrails: S0-FR-001-AC2 waits in whole by its row, and is covered by what is agreed; restore its \
+         tests, or change MAY_WAIT or MAY_WAIT_IN_PART in crates/guardrails/src/criteria.rs and say why\n"
+    );
+}
+
+#[test]
+fn a_log_without_stderr_exits_1_with_one_line() {
+    let stdout_only: String = good_log().lines().skip(1).fold(String::new(), |all, line| all + line + "\n");
+    let (code, _, stderr) = run_on("stdout", &stdout_only, &good_list());
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("log stderr too"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 

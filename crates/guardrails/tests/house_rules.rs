@@ -1,8 +1,11 @@
 //! Rules about manifests and crate roots that no compiler holds: every third-party dependency is declared once, in
-//! the workspace, with its reason, and every crate says what it is and forbids `unsafe`.
+//! the workspace, with its reason, every crate says what it is and forbids `unsafe`, and one crate has the tests of
+//! the retry contract.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use posthaste_guardrails::BACKOFF_TESTS_SOURCE;
 
 /// One line for each third-party dependency of `[workspace.dependencies]` that has no reason beside it.
 fn dependencies_without_reason(root_manifest: &str) -> Vec<String> {
@@ -141,6 +144,13 @@ fn every_crate_says_what_it_is_and_forbids_unsafe() {
         faults.extend(roots.iter().flat_map(|root| in_file(root, faults_of_root(&read(root)))));
     }
     assert_none(&faults);
+}
+
+/// The check of the test log knows the file and not the crate, which cargo does not print.
+#[test]
+fn the_tests_of_the_retry_contract_are_those_of_the_domain() {
+    let having = crates().into_iter().filter(|path| path.join(BACKOFF_TESTS_SOURCE).is_file());
+    assert_eq!(having.collect::<Vec<_>>(), [workspace().join("crates/domain")]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use posthaste_domain::Roll;
+use posthaste_domain::{ClaimId, Roll};
 use posthaste_engine::Chance;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -42,5 +42,9 @@ impl Dice {
 impl Chance for Dice {
     fn roll(&self) -> Roll {
         Roll(self.0.lock().unwrap_or_else(PoisonError::into_inner).random())
+    }
+
+    fn claim_id(&self) -> ClaimId {
+        ClaimId::random(self.0.lock().unwrap_or_else(PoisonError::into_inner).random())
     }
 }

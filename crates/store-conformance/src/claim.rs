@@ -69,12 +69,12 @@ pub async fn a_claim_takes_no_more_retries_than_it_allows(harness: &dyn Harness)
     }
     harness.advance(2 * RETRY_DELAY).await;
     enqueue_all(&store, vec![event(); 3]).await;
-    let request = ClaimRequest { retries_max: 1, limit: 4, ..claim_by("worker-a") };
-    let leases = claim(&store, &request).await.leases;
+    let request = || ClaimRequest { retries_max: 1, limit: 4, ..claim_by("worker-a") };
+    let leases = claim(&store, &request()).await.leases;
     assert_eq!(leases.iter().filter(|lease| lease.is_retry()).count(), 1);
     assert_eq!(leases.len(), 4, "retries that do not fit leave their room to first attempts");
     assert_eq!(
-        claim(&store, &request).await.leases.len(),
+        claim(&store, &request()).await.leases.len(),
         1,
         "one retry more, and no first attempts are left"
     );
@@ -200,8 +200,10 @@ pub async fn concurrent_claims_never_grant_an_event_twice(harness: &dyn Harness)
     let events = (0..80).map(|n| event_to(urls[n % urls.len()])).collect();
     let mut expected = enqueue_all(&handles[0], events).await;
     let request = |owner| ClaimRequest { limit: 10, ..claim_by(owner) };
-    let requests = [request("worker-a"), request("worker-b"), request("worker-c")];
-    let racing = handles.iter().flat_map(|handle| requests.iter().map(move |request| claim(handle, request)));
+    let owners = ["worker-a", "worker-b", "worker-c"];
+    let requests: Vec<_> =
+        handles.iter().flat_map(|handle| owners.map(|owner| (handle, request(owner)))).collect();
+    let racing = requests.iter().map(|(handle, request)| claim(handle, request));
     let mut granted = Vec::new();
     for claimed in join_all(racing).await {
         assert!(claimed.leases.len() <= 10);

@@ -90,6 +90,26 @@ pub async fn a_settlement_after_a_takeover_is_stale(harness: &dyn Harness) {
     assert_eq!(view(&store, &event_id).await.status, DeliveryStatus::Delivered);
 }
 
+pub async fn a_settlement_under_an_older_token_of_the_same_worker_is_stale(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    let expired = claim_one(&store).await;
+    harness.advance(PAST_LEASE).await;
+    let released = claim_one(&store).await;
+    release(&store, &[&released]).await;
+    let current = claim_one(&store).await;
+    let before = (detail(&store, &event_id).await, end_of_log(&store).await);
+    assert_eq!(before.0.event.lease_owner, Some(worker("worker-a")));
+    for older in [&expired, &released] {
+        for outcome in [status(200), status(500), status(410)] {
+            let late = store.settle(&worker("worker-a"), &[settlement(older, outcome)]).await;
+            assert_eq!(late, Ok(vec![Settled::Stale]), "the owner's name is no proof");
+            assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
+        }
+    }
+    apply(&store, &current, delivers()).await;
+}
+
 pub async fn a_stale_settlement_says_nothing_about_its_destination(harness: &dyn Harness) {
     let store = harness.store();
     enqueue(&store, event()).await;

@@ -4,16 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{
-    Attempted, EventId, Lease, NewEvent, NewEventSpec, Outcome, RetryPolicy, RetryPolicySpec, Roll,
+    Attempted, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RetryPolicy, RetryPolicySpec, Roll,
     Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{
-    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventDetail, EventView, Idempotency, NoticeCursor,
-    PublishedNotice, Settled, Settlement, Store, StoreError, Wakeups,
+    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventDetail, EventView, HeldLease, Idempotency,
+    NoticeCursor, PublishedNotice, Settled, Settlement, Store, StoreError, Wakeups,
 };
 
 use crate::Harness;
@@ -100,9 +101,17 @@ pub(crate) fn worker(name: &str) -> WorkerId {
     WorkerId::new(name).expect("cases use valid worker ids")
 }
 
-/// A claim with room for everything; cases narrow what they examine.
+/// An id that no other claim of the process has.
+fn claim_id() -> ClaimId {
+    static CLAIMS: AtomicU64 = AtomicU64::new(0);
+    ClaimId::random(u128::from(CLAIMS.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
+}
+
+/// A claim of its own with room for everything; cases narrow what they examine. To ask again is to pass the same
+/// request again.
 pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
     ClaimRequest {
+        id: claim_id(),
         owner: worker(owner),
         lease: LEASE,
         limit: 100,
@@ -115,6 +124,27 @@ pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
 
 pub(crate) async fn claim(store: &Handle, request: &ClaimRequest) -> Claimed {
     store.claim(request).await.expect("the store is up")
+}
+
+/// What the leases prove, in no particular order.
+pub(crate) fn held(leases: &[Lease]) -> Vec<HeldLease> {
+    let mut held: Vec<HeldLease> = leases.iter().map(HeldLease::from).collect();
+    held.sort();
+    held
+}
+
+/// The leases that a claim brings, when there is nothing for it to abandon.
+pub(crate) async fn leases(store: &Handle, request: &ClaimRequest) -> Vec<Lease> {
+    let claimed = claim(store, request).await;
+    assert_eq!(claimed.abandoned, [], "nothing here has lost too many leases");
+    claimed.leases
+}
+
+/// The one lease that a claim brings.
+pub(crate) async fn only_lease(store: &Handle, request: &ClaimRequest) -> Lease {
+    let mut leases = leases(store, request).await;
+    assert_eq!(leases.len(), 1, "{leases:?}");
+    leases.remove(0)
 }
 
 /// Everything claimable, leased to `worker-a`.
@@ -142,6 +172,11 @@ pub(crate) async fn taken_over(harness: &dyn Harness, store: &Handle) -> (Lease,
     (lost, taker)
 }
 
+pub(crate) async fn release(store: &Handle, leases: &[&Lease]) {
+    let held: Vec<HeldLease> = leases.iter().copied().map(HeldLease::from).collect();
+    store.release(&held).await.expect("the store is up");
+}
+
 /// The contract without jitter, so that every delay is known.
 pub(crate) fn policy() -> RetryPolicy {
     let spec = RetryPolicySpec { jitter_bps: Some(0), ..RetryPolicySpec::exponential() };
@@ -167,7 +202,8 @@ pub(crate) fn settlement(lease: &Lease, outcome: Outcome) -> Settlement {
 
 pub(crate) fn settlement_under(policy: &RetryPolicy, lease: &Lease, outcome: Outcome) -> Settlement {
     let attempted = Attempted { outcome, duration: ATTEMPT_TOOK };
-    Settlement { transition: Transition::of(lease, attempted, policy, Roll(0)), ended_ago: Duration::ZERO }
+    let transition = Arc::new(Transition::of(lease, attempted, policy, Roll(0)));
+    Settlement { transition, ended_ago: Duration::ZERO }
 }
 
 pub(crate) async fn settle_all(store: &Handle, batch: &[Settlement]) -> Vec<Settled> {

@@ -13,11 +13,6 @@ async fn renew(store: &Handle, leases: &[&Lease]) -> Vec<HeldLease> {
     store.renew(&held, LEASE).await.expect("the store is up")
 }
 
-async fn release(store: &Handle, leases: &[&Lease]) {
-    let held: Vec<HeldLease> = leases.iter().copied().map(HeldLease::from).collect();
-    store.release(&held).await.expect("the store is up");
-}
-
 pub async fn s3_renewal_keeps_a_lease_beyond_its_first_expiry(harness: &dyn Harness) {
     let store = harness.store();
     enqueue(&store, event()).await;

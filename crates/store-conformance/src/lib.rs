@@ -15,6 +15,7 @@ mod harness;
 
 mod cancel;
 mod claim;
+mod claim_again;
 mod destination;
 mod enqueue;
 mod fence;

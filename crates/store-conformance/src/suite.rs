@@ -65,6 +65,22 @@ macro_rules! conformance_suite {
                 every_granted_lease_has_its_own_token,
                 concurrent_claims_never_grant_an_event_twice,
             }
+            claim_again {
+                a_claim_asked_again_brings_the_same_leases,
+                a_claim_asked_again_through_another_handle_brings_the_same_leases,
+                a_claim_asked_again_carries_every_field_as_the_first_time,
+                a_claim_asked_again_counts_nothing,
+                a_claim_asked_again_extends_its_leases,
+                a_claim_asked_again_brings_only_what_is_still_its_own,
+                a_claim_asked_again_takes_nothing_else,
+                a_claim_asked_again_brings_leases_of_a_destination_paused_meanwhile,
+                a_claim_asked_again_claims_anew_when_nothing_is_left,
+                a_claim_that_was_granted_nothing_claims_anew_when_asked_again,
+                a_claim_asked_again_racing_a_settlement_revives_no_lease,
+                a_claim_asked_twice_at_once_gives_no_event_two_tokens,
+                a_lease_that_came_twice_settles_once,
+                two_claims_with_two_ids_never_share_an_event,
+            }
             takeover {
                 expired_lease_is_claimable_by_another_worker,
                 expired_lease_is_claimable_by_its_own_worker_under_a_new_token,
@@ -76,6 +92,9 @@ macro_rules! conformance_suite {
                 the_late_outcome_of_an_abandoned_event_is_stale,
                 an_outcome_ends_the_run_of_lost_leases,
                 a_requeued_event_starts_without_lost_leases,
+                a_claim_asked_again_after_its_leases_expired_brings_back_what_nobody_took,
+                a_claim_asked_again_after_a_takeover_does_not_bring_what_another_took,
+                a_claim_asked_again_racing_a_takeover_leaves_one_holder,
             }
             lease {
                 s3_renewal_keeps_a_lease_beyond_its_first_expiry,
@@ -112,6 +131,7 @@ macro_rules! conformance_suite {
                 a_replay_after_the_next_claim_is_still_a_replay,
                 a_replay_after_a_requeue_changes_nothing,
                 a_settlement_after_a_takeover_is_stale,
+                a_settlement_under_an_older_token_of_the_same_worker_is_stale,
                 a_stale_settlement_says_nothing_about_its_destination,
                 an_expired_lease_that_nobody_took_still_settles,
                 a_mixed_batch_is_answered_in_order,

@@ -158,3 +158,70 @@ pub async fn a_requeued_event_starts_without_lost_leases(harness: &dyn Harness) 
     lose_a_lease(harness, &store).await;
     assert_eq!(claim_or_abandon(&store, 2).await.leases.len(), 1);
 }
+
+pub async fn a_claim_asked_again_after_its_leases_expired_brings_back_what_nobody_took(
+    harness: &dyn Harness,
+) {
+    let store = harness.store();
+    let event_ids = enqueue_all(&store, vec![event(); 2]).await;
+    let request = ClaimRequest { abandon_after: 1, ..claim_by("worker-a") };
+    let first = leases(&store, &request).await;
+    harness.advance(PAST_LEASE).await;
+    let again = leases(&store, &request).await;
+    assert_eq!((again.len(), held(&again)), (2, held(&first)));
+    assert_nothing_claimable(&store).await;
+    for event_id in &event_ids {
+        let event = view(&store, event_id).await;
+        assert_eq!((event.claims, event.attempts, event.lost_leases), (1, 0, 0));
+    }
+    for lease in &first {
+        apply(&store, lease, delivers()).await;
+    }
+}
+
+pub async fn a_claim_asked_again_after_a_takeover_does_not_bring_what_another_took(harness: &dyn Harness) {
+    let store = harness.store();
+    // The same worker under another id is another claim.
+    for taker in ["worker-b", "worker-a"] {
+        enqueue_all(&store, vec![event(); 2]).await;
+        let request = claim_by("worker-a");
+        let first = leases(&store, &request).await;
+        harness.advance(PAST_LEASE).await;
+        let taken = only_lease(&store, &ClaimRequest { limit: 1, ..claim_by(taker) }).await;
+        let (lost, kept): (Vec<Lease>, Vec<Lease>) =
+            first.into_iter().partition(|lease| lease.event_id == taken.event_id);
+
+        let before = detail(&store, &taken.event_id).await;
+        assert_eq!(held(&leases(&store, &request).await), held(&kept));
+        assert_eq!(settle(&store, &settlement(&lost[0], delivers())).await, Settled::Stale);
+        assert_eq!(detail(&store, &taken.event_id).await, before);
+        assert_eq!(view(&store, &kept[0].event_id).await.lost_leases, 0);
+
+        apply(&store, &kept[0], delivers()).await;
+        assert_eq!(held(&leases(&store, &request).await), [], "the other holds what is left");
+        apply(&store, &taken, delivers()).await;
+    }
+}
+
+pub async fn a_claim_asked_again_racing_a_takeover_leaves_one_holder(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    let event_id = enqueue(&store, event()).await;
+    let mut request = claim_by("worker-a");
+    let mut lease = only_lease(&store, &request).await;
+    let mut takeovers = 0;
+    // Fewer rounds than lost leases in a row would abandon the event.
+    for _ in 0..4 {
+        harness.advance(PAST_LEASE).await;
+        let taker = claim_by("worker-b");
+        let (again, taken) = join(leases(&store, &request), leases(&second, &taker)).await;
+        assert_eq!(again.len() + taken.len(), 1, "either brought back or taken over");
+        if let Some(taken) = taken.into_iter().next() {
+            (request, lease) = (taker, taken);
+            takeovers += 1;
+        }
+        assert_eq!(only_lease(&store, &request).await.token, lease.token, "the winner holds it");
+        let event = view(&store, &event_id).await;
+        assert_eq!((event.claims, event.lost_leases), (1 + takeovers, takeovers));
+    }
+    apply(&store, &lease, delivers()).await;
+}

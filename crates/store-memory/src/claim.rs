@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{
-    DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Lease, LeaseToken, NoticeKind, Takeover,
-    Timestamp, Trigger, takeover,
-};
+use posthaste_domain::{DestinationId, Ending, EventId, EventKey, Lease, LeaseToken, Timestamp, Trigger};
 use posthaste_store::{ClaimRequest, Claimed, HeldLease, ManualAction};
 use rand::RngExt as _;
 
@@ -14,6 +11,10 @@ use crate::state::{GrantedLease, Row, State};
 
 /// The event that has been due longest goes first, whether it is a first attempt or a retry.
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> Claimed {
+    let granted_before = granted_before(state, now, request);
+    if !granted_before.is_empty() {
+        return Claimed { leases: granted_before, abandoned: Vec::new() };
+    }
     let abandoned = abandon(state, now, request.abandon_after);
     let mut ready: Vec<(Option<Timestamp>, EventKey)> = state
         .rows
@@ -45,25 +46,37 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -
     Claimed { leases, abandoned }
 }
 
+/// What this very claim was granted when its reply got lost.
+fn granted_before(state: &mut State, now: Timestamp, request: &ClaimRequest) -> Vec<Lease> {
+    let mut leases = Vec::new();
+    for (key, row) in &mut state.rows {
+        if let Some(granted) = row.lease.as_mut().filter(|granted| granted.claim == request.id) {
+            granted.until = now.after(request.lease);
+            state.revision += 1;
+            let token = granted.token;
+            leases.push(lease_of(row, *key, token, now));
+        }
+    }
+    leases
+}
+
 /// Dead-letters events whose expired lease is one too many.
 fn abandon(state: &mut State, now: Timestamp, abandon_after: u32) -> Vec<EventId> {
-    let given_up: Vec<(EventKey, String)> = state
+    let ending = |row: &Row| Ending::after_lost_leases(row.lost_leases + 1, abandon_after);
+    let expired = |row: &Row| row.lease.as_ref().is_some_and(|lease| lease.is_expired(now));
+    let given_up: Vec<(EventKey, Ending)> = state
         .rows
         .iter()
-        .filter(|(_, row)| row.lease.as_ref().is_some_and(|lease| lease.is_expired(now)))
-        .filter_map(|(key, row)| match takeover(row.lost_leases + 1, abandon_after) {
-            Takeover::Abandon { last_error } => Some((*key, last_error)),
-            Takeover::Grant => None,
-        })
+        .filter(|(_, row)| expired(row))
+        .filter_map(|(key, row)| Some((*key, ending(row)?)))
         .collect();
     let mut abandoned = Vec::new();
-    for (key, last_error) in given_up {
+    for (key, ending) in given_up {
         if let Some(row) = state.row_mut(key) {
             row.lost_leases += 1;
-            row.last_error = Some(last_error);
-            row.end(DeliveryStatus::Failed, Some(FailureKind::Abandoned), now);
+            row.end_by(&ending, now);
             abandoned.push(row.event_id.clone());
-            state.publish(key, NoticeKind::DeadLettered, now);
+            state.publish(key, ending.notice(), now);
         }
     }
     abandoned
@@ -76,7 +89,12 @@ fn grant(state: &mut State, now: Timestamp, key: EventKey, request: &ClaimReques
     row.lost_leases += u32::from(row.lease.is_some());
     row.claims += 1;
     row.updated_at = now;
-    row.lease = Some(GrantedLease { token, owner: request.owner.clone(), until: now.after(request.lease) });
+    let (claim, owner, until) = (request.id, request.owner.clone(), now.after(request.lease));
+    row.lease = Some(GrantedLease { claim, token, owner, until });
+    lease_of(row, key, token, now)
+}
+
+fn lease_of(row: &Row, key: EventKey, token: LeaseToken, now: Timestamp) -> Lease {
     Lease {
         token,
         key,

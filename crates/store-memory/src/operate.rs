@@ -1,8 +1,6 @@
 //! What operators do, and what they are told of circuits.
 
-use posthaste_domain::{
-    DeliveryStatus, EventId, EventKey, FailureKind, NoticeKind, Timestamp, cancel_reason,
-};
+use posthaste_domain::{DeliveryStatus, Ending, EventId, EventKey, Timestamp};
 use posthaste_store::{AuditView, CircuitReport, EventView, ManualAction, StoreError};
 
 use crate::state::{Row, State};
@@ -42,13 +40,11 @@ pub(crate) fn cancel(
     if status == DeliveryStatus::Delivered {
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status });
     }
-    let view = act(state, now, key, ManualAction::Cancel, actor, |row| {
-        row.last_error = Some(cancel_reason(reason));
-        row.end(DeliveryStatus::Failed, Some(FailureKind::Cancelled), now);
-    });
+    let ending = Ending::cancelled(reason);
+    let view = act(state, now, key, ManualAction::Cancel, actor, |row| row.end_by(&ending, now));
     // An event that was failed already has had its notice.
     if status == DeliveryStatus::Pending {
-        state.publish(key, NoticeKind::DeadLettered, now);
+        state.publish(key, ending.notice(), now);
     }
     Ok(view)
 }

@@ -1,5 +1,7 @@
 //! Writing what an attempt led to.
 
+use std::sync::Arc;
+
 use posthaste_domain::{Decision, DeliveryStatus, Health, Timestamp, WorkerId};
 use posthaste_store::{Settled, Settlement};
 
@@ -22,7 +24,7 @@ pub(crate) fn settle(
     apply(row, settlement, started_at, now);
     let attempt = Attempt {
         key: transition.key(),
-        transition: transition.clone(),
+        transition: Arc::clone(transition),
         started_at,
         recorded_at: now,
         revision: state.revision,

@@ -1,12 +1,13 @@
 //! The tables, as maps.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{
-    DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, LeaseToken, MessageId,
-    Notice, NoticeKind, Timestamp, Transition, WorkerId,
+    ClaimId, DeliveryStatus, DestinationId, DestinationUrl, Ending, EventId, EventKey, FailureKind,
+    LeaseToken, MessageId, Notice, NoticeKind, Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{
     AuditView, CircuitState, EventView, Idempotency, NoticeCursor, PublishedNotice, Receipt, StoreError,
@@ -63,6 +64,7 @@ pub struct Row {
 /// Token, owner and expiry: together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedLease {
+    pub claim: ClaimId,
     pub token: LeaseToken,
     pub owner: WorkerId,
     pub until: Timestamp,
@@ -71,7 +73,7 @@ pub struct GrantedLease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub key: EventKey,
-    pub transition: Transition,
+    pub transition: Arc<Transition>,
     pub started_at: Timestamp,
     pub recorded_at: Timestamp,
     /// The state's revision when it was recorded, because one moment can see several attempts of an event.
@@ -111,7 +113,7 @@ impl State {
             notices: Vec::new(),
             revision: 0,
             last_key: 0,
-            last_cursor: NoticeCursor(0),
+            last_cursor: NoticeCursor::default(),
             random: StdRng::seed_from_u64(seed),
         }
     }
@@ -145,7 +147,7 @@ impl State {
             attempts: row.attempts,
             at: now,
         };
-        self.last_cursor.0 += 1;
+        self.last_cursor.minor += 1;
         self.notices.push(PublishedNotice { cursor: self.last_cursor, notice });
         self.revision += 1;
     }
@@ -170,6 +172,12 @@ impl Row {
         self.status == DeliveryStatus::Pending
             && due
             && self.lease.as_ref().is_none_or(|lease| lease.is_expired(now))
+    }
+
+    /// Ends without an attempt.
+    pub(crate) fn end_by(&mut self, ending: &Ending, now: Timestamp) {
+        self.last_error = Some(ending.last_error().to_owned());
+        self.end(ending.status(), Some(ending.failure_kind()), now);
     }
 
     /// The end of the line, whichever it is: no lease, not due.

@@ -1,11 +1,12 @@
 //! The memory store against the list of cases that every store must pass.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::Timestamp;
-use posthaste_store::Store;
+use posthaste_domain::{ClaimId, Timestamp};
+use posthaste_store::{ClaimRequest, Claimed, Layer, Layered, Store, StoreError};
 use posthaste_store_conformance::{Harness, cases, conformance_suite};
 use posthaste_store_memory::{ManualClock, MemoryStore};
 
@@ -66,4 +67,64 @@ async fn leases_that_never_expire_fail_the_suite() {
 async fn a_key_that_another_handle_does_not_know_fails_the_suite() {
     let broken = BrokenHarness(MemoryHarness::new());
     cases::idempotency::concurrent_first_uses_of_one_key_make_one_event(&broken).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "what it was granted is known to every handle")]
+async fn a_claim_that_another_handle_does_not_know_fails_the_suite() {
+    let broken = BrokenHarness(MemoryHarness::new());
+    cases::claim_again::a_claim_asked_again_through_another_handle_brings_the_same_leases(&broken).await;
+}
+
+/// A store that takes every claim for a new one.
+struct Forgetful {
+    store: MemoryStore,
+    claims: AtomicU64,
+}
+
+#[async_trait]
+impl Layer for Forgetful {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let claims = self.claims.fetch_add(1, Ordering::Relaxed);
+        let id = ClaimId::random(u128::from(claims).to_be_bytes());
+        self.store.claim(&ClaimRequest { id, ..request.clone() }).await
+    }
+}
+
+struct ForgetfulHarness {
+    store: Arc<dyn Store>,
+    memory: MemoryHarness,
+}
+
+impl ForgetfulHarness {
+    fn new() -> Self {
+        let memory = MemoryHarness::new();
+        let forgetful = Forgetful { store: memory.store.clone(), claims: AtomicU64::new(0) };
+        Self { store: Arc::new(Layered(forgetful)), memory }
+    }
+}
+
+#[async_trait]
+impl Harness for ForgetfulHarness {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn second_handle(&self) -> Arc<dyn Store> {
+        self.store()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.memory.advance(by).await;
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "what it was granted is its own")]
+async fn a_store_that_takes_every_claim_for_a_new_one_fails_the_suite() {
+    cases::claim_again::a_claim_asked_again_brings_the_same_leases(&ForgetfulHarness::new()).await;
 }

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{DestinationId, EventId, EventKey, Lease, LeaseToken, WorkerId};
+use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, WorkerId};
 
 /// A worker asks only for what it can send at once.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
+    /// A claim asked again under the same id brings the leases that it was granted the first time and that are
+    /// still its own, extended to their full length; only if there are none does it claim anew. So a reply that
+    /// gets lost costs no event a lease.
+    pub id: ClaimId,
     pub owner: WorkerId,
     /// How long each lease lasts unless renewed.
     pub lease: Duration,

@@ -4,7 +4,8 @@ use posthaste_domain::{DeliveryStatus, EventId};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store could not be reached or did not answer. Whether the call was applied is not known; calling again is safe.
+    /// The store could not be reached or did not answer, and whether the call was applied is not known. Asking again is
+    /// safe: claims by their id, settles by their token, enqueues by their idempotency key.
     #[error("the store is unavailable: {reason}")]
     Unavailable { reason: String },
     /// The store understood and refused; calling again will not help.

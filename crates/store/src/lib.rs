@@ -5,6 +5,7 @@
 //! - **Batched.** What workers and producers call takes many at once, because a commit costs more than a row.
 //! - **Fenced.** A write that ends or extends an attempt names its lease token. Under any other token it changes
 //!   nothing and says so.
+//! - **Answering.** Every call returns: an adapter bounds its waiting and then answers [`StoreError::Unavailable`].
 //! - **Atomic.** A change of state commits together with its attempt record, audit row, pause and notice.
 //!
 //! How a store finds the rows of a claim cheaply is its own business. What a claim may return is not: see
@@ -62,6 +63,7 @@ pub trait Store: Send + Sync + 'static {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError>;
 
     /// Extends leases to `lease` from now and returns those it could not: their tokens are no longer the rows'.
+    /// Must not wait behind claims and settles: where there are connections, it has its own.
     async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError>;
 
     /// Writes what attempts led to, all of the batch in one commit, and tells in order what became of each.

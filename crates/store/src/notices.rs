@@ -2,9 +2,13 @@
 
 use posthaste_domain::Notice;
 
-/// A place in the log. Grows in commit order.
+/// A place in the log, growing in the order in which notices become visible. How a store fills the two numbers is
+/// its own business; where sequence numbers alone are not in commit order, the first can say which came first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct NoticeCursor(pub i64);
+pub struct NoticeCursor {
+    pub major: i64,
+    pub minor: i64,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedNotice {

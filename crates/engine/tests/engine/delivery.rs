@@ -1,8 +1,9 @@
 //! One delivery and its three ends: delivered, retried, dead-lettered.
 
-use crate::stage::{Reply, Stage, millis, secs, settings};
+use crate::stage::{Call, Reply, Stage, millis, secs, settings};
 use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind, NoticeKind, RetryPolicy, RetryPolicySpec};
 use posthaste_engine::{Engine, Settings};
+use posthaste_store::Store as _;
 
 fn on_schedule(settings: &mut Settings) {
     settings.policy = RetryPolicy::new(RetryPolicySpec::schedule()).expect("within the contract");
@@ -56,8 +57,8 @@ async fn s4_s2_fifth_failure_dead_letters_and_broadcasts() {
     let id = stage.enqueue("down", 1).await.remove(0);
     stage.receiver.always("down", Reply::Status(500));
     let engine = stage.start(on_schedule);
-    let mut notices = engine.publisher().subscribe();
-    let notice = notices.recv().await.unwrap().notice;
+    let mut notices = engine.publisher().subscribe().await.unwrap();
+    let notice = notices.next().await.unwrap().notice;
     assert_eq!((notice.kind, &notice.event_id, notice.attempts), (NoticeKind::DeadLettered, &id, 5));
     assert_eq!((notice.webhook_id.as_deref(), notice.session_id.as_deref()), (Some("hook"), Some("session")));
     let event = stage.event(&id).await.event;
@@ -73,8 +74,8 @@ async fn s4_a1_success_is_broadcast_and_ends_the_retries() {
     let id = stage.enqueue("shaky", 1).await.remove(0);
     stage.receiver.script("shaky", [Reply::Status(503)]);
     let engine = stage.start(on_schedule);
-    let mut notices = engine.publisher().subscribe();
-    let notice = notices.recv().await.unwrap().notice;
+    let mut notices = engine.publisher().subscribe().await.unwrap();
+    let notice = notices.next().await.unwrap().notice;
     assert_eq!((notice.kind, notice.event_id, notice.attempts), (NoticeKind::Delivered, id.clone(), 2));
     assert_eq!(stage.event(&id).await.event.next_attempt_at, None);
 }
@@ -146,11 +147,77 @@ async fn one_cycle_claims_no_more_than_its_slots_and_its_retry_batch() {
     stage.receiver.script("down", (0..10).map(|_| Reply::Status(500)));
     let limits = |settings: &mut Settings| {
         settings.concurrency = 8;
+        settings.per_destination = 3;
         settings.retry_batch = 3;
     };
     let first = Engine::once(settings(limits), stage.ports()).await.unwrap();
-    assert_eq!((first.claimed_count, first.retried_count), (8, 8));
+    assert_eq!((first.claimed_count, first.retried_count), (8, 8), "three at a time, eight in all");
+    assert_eq!(stage.receiver.most_in_flight("down"), 1, "they were answered at once");
     stage.pass(secs(3_600)).await;
     let second = Engine::once(settings(limits), stage.ports()).await.unwrap();
     assert_eq!(second.claimed_count, 5, "two first attempts and three retries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_cycle_gives_up_when_the_store_stays_away() {
+    let stage = Stage::set();
+    stage.enqueue("up", 1).await;
+    stage.door().fail(&[Call::Settle]);
+    let unfinished = Engine::once(settings(|_| {}), stage.ports()).await;
+    assert!(unfinished.is_err_and(|error| error.to_string().contains("was not finished within")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn followers_hear_every_notice_once_and_in_order() {
+    let stage = Stage::set();
+    let engine = stage.start(|settings| settings.per_destination = 400);
+    let mut early = engine.publisher().subscribe().await.unwrap();
+    stage.enqueue("up", 700).await;
+    stage.until_all(DeliveryStatus::Delivered).await;
+    let mut late = engine.publisher().subscribe().await.unwrap();
+    stage.enqueue("again", 1).await;
+    let mut heard = Vec::new();
+    for _ in 0..701 {
+        heard.push(early.next().await.unwrap().cursor);
+    }
+    assert!(heard.is_sorted_by(|a, b| a < b), "in order, and none twice");
+    assert_eq!(late.next().await.unwrap().notice.event_id.as_str(), "again-0", "only what came after");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_falls_behind_is_told_where_to_resume() {
+    let stage = Stage::set();
+    let engine = stage.start(|settings| settings.per_destination = 400);
+    let mut slow = engine.publisher().subscribe().await.unwrap();
+    let began_at = slow.cursor();
+    stage.enqueue("up", 900).await;
+    stage.enqueue("more", 900).await;
+    stage.until_all(DeliveryStatus::Delivered).await;
+    stage.pass(secs(5)).await;
+    assert_eq!(slow.next().await.unwrap_err().after, began_at);
+    let missed = stage.memory.notices(Some(began_at), 5_000).await.unwrap();
+    assert_eq!(missed.notices.len(), 1_800, "the store has them all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_nobody_follows_no_notice_is_read() {
+    let stage = Stage::set();
+    let engine = stage.start(|_| {});
+    stage.enqueue("up", 10).await;
+    stage.until_all(DeliveryStatus::Delivered).await;
+    stage.pass(secs(60)).await;
+    assert_eq!(stage.door().calls(Call::Notices), 0);
+    let mut notices = engine.publisher().subscribe().await.unwrap();
+    stage.enqueue("more", 1).await;
+    assert_eq!(notices.next().await.unwrap().notice.event_id.as_str(), "more-0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_retention_no_longer_keeps_is_removed() {
+    let stage = Stage::set();
+    stage.enqueue("up", 20).await;
+    let _engine = stage.start(|settings| settings.retention = Some(secs(600)));
+    stage.until_all(DeliveryStatus::Delivered).await;
+    stage.until("they are gone", |store| store.with_state(|state| state.rows.is_empty())).await;
+    assert!((secs(600)..secs(700)).contains(&stage.monotonic()), "gone after {:?}", stage.monotonic());
 }

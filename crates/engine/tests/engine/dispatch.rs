@@ -103,7 +103,6 @@ async fn s1_circuit_half_open_sends_a_single_probe_and_closes_when_it_succeeds()
     let _engine = stage.start(|settings| {
         nervous(settings);
         settings.per_destination = 10;
-        settings.breaker = BreakerPolicy::new(secs(60), 1_000, 10_000, 3, secs(30)).expect("shows evidence");
     });
     // Ten went out at once; four failed and opened the circuit.
     stage.pass(secs(29)).await;
@@ -139,29 +138,102 @@ async fn a_result_the_store_refuses_does_not_take_others_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn results_outlive_an_outage_and_nothing_is_sent_twice_whenever_it_ends() {
+    for phase in 0..12 {
+        let stage = Stage::set();
+        stage.receiver.always("slow", Reply::After(secs(20), 200));
+        stage.enqueue("slow", 3).await;
+        let engine = stage.start(|_| {});
+        stage.until("they are being sent", |_| stage.receiver.requests_to("slow") == 3).await;
+        stage.door().fail(&ALL_CALLS);
+        stage.pass(secs(3 * 3_600) + millis(phase * 450)).await;
+        stage.door().heal();
+        stage.until_all(DeliveryStatus::Delivered).await;
+        assert_eq!(stage.receiver.requests_to("slow"), 3, "phase {phase}");
+        drop(engine);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_of_hours_ends_no_loop() {
     let stage = Stage::set();
-    stage.receiver.always("slow", Reply::After(secs(20), 200));
-    stage.enqueue("slow", 3).await;
-    let engine = stage.start(|settings| settings.abandon_after = 5);
-    let mut notices = engine.publisher().subscribe();
-    stage.until("they are being sent", |_| stage.receiver.requests_to("slow") == 3).await;
+    stage.receiver.script("down", (0..3).map(|_| Reply::Status(500)));
+    stage.enqueue("down", 3).await;
+    let engine = stage.start(nervous);
+    let mut notices = engine.publisher().subscribe().await.unwrap();
+    stage.pass(secs(3)).await;
     stage.door().fail(&ALL_CALLS);
     stage.pass(secs(3 * 3_600)).await;
-    stage.enqueue("later", 1).await;
+    stage.receiver.always("slow", Reply::After(secs(25), 200));
+    stage.enqueue("slow", 1).await;
+    let before = ALL_CALLS.map(|call| stage.door().calls(call));
     stage.door().heal();
     stage.until_all(DeliveryStatus::Delivered).await;
-    assert_eq!(
-        stage.receiver.requests_to("slow"),
-        3,
-        "results outlived the outage, and nothing was sent twice"
-    );
-    assert!(notices.recv().await.is_ok(), "followers hear of it");
-    let renewals = stage.door().calls(Call::Renew);
-    stage.receiver.always("slow-again", Reply::After(secs(25), 200));
-    stage.enqueue("slow-again", 1).await;
+    stage.receiver.always("ill", Reply::Status(500));
+    stage.enqueue("ill", 5).await;
+    stage.pass(secs(120)).await;
+    for _ in 0..4 {
+        notices.next().await.unwrap();
+    }
+    for (call, before) in ALL_CALLS.into_iter().zip(before) {
+        let needed = !matches!(call, Call::Enqueue | Call::Release);
+        assert!(!needed || stage.door().calls(call) > before, "{call:?} went silent");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_destination_is_refilled_while_claims_take_their_time() {
+    let stage = Stage::set();
+    // Answers come one by one, while claims are under way.
+    stage.receiver.script("busy", (0..400).map(|number| Reply::After(millis(10 + number % 7), 200)));
+    stage.enqueue("busy", 400).await;
+    stage.door().claims_take(millis(5));
+    let _engine = stage.start(|settings| settings.per_destination = 4);
     stage.until_all(DeliveryStatus::Delivered).await;
-    assert!(stage.door().calls(Call::Renew) > renewals, "heartbeats go on");
+    // A hundred rounds of about twenty milliseconds, and not one of a poll interval.
+    assert!(stage.monotonic() < secs(4), "took {:?}", stage.monotonic());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_was_lost_costs_no_lease() {
+    let stage = Stage::set();
+    let ids = stage.enqueue("up", 5).await;
+    stage.door().lose_replies(Call::Claim, 6);
+    let _engine = stage.start(|_| {});
+    stage.until_all(DeliveryStatus::Delivered).await;
+    for id in &ids {
+        let event = stage.event(id).await.event;
+        assert_eq!((event.claims, event.attempts), (1, 1), "asked for again, and not granted again");
+    }
+    assert!(stage.monotonic() < secs(30), "nobody waited for a lease to expire");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settle_whose_reply_was_lost_counts_once() {
+    let stage = Stage::set();
+    let id = stage.enqueue("up", 1).await.remove(0);
+    stage.door().lose_replies(Call::Settle, 3);
+    let engine = stage.start(|_| {});
+    stage
+        .until("it is delivered and done with", |_| {
+            stage.door().calls(Call::Settle) == 4 && engine.in_flight() == 0
+        })
+        .await;
+    assert_eq!(stage.event(&id).await.history.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_come_too_late_are_given_back_unsent() {
+    let stage = Stage::set();
+    let id = stage.enqueue("up", 1).await.remove(0);
+    stage.door().claims_take(secs(25));
+    let _engine = stage.start(|_| {});
+    stage.pass(secs(26)).await;
+    let event = stage.event(&id).await.event;
+    assert_eq!((event.claims, event.lease_until, event.lost_leases), (1, None, 0));
+    assert_eq!(stage.receiver.requests_to("up"), 0);
+    stage.door().claims_take(secs(0));
+    stage.until_all(DeliveryStatus::Delivered).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +244,7 @@ async fn a_drain_claims_nothing_more_and_finishes_what_is_in_flight() {
     let engine = stage.start(|settings| settings.per_destination = 2);
     stage.until("two are in flight", |_| stage.receiver.requests_to("slow") == 2).await;
     let drained = engine.drain(secs(60)).await;
-    assert_eq!((drained.interrupted, drained.abandoned), (0, 0));
+    assert_eq!((drained.released, drained.left), (0, 0));
     let overview = stage.memory.overview().await.unwrap();
     assert_eq!((overview.delivered, overview.pending_ready), (2, 2));
     assert!(stage.monotonic() < secs(10), "it ended when its work did");
@@ -186,7 +258,7 @@ async fn a_drain_gives_back_what_has_not_finished_by_the_deadline() {
     let engine = stage.start(|settings| settings.timeout = secs(300));
     stage.until("all are in flight", |_| stage.receiver.requests_to("hangs") == 3).await;
     let drained = engine.drain(secs(2)).await;
-    assert_eq!((drained.interrupted, drained.abandoned), (3, 0));
+    assert_eq!((drained.released, drained.left), (3, 0));
     assert_eq!(stage.door().calls(Call::Release), 1, "together");
     stage.memory.with_state(|state| {
         for row in state.rows.values() {
@@ -194,6 +266,76 @@ async fn a_drain_gives_back_what_has_not_finished_by_the_deadline() {
         }
     });
     assert_eq!(stage.memory.overview().await.unwrap().pending_ready, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_releases_what_it_can_beside_a_result_that_cannot_be_written() {
+    let stage = Stage::set();
+    stage.receiver.always("hangs", Reply::Hang);
+    stage.enqueue("hangs", 3).await;
+    stage.enqueue("up", 1).await;
+    stage.door().fail(&[Call::Settle]);
+    let engine = stage.start(|settings| settings.timeout = secs(300));
+    stage.until("all are in flight", |_| stage.receiver.requests().len() == 4).await;
+    let began_at = stage.monotonic();
+    let drained = engine.drain(secs(10)).await;
+    assert_eq!((drained.released, drained.left), (3, 1));
+    assert!(stage.monotonic() - began_at <= secs(10), "the deadline covers the release");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_during_an_outage_says_what_it_left() {
+    let stage = Stage::set();
+    stage.receiver.always("hangs", Reply::Hang);
+    stage.enqueue("hangs", 2).await;
+    let engine = stage.start(|settings| settings.timeout = secs(300));
+    stage.until("all are in flight", |_| stage.receiver.requests().len() == 2).await;
+    stage.door().fail(&ALL_CALLS);
+    let drained = engine.drain(secs(4)).await;
+    assert_eq!((drained.released, drained.left), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_returns_into_a_drain_is_given_back() {
+    let stage = Stage::set();
+    stage.enqueue("up", 2).await;
+    stage.door().claims_take(secs(1));
+    let engine = stage.start(|_| {});
+    stage.pass(millis(500)).await;
+    let drained = engine.drain(secs(10)).await;
+    assert_eq!(drained.left, 0);
+    assert_eq!(stage.receiver.requests().len(), 0, "nothing new was started");
+    assert_eq!(stage.memory.overview().await.unwrap().pending_ready, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circuit_that_closes_is_reported_closed() {
+    let stage = Stage::set();
+    stage.receiver.script("down", (0..3).map(|_| Reply::Status(500)));
+    stage.enqueue("down", 6).await;
+    let _engine = stage.start(nervous);
+    let reported = || async {
+        stage.memory.destination(posthaste_domain::DestinationId(1)).await.expect("it is known").circuit
+    };
+    stage.pass(secs(10)).await;
+    assert_eq!(reported().await, CircuitState::Open);
+    stage.pass(secs(40)).await;
+    assert_eq!(reported().await, CircuitState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_keep_a_quarter_of_the_slots_free_whatever_their_batch() {
+    let stage = Stage::set();
+    stage.receiver.script("down", (0..20).map(|_| Reply::Status(500)));
+    stage.receiver.always("down", Reply::After(secs(20), 200));
+    stage.enqueue("down", 20).await;
+    let _engine = stage.start(|settings| {
+        settings.concurrency = 8;
+        settings.breaker =
+            BreakerPolicy::new(secs(60), 1_000, 10_000, 1_000, secs(1)).expect("shows evidence");
+    });
+    stage.until_all(DeliveryStatus::Delivered).await;
+    assert_eq!(stage.receiver.most_retries_in_flight(), 6);
 }
 
 #[tokio::test(start_paused = true)]

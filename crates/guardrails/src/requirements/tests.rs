@@ -26,17 +26,17 @@ fn names_are_separated_by_spaces_or_commas() {
     let row = only_row("| S1-3.3 | the five tests | `test_a`, `test_b` `test_c` |");
     assert_eq!((row.line, row.id.as_str()), (3, "S1-3.3"));
     assert_eq!(row.tests, ["test_a", "test_b", "test_c"]);
-    assert_eq!(row.waits_for, None);
+    assert_eq!((row.waits(), &row.waits_for), (Waits::No, &None));
 }
 
 #[test]
 fn a_row_may_wait_for_a_part_with_or_without_tests() {
     let row = only_row("| S4-F1 | dead letter | not yet: the SQLite store |");
-    assert_eq!(row.tests, [] as [&str; 0]);
+    assert_eq!((row.waits(), row.tests), (Waits::InWhole, vec![]));
     assert_eq!(row.waits_for.as_deref(), Some("the SQLite store"));
 
     let row = only_row("| S4-F1 | dead letter | `s4_f1_a`, not yet: the SQLite store |");
-    assert_eq!(row.tests, ["s4_f1_a"]);
+    assert_eq!((row.waits(), row.tests), (Waits::InPart, vec!["s4_f1_a".to_owned()]));
     assert_eq!(row.waits_for.as_deref(), Some("the SQLite store"));
 }
 

@@ -4,10 +4,11 @@ mod receiver;
 mod store;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_domain::{DeliveryStatus, EventId, NewEvent, NewEventSpec, Roll, Timestamp, WorkerId};
+use posthaste_domain::{ClaimId, DeliveryStatus, EventId, NewEvent, NewEventSpec, Roll, Timestamp, WorkerId};
 use posthaste_engine::{Chance, Clock, Engine, Ports, Runtimes, Settings, TokioClock};
 use posthaste_store::{EnqueueRequest, EventDetail, Layered, Store, StoreClock};
 use posthaste_store_memory::MemoryStore;
@@ -15,12 +16,20 @@ use posthaste_store_memory::MemoryStore;
 pub(crate) use receiver::{Receiver, Reply};
 pub(crate) use store::{ALL_CALLS, Call, WatchedStore};
 
-/// The middle of every jitter window.
-pub(crate) struct Middle;
+/// The middle of every jitter window, and claims by number.
+#[derive(Default)]
+pub(crate) struct Middle(AtomicU64);
 
 impl Chance for Middle {
     fn roll(&self) -> Roll {
         Roll(1 << 63)
+    }
+
+    fn claim_id(&self) -> ClaimId {
+        // Two engines share the store: this object's address tells their claims apart.
+        let (engine, number) =
+            (std::ptr::from_ref(self).addr() as u64, self.0.fetch_add(1, Ordering::SeqCst));
+        ClaimId::random(((u128::from(engine) << 64) | u128::from(number)).to_be_bytes())
     }
 }
 
@@ -61,7 +70,7 @@ impl Stage {
             store: Arc::clone(&self.store) as _,
             sender: Arc::clone(&self.receiver) as _,
             clock: Arc::clone(&self.clock) as _,
-            chance: Arc::new(Middle),
+            chance: Arc::new(Middle::default()),
         }
     }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
+use posthaste_engine::{Clock as _, TokioClock};
 use posthaste_store::{
-    ClaimRequest, Claimed, EnqueueRequest, Enqueued, HeldLease, Layer, Maintained, NoticeCursor, NoticePage,
-    Retention, Settled, Settlement, Store, StoreError,
+    CircuitReport, ClaimRequest, Claimed, EnqueueRequest, Enqueued, HeldLease, Layer, Maintained,
+    NoticeCursor, NoticePage, Retention, Settled, Settlement, Store, StoreError,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -21,6 +22,7 @@ pub(crate) enum Call {
     Release,
     Notices,
     Maintain,
+    ReportCircuits,
 }
 
 pub(crate) struct WatchedStore {
@@ -28,11 +30,22 @@ pub(crate) struct WatchedStore {
     calls: Mutex<BTreeMap<Call, usize>>,
     failures: Mutex<BTreeMap<Call, StoreError>>,
     refused_event: Mutex<Option<EventId>>,
+    latency: Mutex<Duration>,
+    replies_to_lose: Mutex<BTreeMap<Call, usize>>,
+    clock: TokioClock,
 }
 
 impl WatchedStore {
     pub(crate) fn over(memory: MemoryStore) -> Self {
-        Self { memory, calls: Mutex::default(), failures: Mutex::default(), refused_event: Mutex::default() }
+        Self {
+            memory,
+            calls: Mutex::default(),
+            failures: Mutex::default(),
+            refused_event: Mutex::default(),
+            latency: Mutex::default(),
+            replies_to_lose: Mutex::default(),
+            clock: TokioClock::start(),
+        }
     }
 
     pub(crate) fn calls(&self, call: Call) -> usize {
@@ -56,14 +69,43 @@ impl WatchedStore {
         *self.refused_event.lock().expect("one thread") = Some(event_id.clone());
     }
 
+    /// From now on, every claim takes this long before it commits.
+    pub(crate) fn claims_take(&self, latency: Duration) {
+        *self.latency.lock().expect("one thread") = latency;
+    }
+
+    /// The next replies to these calls are lost, after they have committed.
+    pub(crate) fn lose_replies(&self, call: Call, count: usize) {
+        self.replies_to_lose.lock().expect("one thread").insert(call, count);
+    }
+
+    fn replies<T>(&self, call: Call, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut to_lose = self.replies_to_lose.lock().expect("one thread");
+        match to_lose.get_mut(&call) {
+            Some(left @ 1..) => {
+                *left -= 1;
+                Err(StoreError::Unavailable { reason: "reply lost, as told".into() })
+            }
+            _ => answer,
+        }
+    }
+
     fn passes(&self, call: Call) -> Result<(), StoreError> {
         *self.calls.lock().expect("one thread").entry(call).or_default() += 1;
         self.failures.lock().expect("one thread").get(&call).cloned().map_or(Ok(()), Err)
     }
 }
 
-pub(crate) const ALL_CALLS: [Call; 7] =
-    [Call::Enqueue, Call::Claim, Call::Renew, Call::Settle, Call::Release, Call::Notices, Call::Maintain];
+pub(crate) const ALL_CALLS: [Call; 8] = [
+    Call::Enqueue,
+    Call::Claim,
+    Call::Renew,
+    Call::Settle,
+    Call::Release,
+    Call::Notices,
+    Call::Maintain,
+    Call::ReportCircuits,
+];
 
 #[async_trait]
 impl Layer for WatchedStore {
@@ -83,7 +125,11 @@ impl Layer for WatchedStore {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
         self.passes(Call::Claim)?;
-        self.memory.claim(request).await
+        let latency = *self.latency.lock().expect("one thread");
+        if !latency.is_zero() {
+            self.clock.sleep(latency).await;
+        }
+        self.replies(Call::Claim, self.memory.claim(request).await)
     }
 
     async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
@@ -97,12 +143,17 @@ impl Layer for WatchedStore {
         if batch.iter().any(|settlement| Some(settlement.transition.event_id()) == refused.as_ref()) {
             return Err(StoreError::Rejected { reason: "as told".into() });
         }
-        self.memory.settle(worker, batch).await
+        self.replies(Call::Settle, self.memory.settle(worker, batch).await)
     }
 
     async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
         self.passes(Call::Release)?;
         self.memory.release(held).await
+    }
+
+    async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
+        self.passes(Call::ReportCircuits)?;
+        self.memory.report_circuits(reports).await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
