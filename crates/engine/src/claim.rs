@@ -176,7 +176,7 @@ impl Claimer {
         let unwanted = too_late || worker.phases.current() != Phase::Running;
         let mut refused = Vec::new();
         for lease in leases {
-            match if unwanted { Err(HeldLease::from(&lease)) } else { prepare(worker, lease, asked_at) } {
+            match if unwanted { Err(HeldLease::from(&lease)) } else { prepare(worker, lease) } {
                 Ok(delivery) => drop(self.deliveries.spawn(deliver(Arc::clone(worker), delivery))),
                 Err(held) => refused.push(held),
             }
@@ -208,44 +208,44 @@ impl Claimer {
             while let Some(ended) = self.deliveries.try_join_next() {
                 unsent.extend(note_panic(ended));
             }
-            let held: Vec<HeldLease> = unsent.iter().map(|unsent| unsent.held).collect();
-            let released = release(&self.worker, &held).await;
-            self.worker.leftover.count(held.len(), released);
+            let held: Vec<HeldLease> = unsent.into_iter().map(|unsent| unsent.held).collect();
+            release(&self.worker, &held).await;
         }
     }
 }
 
 /// Takes a slot and starts the heartbeat, unless the circuit has opened since the claim was planned.
-fn prepare(worker: &Worker, lease: Lease, asked_at: Duration) -> Result<Delivery, HeldLease> {
+fn prepare(worker: &Worker, lease: Lease) -> Result<Delivery, HeldLease> {
     match worker.circuits.admit(lease.destination_id, worker.ports.clock.monotonic()) {
         None => Err(HeldLease::from(&lease)),
         Some(admission) => Ok(Delivery {
             slot: worker.slots.take(&lease),
-            renewing: worker.heartbeat.hold(&lease, asked_at),
+            renewing: worker.heartbeat.hold(&lease),
             admission,
             lease,
         }),
     }
 }
 
-/// False when the store could not be told before the leases would have expired anyway.
-async fn release(worker: &Worker, held: &[HeldLease]) -> bool {
+/// Gives leases back, unless the store cannot be told before they would have expired anyway.
+async fn release(worker: &Worker, held: &[HeldLease]) {
     if held.is_empty() {
-        return true;
+        return;
     }
+    worker.leftover.owes(held.len());
     let clock = &worker.ports.clock;
     let give_up_at = clock.monotonic() + worker.settings.lease.duration();
     let mut backoff = Backoff::new();
     loop {
         match worker.ports.store.release(held).await {
-            Ok(()) => return true,
+            Ok(()) => return worker.leftover.pays(held.len()),
             Err(error) if error.is_transient() && clock.monotonic() < give_up_at => {
                 clock.sleep(backoff.next()).await;
             }
             Err(error) => {
                 tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
                     leases = held.len(), "leases were not released; their events wait until they expire");
-                return false;
+                return;
             }
         }
     }

@@ -3,9 +3,10 @@
 //! A lease is held from before its request starts until its settle has committed, by a [`Renewing`] guard: early
 //! returns, panics and aborted tasks drop it like everything else, so nothing is renewed for ever.
 //!
-//! A renewal that the store refuses ends the renewing of that event. So does an error, once it can no longer be
-//! made good: a store that is merely away is asked again for as long as the lease still stands, because three
-//! seconds of outage must not cost a lease of thirty. The attempt goes on either way, to a settle that is fenced.
+//! A renewal that the store refuses ends the renewing of that event, and so does an error that will not pass. A store
+//! that is merely away is asked again, past the moment at which the lease should have lapsed by this worker's clock:
+//! that clock may run fast, nobody else can take the event over while the store is away, and a lease that has been
+//! taken over cannot be renewed anyway. The attempt goes on in any case, to a settle that is fenced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,8 +33,10 @@ pub(crate) struct Heartbeat {
 struct Renewal {
     held: HeldLease,
     event_id: EventId,
-    /// When the lease ends unless it is renewed, by this worker's clock and on the safe side.
+    /// When the lease should lapse unless it is renewed, by this worker's clock.
     lapses_at: Duration,
+    /// Operators have been told that it was not renewed in time.
+    told: bool,
     /// The settle is on its way: it will say itself whether the lease was lost, or that it ended it.
     settling: bool,
 }
@@ -48,12 +51,13 @@ impl Heartbeat {
         Self { worker_id, terms, store, clock, renewals: Mutex::default() }
     }
 
-    /// Renews the lease until the guard is dropped. `claimed_at` is when the claim was asked for.
-    pub(crate) fn hold(self: &Arc<Self>, lease: &Lease, claimed_at: Duration) -> Renewing {
+    /// Renews a lease that has just been granted, until the guard is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, lease: &Lease) -> Renewing {
         let renewal = Renewal {
             held: HeldLease::from(lease),
             event_id: lease.event_id.clone(),
-            lapses_at: claimed_at + self.terms.duration(),
+            lapses_at: self.clock.monotonic() + self.terms.duration(),
+            told: false,
             settling: false,
         };
         self.renewals().insert(lease.token, renewal);
@@ -78,13 +82,12 @@ impl Heartbeat {
 
     async fn renew(&self, batch: &[Renewal]) -> bool {
         let held: Vec<HeldLease> = batch.iter().map(|renewal| renewal.held).collect();
-        let asked_at = self.clock.monotonic();
         let call = self.store.renew(&held, self.terms.duration());
         // A call that hangs must not keep the next round from being made.
         let answer = within(&*self.clock, self.terms.heartbeat(), call).await;
         match answer {
             Some(Ok(lost)) => {
-                self.extend(batch, &lost, asked_at);
+                self.extend(batch, &lost);
                 true
             }
             // One that the store refuses must not take the others with it.
@@ -101,33 +104,46 @@ impl Heartbeat {
         }
     }
 
-    fn extend(&self, batch: &[Renewal], lost: &[HeldLease], asked_at: Duration) {
+    fn extend(&self, batch: &[Renewal], lost: &[HeldLease]) {
+        let lapses_at = self.clock.monotonic() + self.terms.duration();
         let lost: BTreeSet<&HeldLease> = lost.iter().collect();
         for renewal in batch {
             if lost.contains(&renewal.held) {
                 self.stop(renewal, "lease_lost");
             } else if let Some(renewal) = self.renewals().get_mut(&renewal.held.token) {
-                renewal.lapses_at = asked_at + self.terms.duration();
+                renewal.lapses_at = lapses_at;
+                renewal.told = false;
             }
         }
     }
 
-    /// Leases that have lapsed meanwhile are let go; the others are tried again soon.
+    /// They are tried again soon; for those that should have lapsed meanwhile, operators are told once.
     fn unanswered(&self, batch: &[Renewal], error: &StoreError) -> bool {
+        tracing::debug!(worker_id = %self.worker_id, code = error.code(), %error, leases = batch.len(),
+            "leases were not renewed; trying again");
         let now = self.clock.monotonic();
-        tracing::warn!(worker_id = %self.worker_id, code = error.code(), %error, leases = batch.len(), "leases were not renewed");
-        batch
-            .iter()
-            .filter(|renewal| renewal.lapses_at <= now)
-            .for_each(|renewal| self.stop(renewal, error.code()));
+        let mut renewals = self.renewals();
+        for renewal in batch {
+            if let Some(renewal) = renewals.get_mut(&renewal.held.token)
+                && renewal.lapses_at <= now
+                && !renewal.told
+            {
+                renewal.told = true;
+                self.tell(renewal, error.code());
+            }
+        }
         false
     }
 
     fn stop(&self, renewal: &Renewal, code: &'static str) {
         let stopped = self.renewals().remove(&renewal.held.token);
         if stopped.is_some_and(|stopped| !stopped.settling) {
-            tracing::warn!(event_id = %renewal.event_id, worker_id = %self.worker_id, code, "lease renewal failed");
+            self.tell(renewal, code);
         }
+    }
+
+    fn tell(&self, renewal: &Renewal, code: &'static str) {
+        tracing::warn!(event_id = %renewal.event_id, worker_id = %self.worker_id, code, "lease renewal failed");
     }
 
     fn renewals(&self) -> MutexGuard<'_, BTreeMap<LeaseToken, Renewal>> {

@@ -52,13 +52,19 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 pub(crate) struct Leftover {
     released: AtomicUsize,
+    /// Or not yet.
     not_released: AtomicUsize,
 }
 
 impl Leftover {
-    pub(crate) fn count(&self, leases: usize, released: bool) {
-        let counter = if released { &self.released } else { &self.not_released };
-        counter.fetch_add(leases, Ordering::SeqCst);
+    /// These are to be released now; they count as left until they are.
+    pub(crate) fn owes(&self, leases: usize) {
+        self.not_released.fetch_add(leases, Ordering::SeqCst);
+    }
+
+    pub(crate) fn pays(&self, leases: usize) {
+        self.not_released.fetch_sub(leases, Ordering::SeqCst);
+        self.released.fetch_add(leases, Ordering::SeqCst);
     }
 
     pub(crate) fn released(&self) -> usize {

@@ -33,14 +33,13 @@ fn strike(world: &World, dice: &Dice) {
         }
         (4, Some(worker)) => worker.ills().heartbeat_lost_until = now + dice.millis(1_000..60_000),
         (5, Some(worker)) => {
-            world.count(Fault::ClockStep);
-            let hours = i64::try_from(dice.within(0..49)).expect("at most 48") - 24;
-            worker.ills().clock_step_s = hours * 3_600;
+            let hours = i64::try_from(dice.within(1..25)).expect("at most 24");
+            worker.ills().clock_step_s = dice.pick(&[hours, -hours]) * 3_600;
         }
         (6, Some(worker)) => {
             world.count(Fault::ClockDrift);
             let drift = dice.pick(&[500, 900, 1_100, 1_500, 2_000, 4_000]);
-            worker.drift(Some(drift), lease);
+            worker.drift(drift, lease);
         }
         _ => {
             let manner = if dice.chance(400) { Manner::Healthy } else { dice.pick(&Manner::ILL) };

@@ -1,11 +1,15 @@
 //! The properties that always hold, checked after every step.
 //!
-//! The checker keeps its own copy of the rows, compares it with the store after each operation, and asks of every
-//! difference whether this operation was allowed to make it. It knows the rules from the outside: what was
-//! granted, what receivers saw, what was acknowledged.
+//! The checker keeps its own copy of the rows. After each operation it compares it with the store and asks of every
+//! difference whether this operation was allowed to make it, and of every answer whether it is true. It knows the
+//! rules from the outside: what was granted, what receivers saw, what was acknowledged, who asked to be left alone.
 
+mod answers;
+mod books;
 mod checked_store;
 mod grants;
+mod peace;
+mod settled;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +17,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventKey, Lease, LeaseToken, Outcome, Timestamp};
-use posthaste_engine::Settings;
-use posthaste_store::{Enqueued, Layered, PublishedNotice, Store, StoreError};
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, EventKey, Lease, LeaseToken, NewEvent, Outcome, Timestamp,
+};
+use posthaste_engine::Drained;
+use posthaste_store::{Enqueued, Layered, NoticeCursor, PublishedNotice, Store, StoreError};
 use posthaste_store_memory::{MemoryStore, Row};
 use tokio::sync::Notify;
 
@@ -23,6 +29,7 @@ use crate::fault::Tally;
 use crate::incarnation::Incarnation;
 use crate::receivers::Witness;
 use crate::run::Report;
+use crate::scenario::Scenario;
 use crate::time::WorldClock;
 
 use checked_store::CheckedStore;
@@ -47,7 +54,7 @@ type Finding = Result<(), (&'static str, String)>;
 
 /// Finds a violation of `$property` unless the condition holds.
 macro_rules! hold {
-    ($property:literal, $condition:expr, $($detail:tt)+) => {
+    ($property:expr, $condition:expr, $($detail:tt)+) => {
         if !$condition {
             return Err(($property, format!($($detail)+)));
         }
@@ -59,7 +66,7 @@ pub(crate) struct Checker {
     clock: WorldClock,
     memory: MemoryStore,
     shared: Arc<dyn Store>,
-    settings: Settings,
+    scenario: Scenario,
     known: Mutex<Known>,
     violated: Notify,
 }
@@ -74,11 +81,13 @@ struct Known {
     /// Every token ever granted, with its holder.
     holders: BTreeMap<LeaseToken, Arc<Incarnation>>,
     accounts: BTreeMap<EventKey, Account>,
-    notices: usize,
+    /// Until when destinations asked to be left alone.
+    paused: BTreeMap<DestinationId, Timestamp>,
+    last_notice: NoticeCursor,
     audit: usize,
     attempts: usize,
     witness: Witness,
-    stale_writes: u64,
+    counts: Counts,
     steps: u64,
     digest: DefaultHasher,
     violation: Option<Violation>,
@@ -90,6 +99,34 @@ struct Account {
     outcomes: u32,
     /// Leases that ended without an outcome: expired and taken over, released, or cancelled.
     abandoned: u32,
+    /// Leases in a row that expired, since the last outcome or requeue.
+    lost_in_a_row: u32,
+}
+
+/// How often what should happen did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub stale_writes: u64,
+    pub replayed_settles: u64,
+    pub replayed_claims: u64,
+    pub takeovers: u64,
+    pub abandoned: u64,
+    pub released: u64,
+    pub circuits_reported: u64,
+    pub removed: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Self) {
+        self.stale_writes += other.stale_writes;
+        self.replayed_settles += other.replayed_settles;
+        self.replayed_claims += other.replayed_claims;
+        self.takeovers += other.takeovers;
+        self.abandoned += other.abandoned;
+        self.released += other.released;
+        self.circuits_reported += other.circuits_reported;
+        self.removed += other.removed;
+    }
 }
 
 impl Checker {
@@ -97,9 +134,9 @@ impl Checker {
         clock: WorldClock,
         memory: MemoryStore,
         shared: Arc<dyn Store>,
-        settings: Settings,
+        scenario: Scenario,
     ) -> Self {
-        Self { clock, memory, shared, settings, known: Mutex::default(), violated: Notify::new() }
+        Self { clock, memory, shared, scenario, known: Mutex::default(), violated: Notify::new() }
     }
 
     /// The shared store as one process uses it.
@@ -123,7 +160,7 @@ impl Checker {
         step.digest(&mut known.digest);
         now.as_micros().hash(&mut known.digest);
         let finding =
-            self.memory.with_state(|state| step::judge(step, &mut known, state, now, &self.settings));
+            self.memory.with_state(|state| step::judge(step, &mut known, state, now, &self.scenario));
         self.file(known, finding);
     }
 
@@ -134,11 +171,16 @@ impl Checker {
         }
     }
 
+    /// Something broke a rule that is checked elsewhere.
+    pub(crate) fn broken(&self, property: &'static str, detail: String) {
+        self.file(self.known(), Err((property, detail)));
+    }
+
     /// P9: no more requests than leases, and none twice under one.
     pub(crate) fn request_arrives(&self, lease: &Lease) {
         let mut known = self.known();
         let (first, requests) = known.witness.arrives(&lease.event_id, lease.token);
-        let claims = self.memory.with_state(|state| state.rows.get(&lease.key).map_or(0, |row| row.claims));
+        let claims = known.rows.get(&lease.key).map_or(0, |row| row.claims);
         let finding = (|| {
             hold!("P9", first, "two requests for {} under one token", lease.event_id);
             hold!("P9", requests <= claims, "{requests} requests for {} in {claims} claims", lease.event_id);
@@ -151,12 +193,24 @@ impl Checker {
         self.known().witness.answers(lease.token, outcome.http_status());
     }
 
-    /// P1: what is acknowledged is there. That it stays is checked with every step.
-    pub(crate) fn acknowledged(&self, enqueued: &Enqueued) {
+    /// P1: what is acknowledged is there, as it was handed in. That it stays is checked with every step.
+    pub(crate) fn acknowledged(&self, events: &[NewEvent], enqueued: &Enqueued) {
         let finding = self.memory.with_state(|state| {
-            for receipt in &enqueued.receipts {
-                let stored = state.keys.contains_key(&receipt.event_id);
-                hold!("P1", stored, "{} was acknowledged and is not there", receipt.event_id);
+            hold!(
+                "P1",
+                events.len() == enqueued.receipts.len(),
+                "{} events, {:?}",
+                events.len(),
+                enqueued.receipts
+            );
+            for (event, receipt) in events.iter().zip(&enqueued.receipts) {
+                let row = state.keys.get(&receipt.event_id).and_then(|key| state.rows.get(key));
+                let Some(row) = row else {
+                    return Err(("P1", format!("{} was acknowledged and is not there", receipt.event_id)));
+                };
+                let same = row.payload == event.payload() && row.destination_url == *event.destination_url();
+                let same = same && row.max_attempts == event.max_attempts();
+                hold!("P1", same, "{} is not what was acknowledged under its name", receipt.event_id);
             }
             Ok(())
         });
@@ -165,81 +219,50 @@ impl Checker {
 
     /// No producer here asks for what must be refused.
     pub(crate) fn refused(&self, error: &StoreError) {
-        self.file(self.known(), Err(("P1", format!("a well-formed request was refused: {error}"))));
+        self.broken("P1", format!("a well-formed request was refused: {error}"));
     }
 
-    /// P13: what followers hear of has been committed.
-    pub(crate) fn notice_published(&self, notice: &PublishedNotice) {
-        let told = &notice.notice;
-        let committed = self.memory.with_state(|state| {
-            let mut of_event = state.notices.iter().map(|committed| &committed.notice);
-            of_event.any(|committed| {
-                (committed.kind, &committed.event_id, committed.attempts)
-                    == (told.kind, &told.event_id, told.attempts)
-            })
-        });
-        let finding =
-            if committed { Ok(()) } else { Err(("P13", format!("published, not committed: {notice:?}"))) };
-        self.file(self.known(), finding);
-    }
-
-    pub(crate) fn all_is_settled(&self) -> bool {
-        self.memory.with_state(|state| state.rows.values().all(|row| row.status != DeliveryStatus::Pending))
-    }
-
-    pub(crate) fn out_of_patience(&self, patience: Duration) {
-        let waiting = self.memory.with_state(|state| {
-            let pending = state.rows.values().filter(|row| row.status == DeliveryStatus::Pending);
-            pending.map(|row| format!("{row:?}")).collect::<Vec<_>>()
-        });
-        self.file(
-            self.known(),
-            Err(("P2", format!("{patience:?} after the last fault still pending: {waiting:?}"))),
-        );
-    }
-
-    /// P11, once there are no more faults: what is ready is claimed within a poll, or within the cool-down of a
-    /// circuit that has yet to close.
-    pub(crate) fn nothing_waits_too_long(&self, peace_began: Timestamp) {
-        let now = self.clock.timestamp();
-        let settings = &self.settings;
-        let patience = settings.poll_interval + settings.breaker.cool_down() * 2;
-        // Workers may be down, stalled or full of hanging sends when peace begins.
-        let patience = patience + settings.lease.duration() + settings.timeout + Duration::from_secs(60);
+    /// P13: what followers hear of has been committed, and they hear of everything in order.
+    pub(crate) fn notice_published(&self, previous: NoticeCursor, published: &PublishedNotice) {
+        let told = &published.notice;
         let finding = self.memory.with_state(|state| {
-            for row in state.rows.values().filter(|row| row.is_ready(now)) {
-                let paused_until = state.destinations[&row.destination_id].paused_until;
-                let expired_at = row.lease.as_ref().map(|lease| lease.until);
-                let ready_since =
-                    row.next_attempt_at.max(expired_at).max(paused_until).max(Some(peace_began));
-                let waited = ready_since.map_or(Duration::ZERO, |since| now.since(since));
-                hold!("P11", waited <= patience, "{} has been ready for {waited:?}", row.event_id);
-            }
+            let same = |notice: &posthaste_domain::Notice| {
+                (notice.kind, &notice.event_id, notice.attempts) == (told.kind, &told.event_id, told.attempts)
+            };
+            let committed = state.notices.iter().any(|committed| same(&committed.notice));
+            hold!("P13", committed, "published, not committed: {published:?}");
+            let next = state.notices.iter().find(|committed| committed.cursor > previous);
+            let in_order = next.is_none_or(|next| next.cursor == published.cursor);
+            hold!("P13", in_order, "after {previous:?} came {published:?} instead of {next:?}");
             Ok(())
         });
         self.file(self.known(), finding);
     }
 
-    /// What can only be said when all is over.
-    pub(crate) fn in_the_end(&self) {
+    /// A drain that met no fault and left nothing leaves no lease.
+    pub(crate) fn drained(&self, process: &Arc<Incarnation>, drained: Drained) {
         let known = self.known();
-        let finding = self.memory.with_state(|state| {
-            let payloads: BTreeSet<_> = state.rows.values().map(|row| &row.payload).collect();
-            hold!("P1", payloads.len() == state.rows.len(), "a repeated request made a second event");
-            for (key, row) in &state.rows {
-                let account = known.accounts.get(key).copied().unwrap_or_default();
-                let requests = known.witness.requests_of(&row.event_id);
-                hold!(
-                    "P9",
-                    account.abandoned > 0 || requests == account.outcomes,
-                    "{requests} requests for {} in {} outcomes, though no lease was lost",
-                    row.event_id,
-                    account.outcomes
-                );
-            }
+        let held = known.rows.values().filter_map(|row| Some((row, row.lease.as_ref()?)));
+        let left = held
+            .filter(|(_, lease)| {
+                known.holders.get(&lease.token).is_some_and(|holder| Arc::ptr_eq(holder, process))
+            })
+            .filter(|(_, lease)| process.has_received(lease.token))
+            .count();
+        let finding = (|| {
+            hold!(
+                "drain",
+                left <= drained.left,
+                "{} left {left} leases, but said {drained:?}",
+                process.worker_id
+            );
             Ok(())
-        });
+        })();
         self.file(known, finding);
+    }
+
+    pub(crate) fn circuits_reported(&self, count: usize) {
+        self.known().counts.circuits_reported += count as u64;
     }
 
     pub(crate) fn report(&self, seed: u64, faults: Tally, simulated: Duration) -> Report {
@@ -251,11 +274,11 @@ impl Checker {
             faults,
             simulated,
             steps: known.steps,
-            events: known.rows.len() as u64,
+            events: known.rows.len() as u64 + known.counts.removed,
             requests: known.witness.total(),
-            delivered: count(DeliveryStatus::Delivered),
+            delivered: count(DeliveryStatus::Delivered) + known.counts.removed,
             failed: count(DeliveryStatus::Failed),
-            stale_writes: known.stale_writes,
+            counts: known.counts,
             digest: known.digest.finish(),
         }
     }

@@ -1,16 +1,18 @@
 //! Producers that insist until they are acknowledged, and operators that act at any moment.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, EventId, NewEvent, NewEventSpec, WorkerId};
-use posthaste_engine::enqueuer;
+use posthaste_engine::{Enqueuer, enqueuer};
 use posthaste_store::{
     EnqueueRequest, EventQuery, EventView, Idempotency, Layered, PageLimit, PageRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
+use crate::Calm;
 use crate::dice::Dice;
 use crate::fault::Fault;
 use crate::incarnation::Incarnation;
@@ -37,26 +39,12 @@ pub(crate) async fn produce(world: Arc<World>, seed: u64) {
     let mut made = 0;
     while made < world.scenario.events {
         let burst = (dice.index(6) + 1).min(world.scenario.events - made);
-        for number in made..made + burst {
-            let front = front.clone();
-            let world = Arc::clone(&world);
-            let request = request(&world, &dice, number);
-            producers.spawn(async move {
-                // Until it is acknowledged, the producer does not know; it asks again under the same key.
-                loop {
-                    match front.enqueue(request.clone()).await {
-                        Ok(enqueued) => {
-                            world.checker.acknowledged(&enqueued);
-                            return;
-                        }
-                        Err(error) if error.is_transient() => sleep(Duration::from_secs(1)).await,
-                        Err(error) => {
-                            world.checker.refused(&error);
-                            return;
-                        }
-                    }
-                }
-            });
+        let mut left = burst;
+        while left > 0 {
+            let many = (dice.index(3) + 1).min(left);
+            let numbers = made + burst - left..made + burst - left + many;
+            producers.spawn(insist(front.clone(), Arc::clone(&world), request(&world, &dice, numbers)));
+            left -= many;
         }
         made += burst;
         sleep(dice.millis(0..2 * pace * burst as u64 + 1)).await;
@@ -65,21 +53,45 @@ pub(crate) async fn produce(world: Arc<World>, seed: u64) {
     while producers.join_next().await.is_some() {}
 }
 
-fn request(world: &World, dice: &Dice, number: usize) -> EnqueueRequest {
+/// Until it is acknowledged, a producer does not know; it asks again under the same key.
+async fn insist(front: Enqueuer, world: Arc<World>, request: EnqueueRequest) {
+    loop {
+        match front.enqueue(request.clone()).await {
+            Ok(enqueued) => return world.checker.acknowledged(&request.events, &enqueued),
+            Err(error) if error.is_transient() => sleep(Duration::from_secs(1)).await,
+            Err(error) => return world.checker.refused(&error),
+        }
+    }
+}
+
+fn request(world: &World, dice: &Dice, numbers: Range<usize>) -> EnqueueRequest {
+    let mut fingerprint = [0; 32];
+    fingerprint[..8].copy_from_slice(&(numbers.start as u64).to_be_bytes());
+    let key = format!("key-{}", numbers.start);
+    let idempotency = Idempotency { key, fingerprint, keep: Duration::from_secs(86_400) };
+    let events = numbers.map(|number| event(world, dice, number)).collect();
+    EnqueueRequest { events, idempotency: Some(idempotency) }
+}
+
+const POISON: &[u8] = b"poison";
+
+/// Whoever sends this goes down.
+pub(crate) fn is_poison(payload: &[u8]) -> bool {
+    payload.starts_with(POISON)
+}
+
+fn event(world: &World, dice: &Dice, number: usize) -> NewEvent {
+    let poisonous = world.scenario.calm == Calm::InTheEnd && dice.chance(5);
+    let kind = if poisonous { std::str::from_utf8(POISON).expect("it is text") } else { "number" };
     let spec = NewEventSpec {
         destination_url: destination(dice.index(world.scenario.destinations)),
         event_type: "simulated".into(),
-        payload: Bytes::from(format!("{{\"number\": {number}}}")),
+        payload: Bytes::from(format!("{kind} {number}")),
         session_id: Some(format!("session-{number}")),
+        max_attempts: dice.chance(300).then(|| u32::try_from(dice.within(1..8)).expect("at most 7")),
         ..NewEventSpec::default()
     };
-    let event =
-        NewEvent::accept(spec, 1_024, world.scenario.settings.policy.max_attempts()).expect("a valid event");
-    let mut fingerprint = [0; 32];
-    fingerprint[..8].copy_from_slice(&(number as u64).to_be_bytes());
-    let idempotency =
-        Idempotency { key: format!("key-{number}"), fingerprint, keep: Duration::from_secs(86_400) };
-    EnqueueRequest { events: vec![event], idempotency: Some(idempotency) }
+    NewEvent::accept(spec, 1_024, world.scenario.settings.policy.max_attempts()).expect("a valid event")
 }
 
 /// Requeues and cancels whatever it finds, as long as the turmoil lasts.

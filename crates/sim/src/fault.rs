@@ -28,7 +28,7 @@ faults! {
     SlowSettle: "settle slower than the lease",
     StalledWorker: "worker stalled beyond its lease",
     LostHeartbeat: "heartbeat lost",
-    ClockStep: "worker's clock stepped",
+    ClockStep: "date read by a stepped clock",
     ClockDrift: "worker's clock drifts",
     SlowReceiver: "slow receiver",
     FailingReceiver: "failing receiver",
@@ -38,6 +38,7 @@ faults! {
     PleadingReceiver: "receiver asks for less",
     GoneReceiver: "receiver is gone",
     SenderPanic: "panic in the sender",
+    PoisonEvent: "event takes its worker down",
     OperatorRequeue: "operator requeues",
     OperatorCancel: "operator cancels",
     OperatorCancelInFlight: "operator cancels in flight",
@@ -45,7 +46,8 @@ faults! {
     RestartSameId: "restart with the same worker id",
 }
 
-/// How often each fault fired, counted where it took effect.
+/// How often each fault fired: calls, sends and readings that met it; for a stall, a drift and a restart, how often
+/// it befell a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally(BTreeMap<Fault, u64>);
 

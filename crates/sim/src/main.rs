@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use args::{Args, Command};
 use posthaste_sim::{Report, Scenario, run};
 use summary::Summary;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 fn main() -> ExitCode {
     match Args::parse(std::env::args().skip(1)) {
@@ -27,7 +30,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// Stamps log lines with the simulated time.
+struct SimulatedTime;
+
+impl FormatTime for SimulatedTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        write!(writer, "{:>10.3}", posthaste_sim::elapsed().as_secs_f64())
+    }
+}
+
 fn simulate(args: &Args) -> ExitCode {
+    if args.log {
+        tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::DEBUG)
+            .with_timer(SimulatedTime)
+            .with_target(false)
+            .init();
+    }
     let summary = Mutex::new(Summary::start());
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

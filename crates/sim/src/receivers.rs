@@ -53,6 +53,8 @@ pub(crate) struct Answer {
     pub(crate) after: Duration,
     pub(crate) outcome: Outcome,
     pub(crate) fault: Option<Fault>,
+    /// The sender had to look at its wall clock.
+    pub(crate) read_a_date: bool,
 }
 
 /// Longer than any timeout.
@@ -61,6 +63,7 @@ const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 /// `wall` is what the sending worker believes the time to be: it reads a date in `Retry-After` by that.
 pub(crate) fn answer(manner: Manner, elapsed: Duration, wall: Timestamp, dice: &Dice) -> Answer {
     let promptly = dice.millis(1..200);
+    let mut read_a_date = false;
     let well = || Outcome::response(200, None, b"thanks");
     let (after, outcome) = match manner {
         Manner::Healthy => (promptly, well()),
@@ -72,12 +75,14 @@ pub(crate) fn answer(manner: Manner, elapsed: Duration, wall: Timestamp, dice: &
         Manner::Hanging => (FOR_EVER, Outcome::no_response(ErrorClass::Timeout, "never")),
         Manner::Resetting => (promptly, Outcome::no_response(ErrorClass::Reset, "connection reset")),
         Manner::Pleading => {
-            let wish = dice.pick(&["5", "90", "100000", "Fri, 15 Jan 2027 08:30:00 GMT", "soon"]);
+            const DATE: &str = "Fri, 15 Jan 2027 08:30:00 GMT";
+            let wish = dice.pick(&["5", "90", "100000", DATE, DATE, DATE, "soon"]);
+            read_a_date = wish == DATE;
             (promptly, Outcome::response(dice.pick(&[429, 503]), retry_after(wish, wall), b"later"))
         }
         Manner::Gone => (promptly, Outcome::response(dice.pick(&[410, 200, 500]), None, b"gone")),
     };
-    Answer { after, outcome, fault: manner.fault() }
+    Answer { after, outcome, fault: manner.fault(), read_a_date }
 }
 
 /// What receivers saw: the only witness of what was on the wire.
@@ -98,6 +103,11 @@ impl Witness {
 
     pub(crate) fn answers(&mut self, token: LeaseToken, status: Option<u16>) {
         self.requests.insert(token, status);
+    }
+
+    /// Whether a request came under this token at all.
+    pub(crate) fn saw(&self, token: LeaseToken) -> bool {
+        self.requests.contains_key(&token)
     }
 
     /// The status that was answered to the request under this token.

@@ -7,13 +7,13 @@ use posthaste_store::Store;
 use posthaste_store_memory::MemoryStore;
 use tokio::task::JoinSet;
 
-use crate::check::{Checker, Violation};
+use crate::check::{Checker, Counts, Violation};
 use crate::fault::Tally;
 use crate::sabotage::{Honest, Sabotage};
 use crate::scenario::Scenario;
 use crate::time::{WorldClock, sleep};
 use crate::world::World;
-use crate::{chaos, client, worker};
+use crate::{chaos, client, panics, worker};
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Report {
     pub requests: u64,
     pub delivered: u64,
     pub failed: u64,
-    pub stale_writes: u64,
+    pub counts: Counts,
     /// A digest of every step in order: equal for equal runs.
     pub digest: u64,
 }
@@ -39,6 +39,7 @@ pub fn run(seed: u64, scenario: Scenario) -> Report {
 }
 
 pub fn run_sabotaged(seed: u64, scenario: Scenario, sabotage: Arc<dyn Sabotage>) -> Report {
+    panics::watch();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -51,7 +52,7 @@ async fn simulate(seed: u64, scenario: Scenario, sabotage: Arc<dyn Sabotage>) ->
     let clock = WorldClock::start();
     let memory = MemoryStore::new(Arc::new(clock), seed);
     let shared: Arc<dyn Store> = sabotage.store(memory.clone());
-    let checker = Arc::new(Checker::new(clock, memory, shared, scenario.settings.clone()));
+    let checker = Arc::new(Checker::new(clock, memory, shared, scenario.clone()));
     let world = Arc::new(World::new(seed, scenario, clock, Arc::clone(&checker)));
 
     let mut tasks = JoinSet::new();
@@ -72,20 +73,28 @@ async fn simulate(seed: u64, scenario: Scenario, sabotage: Arc<dyn Sabotage>) ->
 
 /// The turmoil, then peace until every event has come to its end.
 async fn live_through(world: &Arc<World>, seed: u64) {
-    let producing = client::produce(Arc::clone(world), seed);
-    let turmoil = sleep(world.scenario.turmoil);
-    let ((), ()) = tokio::join!(producing, turmoil);
+    let patience = worker::patience(&world.scenario.settings);
+    let mut producers = JoinSet::new();
+    producers.spawn(client::produce(Arc::clone(world), seed));
+    sleep(world.scenario.turmoil).await;
     world.calm_down();
     let peace_began = world.clock.timestamp();
-    let patience = worker::patience(&world.scenario.settings);
     let deadline = world.clock.elapsed() + patience;
-    while !world.checker.all_is_settled() {
-        if world.clock.elapsed() > deadline {
-            world.checker.out_of_patience(patience);
-            return;
+    loop {
+        while producers.try_join_next().is_some() {}
+        if producers.is_empty() && world.checker.all_is_settled() {
+            break;
         }
-        sleep(Duration::from_secs(5)).await;
-        world.checker.nothing_waits_too_long(peace_began);
+        if world.clock.elapsed() > deadline {
+            return world.checker.out_of_patience(patience);
+        }
+        sleep(Duration::from_secs(1)).await;
+        world.checker.nothing_waits_too_long(peace_began, &world.workers());
     }
-    world.checker.in_the_end();
+    // Followers hear of the last of it within a poll.
+    sleep(world.scenario.settings.poll_interval * 2 + Duration::from_secs(1)).await;
+    world.checker.in_the_end(&world.workers());
+    if panics::happened() {
+        world.checker.broken("panic", "something panicked that was not meant to".to_owned());
+    }
 }

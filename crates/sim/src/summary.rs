@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use posthaste_sim::{Fault, Report, Tally};
+use posthaste_sim::{Counts, Fault, Report, Tally};
 
 pub(crate) struct Summary {
     started: Instant,
@@ -15,7 +15,7 @@ pub(crate) struct Summary {
     requests: u64,
     delivered: u64,
     failed: u64,
-    stale_writes: u64,
+    counts: Counts,
     faults: Tally,
     failures: Vec<Report>,
 }
@@ -32,7 +32,7 @@ impl Summary {
             requests: 0,
             delivered: 0,
             failed: 0,
-            stale_writes: 0,
+            counts: Counts::default(),
             faults: Tally::default(),
             failures: Vec::new(),
         }
@@ -46,7 +46,7 @@ impl Summary {
         self.requests += report.requests;
         self.delivered += report.delivered;
         self.failed += report.failed;
-        self.stale_writes += report.stale_writes;
+        self.counts.add(&report.counts);
         self.faults.add(&report.faults);
         if let Some(violation) = &report.violation {
             eprintln!("\nseed {} broke {violation}\n  again: make sim SEED={}", report.seed, report.seed);
@@ -81,11 +81,24 @@ impl fmt::Display for Summary {
             self.simulated.as_secs_f64() / 3_600.0
         )?;
         writeln!(f, "{} events, {} requests, {} checked steps", self.events, self.requests, self.steps)?;
+        writeln!(f, "{} delivered, {} dead-lettered", self.delivered, self.failed)?;
         writeln!(
             f,
-            "{} delivered, {} dead-lettered, {} stale writes refused",
-            self.delivered, self.failed, self.stale_writes
+            "
+what the engines came through:"
         )?;
+        for (count, what) in [
+            (self.counts.stale_writes, "stale writes refused"),
+            (self.counts.replayed_settles, "settles asked again after a lost reply"),
+            (self.counts.replayed_claims, "leases asked for again after a lost reply"),
+            (self.counts.takeovers, "expired leases taken over"),
+            (self.counts.abandoned, "events abandoned"),
+            (self.counts.released, "leases released"),
+            (self.counts.circuits_reported, "reports of a circuit not closed"),
+            (self.counts.removed, "events removed by retention"),
+        ] {
+            writeln!(f, "{count:>12}  {what}")?;
+        }
         writeln!(f, "\nfaults that fired:")?;
         for fault in Fault::ALL {
             writeln!(f, "{:>12}  {}", self.faults.of(*fault), fault.name())?;

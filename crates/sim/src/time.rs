@@ -1,5 +1,6 @@
 //! Simulated time: the runtime's paused clock.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use posthaste_domain::Timestamp;
@@ -26,9 +27,20 @@ pub(crate) struct WorldClock {
     start: Instant,
 }
 
+thread_local! {
+    static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// How far into its simulation this thread is.
+pub fn elapsed() -> Duration {
+    STARTED.get().map_or(Duration::ZERO, |start| now().saturating_duration_since(start))
+}
+
 impl WorldClock {
     pub(crate) fn start() -> Self {
-        Self { start: now() }
+        let start = now();
+        STARTED.set(Some(start));
+        Self { start }
     }
 
     pub(crate) fn elapsed(self) -> Duration {

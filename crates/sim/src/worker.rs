@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::WorkerId;
-use posthaste_engine::{Engine, Ports, Runtimes, Settings};
-use posthaste_store::{Layered, PublishedNotice};
-use tokio::sync::broadcast;
+use posthaste_engine::{Engine, Ports, Publisher, Runtimes, Settings};
+use posthaste_store::Layered;
 
 use crate::dice::Dice;
 use crate::fault::Fault;
@@ -43,7 +42,8 @@ async fn one_life(world: &Arc<World>, sabotage: &dyn Sabotage, process: &Arc<Inc
         process: Arc::clone(process),
         mortal: true,
     };
-    let sender = FaultySender { world: Arc::clone(world), process: Arc::clone(process) };
+    let occupancy = Arc::default();
+    let sender = FaultySender { world: Arc::clone(world), process: Arc::clone(process), occupancy };
     let (store, sender) = sabotage.engine(Arc::new(Layered(faulty)), Arc::new(sender));
     let ports = Ports {
         store,
@@ -54,20 +54,19 @@ async fn one_life(world: &Arc<World>, sabotage: &dyn Sabotage, process: &Arc<Inc
     let settings = Settings { worker_id: process.worker_id.clone(), ..world.scenario.settings.clone() };
     let engine =
         Engine::start(settings, ports, &Runtimes::current()).expect("the scenario's settings are valid");
-    let notices = engine.publisher().subscribe();
+    let publisher = engine.publisher().clone();
+    tokio::select! {
+        biased;
+        () = process.until_crash() => return,
+        () = follow(world, process, &publisher) => {}
+        () = end_of_shift(world, dice) => {}
+    }
+    world.count(Fault::GracefulRestart);
+    process.drains();
     tokio::select! {
         biased;
         () = process.until_crash() => {}
-        () = follow(world, notices) => {}
-        () = end_of_shift(world, dice) => {
-            world.count(Fault::GracefulRestart);
-            let deadline = dice.millis(500..10_000);
-            tokio::select! {
-                biased;
-                () = process.until_crash() => {}
-                _ = engine.drain(deadline) => {}
-            }
-        }
+        drained = engine.drain(dice.millis(500..10_000)) => world.checker.drained(process, drained),
     }
 }
 
@@ -79,13 +78,19 @@ async fn end_of_shift(world: &World, dice: &Dice) {
     }
 }
 
-/// Nothing may be published that has not been committed.
-async fn follow(world: &World, mut notices: broadcast::Receiver<PublishedNotice>) {
+/// Follows the notices as a client of this process would, for as long as it lives.
+async fn follow(world: &World, process: &Incarnation, publisher: &Publisher) {
     loop {
-        match notices.recv().await {
-            Ok(notice) => world.checker.notice_published(&notice),
-            Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        let Ok(mut notices) = publisher.subscribe().await else {
+            sleep(Duration::from_secs(1)).await;
+            continue;
+        };
+        process.hears(Some(notices.cursor()));
+        loop {
+            let previous = notices.cursor();
+            let Ok(notice) = notices.next().await else { break };
+            world.checker.notice_published(previous, &notice);
+            process.hears(Some(notice.cursor));
         }
     }
 }
@@ -93,5 +98,11 @@ async fn follow(world: &World, mut notices: broadcast::Receiver<PublishedNotice>
 /// Long enough for everything that was held back to come due: the longest delay, then a lease, a circuit, a poll.
 pub(crate) fn patience(settings: &Settings) -> Duration {
     let longest_wait = settings.policy.max_backoff().max(posthaste_domain::RETRY_AFTER_MAX);
-    longest_wait + settings.lease.duration() * 2 + settings.breaker.cool_down() * 2 + Duration::from_secs(120)
+    // Poison takes its worker down as often as it is allowed to.
+    let poison = (settings.lease.duration() + Duration::from_secs(30)) * settings.abandon_after;
+    longest_wait
+        + poison
+        + settings.lease.duration() * 2
+        + settings.breaker.cool_down() * 2
+        + Duration::from_secs(120)
 }

@@ -10,11 +10,13 @@ use posthaste_engine::Sender;
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventQuery, EventView, HeldLease, Layer,
     Maintained, NoticeCursor, NoticePage, Page, PageRequest, Retention, Settled, Settlement, Store,
-    StoreError,
+    StoreError, Waker, Wakeups,
 };
 
+use crate::client::is_poison;
 use crate::fault::Fault;
 use crate::incarnation::Incarnation;
+use crate::occupancy::Occupancy;
 use crate::receivers::answer;
 use crate::time::sleep;
 use crate::world::World;
@@ -74,12 +76,12 @@ impl FaultyStore {
         if call != Call::Read && self.world.strikes(10) {
             return Err(self.fails(Fault::ReplyLost));
         }
-        sleep(self.world.dice.millis(1..4)).await;
+        self.travel(call).await;
         self.process.pass().await;
         result
     }
 
-    /// The way to the store: a few milliseconds, or much more.
+    /// The way to the store and back: a few milliseconds each, or much more.
     async fn travel(&self, call: Call) {
         let ills = *self.process.ills();
         let now = self.world.clock.elapsed();
@@ -87,7 +89,7 @@ impl FaultyStore {
             u64::try_from(self.world.scenario.settings.lease.duration().as_millis()).unwrap_or(u64::MAX);
         if call == Call::Settle && ills.slow_settle_until > now {
             self.world.count(Fault::SlowSettle);
-            sleep(self.world.dice.millis(lease_ms..lease_ms * 2)).await;
+            sleep(self.world.dice.millis(lease_ms / 2..lease_ms * 2)).await;
         } else if ills.slow_until > now {
             self.world.count(Fault::SlowStore);
             let delay = self.world.dice.millis(100..lease_ms);
@@ -124,8 +126,18 @@ impl Layer for FaultyStore {
         self.call(Call::Write, self.inner.enqueue(batch)).await
     }
 
+    fn wakeups(&self) -> Wakeups {
+        if self.world.scenario.wakes { self.inner.wakeups() } else { Waker::default().subscribe() }
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        self.call(Call::Claim, self.inner.claim(request)).await
+        if !self.process.claims() {
+            let worker_id = &self.process.worker_id;
+            self.world.checker.broken("drain", format!("{worker_id} claims though it drains"));
+        }
+        let claimed = self.call(Call::Claim, self.inner.claim(request)).await?;
+        self.process.received(claimed.leases.iter().map(|lease| lease.token));
+        Ok(claimed)
     }
 
     async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
@@ -137,6 +149,7 @@ impl Layer for FaultyStore {
     }
 
     async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+        self.process.gives_back(held.iter().map(|held| held.token));
         self.call(Call::Write, self.inner.release(held)).await
     }
 
@@ -178,14 +191,27 @@ impl Layer for FaultyStore {
 pub(crate) struct FaultySender {
     pub(crate) world: Arc<World>,
     pub(crate) process: Arc<Incarnation>,
+    pub(crate) occupancy: Arc<Occupancy>,
 }
 
 impl FaultySender {
+    async fn crash(&self, fault: Fault) {
+        self.world.count(fault);
+        self.process.crash();
+        std::future::pending::<()>().await;
+    }
+
     async fn crash_sometimes(&self, fault: Fault) {
         if self.world.strikes(10) {
-            self.world.count(fault);
-            self.process.crash();
-            std::future::pending::<()>().await;
+            self.crash(fault).await;
+        }
+    }
+
+    fn panic_sometimes(&self) {
+        if self.world.strikes(3) {
+            self.world.count(Fault::SenderPanic);
+            // Unwinds without a message on the terminal.
+            std::panic::resume_unwind(Box::new("planted"));
         }
     }
 }
@@ -194,21 +220,29 @@ impl FaultySender {
 impl Sender for FaultySender {
     async fn send(&self, lease: &Lease, _timeout: Duration) -> Outcome {
         self.process.pass().await;
+        let (_request, exceeded) = self.occupancy.enter(lease, &self.world.scenario.settings);
+        if let Some(exceeded) = exceeded {
+            self.world.checker.broken("slots", exceeded);
+        }
         self.crash_sometimes(Fault::CrashBeforeSend).await;
         self.world.checker.request_arrives(lease);
+        if is_poison(&lease.payload) {
+            self.crash(Fault::PoisonEvent).await;
+        }
+        self.panic_sometimes();
         let manner = self.world.manner_of(&lease.destination_url);
-        let answer = answer(manner, self.world.clock.elapsed(), self.process.wall(), &self.world.dice);
+        let (wall, stepped) = self.process.wall();
+        let answer = answer(manner, self.world.clock.elapsed(), wall, &self.world.dice);
         if let Some(fault) = answer.fault {
             self.world.count(fault);
+        }
+        if stepped && answer.read_a_date {
+            self.world.count(Fault::ClockStep);
         }
         sleep(answer.after).await;
         self.world.checker.request_answered(lease, &answer.outcome);
         self.crash_sometimes(Fault::CrashAfterSend).await;
-        if self.world.strikes(5) {
-            self.world.count(Fault::SenderPanic);
-            // Unwinds without a message on the terminal.
-            std::panic::resume_unwind(Box::new("planted"));
-        }
+        self.panic_sometimes();
         self.process.pass().await;
         answer.outcome
     }

@@ -54,7 +54,8 @@ impl World {
         weather.outage_until = Duration::ZERO;
         weather.manners.fill(Manner::Healthy);
         for incarnation in weather.incarnations.iter().flatten() {
-            incarnation.drift(None, self.scenario.settings.lease.duration());
+            incarnation.drift(1_000, self.scenario.settings.lease.duration());
+            incarnation.ills().clock_step_s = 0;
             let mut ills = incarnation.ills();
             ills.slow_until = Duration::ZERO;
             ills.slow_settle_until = Duration::ZERO;
@@ -97,12 +98,16 @@ impl World {
         self.weather().incarnations[worker] = Some(incarnation);
     }
 
+    /// The workers that are up.
+    pub(crate) fn workers(&self) -> Vec<Arc<Incarnation>> {
+        let weather = self.weather();
+        weather.incarnations.iter().flatten().filter(|process| !process.is_crashed()).cloned().collect()
+    }
+
     /// One of the workers that are up.
     pub(crate) fn some_worker(&self, dice: &Dice) -> Option<Arc<Incarnation>> {
-        let weather = self.weather();
-        let up: Vec<_> =
-            weather.incarnations.iter().flatten().filter(|incarnation| !incarnation.is_crashed()).collect();
-        if up.is_empty() { None } else { Some(Arc::clone(up[dice.index(up.len())])) }
+        let up = self.workers();
+        if up.is_empty() { None } else { Some(dice.pick(&up)) }
     }
 
     fn weather(&self) -> MutexGuard<'_, Weather> {

@@ -2,25 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use posthaste_sim::{Fault, Scenario, Tally, run};
+use posthaste_sim::{Counts, Fault, Scenario, Tally, run};
 
 #[test]
 fn no_property_is_violated_whatever_happens() {
     let mut faults = Tally::default();
-    let mut stale_writes = 0;
+    let mut counts = Counts::default();
     for seed in 1..=40 {
         let report = run(seed, Scenario::of(seed));
         if let Some(violation) = report.violation {
             panic!("seed {seed} broke {violation}\n  again: make sim SEED={seed}");
         }
         assert_eq!(report.delivered + report.failed, report.events, "seed {seed} left events behind");
-        stale_writes += report.stale_writes;
+        counts.add(&report.counts);
         faults.add(&report.faults);
     }
     for fault in Fault::ALL {
         assert!(faults.of(*fault) > 0, "{} never fired", fault.name());
     }
-    assert!(stale_writes > 0, "the fence was never tried");
+    let Counts { stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, released, .. } =
+        counts;
+    for tried in [stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, released] {
+        assert!(tried > 0, "the simulation is too tame: {counts:?}");
+    }
+    assert!(counts.circuits_reported > 0 && counts.removed > 0, "{counts:?}");
 }
 
 #[test]
@@ -43,8 +48,7 @@ fn with_no_fault_every_event_is_one_request() {
         assert_eq!(report.violation, None, "seed {seed}");
         assert_eq!(report.requests, report.events, "seed {seed}");
         assert_eq!(report.delivered, report.events, "seed {seed}");
-        assert_eq!(report.stale_writes, 0, "seed {seed}");
-        // Even in calm, a worker that has been drained may come back; nothing else is a fault.
+        assert_eq!(report.counts.stale_writes, 0, "seed {seed}");
         let faults: Vec<_> = Fault::ALL.iter().filter(|fault| report.faults.of(**fault) > 0).collect();
         assert!(faults.is_empty(), "seed {seed}: {faults:?}");
     }

@@ -18,10 +18,10 @@ pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention)
     for key in events.iter().take(retention.rows_max) {
         if let Some(row) = state.rows.remove(key) {
             state.keys.remove(&row.event_id);
-            state.revision += 1;
         }
     }
     let removed = events.len().min(retention.rows_max);
+    state.revision += 1;
     // What belongs to an event goes with it; what belongs to one that stays goes by its own age.
     let rows = &state.rows;
     state.attempts.retain(|_, attempt| rows.contains_key(&attempt.key) && attempt.recorded_at > horizon);

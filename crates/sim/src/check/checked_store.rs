@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_store::{
-    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Layer, Maintained, Retention,
-    Settled, Settlement, Store, StoreError,
+    CircuitReport, CircuitState, ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease,
+    Layer, Maintained, Retention, Settled, Settlement, Store, StoreError,
 };
 
 use super::Checker;
@@ -54,9 +54,9 @@ impl Layer for CheckedStore {
     }
 
     async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
-        let released = self.inner.release(held).await;
+        self.inner.release(held).await?;
         self.checker.check(&Step::Release { held });
-        released
+        Ok(())
     }
 
     async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
@@ -76,9 +76,15 @@ impl Layer for CheckedStore {
         cancelled
     }
 
+    async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
+        let tripped = reports.iter().filter(|report| report.state != CircuitState::Closed).count();
+        self.checker.circuits_reported(tripped);
+        self.inner.report_circuits(reports).await
+    }
+
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
         let maintained = self.inner.maintain(retention).await;
-        self.checker.check(&Step::Maintain);
+        self.checker.check(&Step::Maintain { retention });
         maintained
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
+use posthaste_domain::{ClaimId, DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
 use posthaste_sim::Sabotage;
 use posthaste_store::{
     ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Layer, Layered, Receipt, Settled,
@@ -46,7 +46,8 @@ fn forge(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &WorkerI
     memory.with_state(|state| {
         if let Some(row) = state.row_mut(key) {
             let until = row.lease.as_ref().map_or(row.updated_at, |lease| lease.until);
-            row.lease = Some(GrantedLease { token, owner: owner.clone(), until });
+            let claim = row.lease.as_ref().map_or(ClaimId::random([0; 16]), |lease| lease.claim);
+            row.lease = Some(GrantedLease { claim, token, owner: owner.clone(), until });
         }
     });
 }
