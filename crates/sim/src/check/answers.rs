@@ -74,6 +74,8 @@ fn settlements(batch: &[Settlement], settled: &[Settled], known: &mut Known, sta
             Settled::Stale => !recorded && !before && !held,
         };
         let event_id = settlement.transition.event_id();
+        let fenced = *settled != Settled::Applied || before || held;
+        hold!("P5", fenced, "{event_id} was settled under a token that was not its own");
         hold!(
             "P8",
             expected,

@@ -44,6 +44,7 @@ pub(super) fn lawful(claim: &Claim<'_>, key: EventKey, before: &Row, after: &Row
     let Some(lease) = claimed.leases.iter().find(|lease| lease.key == key) else {
         return Err(("P7", format!("{} was changed by a claim that did not grant it", after.event_id)));
     };
+    hold!("P10", after.attempts == before.attempts, "a claim counted an attempt of {}", after.event_id);
     true_to_the_row(lease, after)?;
     let until = now.after(request.lease);
     if let Some(granted) = before.lease.as_ref().filter(|granted| granted.claim == request.id) {
@@ -59,7 +60,6 @@ pub(super) fn lawful(claim: &Claim<'_>, key: EventKey, before: &Row, after: &Row
     }
     let due = before.next_attempt_at.is_some_and(|due| due <= now);
     hold!("P7", due, "{} was claimed before it was due", after.event_id);
-    hold!("P10", after.attempts == before.attempts, "a claim counted an attempt of {}", after.event_id);
     let granted = GrantedLease { claim: request.id, token: lease.token, owner: request.owner.clone(), until };
     let expected = Row {
         claims: before.claims + 1,

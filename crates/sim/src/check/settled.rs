@@ -40,6 +40,9 @@ pub(super) fn lawful(
         Some(410) => failed(FailureKind::Gone, before, after, now),
         _ if before.attempts + 1 >= limit => failed(FailureKind::Exhausted, before, after, now),
         _ => {
+            let (event_id, made) = (&after.event_id, before.attempts + 1);
+            let goes_on = after.status == DeliveryStatus::Pending;
+            hold!("P10", goes_on, "{event_id} ended after {made} of {limit} attempts");
             backed_off(transition, before, after, now, scenario)?;
             Row { next_attempt_at: after.next_attempt_at, ..settled(before, after, now) }
         }

@@ -1,16 +1,18 @@
 //! Engines that are wrong in one way, as their ports see it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{Lease, LeaseToken, Notice, Outcome, Timestamp, WorkerId};
+use posthaste_domain::{
+    Attempted, Lease, LeaseToken, Notice, Outcome, RetryPolicy, Roll, Timestamp, Transition, WorkerId,
+};
 use posthaste_engine::Sender;
 use posthaste_sim::Sabotage;
 use posthaste_store::{
-    HeldLease, Layer, Layered, NoticeCursor, NoticePage, PublishedNotice, Settled, Settlement, Store,
-    StoreError,
+    ClaimRequest, Claimed, HeldLease, Layer, Layered, NoticeCursor, NoticePage, PublishedNotice, Settled,
+    Settlement, Store, StoreError,
 };
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);
@@ -122,8 +124,10 @@ impl Layer for PublishFirst {
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         let mut page = self.store.notices(after, limit).await?;
         let early: Vec<Notice> = std::mem::take(&mut *self.early.lock().expect("one thread"));
-        let cursor = page.cursor;
-        page.notices.extend(early.into_iter().map(|notice| PublishedNotice { cursor, notice }));
+        for notice in early {
+            page.cursor.minor += 1;
+            page.notices.push(PublishedNotice { cursor: page.cursor, notice });
+        }
         Ok(page)
     }
 }
@@ -167,5 +171,155 @@ impl Sender for Resend {
             Outcome::NoResponse { .. } => self.0.send(lease, timeout).await,
             outcome => outcome,
         }
+    }
+}
+
+/// Takes the first error for the last word.
+pub(crate) struct HeartbeatGivesUpAfterOneError;
+
+impl Sabotage for HeartbeatGivesUpAfterOneError {
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+        (Arc::new(Layered(GiveUpEarly { store, given_up: Mutex::default() })), sender)
+    }
+}
+
+struct GiveUpEarly {
+    store: Arc<dyn Store>,
+    given_up: Mutex<BTreeSet<LeaseToken>>,
+}
+
+#[async_trait]
+impl Layer for GiveUpEarly {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+        let wanted: Vec<HeldLease> = {
+            let given_up = self.given_up.lock().expect("one thread");
+            held.iter().filter(|held| !given_up.contains(&held.token)).copied().collect()
+        };
+        let renewed = self.store.renew(&wanted, lease).await;
+        if renewed.is_err() {
+            self.given_up.lock().expect("one thread").extend(wanted.iter().map(|held| held.token));
+        }
+        renewed
+    }
+}
+
+/// Passes over every tenth page's first notice.
+pub(crate) struct PublisherSkipsNotices;
+
+impl Sabotage for PublisherSkipsNotices {
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+        (Arc::new(Layered(SkipNotices { store, pages: Mutex::default() })), sender)
+    }
+}
+
+struct SkipNotices {
+    store: Arc<dyn Store>,
+    pages: Mutex<u32>,
+}
+
+#[async_trait]
+impl Layer for SkipNotices {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
+        let mut page = self.store.notices(after, limit).await?;
+        let mut pages = self.pages.lock().expect("one thread");
+        *pages += u32::from(!page.notices.is_empty());
+        if *pages % 10 == 9 && !page.notices.is_empty() {
+            page.notices.remove(0);
+        }
+        Ok(page)
+    }
+}
+
+/// Says that it released what it did not.
+pub(crate) struct ReleasesNothing;
+
+impl Sabotage for ReleasesNothing {
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+        (Arc::new(Layered(KeepLeases(store))), sender)
+    }
+}
+
+struct KeepLeases(Arc<dyn Store>);
+
+#[async_trait]
+impl Layer for KeepLeases {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn release(&self, _held: &[HeldLease]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Claims as if nothing were in flight.
+pub(crate) struct SlotsAreIgnored;
+
+impl Sabotage for SlotsAreIgnored {
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+        (Arc::new(Layered(ClaimAll(store))), sender)
+    }
+}
+
+struct ClaimAll(Arc<dyn Store>);
+
+#[async_trait]
+impl Layer for ClaimAll {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.0.claim(&ClaimRequest { free_slots: Default::default(), ..request.clone() }).await
+    }
+}
+
+/// Gives an event up at the first 404, whatever it has left.
+pub(crate) struct NotFoundIsFinal;
+
+impl Sabotage for NotFoundIsFinal {
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+        (Arc::new(Layered(GiveUpOn404 { store, leases: Mutex::default() })), sender)
+    }
+}
+
+struct GiveUpOn404 {
+    store: Arc<dyn Store>,
+    leases: Mutex<BTreeMap<LeaseToken, Lease>>,
+}
+
+#[async_trait]
+impl Layer for GiveUpOn404 {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let claimed = self.store.claim(request).await?;
+        let leases = claimed.leases.iter().map(|lease| (lease.token, lease.clone()));
+        self.leases.lock().expect("one thread").extend(leases);
+        Ok(claimed)
+    }
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let mut batch = batch.to_vec();
+        for Settlement { transition, .. } in &mut batch {
+            if transition.outcome().http_status() == Some(404) {
+                let lease = self.leases.lock().expect("one thread")[&transition.token()].clone();
+                let last = Lease { max_attempts: lease.attempt(), ..lease };
+                let attempted =
+                    Attempted { outcome: transition.outcome().clone(), duration: transition.duration() };
+                *transition = Arc::new(Transition::of(&last, attempted, &RetryPolicy::default(), Roll(0)));
+            }
+        }
+        self.store.settle(worker, &batch).await
     }
 }

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use posthaste_domain::{ClaimId, DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
 use posthaste_sim::Sabotage;
 use posthaste_store::{
-    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Layer, Layered, Receipt, Settled,
-    Settlement, Store, StoreError,
+    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Layer, Layered, Maintained,
+    Receipt, Retention, Settled, Settlement, Store, StoreError,
 };
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 
@@ -214,5 +214,81 @@ store_bug! {
         let cancelled = self.memory.cancel(event_id, actor, reason).await;
         self.memory.with_state(|state| state.notices.truncate(notices));
         cancelled
+    }
+}
+
+store_bug! {
+    /// The same worker may have claimed the row again since.
+    SettleChecksOwnerOnly;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        for settlement in batch {
+            let (key, token) = (settlement.transition.key(), settlement.transition.token());
+            let ours = self.memory.with_state(|state| {
+                let owner = state.rows.get(&key)?.lease.as_ref().map(|lease| lease.owner.clone());
+                (owner.as_ref() == Some(worker) && !state.attempts.contains_key(&token)).then_some(())
+            });
+            if ours.is_some() {
+                forge(&self.memory, key, token, worker);
+            }
+        }
+        self.memory.settle(worker, batch).await
+    }
+}
+
+store_bug! {
+    PausesAreForgotten;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let settled = self.memory.settle(worker, batch).await?;
+        self.memory.with_state(|state| {
+            state.destinations.values_mut().for_each(|destination| destination.paused_until = None);
+        });
+        Ok(settled)
+    }
+}
+
+store_bug! {
+    /// An event that takes its worker down then does so for ever.
+    LostLeasesAreNotCounted;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let claimed = self.memory.claim(request).await?;
+        self.memory.with_state(|state| {
+            for lease in &claimed.leases {
+                state.row_mut(lease.key).expect("just claimed").lost_leases = 0;
+            }
+        });
+        Ok(claimed)
+    }
+}
+
+store_bug! {
+    CancelDoesNothing;
+
+    async fn cancel(&self, event_id: &EventId, _actor: &str, _reason: Option<&str>) -> Result<EventView, StoreError> {
+        Ok(self.memory.event(event_id).await?.event)
+    }
+}
+
+store_bug! {
+    ReleaseDoesNothing;
+
+    async fn release(&self, _held: &[HeldLease]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+store_bug! {
+    RetentionTakesFailedEvents;
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        if retention.keep.is_some() {
+            self.memory.with_state(|state| {
+                state.rows.retain(|_, row| row.status != DeliveryStatus::Failed);
+                state.revision += 1;
+            });
+        }
+        self.memory.maintain(retention).await
     }
 }
