@@ -44,7 +44,7 @@ pub struct Lease {
     pub attempts: u32,
     pub max_attempts: u32,
     pub trigger: Trigger,
-    /// How long the event had been due when it was claimed.
+    /// How long the event had been due when the claim that brought this lease was answered.
     pub overdue: Duration,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Delivery {
     pub(crate) slot: Slot,
 }
 
-/// A lease that was interrupted before there was a result. It keeps its slot until it has been released.
+/// A lease that was interrupted before there was a result. It keeps its slot until someone sees to its release.
 pub(crate) struct Unsent {
     pub(crate) held: HeldLease,
     _slot: Slot,

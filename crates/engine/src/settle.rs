@@ -4,17 +4,19 @@
 //! it is still good, and a result that was paid for with a request is not thrown away while it may yet be. Only a
 //! store that understands and refuses ends it; then the lease is left to expire.
 
+mod retries;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use posthaste_domain::{Transition, WorkerId};
 use posthaste_store::{Settled, Settlement, Store, StoreError};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::clock::Clock;
+use retries::Retries;
 
 /// Settlements written by one call.
 const BATCH_MAX: usize = 500;
@@ -27,16 +29,6 @@ const LANES: usize = 4;
 pub(crate) struct Settler {
     queue: mpsc::UnboundedSender<Waiting>,
     retries: Arc<Retries>,
-}
-
-/// Batches that the store has not answered yet, and are tried again.
-#[derive(Default)]
-struct Retries {
-    under_way: AtomicUsize,
-    /// Answers that did not end them.
-    failures: AtomicUsize,
-    changed: Notify,
-    hurry: Notify,
 }
 
 /// The way on; driven by [`SettleLoop::run`]. Its length is bounded by the worker's slots.
@@ -77,43 +69,9 @@ impl Settler {
         answer.await.ok()
     }
 
-    /// Has every batch that waits to be tried again try now. Resolves when none is left, or each has failed once
-    /// more: then the store is still away.
+    /// Results that wait for the store to come back are tried now.
     pub(crate) async fn catch_up(&self) {
-        let failures = || self.retries.failures.load(Ordering::SeqCst);
-        let under_way = || self.retries.under_way.load(Ordering::SeqCst);
-        let enough = failures().saturating_add(under_way());
-        self.retries.hurry.notify_waiters();
-        loop {
-            // Waiting begins before the counts are read, so that no change falls between the two.
-            let changed = self.retries.changed.notified();
-            if under_way() == 0 || failures() >= enough {
-                return;
-            }
-            changed.await;
-        }
-    }
-}
-
-/// One batch being tried again.
-struct Retry<'a>(&'a Retries);
-
-impl<'a> Retry<'a> {
-    fn of(retries: &'a Retries) -> Self {
-        retries.under_way.fetch_add(1, Ordering::SeqCst);
-        Self(retries)
-    }
-
-    fn failed(&self) {
-        self.0.failures.fetch_add(1, Ordering::SeqCst);
-        self.0.changed.notify_waiters();
-    }
-}
-
-impl Drop for Retry<'_> {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
-        self.0.changed.notify_waiters();
+        self.retries.catch_up().await;
     }
 }
 
@@ -129,9 +87,13 @@ impl SettleLoop {
                 writer.write(batch).await;
                 drop(lane);
             });
-            while writing.try_join_next().is_some() {}
+            while let Some(ended) = writing.try_join_next() {
+                note_panic(ended);
+            }
         }
-        while writing.join_next().await.is_some() {}
+        while let Some(ended) = writing.join_next().await {
+            note_panic(ended);
+        }
     }
 
     /// The first and whatever joins it within a few milliseconds.
@@ -149,6 +111,13 @@ impl SettleLoop {
             }
         }
         batch
+    }
+}
+
+/// Those who waited for the batch learn that nobody will answer; their leases expire by themselves.
+fn note_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "writing results panicked; this is a bug. Their events are claimed again");
     }
 }
 
@@ -201,10 +170,10 @@ impl Writer {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(worker_id = %self.worker_id, code = error.code(), %error, results = batch.len(),
                         "results were not written; trying again");
-                    retry.get_or_insert_with(|| Retry::of(&self.retries)).failed();
+                    retry.get_or_insert_with(|| self.retries.begin()).failed();
                     tokio::select! {
                         biased;
-                        () = self.retries.hurry.notified() => {}
+                        () = self.retries.hurried() => {}
                         () = self.clock.sleep(backoff.next()) => {}
                     }
                 }

@@ -69,6 +69,7 @@ impl Summary {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "seeds per minute are counted in real time")]
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = self.started.elapsed().as_secs_f64() / 60.0;

@@ -9,8 +9,8 @@ use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseTo
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
     /// A claim asked again under the same id brings the leases that it was granted the first time and that are
-    /// still its own, extended to their full length; only if there are none does it claim anew. So a reply that
-    /// gets lost costs no event a lease.
+    /// still its own, extended to their full length and counting nothing; only if there are none does it claim anew.
+    /// So a reply that gets lost costs no event a lease. Two calls under one id are served one after the other.
     pub id: ClaimId,
     pub owner: WorkerId,
     /// How long each lease lasts unless renewed.
@@ -38,7 +38,7 @@ impl ClaimRequest {
 #[derive(Debug, Clone, Default)]
 pub struct Claimed {
     pub leases: Vec<Lease>,
-    /// Events dead-lettered because they lost too many leases in a row.
+    /// Events dead-lettered because they lost too many leases in a row. Named once, also when the claim is asked again.
     pub abandoned: Vec<EventId>,
 }
 
