@@ -104,46 +104,42 @@ impl MessageId {
     }
 }
 
-/// The fence: a fresh random token per granted lease. A write names the token it was granted under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseToken(Uuid);
+/// An id that is sixteen random bytes: never a counter, which a failover could roll back.
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
 
-impl LeaseToken {
-    /// From sixteen random bytes: never a counter, which a failover could roll back.
-    pub fn random(bytes: [u8; 16]) -> Self {
-        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
-    }
+        impl $name {
+            pub fn random(bytes: [u8; 16]) -> Self {
+                Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
+            }
 
-    pub const fn from_uuid(uuid: Uuid) -> Self {
-        Self(uuid)
-    }
+            pub const fn from_uuid(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
 
-    pub const fn as_uuid(self) -> Uuid {
-        self.0
-    }
+            pub const fn as_uuid(self) -> Uuid {
+                self.0
+            }
+        }
+    };
+}
+
+random_id! {
+    /// The fence: a fresh token per granted lease. A write names the token it was granted under.
+    LeaseToken
+}
+
+random_id! {
+    /// Names one claim, so that a worker which did not get the answer can ask for it again.
+    ClaimId
 }
 
 impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// Names one claim, so that a worker which did not get the answer can ask for it again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClaimId(Uuid);
-
-impl ClaimId {
-    pub fn random(bytes: [u8; 16]) -> Self {
-        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
-    }
-
-    pub const fn from_uuid(uuid: Uuid) -> Self {
-        Self(uuid)
-    }
-
-    pub const fn as_uuid(self) -> Uuid {
-        self.0
     }
 }
 
