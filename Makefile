@@ -31,8 +31,9 @@ fmt-check: need-rustfmt ## fail where the code is not formatted
 	@cargo fmt --all --check || { echo 'The code above is not formatted: run `make fmt`.' >&2; exit 1; }
 
 .PHONY: lint
-lint: need-clippy ## clippy over all targets, warnings are errors
+lint: need-clippy ## clippy and rustdoc over everything, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
 
 # stderr too, and without colour: there cargo says which test binary the results below belong to.
 # pipefail once more, because an old make ignores .SHELLFLAGS and tee would hide a failure.

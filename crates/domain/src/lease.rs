@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn s3_lease_too_short_for_its_heartbeat_is_refused() {
+    fn s3_short_lease_below_its_heartbeat_is_refused() {
         for short in [Duration::ZERO, ms(1), ms(99), ms(100)] {
             let error = LeaseTerms::new(short).unwrap_err();
             assert_eq!(error, InvalidLease::TooShort(short));

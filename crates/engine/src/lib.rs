@@ -11,8 +11,8 @@
 //!             (what can be sent now)       until its settle has committed)
 //! ```
 //!
-//! There are no rounds: [`claim`] refills a slot as soon as it is free, each delivery runs by itself, [`settle`]
-//! groups whatever has finished, and [`heartbeat`] renews whatever is in flight. A loop never ends because of an
+//! There are no rounds: `claim` refills a slot as soon as it is free, each delivery runs by itself, `settle`
+//! groups whatever has finished, and `heartbeat` renews whatever is in flight. A loop never ends because of an
 //! error; it backs off and goes on until the engine is drained.
 #![forbid(unsafe_code)]
 

@@ -138,11 +138,6 @@ const NAMED_OTHERWISE: &[(&str, &[&str])] = &[
     ("S2-NFR-002", &["s2_fr004_ac1_", "s2_fr005_ac2_cancel_in_flight_"]),
     ("S2-NFR-003", &["s2_fr003_ac3_"]),
     ("S4-RESET", &["s2_fr004_ac2_"]),
-    // Sentences that begin otherwise.
-    ("S3-GUARDED-RENEWAL", &["s3_renewal_is_guarded_"]),
-    ("S3-NO-LEAK", &["s3_no_heartbeat_outlives_"]),
-    ("S3-RENEWAL-LOG", &["s3_a_failed_renewal_is_logged_", "s3_a_lost_lease_is_logged_"]),
-    ("S3-SHORT-LEASE", &["s3_lease_too_short_"]),
 ];
 
 /// How the names of a criterion's tests start, as in `s2_fr004_ac3_` for `S2-FR-004-AC3`. Its row needs one for each.

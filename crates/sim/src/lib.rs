@@ -13,8 +13,8 @@
 //!        (crashes, panics)
 //! ```
 //!
-//! [`check`] holds the properties; it knows the rules, not the code that keeps them. [`Sabotage`] lets a test swap in
-//! a store or an engine with one known bug, to show that the simulation can fail.
+//! `check` holds the properties, with books and arithmetic of its own. [`Sabotage`] lets a test swap in a store or an
+//! engine with one known bug, to show that the simulation can fail.
 #![forbid(unsafe_code)]
 
 mod chaos;

@@ -13,7 +13,7 @@ async fn renew(store: &Handle, leases: &[&Lease]) -> Vec<HeldLease> {
     store.renew(&held, LEASE).await.expect("the store is up")
 }
 
-pub async fn s3_renewal_keeps_a_lease_beyond_its_first_expiry(harness: &dyn Harness) {
+pub async fn s3_guarded_renewal_keeps_a_lease_beyond_its_first_expiry(harness: &dyn Harness) {
     let store = harness.store();
     enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
@@ -25,7 +25,7 @@ pub async fn s3_renewal_keeps_a_lease_beyond_its_first_expiry(harness: &dyn Harn
     apply(&store, &lease, delivers()).await;
 }
 
-pub async fn s3_renewal_is_guarded_by_ownership(harness: &dyn Harness) {
+pub async fn s3_guarded_renewal_needs_ownership(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let (lost, taker) = taken_over(harness, &store).await;

@@ -97,8 +97,8 @@ macro_rules! conformance_suite {
                 a_claim_asked_again_racing_a_takeover_leaves_one_holder,
             }
             lease {
-                s3_renewal_keeps_a_lease_beyond_its_first_expiry,
-                s3_renewal_is_guarded_by_ownership,
+                s3_guarded_renewal_keeps_a_lease_beyond_its_first_expiry,
+                s3_guarded_renewal_needs_ownership,
                 a_renewal_extends_from_now_and_counts_nothing,
                 a_renewed_lease_still_expires,
                 an_expired_lease_that_nobody_took_can_be_renewed,

@@ -79,7 +79,7 @@ async fn the_heartbeat_goes_on_until_the_settle_has_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s3_no_heartbeat_outlives_its_delivery_however_that_ends() {
+async fn s3_no_leak_of_a_heartbeat_however_its_delivery_ends() {
     let stage = Stage::set();
     for (host, reply) in [
         ("ok", Reply::After(secs(5), 200)),

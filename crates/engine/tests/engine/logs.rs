@@ -57,7 +57,7 @@ impl MakeWriter<'_> for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s3_a_failed_renewal_is_logged_with_event_worker_and_code() {
+async fn s3_renewal_log_of_a_failure_has_event_worker_and_code() {
     let (log, _guard) = Log::listen();
     let stage = Stage::set();
     stage.enqueue("slow", 1).await;
@@ -72,7 +72,7 @@ async fn s3_a_failed_renewal_is_logged_with_event_worker_and_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s3_a_lost_lease_is_logged_with_event_worker_and_code() {
+async fn s3_renewal_log_of_a_lost_lease_has_event_worker_and_code() {
     let (log, _guard) = Log::listen();
     let stage = Stage::set();
     let id = stage.enqueue("slow", 1).await.remove(0);
