@@ -11,6 +11,7 @@
 //! | closed | failure, limits not reached | closed | counted |
 //! | closed | failure that makes `consecutive` in a row | open | until now + `cool_down` |
 //! | closed | failure that makes `ratio_bps` of at least `samples_min` in this window | open | until now + `cool_down` |
+//! | closed | a result of a send from before it closed | closed | ignored |
 //! | closed | window over | closed | counts of the window back to 0, the run of failures kept |
 //! | closed | a result that says nothing (our own fault, released) | closed | not counted |
 //! | open | admit | open | refused |
@@ -22,6 +23,9 @@
 //! | half-open | probe fails | open | until now + `cool_down` |
 //! | half-open | probe says nothing (our own fault, released) | half-open | no probe out |
 //! | half-open | any other result | half-open | ignored |
+//!
+//! A breaker may be forgotten once it is closed and remembers nothing: no sample in this window, no run of failures.
+//! So may one that is closed or half-open, has no probe out, and has heard nothing for sixty windows.
 
 use std::time::Duration;
 
@@ -109,13 +113,6 @@ pub struct Permit {
     admitted_at: Duration,
 }
 
-impl Permit {
-    /// For a destination that has no breaker, because nothing about it is remembered.
-    pub const fn unconditional(now: Duration) -> Self {
-        Self { admitted_at: now }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Closed { window_start: Duration, samples: u32, failures: u32, run: u32 },
@@ -133,9 +130,8 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// Closed for as long as anyone remembers; results of sends admitted before `since` are not its business.
-    pub fn new(policy: BreakerPolicy, since: Duration, now: Duration) -> Self {
-        Self { policy, state: closed(now, 0), since, last_result_at: now }
+    pub fn new(policy: BreakerPolicy, now: Duration) -> Self {
+        Self { policy, state: closed(now, 0), since: now, last_result_at: now }
     }
 
     pub fn circuit(&mut self, now: Duration) -> Circuit {
@@ -199,7 +195,8 @@ impl Breaker {
     /// remembered has no meaning any more.
     pub fn is_idle(&mut self, now: Duration) -> bool {
         self.pass_time(now);
-        let unheard = now.saturating_sub(self.last_result_at) >= self.policy.window * FORGET_AFTER_WINDOWS;
+        let unheard = now.saturating_sub(self.last_result_at)
+            >= self.policy.window.saturating_mul(FORGET_AFTER_WINDOWS);
         match self.state {
             State::Closed { samples, run, .. } => unheard || (samples == 0 && run == 0),
             State::HalfOpen { probe_out } => unheard && !probe_out,

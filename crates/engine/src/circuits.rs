@@ -13,7 +13,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// A report outlives one that got lost, and not much more.
 const REPORT_EXPIRES_IN: Duration = Duration::from_secs(15);
 
-/// A destination has a breaker from its first result until nothing is left to remember.
+/// A destination has a breaker from its first send until nothing is out and nothing is left to remember.
 pub(crate) struct Circuits {
     policy: BreakerPolicy,
     known: Mutex<Known>,
@@ -21,11 +21,15 @@ pub(crate) struct Circuits {
 
 #[derive(Default)]
 struct Known {
-    breakers: BTreeMap<DestinationId, Breaker>,
+    watched: BTreeMap<DestinationId, Watched>,
     /// Those that are not closed: a claim looks at these alone, however many destinations there are.
     tripped: BTreeSet<DestinationId>,
-    /// Results of sends from before this belong to circuits that have been forgotten.
-    forgotten_since: Duration,
+}
+
+struct Watched {
+    breaker: Breaker,
+    /// Sends that were admitted and not answered yet.
+    out: usize,
 }
 
 impl Circuits {
@@ -46,48 +50,50 @@ impl Circuits {
 
     /// Asks to send now; none means that the circuit opened since the claim was planned.
     pub(crate) fn admit(self: &Arc<Self>, destination: DestinationId, now: Duration) -> Option<Admission> {
-        let permit = match self.known().breakers.get_mut(&destination) {
-            Some(breaker) => breaker.admit(now)?,
-            None => Permit::unconditional(now),
-        };
+        let mut known = self.known();
+        let fresh = || Watched { breaker: Breaker::new(self.policy, now), out: 0 };
+        let watched = known.watched.entry(destination).or_insert_with(fresh);
+        let permit = watched.breaker.admit(now)?;
+        watched.out += 1;
         Some(Admission { circuits: Arc::clone(self), destination, permit: Some(permit) })
     }
 
     /// True when more may be sent than before.
     fn record(&self, destination: DestinationId, permit: Permit, health: Health, now: Duration) -> bool {
         let mut known = self.known();
-        let since = known.forgotten_since;
-        let fresh = || Breaker::new(self.policy, since, now);
-        let breaker = known.breakers.entry(destination).or_insert_with(fresh);
-        let before = breaker.circuit(now);
-        breaker.record(permit, health, now);
-        let after = breaker.circuit(now);
+        let Known { watched, tripped } = &mut *known;
+        let Some(watched) = watched.get_mut(&destination) else { return false };
+        watched.out -= 1;
+        let before = watched.breaker.circuit(now);
+        watched.breaker.record(permit, health, now);
+        let after = watched.breaker.circuit(now);
         if after == Circuit::Closed {
-            known.tripped.remove(&destination);
+            tripped.remove(&destination);
         } else {
-            known.tripped.insert(destination);
+            tripped.insert(destination);
         }
         before != after && matches!(after, Circuit::Closed | Circuit::HalfOpen { probe_out: false })
+    }
+
+    fn withdraw(&self, destination: DestinationId, permit: Permit) {
+        if let Some(watched) = self.known().watched.get_mut(&destination) {
+            watched.out -= 1;
+            watched.breaker.withdraw(permit);
+        }
     }
 
     /// Those that are not closed.
     fn tripped(&self, now: Duration) -> Vec<(DestinationId, Circuit)> {
         let mut known = self.known();
-        let Known { breakers, tripped, .. } = &mut *known;
-        tripped.iter().filter_map(|id| Some((*id, breakers.get_mut(id)?.circuit(now)))).collect()
+        let Known { watched, tripped } = &mut *known;
+        tripped.iter().filter_map(|id| Some((*id, watched.get_mut(id)?.breaker.circuit(now)))).collect()
     }
 
     fn forget_the_idle(&self, now: Duration) {
         let mut known = self.known();
-        let Known { breakers, tripped, forgotten_since } = &mut *known;
-        breakers.retain(|id, breaker| {
-            let idle = breaker.is_idle(now);
-            if idle {
-                *forgotten_since = breaker.since().max(*forgotten_since);
-                tripped.remove(id);
-            }
-            !idle
-        });
+        let Known { watched, tripped } = &mut *known;
+        watched.retain(|_, watched| watched.out > 0 || !watched.breaker.is_idle(now));
+        tripped.retain(|id| watched.contains_key(id));
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -111,10 +117,8 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        if let (Some(permit), Some(breaker)) =
-            (self.permit.take(), self.circuits.known().breakers.get_mut(&self.destination))
-        {
-            breaker.withdraw(permit);
+        if let Some(permit) = self.permit.take() {
+            self.circuits.withdraw(self.destination, permit);
         }
     }
 }

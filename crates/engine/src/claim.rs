@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{ClaimId, Lease};
-use posthaste_store::{ClaimRequest, HeldLease, StoreError};
+use posthaste_store::{ClaimRequest, Claimed, HeldLease, StoreError};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::clock::within;
 use crate::deliver::{Delivery, Unsent, deliver};
 use crate::phase::Phase;
+use crate::supervise::contained;
 use crate::worker::Worker;
 
 /// How long a claim waits for results that are tried again before it.
@@ -20,6 +21,7 @@ const RESULTS_FIRST_FOR: Duration = Duration::from_secs(5);
 pub(crate) async fn run(worker: Arc<Worker>) {
     let mut claimer = Claimer::of(worker);
     claimer.claim_until_draining().await;
+    claimer.release_unanswered().await;
     claimer.finish().await;
 }
 
@@ -28,7 +30,14 @@ pub(crate) async fn once(worker: Arc<Worker>) -> Result<(), StoreError> {
     let mut claimer = Claimer::of(Arc::clone(&worker));
     let mut quota = Quota { total: worker.settings.concurrency, retries: worker.settings.retry_batch };
     while quota.total > 0 {
-        let granted = claimer.claim(quota).await?;
+        let granted = match claimer.claim(quota).await {
+            Ok(granted) => granted,
+            Err(error) => {
+                // What has been started is seen to its end all the same.
+                claimer.finish().await;
+                return Err(error);
+            }
+        };
         quota.total -= granted.leases;
         quota.retries = quota.retries.saturating_sub(granted.retries);
         // Nothing more that could be sent at once: a slot must free first, and if none is taken, that was all.
@@ -72,13 +81,19 @@ struct Claimer {
     worker: Arc<Worker>,
     /// Kept until the store has answered, so that a lost reply is asked for again.
     claim_id: ClaimId,
+    unanswered: bool,
     /// Dropping it aborts them.
     deliveries: JoinSet<Option<Unsent>>,
 }
 
 impl Claimer {
     fn of(worker: Arc<Worker>) -> Self {
-        Self { claim_id: worker.ports.chance.claim_id(), worker, deliveries: JoinSet::new() }
+        Self {
+            claim_id: worker.ports.chance.claim_id(),
+            unanswered: false,
+            worker,
+            deliveries: JoinSet::new(),
+        }
     }
 
     async fn claim_until_draining(&mut self) {
@@ -89,6 +104,12 @@ impl Claimer {
         // A claim under way is never given up: the leases it brings would be nobody's until they expire.
         while worker.phases.current() == Phase::Running {
             self.reap();
+            // After an outage, results of ours that wait for the store go first, or we claim and send their events
+            // again.
+            let _ = within(&**clock, RESULTS_FIRST_FOR, worker.settler.catch_up()).await;
+            if worker.phases.current() != Phase::Running {
+                break;
+            }
             let claimed = self.claim(NO_QUOTA).await;
             if claimed.is_ok() {
                 backoff.reset();
@@ -107,8 +128,6 @@ impl Claimer {
                         tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
                             "nothing could be claimed; trying again");
                         clock.sleep(backoff.next()).await;
-                        // Results of ours that wait for the store go first, or we claim and send their events again.
-                        let _ = within(&**clock, RESULTS_FIRST_FOR, worker.settler.catch_up()).await;
                     }
                 }
             };
@@ -127,8 +146,7 @@ impl Claimer {
             return Ok(Granted { leases: 0, retries: 0, filled: Filled::Full });
         }
         let asked_at = self.worker.ports.clock.monotonic();
-        let claimed = self.worker.ports.store.claim(&request).await?;
-        self.claim_id = self.worker.ports.chance.claim_id();
+        let claimed = self.ask(&request).await?;
         self.worker.cycle.claimed(&claimed);
         for event_id in &claimed.abandoned {
             tracing::error!(%event_id, worker_id = %self.worker.settings.worker_id,
@@ -144,6 +162,25 @@ impl Claimer {
         let freed_meanwhile = self.worker.slots.frees() != free_before;
         let more = leases >= request.limit || (leases > 0 && freed_meanwhile);
         Ok(Granted { leases, retries, filled: if more { Filled::More } else { Filled::Enough } })
+    }
+
+    async fn ask(&mut self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let answer = contained(self.worker.ports.store.claim(request)).await;
+        self.unanswered = answer.is_err();
+        if answer.is_ok() {
+            self.claim_id = self.worker.ports.chance.claim_id();
+        }
+        answer
+    }
+
+    /// The last claim may have been granted leases that we never heard of: asks for them, and for no others.
+    async fn release_unanswered(&mut self) {
+        if self.unanswered
+            && let Ok(claimed) = self.ask(&self.plan(Quota { total: 0, retries: 0 })).await
+        {
+            let held: Vec<HeldLease> = claimed.leases.iter().map(HeldLease::from).collect();
+            release(&self.worker, &held).await;
+        }
     }
 
     /// What can be sent right now: within the slots, and where no circuit is open.
@@ -170,9 +207,9 @@ impl Claimer {
     /// Sends what was granted. What should not be sent any more is released.
     async fn start(&mut self, leases: Vec<Lease>, asked_at: Duration) {
         let worker = &self.worker;
-        let terms = worker.settings.lease;
-        // A reply that took so long that no heartbeat can save its leases is as good as none.
-        let too_late = worker.ports.clock.monotonic() >= asked_at + terms.duration() - terms.heartbeat();
+        // Of a lease that is a third gone before it arrives, no heartbeat can be relied on to come in time.
+        let took = worker.ports.clock.monotonic().saturating_sub(asked_at);
+        let too_late = took > worker.settings.lease.duration() / 3;
         let unwanted = too_late || worker.phases.current() != Phase::Running;
         let mut refused = Vec::new();
         for lease in leases {
@@ -232,22 +269,28 @@ async fn release(worker: &Worker, held: &[HeldLease]) {
     if held.is_empty() {
         return;
     }
-    worker.leftover.owes(held.len());
     let clock = &worker.ports.clock;
     let give_up_at = clock.monotonic() + worker.settings.lease.duration();
     let mut backoff = Backoff::new();
-    loop {
-        match worker.ports.store.release(held).await {
-            Ok(()) => return worker.leftover.pays(held.len()),
+    worker.leftover.owe(held.len());
+    let released = loop {
+        match contained(worker.ports.store.release(held)).await {
+            Ok(()) => break true,
             Err(error) if error.is_transient() && clock.monotonic() < give_up_at => {
                 clock.sleep(backoff.next()).await;
             }
             Err(error) => {
                 tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
                     leases = held.len(), "leases were not released; their events wait until they expire");
-                return;
+                break false;
             }
         }
+    };
+    // What is given back on the way, because a circuit opened, is no leftover of a drain.
+    if worker.phases.current() == Phase::Running {
+        worker.leftover.forget(held.len());
+    } else if released {
+        worker.leftover.pay(held.len());
     }
 }
 

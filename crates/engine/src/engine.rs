@@ -85,9 +85,13 @@ impl Engine {
         Ok(Self { worker, claimer, loops })
     }
 
-    /// One cycle: claims what is due once, up to all slots' worth, delivers it to the end, and reports.
-    pub async fn once(settings: Settings, ports: Ports) -> Result<CycleReport, OnceError> {
-        let (worker, _running) = assemble(settings, ports, &Runtimes::current())?;
+    /// One cycle: claims up to all slots' worth of what is due, delivers it to the end, and reports.
+    pub async fn once(
+        settings: Settings,
+        ports: Ports,
+        runtimes: &Runtimes,
+    ) -> Result<CycleReport, OnceError> {
+        let (worker, _running) = assemble(settings, ports, runtimes)?;
         let Settings { timeout, lease, concurrency, per_destination, .. } = worker.settings;
         // At worst every destination takes its events one after the other, each to its timeout.
         let rounds = u32::try_from(concurrency.div_ceil(per_destination)).unwrap_or(u32::MAX);
@@ -122,7 +126,7 @@ impl Engine {
         }
         cycle::log(&self.worker.settings.worker_id, &self.worker.cycle.end(clock.monotonic()));
         let leftover = &self.worker.leftover;
-        Drained { released: leftover.released(), left: leftover.not_released() + self.in_flight() }
+        Drained { released: leftover.released(), left: leftover.owed() + self.in_flight() }
     }
 }
 

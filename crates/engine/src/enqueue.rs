@@ -6,6 +6,8 @@ use std::sync::Arc;
 use posthaste_store::{EnqueueRequest, Enqueued, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::supervise::contained;
+
 /// Requests that may wait; beyond this, producers wait for a place.
 const QUEUE: usize = 1_024;
 /// No further request joins a call that already stores this many events.
@@ -49,10 +51,11 @@ async fn run(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Waiting>) {
             replies.push(next.reply);
             batch.push(next.request);
         }
-        let answers = match store.enqueue(&batch).await {
+        let answers = match contained(store.enqueue(&batch)).await {
+            Ok(answers) if answers.len() == batch.len() => answers,
             Ok(answers) => {
-                assert_eq!(answers.len(), batch.len(), "a store answers every request");
-                answers
+                let reason = format!("{} answers for {} requests", answers.len(), batch.len());
+                vec![Err(StoreError::Rejected { reason }); batch.len()]
             }
             Err(error) => vec![Err(error); batch.len()],
         };

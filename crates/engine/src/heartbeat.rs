@@ -17,7 +17,10 @@ use posthaste_domain::{EventId, Lease, LeaseTerms, LeaseToken, WorkerId};
 use posthaste_store::{HeldLease, Store, StoreError};
 
 use crate::clock::{Clock, within};
+use crate::supervise::contained;
 
+/// Between two rounds, however long the first took.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Leases renewed by one call.
 const BATCH_MAX: usize = 500;
 
@@ -68,8 +71,12 @@ impl Heartbeat {
         let mut pause = self.terms.heartbeat();
         loop {
             self.clock.sleep(pause).await;
+            let began_at = self.clock.monotonic();
             let answered = self.renew_all().await;
-            pause = if answered { self.terms.heartbeat() } else { self.terms.heartbeat() / 4 };
+            let period = if answered { self.terms.heartbeat() } else { self.terms.heartbeat() / 4 };
+            // What the calls took is not waited once more.
+            let took = self.clock.monotonic().saturating_sub(began_at);
+            pause = period.saturating_sub(took).max(PAUSE_MIN);
         }
     }
 
@@ -82,7 +89,7 @@ impl Heartbeat {
 
     async fn renew(&self, batch: &[Renewal]) -> bool {
         let held: Vec<HeldLease> = batch.iter().map(|renewal| renewal.held).collect();
-        let call = self.store.renew(&held, self.terms.duration());
+        let call = contained(self.store.renew(&held, self.terms.duration()));
         // A call that hangs must not keep the next round from being made.
         let answer = within(&*self.clock, self.terms.heartbeat(), call).await;
         match answer {

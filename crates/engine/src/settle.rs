@@ -4,7 +4,7 @@
 //! it is still good, and a result that was paid for with a request is not thrown away while it may yet be. Only a
 //! store that understands and refuses ends it; then the lease is left to expire.
 
-mod retries;
+mod backlog;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::clock::Clock;
-use retries::Retries;
+use crate::supervise::contained;
+use backlog::Backlog;
 
 /// Settlements written by one call.
 const BATCH_MAX: usize = 500;
@@ -28,7 +29,7 @@ const LANES: usize = 4;
 /// The way in.
 pub(crate) struct Settler {
     queue: mpsc::UnboundedSender<Waiting>,
-    retries: Arc<Retries>,
+    backlog: Arc<Backlog>,
 }
 
 /// The way on; driven by [`SettleLoop::run`]. Its length is bounded by the worker's slots.
@@ -44,7 +45,7 @@ struct Waiting {
 }
 
 struct Writer {
-    retries: Arc<Retries>,
+    backlog: Arc<Backlog>,
     worker_id: WorkerId,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -56,22 +57,24 @@ pub(crate) fn settler(
     clock: Arc<dyn Clock>,
 ) -> (Settler, SettleLoop) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let retries = Arc::new(Retries::default());
-    let writer = Arc::new(Writer { retries: Arc::clone(&retries), worker_id, store, clock });
-    (Settler { queue: sender, retries }, SettleLoop { queue: receiver, writer })
+    let backlog = Arc::new(Backlog::default());
+    let writer = Arc::new(Writer { backlog: Arc::clone(&backlog), worker_id, store, clock });
+    (Settler { queue: sender, backlog }, SettleLoop { queue: receiver, writer })
 }
 
 impl Settler {
     /// Resolves when the store has said what became of it; none if it never will.
     pub(crate) async fn settle(&self, transition: Arc<Transition>, ended_at: Duration) -> Option<Settled> {
         let (reply, answer) = oneshot::channel();
+        let _unanswered = self.backlog.wait();
         self.queue.send(Waiting { transition, ended_at, reply }).ok()?;
         answer.await.ok()
     }
 
-    /// Results that wait for the store to come back are tried now.
+    /// Results that wait for the store to come back are tried now; resolves when they are written, or it is still
+    /// away. At once, where none wait.
     pub(crate) async fn catch_up(&self) {
-        self.retries.catch_up().await;
+        self.backlog.catch_up().await;
     }
 }
 
@@ -127,7 +130,6 @@ impl Writer {
         while let Some(batch) = unwritten.pop() {
             match self.settle(&batch).await {
                 Ok(settled) => {
-                    assert_eq!(settled.len(), batch.len(), "a store answers for every settlement");
                     for (waiting, settled) in batch.into_iter().zip(settled) {
                         // Nobody waits for a delivery that was aborted.
                         let _ = waiting.reply.send(settled);
@@ -153,7 +155,6 @@ impl Writer {
     /// Asks until there is an answer.
     async fn settle(&self, batch: &[Waiting]) -> Result<Vec<Settled>, StoreError> {
         let mut backoff = Backoff::new();
-        let mut retry = None;
         let mut settlements: Vec<Settlement> = batch
             .iter()
             .map(|waiting| Settlement {
@@ -166,16 +167,20 @@ impl Writer {
             for (settlement, waiting) in settlements.iter_mut().zip(batch) {
                 settlement.ended_ago = now.saturating_sub(waiting.ended_at);
             }
-            match self.store.settle(&self.worker_id, &settlements).await {
+            match contained(self.store.settle(&self.worker_id, &settlements)).await {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(worker_id = %self.worker_id, code = error.code(), %error, results = batch.len(),
                         "results were not written; trying again");
-                    retry.get_or_insert_with(|| self.retries.begin()).failed();
+                    self.backlog.failed();
                     tokio::select! {
                         biased;
-                        () = self.retries.hurried() => {}
+                        () = self.backlog.hurried() => {}
                         () = self.clock.sleep(backoff.next()) => {}
                     }
+                }
+                Ok(settled) if settled.len() != batch.len() => {
+                    let reason = format!("{} answers for {} settlements", settled.len(), batch.len());
+                    return Err(StoreError::Rejected { reason });
                 }
                 answer => return answer,
             }

@@ -38,9 +38,6 @@ pub(crate) struct Free {
     pub(crate) retries: usize,
     /// Of destinations with something in flight.
     pub(crate) by_destination: BTreeMap<DestinationId, usize>,
-    /// Grows with every slot that is given back: when it has grown by the end of a claim, the claim was planned
-    /// for less than is free now.
-    pub(crate) frees: u64,
 }
 
 impl Slots {
@@ -63,7 +60,6 @@ impl Slots {
             total: self.limits.total.saturating_sub(taken.total),
             retries: self.limits.retries.saturating_sub(taken.retries),
             by_destination: taken.by_destination.iter().map(|(id, count)| (*id, left(count))).collect(),
-            frees: taken.frees,
         }
     }
 
@@ -81,6 +77,8 @@ impl Slots {
         self.taken().total
     }
 
+    /// Grows with every slot that is given back: when it has grown by the end of a claim, the claim was planned for
+    /// less than is free now.
     pub(crate) fn frees(&self) -> u64 {
         self.taken().frees
     }

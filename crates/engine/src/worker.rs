@@ -48,22 +48,24 @@ pub(crate) struct Worker {
     pub(crate) leftover: Leftover,
 }
 
-/// What became of leases that were interrupted.
+/// Leases that are given back unused while the worker stops, or are still to be.
 #[derive(Debug, Default)]
 pub(crate) struct Leftover {
     released: AtomicUsize,
-    /// Or not yet.
-    not_released: AtomicUsize,
+    owed: AtomicUsize,
 }
 
 impl Leftover {
-    /// These are to be released now; they count as left until they are.
-    pub(crate) fn owes(&self, leases: usize) {
-        self.not_released.fetch_add(leases, Ordering::SeqCst);
+    pub(crate) fn owe(&self, leases: usize) {
+        self.owed.fetch_add(leases, Ordering::SeqCst);
     }
 
-    pub(crate) fn pays(&self, leases: usize) {
-        self.not_released.fetch_sub(leases, Ordering::SeqCst);
+    pub(crate) fn forget(&self, leases: usize) {
+        self.owed.fetch_sub(leases, Ordering::SeqCst);
+    }
+
+    pub(crate) fn pay(&self, leases: usize) {
+        self.forget(leases);
         self.released.fetch_add(leases, Ordering::SeqCst);
     }
 
@@ -71,7 +73,7 @@ impl Leftover {
         self.released.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn not_released(&self) -> usize {
-        self.not_released.load(Ordering::SeqCst)
+    pub(crate) fn owed(&self) -> usize {
+        self.owed.load(Ordering::SeqCst)
     }
 }

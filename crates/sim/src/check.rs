@@ -239,10 +239,12 @@ impl Checker {
         self.file(self.known(), finding);
     }
 
-    /// A drain that met no fault and left nothing leaves no lease.
+    /// A drain says what it left: no more leases of this process are live than it said.
     pub(crate) fn drained(&self, process: &Arc<Incarnation>, drained: Drained) {
         let known = self.known();
+        let now = self.clock.timestamp();
         let held = known.rows.values().filter_map(|row| Some((row, row.lease.as_ref()?)));
+        let held = held.filter(|(_, lease)| !lease.is_expired(now));
         let left = held
             .filter(|(_, lease)| {
                 known.holders.get(&lease.token).is_some_and(|holder| Arc::ptr_eq(holder, process))

@@ -6,7 +6,7 @@ const fn s(seconds: u64) -> Duration {
 }
 
 fn breaker() -> Breaker {
-    Breaker::new(BreakerPolicy::new(s(60), 10, 5_000, 5, s(30)).unwrap(), s(0), s(0))
+    Breaker::new(BreakerPolicy::new(s(60), 10, 5_000, 5, s(30)).unwrap(), s(0))
 }
 
 fn report(breaker: &mut Breaker, health: Health, now: Duration) {

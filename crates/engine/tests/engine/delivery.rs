@@ -2,7 +2,7 @@
 
 use crate::stage::{Call, Reply, Stage, millis, secs, settings};
 use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind, NoticeKind, RetryPolicy, RetryPolicySpec};
-use posthaste_engine::{Engine, Settings};
+use posthaste_engine::{Clock as _, Engine, Runtimes, Settings};
 use posthaste_store::Store as _;
 
 fn on_schedule(settings: &mut Settings) {
@@ -132,7 +132,7 @@ async fn s2_fr002_ac1_one_cycle_reports_every_bucket() {
         stage.receiver.always(host, reply);
         stage.enqueue(host, 1).await;
     }
-    let report = Engine::once(settings(|_| {}), stage.ports()).await.unwrap();
+    let report = Engine::once(settings(|_| {}), stage.ports(), &Runtimes::current()).await.unwrap();
     assert_eq!(report.claimed_count, 6);
     assert_eq!((report.delivered_count, report.retried_count, report.failed_count), (1, 4, 1));
     assert_eq!((report.http_2xx_count, report.http_3xx_count), (1, 1));
@@ -150,12 +150,46 @@ async fn one_cycle_claims_no_more_than_its_slots_and_its_retry_batch() {
         settings.per_destination = 3;
         settings.retry_batch = 3;
     };
-    let first = Engine::once(settings(limits), stage.ports()).await.unwrap();
+    let first = Engine::once(settings(limits), stage.ports(), &Runtimes::current()).await.unwrap();
     assert_eq!((first.claimed_count, first.retried_count), (8, 8), "three at a time, eight in all");
     assert_eq!(stage.receiver.most_in_flight("down"), 1, "they were answered at once");
     stage.pass(secs(3_600)).await;
-    let second = Engine::once(settings(limits), stage.ports()).await.unwrap();
+    let second = Engine::once(settings(limits), stage.ports(), &Runtimes::current()).await.unwrap();
     assert_eq!(second.claimed_count, 5, "two first attempts and three retries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_result_is_counted_as_a_stale_write_and_not_applied() {
+    let stage = Stage::set();
+    let id = stage.enqueue("slow", 1).await.remove(0);
+    stage.receiver.always("slow", Reply::After(secs(10), 200));
+    let (ports, clock) = (stage.ports(), std::sync::Arc::clone(&stage.clock));
+    let cancel = async {
+        clock.sleep(secs(5)).await;
+        stage.memory.cancel(&id, "operator", None).await.unwrap();
+    };
+    let runtimes = Runtimes::current();
+    let (report, ()) = tokio::join!(Engine::once(settings(|_| {}), ports, &runtimes), cancel);
+    let report = report.unwrap();
+    assert_eq!((report.stale_write_count, report.delivered_count, report.http_2xx_count), (1, 0, 1));
+    assert_eq!(stage.event(&id).await.event.failure_kind, Some(FailureKind::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_cycle_that_cannot_claim_on_finishes_what_it_began() {
+    let stage = Stage::set();
+    stage.enqueue("slow", 2).await;
+    stage.receiver.always("slow", Reply::After(secs(10), 200));
+    let runtimes = Runtimes::current();
+    let cycle = Engine::once(settings(|settings| settings.per_destination = 1), stage.ports(), &runtimes);
+    let outage = async {
+        stage.until("one is being sent", |_| stage.receiver.requests_to("slow") == 1).await;
+        stage.door().fail(&[Call::Claim]);
+    };
+    let (cycle, ()) = tokio::join!(cycle, outage);
+    assert!(cycle.is_err());
+    let overview = stage.memory.overview().await.unwrap();
+    assert_eq!((overview.delivered, overview.pending_ready), (1, 1), "the request that was made is recorded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +197,7 @@ async fn one_cycle_gives_up_when_the_store_stays_away() {
     let stage = Stage::set();
     stage.enqueue("up", 1).await;
     stage.door().fail(&[Call::Settle]);
-    let unfinished = Engine::once(settings(|_| {}), stage.ports()).await;
+    let unfinished = Engine::once(settings(|_| {}), stage.ports(), &Runtimes::current()).await;
     assert!(unfinished.is_err_and(|error| error.to_string().contains("was not finished within")));
 }
 

@@ -1,9 +1,9 @@
 //! Slots, isolation, circuits, outages and draining.
 
-use crate::stage::{ALL_CALLS, Call, Reply, Stage, millis, secs, settings};
+use crate::stage::{ALL_CALLS, Call, Reply, Stage, event, millis, secs, settings};
 use posthaste_domain::{BreakerPolicy, DeliveryStatus, EventId};
 use posthaste_engine::{InvalidSettings, Settings};
-use posthaste_store::{CircuitState, Store as _};
+use posthaste_store::{CircuitState, EnqueueRequest, Store as _};
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_slot_is_refilled_at_once() {
@@ -152,6 +152,62 @@ async fn results_outlive_an_outage_and_nothing_is_sent_twice_whenever_it_ends() 
         assert_eq!(stage.receiver.requests_to("slow"), 3, "phase {phase}");
         drop(engine);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_that_queue_up_in_an_outage_are_written_before_anything_is_claimed() {
+    for (concurrency, phase) in [(4, 0), (4, 7), (64, 0), (64, 3), (64, 9)] {
+        let stage = Stage::set();
+        // They end one after the other, so that each is a batch of its own.
+        stage.receiver.script("slow", (0..12).map(|number| Reply::After(secs(5 + number), 200)));
+        stage.enqueue("slow", 12).await;
+        let _engine = stage.start(|settings| settings.concurrency = concurrency);
+        let at_once = concurrency.min(12);
+        stage.until("they are being sent", |_| stage.receiver.requests_to("slow") == at_once).await;
+        stage.door().fail(&ALL_CALLS);
+        stage.pass(secs(300) + millis(phase * 450)).await;
+        stage.door().heal();
+        stage.until_all(DeliveryStatus::Delivered).await;
+        assert_eq!(stage.receiver.requests_to("slow"), 12, "{concurrency} slots, phase {phase}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_panics_costs_nothing_but_the_call() {
+    for call in ALL_CALLS {
+        let stage = Stage::set();
+        stage.receiver.always("slow", Reply::After(secs(25), 200));
+        let (front, behind) = posthaste_engine::enqueuer(std::sync::Arc::clone(&stage.store) as _);
+        tokio::spawn(behind);
+        let engine = stage.start(|settings| settings.retention = None);
+        let mut notices = engine.publisher().subscribe().await.unwrap();
+        stage.enqueue("slow", 2).await;
+        stage.until("they are being sent", |_| stage.receiver.requests_to("slow") == 2).await;
+        stage.door().panic_once(call);
+        let request = EnqueueRequest { events: vec![event("more", 0)], idempotency: None };
+        while front.enqueue(request.clone()).await.is_err() {}
+        stage.until_all(DeliveryStatus::Delivered).await;
+        assert_eq!(stage.receiver.requests_to("slow"), 2, "{call:?} cut off what was in flight");
+        for _ in 0..3 {
+            notices.next().await.unwrap();
+        }
+        stage.pass(secs(90)).await;
+        stage.enqueue("after", 1).await;
+        stage.until_all(DeliveryStatus::Delivered).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_gives_back_what_a_lost_reply_had_granted() {
+    let stage = Stage::set();
+    stage.enqueue("up", 3).await;
+    stage.door().lose_replies(Call::Claim, 1);
+    let engine = stage.start(|_| {});
+    stage.until("a claim got no answer", |_| stage.door().calls(Call::Claim) == 1).await;
+    let drained = engine.drain(secs(10)).await;
+    assert_eq!((drained.released, drained.left), (3, 0));
+    assert_eq!(stage.memory.overview().await.unwrap().pending_ready, 3);
+    assert_eq!(stage.receiver.requests().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

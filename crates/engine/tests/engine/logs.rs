@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::stage::{Call, Reply, Stage, secs, settings};
 use posthaste_domain::{DeliveryStatus, LeaseTerms};
-use posthaste_engine::Engine;
+use posthaste_engine::{Engine, Runtimes};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
@@ -95,7 +95,7 @@ async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
     stage.receiver.always("missing", Reply::Status(404));
     stage.enqueue("up", 2).await;
     stage.enqueue("missing", 1).await;
-    Engine::once(settings(|_| {}), stage.ports()).await.unwrap();
+    Engine::once(settings(|_| {}), stage.ports(), &Runtimes::current()).await.unwrap();
     let line = log.line_with("dispatch cycle complete");
     for part in [
         "worker_id=worker-a",

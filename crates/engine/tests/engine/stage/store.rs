@@ -1,6 +1,6 @@
 //! The memory store behind a door that can be watched and shut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ pub(crate) struct WatchedStore {
     refused_event: Mutex<Option<EventId>>,
     latency: Mutex<Duration>,
     replies_to_lose: Mutex<BTreeMap<Call, usize>>,
+    panics: Mutex<BTreeSet<Call>>,
     clock: TokioClock,
 }
 
@@ -44,6 +45,7 @@ impl WatchedStore {
             refused_event: Mutex::default(),
             latency: Mutex::default(),
             replies_to_lose: Mutex::default(),
+            panics: Mutex::default(),
             clock: TokioClock::start(),
         }
     }
@@ -90,7 +92,16 @@ impl WatchedStore {
         }
     }
 
+    /// The next of these calls panics, as an adapter might on what it finds.
+    pub(crate) fn panic_once(&self, call: Call) {
+        self.panics.lock().expect("one thread").insert(call);
+    }
+
     fn passes(&self, call: Call) -> Result<(), StoreError> {
+        if self.panics.lock().expect("one thread").remove(&call) {
+            // Unwinds without a message on the terminal.
+            std::panic::resume_unwind(Box::new("as told"));
+        }
         *self.calls.lock().expect("one thread").entry(call).or_default() += 1;
         self.failures.lock().expect("one thread").get(&call).cloned().map_or(Ok(()), Err)
     }
