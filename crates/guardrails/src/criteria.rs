@@ -99,7 +99,6 @@ pub const MAY_WAIT: &[&str] = &[
     "S0-FR-004-AC2",
     "S0-NFR-001",
     "S1-3.2",
-    "S1-PHASE3-README",
     "S1-PHASE3-ANOMALY",
     "S1-QUEUE-DEPTH",
     "S1-LATENCY",
