@@ -34,11 +34,12 @@ pub(crate) async fn once(worker: Arc<Worker>) -> Result<(), StoreError> {
             Ok(granted) => granted,
             Err(error) => {
                 // What has been started is seen to its end all the same.
+                claimer.release_unanswered().await;
                 claimer.finish().await;
                 return Err(error);
             }
         };
-        quota.total -= granted.leases;
+        quota.total = quota.total.saturating_sub(granted.leases);
         quota.retries = quota.retries.saturating_sub(granted.retries);
         // Nothing more that could be sent at once: a slot must free first, and if none is taken, that was all.
         if granted.leases == 0 && !claimer.one_ends().await {

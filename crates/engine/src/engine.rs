@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::CycleReport;
+use posthaste_domain::{CycleReport, FAST_RETRY_FLOOR};
 use posthaste_store::StoreError;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
@@ -146,6 +146,10 @@ fn assemble(
     runtimes: &Runtimes,
 ) -> Result<(Arc<Worker>, JoinSet<()>), InvalidSettings> {
     settings.check()?;
+    if settings.policy.breaks_the_contract() {
+        tracing::warn!(worker_id = %settings.worker_id, first_delay = ?settings.policy.window(0).start(),
+            floor = ?FAST_RETRY_FLOOR, "retries faster than the retry contract allows are switched on; this is for tests");
+    }
     let Ports { store, clock, .. } = ports.clone();
     let id = settings.worker_id.clone();
     let (settler, settling) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));

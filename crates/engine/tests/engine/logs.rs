@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use crate::stage::{Call, Reply, Stage, secs, settings};
-use posthaste_domain::{DeliveryStatus, LeaseTerms};
+use posthaste_domain::{DeliveryStatus, LeaseTerms, RetryPolicy, RetryPolicySpec, Strategy};
 use posthaste_engine::{Engine, Runtimes};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
@@ -113,6 +113,27 @@ async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
     ] {
         assert!(line.contains(part), "{part:?} is missing from {line:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s1_3_4_a_worker_that_may_retry_fast_says_so_at_every_start() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    let fast = || {
+        let mut spec = RetryPolicySpec::of(Strategy::Exponential { base: secs(2) });
+        spec.jitter_bps = Some(0);
+        spec.allow_fast_retries = true;
+        RetryPolicy::new(spec).expect("allowed")
+    };
+    drop(stage.start(|_| {}));
+    assert!(log.lines().is_empty(), "the contract needs no words: {:#?}", log.lines());
+    for starts in 1..=2 {
+        drop(stage.start(|settings| settings.policy = fast()));
+        let warned = log.lines().iter().filter(|line| line.contains("retry contract")).count();
+        assert_eq!(warned, starts);
+    }
+    let line = log.line_with("retry contract");
+    assert!(line.contains("WARN") && line.contains("first_delay=2s") && line.contains("floor=30s"), "{line}");
 }
 
 #[tokio::test(start_paused = true)]
