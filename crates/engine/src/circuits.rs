@@ -159,3 +159,57 @@ fn state(circuit: Circuit) -> CircuitState {
         Circuit::HalfOpen { .. } => CircuitState::HalfOpen,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: DestinationId = DestinationId(1);
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Opens after two failures in a row, for thirty seconds.
+    fn opened() -> Arc<Circuits> {
+        let policy = BreakerPolicy::new(s(60), 1_000, 10_000, 2, s(30)).unwrap();
+        let circuits = Arc::new(Circuits::new(policy));
+        for _ in 0..2 {
+            circuits.admit(HERE, s(0)).unwrap().answer(Health::Unhealthy, s(0));
+        }
+        assert_eq!(circuits.allowed(s(29)), BTreeMap::from([(HERE, 0)]));
+        circuits
+    }
+
+    #[test]
+    fn a_probe_that_is_dropped_without_an_answer_makes_room_for_another() {
+        let circuits = opened();
+        let probe = circuits.admit(HERE, s(30)).unwrap();
+        assert_eq!(circuits.allowed(s(30)), BTreeMap::from([(HERE, 0)]));
+        drop(probe);
+        assert_eq!(circuits.allowed(s(30)), BTreeMap::from([(HERE, 1)]));
+    }
+
+    #[test]
+    fn an_answer_says_whether_more_may_be_sent() {
+        let circuits = opened();
+        let failed = circuits.admit(HERE, s(30)).unwrap();
+        assert!(!failed.answer(Health::Unhealthy, s(31)), "it opened again");
+        let succeeded = circuits.admit(HERE, s(61)).unwrap();
+        assert!(succeeded.answer(Health::Healthy, s(62)), "it closed");
+        assert_eq!(circuits.allowed(s(62)), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_destination_is_forgotten_when_nothing_is_out_and_nothing_is_remembered() {
+        let circuits = opened();
+        let other = circuits.admit(DestinationId(2), s(0)).unwrap();
+        circuits.forget_the_idle(s(3_601));
+        let known = |circuits: &Circuits| circuits.known().watched.keys().copied().collect::<Vec<_>>();
+        assert_eq!(known(&circuits), [DestinationId(2)], "a send is still out there");
+        assert_eq!(circuits.allowed(s(3_601)), BTreeMap::new());
+        other.answer(Health::Healthy, s(3_601));
+        circuits.forget_the_idle(s(3_700));
+        assert_eq!(known(&circuits), []);
+    }
+}

@@ -123,6 +123,23 @@ async fn an_outage_shorter_than_the_lease_costs_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_the_store_refuses_does_not_take_others_with_it() {
+    let stage = Stage::set();
+    let ids = stage.enqueue("slow", 3).await;
+    stage.receiver.always("slow", Reply::After(secs(20), 200));
+    stage.door().refuse_renewal_of(&ids[1]);
+    let _engines = [stage.start(short_lease), stage.start(second_worker)];
+    stage.pass(secs(15)).await;
+    let claims = |id: &posthaste_domain::EventId| {
+        let id = id.clone();
+        let stage = &stage;
+        async move { stage.event(&id).await.event.claims }
+    };
+    assert_eq!((claims(&ids[0]).await, claims(&ids[2]).await), (1, 1), "the others keep their leases");
+    assert!(claims(&ids[1]).await > 1, "the refused one is taken over");
+}
+
+#[tokio::test(start_paused = true)]
 async fn many_leases_are_renewed_by_few_calls() {
     let stage = Stage::set();
     stage.enqueue("slow", 600).await;

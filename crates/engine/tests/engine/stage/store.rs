@@ -30,6 +30,7 @@ pub(crate) struct WatchedStore {
     calls: Mutex<BTreeMap<Call, usize>>,
     failures: Mutex<BTreeMap<Call, StoreError>>,
     refused_event: Mutex<Option<EventId>>,
+    unrenewable_event: Mutex<Option<EventId>>,
     latency: Mutex<Duration>,
     replies_to_lose: Mutex<BTreeMap<Call, usize>>,
     panics: Mutex<BTreeSet<Call>>,
@@ -43,6 +44,7 @@ impl WatchedStore {
             calls: Mutex::default(),
             failures: Mutex::default(),
             refused_event: Mutex::default(),
+            unrenewable_event: Mutex::default(),
             latency: Mutex::default(),
             replies_to_lose: Mutex::default(),
             panics: Mutex::default(),
@@ -69,6 +71,11 @@ impl WatchedStore {
     /// A settle that names this event is understood and refused.
     pub(crate) fn refuse_settle_of(&self, event_id: &EventId) {
         *self.refused_event.lock().expect("one thread") = Some(event_id.clone());
+    }
+
+    /// A renewal that names this event is understood and refused.
+    pub(crate) fn refuse_renewal_of(&self, event_id: &EventId) {
+        *self.unrenewable_event.lock().expect("one thread") = Some(event_id.clone());
     }
 
     /// From now on, every claim takes this long before it commits.
@@ -145,6 +152,12 @@ impl Layer for WatchedStore {
 
     async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
         self.passes(Call::Renew)?;
+        let unrenewable = self.unrenewable_event.lock().expect("one thread").clone();
+        let key =
+            unrenewable.and_then(|event_id| self.memory.with_state(|state| state.key_of(&event_id).ok()));
+        if held.iter().any(|held| Some(held.key) == key) {
+            return Err(StoreError::Rejected { reason: "as told".into() });
+        }
         self.memory.renew(held, lease).await
     }
 
