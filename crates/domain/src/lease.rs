@@ -19,6 +19,11 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// `requeued` says whether a requeue was the last thing that an operator did to the event.
+    pub const fn of(requeued: bool, attempts: u32) -> Self {
+        if requeued && attempts == 0 { Self::Manual } else { Self::Scheduled }
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",

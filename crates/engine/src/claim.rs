@@ -148,14 +148,6 @@ impl Claimer {
         }
         let asked_at = self.worker.ports.clock.monotonic();
         let claimed = self.ask(&request).await?;
-        self.worker.cycle.claimed(&claimed);
-        for event_id in &claimed.abandoned {
-            tracing::error!(%event_id, worker_id = %self.worker.settings.worker_id,
-                "event abandoned: it lost too many leases in a row");
-        }
-        if !claimed.abandoned.is_empty() {
-            self.worker.publisher.look();
-        }
         let leases = claimed.leases.len();
         let retries = claimed.leases.iter().filter(|lease| lease.is_retry()).count();
         self.start(claimed.leases, asked_at).await;
@@ -165,13 +157,22 @@ impl Claimer {
         Ok(Granted { leases, retries, filled: if more { Filled::More } else { Filled::Enough } })
     }
 
+    /// Whatever an answer brings is counted and told here, whoever asked.
     async fn ask(&mut self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        let answer = contained(self.worker.ports.store.claim(request)).await;
+        let worker = &self.worker;
+        let answer = contained(worker.ports.store.claim(request)).await;
         self.unanswered = answer.is_err();
-        if answer.is_ok() {
-            self.claim_id = self.worker.ports.chance.claim_id();
+        let claimed = answer?;
+        self.claim_id = worker.ports.chance.claim_id();
+        worker.cycle.claimed(&claimed);
+        for event_id in &claimed.abandoned {
+            tracing::error!(%event_id, worker_id = %worker.settings.worker_id,
+                "event abandoned: it lost too many leases in a row");
         }
-        answer
+        if !claimed.abandoned.is_empty() {
+            worker.publisher.look();
+        }
+        Ok(claimed)
     }
 
     /// The last claim may have been granted leases that we never heard of: asks for them, and for no others.

@@ -95,6 +95,7 @@ fn grant(state: &mut State, now: Timestamp, key: EventKey, request: &ClaimReques
 }
 
 fn lease_of(row: &Row, key: EventKey, token: LeaseToken, now: Timestamp) -> Lease {
+    let requeued = row.manual_last.as_ref().is_some_and(|last| last.action == ManualAction::Requeue);
     Lease {
         token,
         key,
@@ -108,14 +109,9 @@ fn lease_of(row: &Row, key: EventKey, token: LeaseToken, now: Timestamp) -> Leas
         traceparent: row.traceparent.clone(),
         attempts: row.attempts,
         max_attempts: row.max_attempts,
-        trigger: trigger(row),
+        trigger: Trigger::of(requeued, row.attempts),
         overdue: row.next_attempt_at.map_or(Duration::ZERO, |due| now.since(due)),
     }
-}
-
-fn trigger(row: &Row) -> Trigger {
-    let requeued = row.manual_last.as_ref().is_some_and(|last| last.action == ManualAction::Requeue);
-    if requeued && row.attempts == 0 { Trigger::Manual } else { Trigger::Scheduled }
 }
 
 /// An expired lease that nobody took over is still its holder's to extend.

@@ -89,6 +89,24 @@ async fn s3_renewal_log_of_a_lost_lease_has_event_worker_and_code() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_abandoned_by_the_last_claim_of_a_drain_is_logged_and_counted() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    stage.enqueue("deadly", 1).await;
+    stage.receiver.always("deadly", Reply::Hang);
+    let first = stage.start(|_| {});
+    stage.until("it is being sent", |_| stage.receiver.requests_to("deadly") == 1).await;
+    drop(first);
+    stage.door().fail(&[Call::Claim]);
+    let second = stage.start(|settings| settings.abandon_after = 1);
+    stage.pass(secs(60)).await;
+    stage.door().heal();
+    second.drain(secs(10)).await;
+    assert!(log.line_with("event abandoned").contains("event_id=deadly-0"));
+    assert!(log.line_with("failed_count=1").contains("dispatch cycle complete"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
     let (log, _guard) = Log::listen();
     let stage = Stage::set();
