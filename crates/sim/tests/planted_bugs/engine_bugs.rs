@@ -17,6 +17,34 @@ use posthaste_store::{
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);
 
+/// A bug that shows in how an engine uses its store: its name, the methods that it changes, and whatever it has to
+/// remember.
+macro_rules! engine_bug {
+    ($(#[$doc:meta])* $name:ident $(remembers $memory:ty)?; $($method:item)*) => {
+        $(#[$doc])*
+        pub(crate) struct $name;
+
+        impl Sabotage for $name {
+            fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+                struct Bug {
+                    store: Arc<dyn Store>,
+                    $(remembered: $memory,)?
+                }
+
+                #[async_trait]
+                impl Layer for Bug {
+                    fn inner(&self) -> &dyn Store {
+                        &*self.store
+                    }
+                    $($method)*
+                }
+
+                (Arc::new(Layered(Bug { store, $(remembered: <$memory>::default(),)? })), sender)
+            }
+        }
+    };
+}
+
 /// Stops renewing when the response is there, though the settle has not committed yet.
 pub(crate) struct HeartbeatStopsBeforeSettle;
 
@@ -62,47 +90,18 @@ impl Sender for NoteSent {
     }
 }
 
-/// Never renews anything.
-pub(crate) struct NoHeartbeat;
-
-impl Sabotage for NoHeartbeat {
-    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (Arc::new(Layered(RenewNothing(store))), sender)
-    }
-}
-
-struct RenewNothing(Arc<dyn Store>);
-
-#[async_trait]
-impl Layer for RenewNothing {
-    fn inner(&self) -> &dyn Store {
-        &*self.0
-    }
+engine_bug! {
+    /// Never renews anything.
+    NoHeartbeat;
 
     async fn renew(&self, _held: &[HeldLease], _lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
         Ok(Vec::new())
     }
 }
 
-/// Tells followers what it is about to write.
-pub(crate) struct NoticeBeforeCommit;
-
-impl Sabotage for NoticeBeforeCommit {
-    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (Arc::new(Layered(PublishFirst { store, early: Mutex::default() })), sender)
-    }
-}
-
-struct PublishFirst {
-    store: Arc<dyn Store>,
-    early: Mutex<Vec<Notice>>,
-}
-
-#[async_trait]
-impl Layer for PublishFirst {
-    fn inner(&self) -> &dyn Store {
-        &*self.store
-    }
+engine_bug! {
+    /// Tells followers what it is about to write.
+    NoticeBeforeCommit remembers Mutex<Vec<Notice>>;
 
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         let early = batch.iter().filter_map(|settlement| {
@@ -117,13 +116,13 @@ impl Layer for PublishFirst {
                 at: Timestamp::default(),
             })
         });
-        self.early.lock().expect("one thread").extend(early);
+        self.remembered.lock().expect("one thread").extend(early);
         self.store.settle(worker, batch).await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         let mut page = self.store.notices(after, limit).await?;
-        let early: Vec<Notice> = std::mem::take(&mut *self.early.lock().expect("one thread"));
+        let early: Vec<Notice> = std::mem::take(&mut *self.remembered.lock().expect("one thread"));
         for notice in early {
             page.cursor.minor += 1;
             page.notices.push(PublishedNotice { cursor: page.cursor, notice });
@@ -174,62 +173,30 @@ impl Sender for Resend {
     }
 }
 
-/// Takes the first error for the last word.
-pub(crate) struct HeartbeatGivesUpAfterOneError;
-
-impl Sabotage for HeartbeatGivesUpAfterOneError {
-    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (Arc::new(Layered(GiveUpEarly { store, given_up: Mutex::default() })), sender)
-    }
-}
-
-struct GiveUpEarly {
-    store: Arc<dyn Store>,
-    given_up: Mutex<BTreeSet<LeaseToken>>,
-}
-
-#[async_trait]
-impl Layer for GiveUpEarly {
-    fn inner(&self) -> &dyn Store {
-        &*self.store
-    }
+engine_bug! {
+    /// Takes the first error for the last word.
+    HeartbeatGivesUpAfterOneError remembers Mutex<BTreeSet<LeaseToken>>;
 
     async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
         let wanted: Vec<HeldLease> = {
-            let given_up = self.given_up.lock().expect("one thread");
+            let given_up = self.remembered.lock().expect("one thread");
             held.iter().filter(|held| !given_up.contains(&held.token)).copied().collect()
         };
         let renewed = self.store.renew(&wanted, lease).await;
         if renewed.is_err() {
-            self.given_up.lock().expect("one thread").extend(wanted.iter().map(|held| held.token));
+            self.remembered.lock().expect("one thread").extend(wanted.iter().map(|held| held.token));
         }
         renewed
     }
 }
 
-/// Passes over every tenth page's first notice.
-pub(crate) struct PublisherSkipsNotices;
-
-impl Sabotage for PublisherSkipsNotices {
-    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (Arc::new(Layered(SkipNotices { store, pages: Mutex::default() })), sender)
-    }
-}
-
-struct SkipNotices {
-    store: Arc<dyn Store>,
-    pages: Mutex<u32>,
-}
-
-#[async_trait]
-impl Layer for SkipNotices {
-    fn inner(&self) -> &dyn Store {
-        &*self.store
-    }
+engine_bug! {
+    /// Passes over every tenth page's first notice.
+    PublisherSkipsNotices remembers Mutex<u32>;
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         let mut page = self.store.notices(after, limit).await?;
-        let mut pages = self.pages.lock().expect("one thread");
+        let mut pages = self.remembered.lock().expect("one thread");
         *pages += u32::from(!page.notices.is_empty());
         if *pages % 10 == 9 && !page.notices.is_empty() {
             page.notices.remove(0);
@@ -238,74 +205,32 @@ impl Layer for SkipNotices {
     }
 }
 
-/// Says that it released what it did not.
-pub(crate) struct ReleasesNothing;
-
-impl Sabotage for ReleasesNothing {
-    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (Arc::new(Layered(KeepLeases(store))), sender)
-    }
-}
-
-struct KeepLeases(Arc<dyn Store>);
-
-#[async_trait]
-impl Layer for KeepLeases {
-    fn inner(&self) -> &dyn Store {
-        &*self.0
-    }
+engine_bug! {
+    /// Says that it released what it did not.
+    ReleasesNothing;
 
     async fn release(&self, _held: &[HeldLease]) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// Claims as if nothing were in flight.
-pub(crate) struct SlotsAreIgnored;
-
-impl Sabotage for SlotsAreIgnored {
-    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (Arc::new(Layered(ClaimAll(store))), sender)
-    }
-}
-
-struct ClaimAll(Arc<dyn Store>);
-
-#[async_trait]
-impl Layer for ClaimAll {
-    fn inner(&self) -> &dyn Store {
-        &*self.0
-    }
+engine_bug! {
+    /// Claims as if nothing were in flight.
+    SlotsAreIgnored;
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        self.0.claim(&ClaimRequest { free_slots: Default::default(), ..request.clone() }).await
+        self.store.claim(&ClaimRequest { free_slots: Default::default(), ..request.clone() }).await
     }
 }
 
-/// Gives an event up at the first 404, whatever it has left.
-pub(crate) struct NotFoundIsFinal;
-
-impl Sabotage for NotFoundIsFinal {
-    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (Arc::new(Layered(GiveUpOn404 { store, leases: Mutex::default() })), sender)
-    }
-}
-
-struct GiveUpOn404 {
-    store: Arc<dyn Store>,
-    leases: Mutex<BTreeMap<LeaseToken, Lease>>,
-}
-
-#[async_trait]
-impl Layer for GiveUpOn404 {
-    fn inner(&self) -> &dyn Store {
-        &*self.store
-    }
+engine_bug! {
+    /// Gives an event up at the first 404, whatever it has left.
+    NotFoundIsFinal remembers Mutex<BTreeMap<LeaseToken, Lease>>;
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
         let claimed = self.store.claim(request).await?;
         let leases = claimed.leases.iter().map(|lease| (lease.token, lease.clone()));
-        self.leases.lock().expect("one thread").extend(leases);
+        self.remembered.lock().expect("one thread").extend(leases);
         Ok(claimed)
     }
 
@@ -313,7 +238,7 @@ impl Layer for GiveUpOn404 {
         let mut batch = batch.to_vec();
         for Settlement { transition, .. } in &mut batch {
             if transition.outcome().http_status() == Some(404) {
-                let lease = self.leases.lock().expect("one thread")[&transition.token()].clone();
+                let lease = self.remembered.lock().expect("one thread")[&transition.token()].clone();
                 let last = Lease { max_attempts: lease.attempt(), ..lease };
                 let attempted =
                     Attempted { outcome: transition.outcome().clone(), duration: transition.duration() };
