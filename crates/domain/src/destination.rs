@@ -49,6 +49,11 @@ impl DestinationUrl {
         }
     }
 
+    /// As a store kept it: it was judged when its event was accepted, and the sender looks again before it dials.
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -20,15 +20,11 @@ pub enum DeliveryStatus {
     Failed,
 }
 
-impl DeliveryStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-        }
-    }
-}
+words!(DeliveryStatus {
+    Pending => "pending",
+    Delivered => "delivered",
+    Failed => "failed",
+});
 
 /// Why an event is in the dead-letter queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,16 +39,12 @@ pub enum FailureKind {
     Gone,
 }
 
-impl FailureKind {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exhausted => "exhausted",
-            Self::Cancelled => "cancelled",
-            Self::Abandoned => "abandoned",
-            Self::Gone => "gone",
-        }
-    }
-}
+words!(FailureKind {
+    Exhausted => "exhausted",
+    Cancelled => "cancelled",
+    Abandoned => "abandoned",
+    Gone => "gone",
+});
 
 /// An event as it arrives from outside, not yet judged.
 #[derive(Debug, Clone, Default)]

@@ -38,6 +38,11 @@ impl Excerpt {
         Self(safe)
     }
 
+    /// As a store kept it.
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -48,6 +48,11 @@ impl EventId {
         Self(format!("msg_{}", message.0.simple()))
     }
 
+    /// As a store kept it: it was judged when its event was accepted.
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,6 +76,11 @@ impl WorkerId {
     /// A host's name with a part that differs at every boot, so that a restarted worker is another owner.
     pub fn booted(host: &str, boot: u64) -> Result<Self, InvalidId> {
         Self::new(format!("{host}-{boot:016x}"))
+    }
+
+    /// As a store kept it.
+    pub fn stored(text: String) -> Self {
+        Self(text)
     }
 
     pub fn as_str(&self) -> &str {

@@ -23,14 +23,12 @@ impl Trigger {
     pub const fn of(requeued: bool, attempts: u32) -> Self {
         if requeued && attempts == 0 { Self::Manual } else { Self::Scheduled }
     }
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Manual => "manual",
-        }
-    }
 }
+
+words!(Trigger {
+    Scheduled => "scheduled",
+    Manual => "manual",
+});
 
 /// The only thing that can be sent: one event, with its payload, under one token.
 #[derive(Clone)]

@@ -12,6 +12,9 @@
 //! [`signature`] that every request carries, and the [`CycleReport`] that counts what happened.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod word;
+
 mod circuit;
 mod cycle;
 mod decide;

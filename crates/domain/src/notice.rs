@@ -11,15 +11,10 @@ pub enum NoticeKind {
     DeadLettered,
 }
 
-impl NoticeKind {
-    /// The notice's `type` on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Delivered => "WebhookDeliveredEvent",
-            Self::DeadLettered => "WebhookDLQEvent",
-        }
-    }
-}
+words!(NoticeKind {
+    Delivered => "WebhookDeliveredEvent",
+    DeadLettered => "WebhookDLQEvent",
+});
 
 /// Committed together with the change it tells of, so that neither exists without the other.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,21 +35,17 @@ pub enum ErrorClass {
     Panic,
 }
 
-impl ErrorClass {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Dns => "dns",
-            Self::BlockedAddress => "blocked_address",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Certificate => "certificate",
-            Self::Reset => "reset",
-            Self::BrokenResponse => "broken_response",
-            Self::Panic => "panic",
-        }
-    }
-}
+words!(ErrorClass {
+    Timeout => "timeout",
+    Dns => "dns",
+    BlockedAddress => "blocked_address",
+    Connect => "connect",
+    Tls => "tls",
+    Certificate => "certificate",
+    Reset => "reset",
+    BrokenResponse => "broken_response",
+    Panic => "panic",
+});
 
 /// The five counters that every outcome falls into exactly one of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,17 +57,13 @@ pub enum Bucket {
     NetworkError,
 }
 
-impl Bucket {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http2xx => "http_2xx",
-            Self::Http3xx => "http_3xx",
-            Self::Http4xx => "http_4xx",
-            Self::Http5xx => "http_5xx",
-            Self::NetworkError => "network_error",
-        }
-    }
-}
+words!(Bucket {
+    Http2xx => "http_2xx",
+    Http3xx => "http_3xx",
+    Http4xx => "http_4xx",
+    Http5xx => "http_5xx",
+    NetworkError => "network_error",
+});
 
 /// What an outcome means for its event, before any policy is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,7 @@ const DIRECTION: &[(&str, May)] = &[
     ("store", May::DependOn(&["domain"])),
     ("store-conformance", May::DependOn(&["domain", "store"])),
     ("store-memory", May::DependOn(&["domain", "store"])),
+    ("store-comparison", May::DependOn(&["domain", "store", "store-conformance", "store-memory"])),
     ("store-sqlite", May::DependOn(&["domain", "store"])),
     ("store-postgres", May::DependOn(&["domain", "store"])),
     ("engine", May::DependOn(&["domain", "store"])),
@@ -23,6 +24,8 @@ const DIRECTION: &[(&str, May)] = &[
     ("api", May::DependOn(&["domain", "store", "engine"])),
     ("dashboard", May::DependOn(&[])),
     ("sim", May::DependOn(&["domain", "store", "store-memory", "engine"])),
+    ("postgres-server", May::DependOn(&[])),
+    ("store-bench", May::DependOnAll),
     ("guardrails", May::DependOn(&[])),
     ("posthaste", May::DependOnAll),
 ];

@@ -23,6 +23,12 @@ pub enum CircuitState {
     HalfOpen,
 }
 
+posthaste_domain::words!(CircuitState {
+    Closed => "closed",
+    Open => "open",
+    HalfOpen => "half_open",
+});
+
 /// One worker's view of one circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CircuitReport {

@@ -60,14 +60,10 @@ pub enum ManualAction {
     Cancel,
 }
 
-impl ManualAction {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requeue => "requeue",
-            Self::Cancel => "cancel",
-        }
-    }
-}
+posthaste_domain::words!(ManualAction {
+    Requeue => "requeue",
+    Cancel => "cancel",
+});
 
 /// Who did what to an event, when.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,2 @@
+//! A PostgreSQL server of one's own.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Measures the stores.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,2 @@
+//! The store for many workers.
+#![forbid(unsafe_code)]
