@@ -1,0 +1,1 @@
+-- What callers use without Posthaste's own code: enqueueing in their transaction, and the table of deliveries.

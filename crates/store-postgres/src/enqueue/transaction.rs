@@ -1,0 +1,45 @@
+//! Enqueueing inside the caller's own transaction: the event exists exactly if the caller commits.
+
+use posthaste_domain::NewEvent;
+use posthaste_store::Receipt;
+use tokio_postgres::Transaction;
+use tokio_postgres::error::SqlState;
+
+use super::insert::{INSERT, Insert, MessageIds, Places, receipts};
+
+/// The caller's transaction is aborted, as after any failed statement: roll it back.
+#[derive(Debug, thiserror::Error)]
+pub enum CallerError {
+    #[error("an event_id is taken, or given twice; leave it out to have one made, or choose another")]
+    EventIdTaken(#[source] tokio_postgres::Error),
+    #[error("the schema of Posthaste is missing or old in this database: run `posthaste migrate`")]
+    NoSchema(#[source] tokio_postgres::Error),
+    #[error("the events could not be stored")]
+    Database(#[from] tokio_postgres::Error),
+}
+
+/// Stores events with one round trip in `transaction`, which may do anything else beside. They are sent once it has
+/// committed; if it rolls back, they never were. A URL that is new to the outbox is locked until then, so other
+/// transactions with the same new URL wait.
+pub async fn enqueue_in(
+    transaction: &Transaction<'_>,
+    events: &[NewEvent],
+) -> Result<Vec<Receipt>, CallerError> {
+    let events: Vec<&NewEvent> = events.iter().collect();
+    let places = Places::default();
+    let insert = Insert::of(&events, &places, &mut MessageIds::of_this_host());
+    let params = insert.params();
+    let typed: Vec<_> = params.iter().copied().zip(INSERT.types.iter().cloned()).collect();
+    let rows = transaction.query_typed(INSERT.text, &typed).await.map_err(|error| match error.code() {
+        Some(code) if *code == SqlState::UNIQUE_VIOLATION => CallerError::EventIdTaken(error),
+        Some(code)
+            if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME, SqlState::UNDEFINED_FUNCTION]
+                .contains(code) =>
+        {
+            CallerError::NoSchema(error)
+        }
+        _ => CallerError::Database(error),
+    })?;
+    let created_at = insert.stored(&rows, &places)?;
+    Ok(receipts(insert.event_ids(), created_at))
+}

@@ -1,0 +1,88 @@
+//! What a failure of the server means to whoever asked.
+
+use deadpool_postgres::PoolError;
+use posthaste_store::StoreError;
+use tokio_postgres::error::SqlState;
+
+pub(crate) fn unavailable(reason: impl Into<String>) -> StoreError {
+    StoreError::Unavailable { reason: reason.into() }
+}
+
+/// What the server said, in its own words but without its details, which quote the data.
+pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
+    let Some(db) = error.as_db_error() else {
+        return unavailable(format!("the connection to PostgreSQL failed: {}", chain(error)));
+    };
+    let reason = format!("{} (SQLSTATE {})", db.message(), db.code().code());
+    match kind(db.code()) {
+        Kind::Passes(None) => StoreError::Unavailable { reason },
+        Kind::Passes(Some(advice)) => StoreError::Unavailable { reason: format!("{reason}; {advice}") },
+        Kind::Stays(None) => StoreError::Rejected { reason },
+        Kind::Stays(Some(advice)) => StoreError::Rejected { reason: format!("{reason}; {advice}") },
+    }
+}
+
+enum Kind {
+    /// Asking again may help, with or without somebody's doing.
+    Passes(Option<&'static str>),
+    Stays(Option<&'static str>),
+}
+
+fn kind(state: &SqlState) -> Kind {
+    match state.code() {
+        "25006" => Kind::Passes(Some("this server accepts no writes; looking for one that does")),
+        "53100" => Kind::Passes(Some("the server's disk is full: free space on it")),
+        "53300" => Kind::Passes(Some("raise max_connections, or run fewer processes")),
+        "57014" | "55P03" => {
+            Kind::Passes(Some("the server was too slow, or something holds a lock for long"))
+        }
+        "28P01" | "28000" | "3D000" => Kind::Passes(Some("check user, password and database of the URL")),
+        "42P01" | "42883" | "42703" | "3F000" => {
+            Kind::Stays(Some("the schema is missing or old: run the migrations"))
+        }
+        "42501" => Kind::Stays(Some("grant this role what it lacks")),
+        // Connections, rollbacks, resources, operators, and what only happens behind a pooler.
+        code if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
+            Kind::Passes(None)
+        }
+        "26000" | "42P05" => {
+            Kind::Passes(Some("a pooler hands out sessions; going on without prepared statements"))
+        }
+        _ => Kind::Stays(None),
+    }
+}
+
+/// After these, a session is not used again: another server may be the right one by now.
+pub(crate) fn ends_session(error: &tokio_postgres::Error) -> bool {
+    error.is_closed()
+        || error.code().is_none_or(|state| {
+            let code = state.code();
+            code == "25006" || code.starts_with("57P") || code.starts_with("08") || is_pooled(state)
+        })
+}
+
+/// A prepared statement that is not there, or is there already: somebody else used the session in between.
+pub(crate) fn is_pooled(state: &SqlState) -> bool {
+    matches!(state.code(), "26000" | "42P05")
+}
+
+pub(crate) fn no_session(error: &PoolError) -> StoreError {
+    match error {
+        PoolError::Backend(error) => match refusal(error) {
+            StoreError::Rejected { reason } => unavailable(reason),
+            other => other,
+        },
+        PoolError::Timeout(kind) => unavailable(format!("no connection to PostgreSQL in time ({kind:?})")),
+        other => unavailable(format!("no connection to PostgreSQL: {other}")),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

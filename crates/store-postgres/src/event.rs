@@ -1,0 +1,57 @@
+//! Events as operators see them, out of the view that puts an event and its state together.
+
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, MessageId, WorkerId,
+};
+use posthaste_store::{AuditView, EventView, ManualAction};
+use tokio_postgres::Row;
+
+use crate::discover::count;
+use crate::moment::Moment;
+
+/// The columns that [`view`] reads, of `app.webhook_outbox_events v`.
+macro_rules! event_columns {
+    () => {
+        "v.id, v.event_id, v.message_id, v.destination_id, v.destination_url, v.event_type, v.payment_request_id, \
+         v.webhook_id, v.session_id, v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, \
+         v.lost_leases, v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, \
+         v.delivered_at, v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at"
+    };
+}
+
+pub(crate) use event_columns;
+
+pub(crate) fn view(row: &Row) -> Result<EventView, tokio_postgres::Error> {
+    let moment = |index| Ok(row.try_get::<_, Option<Moment>>(index)?.map(|Moment(at)| at));
+    let word = |index| row.try_get::<_, Option<&str>>(index);
+    let manual_last = match (word(21)?.and_then(ManualAction::from_word), word(22)?, moment(23)?) {
+        (Some(action), Some(actor), Some(at)) => Some(AuditView { action, actor: actor.to_owned(), at }),
+        _ => None,
+    };
+    Ok(EventView {
+        key: EventKey(row.try_get(0)?),
+        event_id: EventId::stored(row.try_get(1)?),
+        message_id: MessageId::from_uuid(row.try_get(2)?),
+        destination_id: DestinationId(row.try_get(3)?),
+        destination_url: DestinationUrl::stored(row.try_get(4)?),
+        event_type: row.try_get(5)?,
+        payment_request_id: row.try_get(6)?,
+        webhook_id: row.try_get(7)?,
+        session_id: row.try_get(8)?,
+        status: word(9)?.and_then(DeliveryStatus::from_word).unwrap_or(DeliveryStatus::Pending),
+        failure_kind: word(10)?.and_then(FailureKind::from_word),
+        attempts: count(row.try_get(11)?),
+        max_attempts: count(row.try_get(12)?),
+        claims: count(row.try_get(13)?),
+        lost_leases: count(row.try_get(14)?),
+        next_attempt_at: moment(15)?,
+        lease_owner: row.try_get::<_, Option<String>>(16)?.map(WorkerId::stored),
+        lease_until: moment(17)?,
+        last_error: row.try_get(18)?,
+        last_attempted_at: moment(19)?,
+        delivered_at: moment(20)?,
+        manual_last,
+        created_at: row.try_get::<_, Moment>(24)?.0,
+        updated_at: row.try_get::<_, Moment>(25)?.0,
+    })
+}
