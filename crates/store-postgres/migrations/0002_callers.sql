@@ -1,1 +1,264 @@
--- What callers use without Posthaste's own code: enqueueing in their transaction, and the table of deliveries.
+-- What callers use without Posthaste's own code: enqueueing inside their own transaction, and the table of deliveries.
+
+-- What an event gets that asks for nothing. The service writes here what it was configured with.
+CREATE TABLE app.webhook_settings (
+    name  text   NOT NULL,
+    value bigint NOT NULL
+);
+CREATE UNIQUE INDEX webhook_settings_name ON app.webhook_settings (name);
+INSERT INTO app.webhook_settings (name, value) VALUES ('max_attempts', 6), ('payload_bytes_max', 1048576);
+
+-- A destination in its normal form, so that one receiver is one destination however its URL is spelled.
+CREATE FUNCTION app.webhook_url(given text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    parts     text[];
+    scheme    text;
+    host      text;
+    port      text;
+    path      text;
+    last_part text;
+BEGIN
+    IF given IS NULL OR given = '' THEN
+        RAISE EXCEPTION 'destination_url is missing'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as https://host/path.';
+    END IF;
+    IF octet_length(given) > 2048 THEN
+        RAISE EXCEPTION 'destination_url is % bytes long; at most 2048 are accepted', octet_length(given)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a shorter URL.';
+    END IF;
+    parts := regexp_match(given, '^([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)([?][^#]*)?(#.*)?$');
+    IF parts IS NULL THEN
+        RAISE EXCEPTION 'destination_url is not an absolute URL'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as https://host/path.';
+    END IF;
+    scheme := lower(parts[1]);
+    IF scheme NOT IN ('http', 'https') THEN
+        RAISE EXCEPTION 'destination_url has the scheme "%"; only http and https are delivered to', scheme
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as https://host/path.';
+    END IF;
+    IF strpos(parts[2], '@') > 0 THEN
+        RAISE EXCEPTION 'destination_url carries a user name or password; credentials are not sent'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Remove everything before the @.';
+    END IF;
+    IF parts[5] IS NOT NULL THEN
+        RAISE EXCEPTION 'destination_url has a fragment, which is never sent'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Remove everything from # on.';
+    END IF;
+    IF given COLLATE "C" ~ '[^!-~]' OR given ~ '["<>\\^`{|}]' THEN
+        RAISE EXCEPTION 'destination_url has characters that a URL cannot have'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Percent-encode the path and the query; write an international host in its xn-- form.';
+    END IF;
+    path := coalesce(nullif(parts[3], ''), '/');
+    IF path ~* '(^|/)([.]|%2e){1,2}(/|$)' THEN
+        RAISE EXCEPTION 'destination_url has a . or .. segment in its path'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Write the path that it stands for.';
+    END IF;
+
+    parts[2] := lower(parts[2]);
+    host := substring(parts[2] FROM '^(.*?)(?::[0-9]*)?$');
+    port := substring(parts[2] FROM ':([0-9]+)$');
+    last_part := substring(host FROM '([^.]*)[.]?$');
+    IF host ~ '^\[[0-9a-f:.]+\]$' THEN
+        BEGIN
+            host := '[' || host(trim(both '[]' FROM host)::inet) || ']';
+        EXCEPTION WHEN invalid_text_representation THEN
+            RAISE EXCEPTION 'destination_url has a host that is no address'
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an IPv6 address as [2001:db8::1].';
+        END;
+    ELSIF host !~ '^[a-z0-9_]([a-z0-9._-]*[a-z0-9_.])?$' OR host ~ '[.][.]' THEN
+        RAISE EXCEPTION 'destination_url has no usable host'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as https://host/path.';
+    ELSIF last_part ~ '^([0-9]+|0x[0-9a-f]*)$'
+          AND host !~ '^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])([.]|$)){4}$' THEN
+        RAISE EXCEPTION 'destination_url has a host that is neither a name nor an address'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an IPv4 address as four decimal numbers.';
+    END IF;
+    IF port::numeric > 65535 THEN
+        RAISE EXCEPTION 'destination_url has port %; ports end at 65535', port
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Correct the port.';
+    END IF;
+    port := port::integer::text;
+    IF port IS NOT NULL AND (scheme, port) NOT IN (('http', '80'), ('https', '443')) THEN
+        host := host || ':' || port;
+    END IF;
+    RETURN scheme || '://' || host || path || coalesce(parts[4], '');
+END
+$$;
+
+-- A label travels in headers and log lines: printable ASCII, and no space at either end.
+CREATE FUNCTION app.webhook_label(field text, given text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF given IS NOT NULL
+       AND (octet_length(given) > 256 OR given COLLATE "C" !~ '^[!-~]([ -~]*[!-~])?$') THEN
+        RAISE EXCEPTION '% must be 1 to 256 printable ASCII characters, got "%"', field, left(given, 64)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'No space at either end, and no line breaks.';
+    END IF;
+    RETURN given;
+END
+$$;
+
+-- Stores one event in the caller's transaction: it is sent once that has committed, and never was if it rolls back.
+-- Returns the event's id. `json` keeps the payload's text as it was given, which is what gets signed.
+-- It runs with the rights of its owner: a producer needs USAGE on the schema and EXECUTE on this function, no more.
+CREATE FUNCTION app.enqueue_webhook(
+    destination_url    text,
+    event_type         text,
+    payload            json,
+    event_id           text    DEFAULT NULL,
+    payment_request_id text    DEFAULT NULL,
+    webhook_id         text    DEFAULT NULL,
+    session_id         text    DEFAULT NULL,
+    traceparent        text    DEFAULT NULL,
+    content_type       text    DEFAULT 'application/json',
+    max_attempts       integer DEFAULT NULL
+) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+<<new>>
+DECLARE
+    key            bigint;
+    destination_id bigint;
+    message_id     uuid;
+    event_id       text := enqueue_webhook.event_id;
+    max_attempts   bigint := enqueue_webhook.max_attempts;
+    bytes          bytea;
+    bytes_max      bigint;
+    random         text := replace(gen_random_uuid()::text, '-', '');
+    millis         bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+BEGIN
+    IF event_type IS NULL THEN
+        RAISE EXCEPTION 'event_type is missing'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Name what happened, such as invoice.paid.';
+    END IF;
+    IF payload IS NULL THEN
+        RAISE EXCEPTION 'payload is missing'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass the JSON null if there is nothing to say.';
+    END IF;
+    IF content_type IS NULL THEN
+        RAISE EXCEPTION 'content_type is missing'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out to have application/json.';
+    END IF;
+    IF new.event_id COLLATE "C" !~ '^[!-~]+$' OR octet_length(new.event_id) > 256 OR strpos(new.event_id, '.') > 0 THEN
+        RAISE EXCEPTION 'event_id "%" is not usable', left(new.event_id, 64)
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Use 1 to 256 visible ASCII characters without spaces and full stops.';
+    END IF;
+    -- Asked beforehand rather than caught: a caught error would cost every call a subtransaction.
+    IF EXISTS (SELECT FROM app.webhook_events e WHERE e.event_id = new.event_id) THEN
+        RAISE EXCEPTION 'event_id "%" is taken', new.event_id
+            USING ERRCODE = 'unique_violation', HINT = 'Leave it out to have one made, or choose another.';
+    END IF;
+
+    SELECT coalesce(new.max_attempts, s.value) INTO new.max_attempts
+    FROM app.webhook_settings s WHERE s.name = 'max_attempts';
+    IF new.max_attempts IS NULL OR new.max_attempts NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'max_attempts must be 1 to 1000, got %', new.max_attempts
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out to have the configured number.';
+    END IF;
+
+    new.bytes := convert_to(payload::text, 'UTF8');
+    SELECT s.value INTO new.bytes_max FROM app.webhook_settings s WHERE s.name = 'payload_bytes_max';
+    IF octet_length(new.bytes) > new.bytes_max THEN
+        RAISE EXCEPTION 'payload is % bytes; at most % are accepted', octet_length(new.bytes), new.bytes_max
+            USING ERRCODE = 'program_limit_exceeded',
+                  HINT = 'Send a reference to large data, and let the receiver fetch it.';
+    END IF;
+
+    -- A uuid of version 7: 48 bits of milliseconds, the rest chance.
+    new.message_id := (lpad(to_hex(millis), 12, '0') || '7' || substr(random, 14))::uuid;
+    new.event_id := coalesce(new.event_id, 'msg_' || replace(new.message_id::text, '-', ''));
+    new.destination_id := app.webhook_destination(app.webhook_url(enqueue_webhook.destination_url));
+    new.key := nextval('app.webhook_turn');
+
+    INSERT INTO app.webhook_messages (
+        id, created_at, event_type, content_type, payment_request_id, session_id, traceparent, payload
+    ) VALUES (
+        new.message_id, app.webhook_now(), app.webhook_label('event_type', enqueue_webhook.event_type),
+        app.webhook_label('content_type', enqueue_webhook.content_type),
+        app.webhook_label('payment_request_id', enqueue_webhook.payment_request_id),
+        app.webhook_label('session_id', enqueue_webhook.session_id),
+        app.webhook_label('traceparent', enqueue_webhook.traceparent), new.bytes
+    );
+    INSERT INTO app.webhook_events (
+        id, message_id, destination_id, created_at, max_attempts, event_id, event_type, webhook_id,
+        payment_request_id, session_id
+    ) VALUES (
+        new.key, new.message_id, new.destination_id, app.webhook_now(), new.max_attempts, new.event_id,
+        enqueue_webhook.event_type, app.webhook_label('webhook_id', enqueue_webhook.webhook_id),
+        enqueue_webhook.payment_request_id, enqueue_webhook.session_id
+    );
+    INSERT INTO app.webhook_queue (id, destination_id, turn, next_attempt_at, updated_at)
+    VALUES (new.key, new.destination_id, new.key, app.webhook_now(), app.webhook_now());
+    INSERT INTO app.webhook_counts (pending) VALUES (1);
+    PERFORM pg_notify('posthaste_due', '');
+    RETURN new.event_id;
+END
+$$;
+
+REVOKE ALL ON FUNCTION app.enqueue_webhook(
+    text, text, json, text, text, text, text, text, text, integer
+) FROM PUBLIC;
+
+-- Deliveries under the names of their operators. A dead one can be reset; nothing else can be written here.
+CREATE VIEW app.webhook_deliveries AS
+SELECT v.event_id AS id, v.webhook_id, v.session_id, v.destination_url AS target_url,
+       CASE WHEN v.delivery_status = 'failed' THEN 'dead'
+            WHEN v.delivery_status = 'pending' AND v.attempts > 0 THEN 'failed'
+            ELSE v.delivery_status END AS status,
+       v.attempts AS attempt_count, v.last_attempted_at, v.next_attempt_at AS next_retry_at,
+       v.last_error AS error_detail, v.created_at
+FROM app.webhook_outbox_events v;
+
+-- As an operator's requeue does it.
+CREATE FUNCTION app.webhook_reset() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    wanted  app.webhook_deliveries := OLD;
+    taken   record;
+BEGIN
+    IF TG_OP <> 'UPDATE' THEN
+        RAISE EXCEPTION 'webhook_deliveries takes no %', TG_OP
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Enqueue with app.enqueue_webhook; the one write here is the reset of a dead delivery.';
+    END IF;
+    wanted.status := 'pending';
+    wanted.attempt_count := 0;
+    IF OLD.status <> 'dead' OR NEW IS DISTINCT FROM wanted THEN
+        RAISE EXCEPTION 'delivery "%" is %, and only the reset of a dead delivery can be written', OLD.id, OLD.status
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'UPDATE app.webhook_deliveries SET status = ''pending'', attempt_count = 0 WHERE id = …';
+    END IF;
+    DELETE FROM app.webhook_endings x USING app.webhook_events e
+    WHERE e.event_id = OLD.id AND x.id = e.id AND x.failure_kind IS NOT NULL
+    RETURNING x.id, x.last_attempted_at, x.claims, e.destination_id INTO taken;
+    IF NOT FOUND THEN
+        -- Somebody else was faster.
+        RETURN NULL;
+    END IF;
+    INSERT INTO app.webhook_queue (
+        id, destination_id, turn, next_attempt_at, last_attempted_at, claims, updated_at,
+        manual_last_action, manual_last_actor, manual_last_at
+    ) VALUES (
+        taken.id, taken.destination_id, nextval('app.webhook_turn'), app.webhook_now(), taken.last_attempted_at,
+        taken.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
+    );
+    INSERT INTO app.webhook_counts (pending, failed) VALUES (1, -1);
+    INSERT INTO app.webhook_audit (event_key, action, actor, at)
+    VALUES (taken.id, 'requeue', 'sql:' || session_user, app.webhook_now());
+    PERFORM pg_notify('posthaste_due', '');
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER webhook_deliveries_reset
+INSTEAD OF INSERT OR UPDATE OR DELETE ON app.webhook_deliveries
+FOR EACH ROW EXECUTE FUNCTION app.webhook_reset();

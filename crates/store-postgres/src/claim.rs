@@ -31,9 +31,10 @@ pub(crate) async fn claim(store: &Shared, request: &ClaimRequest) -> Result<Clai
         claim_with(session, &mut known, request).await
     });
     let claimed = claimed.await;
-    if claimed.is_err() {
+    match &claimed {
+        Ok(claimed) => store.granted.add(request.id, &claimed.leases),
         // The server that comes back may be another, and may know less.
-        *known = Known::default();
+        Err(_) => *known = Known::default(),
     }
     claimed
 }

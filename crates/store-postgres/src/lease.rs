@@ -95,6 +95,7 @@ pub(crate) async fn release(store: &Shared, held: &[HeldLease]) -> Result<(), St
     }
     let (keys, tokens) = columns(held);
     store.sessions.dispatch.with(async |session| session.transact(&RELEASE, &[&keys, &tokens]).await).await?;
+    store.granted.end(held.iter().map(|held| held.token));
     store.waker.wake();
     Ok(())
 }

@@ -17,6 +17,7 @@ mod enqueue;
 mod error;
 mod event;
 mod frontier;
+mod granted;
 mod lease;
 mod listen;
 mod maintain;
@@ -51,6 +52,7 @@ pub use tokio_postgres;
 
 use claim::Known;
 use enqueue::Places;
+use granted::Granted;
 use notices::Unplaced;
 use session::Sessions;
 
@@ -65,6 +67,7 @@ pub(crate) struct Shared {
     sessions: Sessions,
     waker: Waker,
     known: Mutex<Known>,
+    granted: Granted,
     places: Places,
     notices: Unplaced,
     /// How far the walk of retention has come.
@@ -92,6 +95,7 @@ impl PostgresStore {
             config,
             waker: Waker::default(),
             known: Mutex::default(),
+            granted: Granted::default(),
             places: Places::default(),
             notices: Unplaced::default(),
             walked_to: Mutex::default(),

@@ -38,24 +38,16 @@ WITH placed AS (
     SET position = nextval('app.webhook_notice_position')
     FROM (SELECT u.id FROM app.webhook_notices u WHERE u.position IS NULL ORDER BY u.id LIMIT $1) u
     WHERE n.id = u.id
-    RETURNING n.position, n.at, n.event_keys, n.delivered, n.attempts
+    RETURNING n.position, to_char(n.at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') AS at,
+              n.event_keys, n.delivered, n.attempts
 )
-SELECT p.position, json_build_object(
-           'topic', $2::text,
-           'type', CASE WHEN u.delivered THEN $3::text ELSE $4::text END,
-           'webhook_delivery_id', e.event_id,
-           'webhook_id', e.webhook_id,
-           'session_id', e.session_id,
-           'payment_request_id', e.payment_request_id,
-           'attempts', u.attempts,
-           'at', to_char(p.at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')
-       )::text
+SELECT p.at, u.delivered, u.attempts, e.event_id, e.webhook_id, e.session_id, e.payment_request_id
 FROM placed p
 CROSS JOIN LATERAL unnest(p.event_keys, p.delivered, p.attempts)
            WITH ORDINALITY AS u (key, delivered, attempts, n)
 JOIN app.webhook_events e ON e.id = u.key
 ORDER BY p.position, u.n",
-    types: &[Type::INT8, Type::TEXT, Type::TEXT, Type::TEXT],
+    types: &[Type::INT8],
 };
 
 static BROADCAST: Sql = Sql {
@@ -112,16 +104,11 @@ pub(crate) async fn run(shared: Weak<Shared>) {
 
 /// Gives everything that has been committed its position, and tells where the log ends.
 async fn place(session: &Session) -> Result<i64, tokio_postgres::Error> {
-    let kinds = [NoticeKind::Delivered.as_str(), NoticeKind::DeadLettered.as_str()];
     let (lock, place, end) =
         (session.prepare(&LOCK).await?, session.prepare(&PLACE).await?, session.prepare(&END).await?);
     loop {
         session.client().batch_execute(BEGIN).await?;
-        let (locked, placed) = join(
-            session.send(&lock, &[]),
-            session.send(&place, &[&COMMITS_MAX, &TOPIC, &kinds[0], &kinds[1]]),
-        )
-        .await;
+        let (locked, placed) = join(session.send(&lock, &[]), session.send(&place, &[&COMMITS_MAX])).await;
         locked?;
         let placed = placed?;
         if !placed.is_empty() {
@@ -139,11 +126,11 @@ async fn place(session: &Session) -> Result<i64, tokio_postgres::Error> {
 fn broadcasts(placed: &[Row]) -> Result<Vec<String>, tokio_postgres::Error> {
     let mut broadcasts: Vec<String> = Vec::new();
     for row in placed {
-        let notice: &str = row.try_get(1)?;
+        let notice = broadcast(row)?;
         match broadcasts.last_mut() {
             Some(last) if last.len() + notice.len() + 2 <= NOTIFICATION_BYTES_MAX => {
                 last.push(',');
-                last.push_str(notice);
+                last.push_str(&notice);
             }
             _ => broadcasts.push(format!("[{notice}")),
         }
@@ -152,6 +139,23 @@ fn broadcasts(placed: &[Row]) -> Result<Vec<String>, tokio_postgres::Error> {
         broadcast.push(']');
     }
     Ok(broadcasts)
+}
+
+/// One notice as it is on the wire.
+fn broadcast(row: &Row) -> Result<String, tokio_postgres::Error> {
+    let delivered: bool = row.try_get(1)?;
+    let kind = if delivered { NoticeKind::Delivered } else { NoticeKind::DeadLettered };
+    let notice = serde_json::json!({
+        "topic": TOPIC,
+        "type": kind.as_str(),
+        "webhook_delivery_id": row.try_get::<_, &str>(3)?,
+        "webhook_id": row.try_get::<_, Option<&str>>(4)?,
+        "session_id": row.try_get::<_, Option<&str>>(5)?,
+        "payment_request_id": row.try_get::<_, Option<&str>>(6)?,
+        "attempts": row.try_get::<_, i32>(2)?,
+        "at": row.try_get::<_, &str>(0)?,
+    });
+    Ok(notice.to_string())
 }
 
 pub(crate) async fn notices(

@@ -13,7 +13,7 @@ use crate::session::{Session, Sql};
 
 /// The queue by key, fenced by token. What comes to its end moves from the queue to the endings, what is retried goes
 /// to its new place in line. Attempt records, counts, notices and what is known of destinations all derive from the
-/// rows that were changed; a lease that was lost changes none of them.
+/// rows that were changed; a lease that was lost changes none of them. Claims that have no lease left are forgotten.
 pub(crate) static SETTLE: Sql = Sql {
     text: "
 WITH input AS MATERIALIZED (
@@ -110,6 +110,9 @@ destinations AS (
           AND (h.pause_us IS NOT NULL
                OR (h.last_health > 0 AND d.failing_since IS NOT NULL)
                OR (h.last_health < 0 AND (d.failing_since IS NULL OR h.answered)))
+),
+forgotten AS (
+    DELETE FROM app.webhook_claims c WHERE c.id = ANY ($17)
 )
 SELECT n FROM applied",
     types: &[
@@ -129,6 +132,7 @@ SELECT n FROM applied",
         Type::INT2_ARRAY,
         Type::INT4_ARRAY,
         Type::TEXT,
+        Type::UUID_ARRAY,
     ],
 };
 
@@ -199,12 +203,15 @@ pub(crate) async fn settle(
     if batch.is_empty() {
         return Ok(Vec::new());
     }
+    let tokens = || batch.iter().map(|settlement| settlement.transition.token());
+    let finished = store.granted.finished_by(tokens());
     let settled = store.sessions.dispatch.with(async |session| {
-        let applied = apply(session, worker, batch).await?;
+        let applied = apply(session, worker, batch, &finished).await?;
         let recorded = recorded(session, batch, &applied).await?;
         Ok((applied, recorded))
     });
     let (applied, recorded) = settled.await?;
+    store.granted.end(tokens());
     store.notices.unplaced();
     let mut first = applied.clone();
     let answer = |settlement: &Settlement| {
@@ -225,6 +232,7 @@ async fn apply(
     session: &Session,
     worker: &WorkerId,
     batch: &[Settlement],
+    finished: &[Uuid],
 ) -> Result<HashSet<LeaseToken>, tokio_postgres::Error> {
     let mut seen = HashSet::with_capacity(batch.len());
     let mut once: Vec<(usize, &Settlement)> =
@@ -255,6 +263,7 @@ async fn apply(
                 &c.healths,
                 &c.places,
                 &worker.as_str(),
+                &finished,
             ],
         )
         .await?;

@@ -21,13 +21,13 @@ use crate::session::{Session, Sql};
 pub(super) static GRANT: Sql = Sql {
     text: "
 WITH asked AS MATERIALIZED (
-    SELECT a.n, a.destination_id, a.low, a.high, a.want, d.paused_until
+    SELECT a.n, a.destination_id, a.low, a.high, a.want, d.url, d.paused_until
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
          WITH ORDINALITY AS a (destination_id, low, high, want, n)
     JOIN app.webhook_destinations d ON d.id = a.destination_id
 ),
 picked AS MATERIALIZED (
-    SELECT a.n, q.id, NULL::uuid AS lost_claim
+    SELECT a.n, a.url, q.id, NULL::uuid AS lost_claim
     FROM asked a
     CROSS JOIN LATERAL (
         SELECT q.id
@@ -40,7 +40,7 @@ picked AS MATERIALIZED (
     ) q
     WHERE a.paused_until IS NULL OR a.paused_until <= app.webhook_now()
     UNION ALL
-    SELECT 0, q.id, q.lease_claim
+    SELECT 0, d.url, q.id, q.lease_claim
     FROM unnest($5::bigint[]) AS k (key)
     CROSS JOIN LATERAL (
         SELECT q.id, q.lease_claim, q.destination_id
@@ -62,7 +62,7 @@ granted AS (
         lease_owner = $8
     FROM picked p
     WHERE q.id = p.id
-    RETURNING p.n, p.lost_claim, q.id, q.turn, q.lease_token, q.attempts, q.manual_last_action, q.next_attempt_at
+    RETURNING p.n, p.url, p.lost_claim, q.id, q.turn, q.lease_token, q.attempts, q.manual_last_action, q.next_attempt_at
 ),
 noted AS (
     INSERT INTO app.webhook_claims AS c (id, check_at, keys)
@@ -72,12 +72,11 @@ noted AS (
     ON CONFLICT (id) DO UPDATE
     SET keys = c.keys || excluded.keys, check_at = least(c.check_at, excluded.check_at)
 )
-SELECT g.n, g.turn, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, d.url, e.event_type,
+SELECT g.n, g.turn, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, g.url, e.event_type,
        m.content_type, m.payload, m.traceparent, g.attempts, e.max_attempts, g.manual_last_action,
        g.next_attempt_at, app.webhook_now(), g.lost_claim
 FROM granted g
 JOIN app.webhook_events e ON e.id = g.id
-JOIN app.webhook_destinations d ON d.id = e.destination_id
 JOIN app.webhook_messages m ON m.id = e.message_id
 UNION ALL
 SELECT a.n, NULL, NULL, NULL, NULL, NULL, a.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
