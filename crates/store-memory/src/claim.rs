@@ -9,13 +9,30 @@ use rand::RngExt as _;
 
 use crate::state::{GrantedLease, Row, State};
 
-/// The event that has been due longest goes first, whether it is a first attempt or a retry.
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> Claimed {
     let granted_before = granted_before(state, now, request);
     if !granted_before.is_empty() {
         return Claimed { leases: granted_before, abandoned: Vec::new() };
     }
     let abandoned = abandon(state, now, request.abandon_after);
+    let leases = pick(state, now, request).into_iter().map(|key| grant(state, now, key, request)).collect();
+    Claimed { leases, abandoned }
+}
+
+/// A claim that leaves the picking to its caller.
+pub(crate) fn claim_exactly(
+    state: &mut State,
+    now: Timestamp,
+    request: &ClaimRequest,
+    keys: &[EventKey],
+) -> Claimed {
+    let abandoned = abandon(state, now, request.abandon_after);
+    let leases = keys.iter().map(|key| grant(state, now, *key, request)).collect();
+    Claimed { leases, abandoned }
+}
+
+/// The event that has been due longest goes first, whether it is a first attempt or a retry.
+fn pick(state: &State, now: Timestamp, request: &ClaimRequest) -> Vec<EventKey> {
     let mut ready: Vec<(Option<Timestamp>, EventKey)> = state
         .rows
         .iter()
@@ -26,9 +43,9 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -
 
     let mut taken: BTreeMap<DestinationId, usize> = BTreeMap::new();
     let mut retries = 0;
-    let mut leases = Vec::new();
+    let mut picked = Vec::new();
     for (_, key) in ready {
-        if leases.len() == request.limit {
+        if picked.len() == request.limit {
             break;
         }
         let row = &state.rows[&key];
@@ -40,10 +57,10 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -
         if fits && !state.is_paused(destination, now) {
             *taken += 1;
             retries += usize::from(is_retry);
-            leases.push(grant(state, now, key, request));
+            picked.push(key);
         }
     }
-    Claimed { leases, abandoned }
+    picked
 }
 
 /// What this very claim was granted when its reply got lost.

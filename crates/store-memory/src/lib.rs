@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{DestinationId, EventId, WorkerId};
+use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
     EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
@@ -45,6 +45,14 @@ impl MemoryStore {
     /// The state as it stands, for checks and for planting what a check must find.
     pub fn with_state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A claim that grants exactly these events. Which of the claimable events a claim takes is a store's own choice;
+    /// this makes the model follow the choice of the store that it is compared with. Nothing is checked: the caller
+    /// has seen that the choice was legal, and that the claim's id holds no lease yet.
+    pub fn claim_exactly(&self, request: &ClaimRequest, keys: &[EventKey]) -> Claimed {
+        let now = self.clock.now();
+        self.with_state(|state| claim::claim_exactly(state, now, request, keys))
     }
 }
 

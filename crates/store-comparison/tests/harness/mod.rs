@@ -1,0 +1,40 @@
+//! Memory stores to compare with the model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::Timestamp;
+use posthaste_store::Store;
+use posthaste_store_conformance::Harness;
+use posthaste_store_memory::{ManualClock, MemoryStore};
+
+/// A memory store, or whatever was made of one.
+pub(crate) struct MemoryHarness {
+    store: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+}
+
+impl MemoryHarness {
+    pub(crate) fn new(make: impl Fn(MemoryStore, Arc<ManualClock>) -> Arc<dyn Store>) -> Self {
+        // Neither the time nor the ids are the model's.
+        let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_800_000_000)));
+        let store = make(MemoryStore::new(clock.clone(), 7), clock.clone());
+        Self { store, clock }
+    }
+}
+
+#[async_trait]
+impl Harness for MemoryHarness {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn second_handle(&self) -> Arc<dyn Store> {
+        self.store()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+}

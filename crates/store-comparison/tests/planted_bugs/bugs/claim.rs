@@ -1,0 +1,150 @@
+//! What a claim grants, brings again and gives up.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use posthaste_domain::{ClaimId, EventId, LeaseToken, Timestamp};
+use posthaste_store::{ClaimRequest, Claimed, Layer, Layered, Store, StoreError};
+use posthaste_store_memory::MemoryStore;
+
+use super::forge;
+
+store_bug! {
+    claim_ignores_pauses;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let pauses: Vec<_> = self.memory.with_state(|state| {
+            state.destinations.values_mut().map(|destination| destination.paused_until.take()).collect()
+        });
+        let claimed = self.memory.claim(request).await;
+        self.memory.with_state(|state| {
+            for (destination, pause) in state.destinations.values_mut().zip(pauses) {
+                destination.paused_until = pause;
+            }
+        });
+        claimed
+    }
+}
+
+store_bug! {
+    /// Due is all that counts.
+    claim_steals_leases;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.memory.with_state(|state| {
+            for lease in state.rows.values_mut().filter_map(|row| row.lease.as_mut()) {
+                lease.until = Timestamp::default();
+            }
+        });
+        self.memory.claim(request).await
+    }
+}
+
+store_bug! {
+    claim_ignores_retries_max;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.memory.claim(&ClaimRequest { retries_max: usize::MAX, ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_ignores_free_slots;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.memory.claim(&ClaimRequest { free_slots: BTreeMap::new(), ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_ignores_limit;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.memory.claim(&ClaimRequest { limit: usize::MAX, ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_leaves_one;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.memory.claim(&ClaimRequest { limit: request.limit.saturating_sub(1), ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_abandons_late;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.memory.claim(&ClaimRequest { abandon_after: request.abandon_after + 1, ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_names_abandoned_twice remembers Mutex<BTreeMap<ClaimId, Vec<EventId>>>;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let mut claimed = self.memory.claim(request).await?;
+        let mut remembered = self.remembered.lock().expect("one thread");
+        let abandoned = remembered.entry(request.id).or_default();
+        abandoned.append(&mut claimed.abandoned);
+        Ok(Claimed { abandoned: abandoned.clone(), ..claimed })
+    }
+}
+
+store_bug! {
+    claim_forgets_its_id remembers AtomicU64;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let claims = u128::from(self.remembered.fetch_add(1, Ordering::Relaxed));
+        let id = ClaimId::random((claims << 64).to_be_bytes());
+        self.memory.claim(&ClaimRequest { id, ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_again_extends_nothing;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let leases = self.memory.with_state(|state| {
+            let leased = state.rows.iter().filter_map(|(key, row)| Some((*key, row.lease.clone()?)));
+            leased.filter(|(_, lease)| lease.claim == request.id).collect::<Vec<_>>()
+        });
+        let claimed = self.memory.claim(request).await;
+        self.memory.with_state(|state| {
+            for (key, lease) in leases {
+                state.row_mut(key).expect("rows stay").lease = Some(lease);
+            }
+        });
+        claimed
+    }
+}
+
+store_bug! {
+    /// As a counter would after a failover.
+    tokens_repeat remembers Mutex<Option<LeaseToken>>;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let mut claimed = self.memory.claim(request).await?;
+        if let Some(first) = claimed.leases.first_mut() {
+            first.token = *self.remembered.lock().expect("one thread").get_or_insert(first.token);
+            forge(&self.memory, first.key, first.token, &request.owner);
+        }
+        Ok(claimed)
+    }
+}
+
+store_bug! {
+    payloads_are_text;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let mut claimed = self.memory.claim(request).await?;
+        for lease in &mut claimed.leases {
+            lease.payload = Bytes::from(String::from_utf8_lossy(&lease.payload).into_owned());
+        }
+        Ok(claimed)
+    }
+}

@@ -1,0 +1,169 @@
+//! What is taken in, kept, shown and forgotten.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::{DeliveryStatus, EventId};
+use posthaste_store::{
+    CircuitReport, EnqueueRequest, Enqueued, EventView, Idempotency, Layer, Layered, Maintained,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, Store, StoreError,
+};
+use posthaste_store_memory::MemoryStore;
+
+store_bug! {
+    requeue_keeps_attempts;
+
+    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
+        let attempts = self.memory.event(event_id).await?.event.attempts;
+        let view = self.memory.requeue(event_id, actor).await?;
+        self.memory.with_state(|state| {
+            state.row_mut(view.key).expect("just requeued").attempts = attempts;
+        });
+        Ok(EventView { attempts, ..view })
+    }
+}
+
+store_bug! {
+    cancel_is_silent;
+
+    async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
+        let notices = self.memory.with_state(|state| state.notices.len());
+        let cancelled = self.memory.cancel(event_id, actor, reason).await;
+        self.memory.with_state(|state| state.notices.truncate(notices));
+        cancelled
+    }
+}
+
+store_bug! {
+    cancel_is_not_audited;
+
+    async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
+        let cancelled = self.memory.cancel(event_id, actor, reason).await?;
+        self.memory.with_state(|state| state.audit.pop());
+        Ok(cancelled)
+    }
+}
+
+store_bug! {
+    retention_takes_failed_events;
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        if retention.keep.is_some() {
+            self.memory.with_state(|state| state.rows.retain(|_, row| row.status != DeliveryStatus::Failed));
+        }
+        self.memory.maintain(retention).await
+    }
+}
+
+store_bug! {
+    retention_counts_from_arrival;
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        self.memory.with_state(|state| {
+            for row in state.rows.values_mut().filter(|row| row.delivered_at.is_some()) {
+                row.delivered_at = Some(row.created_at);
+            }
+        });
+        self.memory.maintain(retention).await
+    }
+}
+
+store_bug! {
+    notices_are_kept;
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        let notices = self.memory.with_state(|state| state.notices.clone());
+        let maintained = self.memory.maintain(retention).await;
+        self.memory.with_state(|state| state.notices = notices);
+        maintained
+    }
+}
+
+store_bug! {
+    /// Of events that are kept.
+    attempts_are_kept;
+
+    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+        let attempts = self.memory.with_state(|state| state.attempts.clone());
+        let maintained = self.memory.maintain(retention).await;
+        self.memory.with_state(|state| {
+            state.attempts = attempts;
+            let rows = &state.rows;
+            state.attempts.retain(|_, attempt| rows.contains_key(&attempt.key));
+        });
+        maintained
+    }
+}
+
+store_bug! {
+    overview_counts_leased_as_ready;
+
+    async fn overview(&self) -> Result<Overview, StoreError> {
+        let overview = self.memory.overview().await?;
+        let leased = self.memory.with_state(|state| state.rows.values().filter(|row| row.lease.is_some()).count());
+        Ok(Overview { pending_ready: overview.pending_ready + leased as u64, ..overview })
+    }
+}
+
+store_bug! {
+    /// `<=` for `<`.
+    pages_overlap;
+
+    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+        let after = page.after.map(|mut after| {
+            after.key.0 += 1;
+            after
+        });
+        self.memory.dead_letters(&PageRequest { after, ..*page }).await
+    }
+}
+
+store_bug! {
+    circuits_never_expire;
+
+    async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
+        let for_ever = |report: &CircuitReport| CircuitReport { expires_in: Duration::MAX, ..report.clone() };
+        self.memory.report_circuits(&reports.iter().map(for_ever).collect::<Vec<_>>()).await
+    }
+}
+
+store_bug! {
+    keys_never_expire;
+
+    async fn enqueue(&self, batch: &[EnqueueRequest]) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+        let for_ever = |request: &EnqueueRequest| {
+            let keep = |idempotency: &Idempotency| Idempotency { keep: Duration::MAX, ..idempotency.clone() };
+            EnqueueRequest { idempotency: request.idempotency.as_ref().map(keep), ..request.clone() }
+        };
+        self.memory.enqueue(&batch.iter().map(for_ever).collect::<Vec<_>>()).await
+    }
+}
+
+store_bug! {
+    /// Up to where it was refused.
+    refused_requests_are_stored_in_part;
+
+    async fn enqueue(&self, batch: &[EnqueueRequest]) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+        let answers = self.memory.enqueue(batch).await?;
+        for (request, _) in batch.iter().zip(&answers).filter(|(_, answer)| answer.is_err()) {
+            let free = request.events.iter().take_while(|event| event.event_id().is_none());
+            let part = EnqueueRequest { events: free.cloned().collect(), idempotency: None };
+            self.memory.enqueue(&[part]).await?;
+        }
+        Ok(answers)
+    }
+}
+
+store_bug! {
+    /// As a follower of sequence numbers would that are committed out of order.
+    notices_skip_one;
+
+    async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
+        let mut page = self.memory.notices(after, limit).await?;
+        if page.notices.len() > 1 {
+            page.notices.remove(0);
+        }
+        Ok(page)
+    }
+}

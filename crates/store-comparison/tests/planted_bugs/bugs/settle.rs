@@ -1,0 +1,146 @@
+//! What becomes of leases: settled, renewed, released.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::WorkerId;
+use posthaste_store::{HeldLease, Layer, Layered, Settled, Settlement, Store, StoreError};
+use posthaste_store_memory::MemoryStore;
+
+use super::forge;
+
+store_bug! {
+    /// `UPDATE … WHERE id = $1`, without the token.
+    settle_ignores_token;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        for settlement in batch {
+            let (key, token) = (settlement.transition.key(), settlement.transition.token());
+            if !self.memory.with_state(|state| state.attempts.contains_key(&token)) {
+                forge(&self.memory, key, token, worker);
+            }
+        }
+        self.memory.settle(worker, batch).await
+    }
+}
+
+store_bug! {
+    settle_forgets_replays;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let settled = self.memory.settle(worker, batch).await?;
+        let forgetful = |settled| if settled == Settled::Replayed { Settled::Stale } else { settled };
+        Ok(settled.into_iter().map(forgetful).collect())
+    }
+}
+
+store_bug! {
+    settle_applies_replays;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        for settlement in batch {
+            let (key, token) = (settlement.transition.key(), settlement.transition.token());
+            if self.memory.with_state(|state| state.attempts.remove(&token)).is_some() {
+                forge(&self.memory, key, token, worker);
+            }
+        }
+        self.memory.settle(worker, batch).await
+    }
+}
+
+store_bug! {
+    retries_at_once;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let settled = self.memory.settle(worker, batch).await?;
+        self.memory.with_state(|state| {
+            for settlement in batch {
+                if let Some(row) = state.row_mut(settlement.transition.key()) {
+                    row.next_attempt_at = row.next_attempt_at.map(|_| row.updated_at);
+                }
+            }
+        });
+        Ok(settled)
+    }
+}
+
+store_bug! {
+    settle_ignores_when_it_ended;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let just_now = |settlement: &Settlement| Settlement { ended_ago: Duration::ZERO, ..settlement.clone() };
+        self.memory.settle(worker, &batch.iter().map(just_now).collect::<Vec<_>>()).await
+    }
+}
+
+store_bug! {
+    ill_health_begins_anew;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        self.memory.with_state(|state| {
+            for destination in state.destinations.values_mut() {
+                destination.failing_since = None;
+            }
+        });
+        self.memory.settle(worker, batch).await
+    }
+}
+
+store_bug! {
+    pauses_are_replaced;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        self.memory.with_state(|state| {
+            for settlement in batch.iter().filter(|settlement| settlement.transition.pause().is_some()) {
+                if let Some(destination) = state.destinations.get_mut(&settlement.transition.destination_id()) {
+                    destination.paused_until = None;
+                }
+            }
+        });
+        self.memory.settle(worker, batch).await
+    }
+}
+
+store_bug! {
+    renew_ignores_token;
+
+    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+        let current: Vec<HeldLease> = self.memory.with_state(|state| {
+            let token = |held: &HeldLease| state.rows.get(&held.key)?.lease.as_ref().map(|lease| lease.token);
+            held.iter().map(|held| HeldLease { token: token(held).unwrap_or(held.token), ..*held }).collect()
+        });
+        self.memory.renew(&current, lease).await
+    }
+}
+
+store_bug! {
+    release_counts_a_loss;
+
+    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+        self.memory.with_state(|state| {
+            for held in held {
+                let row = state.row_mut(held.key);
+                if let Some(row) = row.filter(|row| row.lease.as_ref().is_some_and(|lease| lease.token == held.token)) {
+                    row.lost_leases += 1;
+                }
+            }
+        });
+        self.memory.release(held).await
+    }
+}
+
+store_bug! {
+    panics_on_release;
+
+    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+        for held in held {
+            let is_held = self.memory.with_state(|state| {
+                let lease = state.rows.get(&held.key).and_then(|row| row.lease.as_ref());
+                lease.is_some_and(|lease| lease.token == held.token)
+            });
+            assert!(is_held, "a lease that was not held");
+        }
+        self.memory.release(held).await
+    }
+}
