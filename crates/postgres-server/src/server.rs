@@ -212,6 +212,12 @@ impl PostgresServer {
     }
 
     /// As in `15.8`.
+    /// The server's first process, of which all its others are children; none while it is stopped.
+    pub fn process_id(&self) -> Option<u32> {
+        let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        file.lines().next()?.trim().parse().ok()
+    }
+
     pub fn version(&self) -> &str {
         &self.version
     }

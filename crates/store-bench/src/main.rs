@@ -10,6 +10,7 @@
 //! `synchronous_commit` on, on the same machine as the client; SQLite is a file with `synchronous=FULL`.
 #![forbid(unsafe_code)]
 
+mod cpu;
 mod load;
 mod measure;
 mod scenario;

@@ -31,11 +31,16 @@ pub(crate) async fn rates(kind: &str) {
 
     // Once to warm up, on rows of its own.
     drain(store, 50_000, None, 1).await;
-    let (count, wal) = (ROWS - 50_000, subject.wal_bytes());
+    let (count, wal, cpu) = (ROWS - 50_000, subject.wal_bytes(), subject.cpu());
     let took = drain(store, count, None, 3).await;
     say(&format!("claim + settle, {count} delivered"), &format!("{:.0} events/s", rate(count, took)));
     if let (Some(before), Some(after)) = (wal, subject.wal_bytes()) {
         say("  write-ahead log for both", &format!("{:.0} bytes/event", (after - before) / count as f64));
+    }
+
+    if let (Some(before), Some(after)) = (cpu, subject.cpu()) {
+        let each = (after - before).as_secs_f64() * 1_000_000.0 / count as f64;
+        say("  processor time for both, client and server", &format!("{each:.1} µs/event"));
     }
 
     preload(store, 200_000, 0..DESTINATIONS).await;

@@ -1,7 +1,9 @@
 //! The store that is measured, fresh for every scenario.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::cpu;
 use posthaste_postgres_server::{Database, PostgresServer};
 use posthaste_store::Store;
 use posthaste_store_postgres::{PostgresConfig, PostgresStore};
@@ -64,14 +66,12 @@ impl Subject {
         self.sql("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")?.trim().parse().ok()
     }
 
-    /// A second store on the same data, with connections of its own.
-    pub(crate) async fn second(&self) -> Option<Arc<dyn Store>> {
+    /// Processor time spent so far by this process and, where there is one, by the server.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        let own = cpu::of_process(std::process::id())?;
         match &self.place {
-            Place::Postgres { database, .. } => {
-                let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
-                Some(Arc::new(PostgresStore::open(config).await.expect("the schema is there")))
-            }
-            Place::Sqlite { .. } => None,
+            Place::Postgres { server, .. } => Some(own + cpu::of_children(server.process_id()?)?),
+            Place::Sqlite { .. } => Some(own),
         }
     }
 

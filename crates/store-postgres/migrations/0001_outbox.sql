@@ -99,6 +99,13 @@ CREATE INDEX webhook_queue_destination_turn ON app.webhook_queue (destination_id
 -- What discovery follows: first attempts above the last seen, retries that have become due since.
 CREATE INDEX webhook_queue_turn ON app.webhook_queue (turn);
 
+-- No pending event has a smaller key than this. Whoever looks for the oldest begins here, and not among the dead
+-- index entries of everything that was delivered since the last vacuum.
+CREATE TABLE app.webhook_oldest (
+    key bigint NOT NULL
+);
+INSERT INTO app.webhook_oldest (key) VALUES (0);
+
 -- Delivered and failed events; failed ones have a kind.
 CREATE TABLE app.webhook_endings (
     id                 bigint      NOT NULL,
@@ -142,7 +149,7 @@ CREATE TABLE app.webhook_claims (
     id       uuid        NOT NULL,
     check_at timestamptz NOT NULL,
     keys     bigint[]    NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_claims_id ON app.webhook_claims (id);
 CREATE INDEX webhook_claims_check_at ON app.webhook_claims (check_at);
 
@@ -163,7 +170,7 @@ CREATE TABLE app.webhook_notices (
     event_keys bigint[]    NOT NULL,
     delivered  boolean[]   NOT NULL,
     attempts   integer[]   NOT NULL
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 80, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_notices_id ON app.webhook_notices (id);
 CREATE UNIQUE INDEX webhook_notices_position ON app.webhook_notices (position) WHERE position IS NOT NULL;
 CREATE INDEX webhook_notices_unplaced ON app.webhook_notices (id) WHERE position IS NULL;

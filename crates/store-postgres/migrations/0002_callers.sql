@@ -252,6 +252,7 @@ BEGIN
         taken.id, taken.destination_id, nextval('app.webhook_turn'), app.webhook_now(), taken.last_attempted_at,
         taken.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
     );
+    UPDATE app.webhook_oldest o SET key = taken.id WHERE o.key > taken.id;
     INSERT INTO app.webhook_counts (pending, failed) VALUES (1, -1);
     INSERT INTO app.webhook_audit (event_key, action, actor, at)
     VALUES (taken.id, 'requeue', 'sql:' || session_user, app.webhook_now());

@@ -4,11 +4,11 @@ mod abandon;
 mod again;
 mod grant;
 
-use futures_util::future::join4;
+use futures_util::future::join5;
 use posthaste_store::{ClaimRequest, Claimed, StoreError};
 
 use crate::Shared;
-use crate::discover::{self, EXPIRED, HORIZON, Marks, NEWS, STEP_CLAIMS_MAX, STEP_ROWS_MAX};
+use crate::discover::{self, COMMITTED, EXPIRED, HORIZON, Marks, NEWS, STEP_CLAIMS_MAX, STEP_ROWS_MAX};
 use crate::frontier::{Frontier, Horizon, Room};
 use crate::moment::micros;
 use crate::session::Session;
@@ -67,9 +67,10 @@ async fn look(
     known: &mut Known,
     request: &ClaimRequest,
 ) -> Result<(Vec<posthaste_domain::Lease>, Horizon), tokio_postgres::Error> {
-    let (again, horizon, news, expired) = (
+    let (again, horizon, committed, news, expired) = (
         session.prepare(&again::AGAIN).await?,
         session.prepare(&HORIZON).await?,
+        session.prepare(&COMMITTED).await?,
         session.prepare(&NEWS).await?,
         session.prepare(&EXPIRED).await?,
     );
@@ -77,18 +78,19 @@ async fn look(
     let lease = micros(request.lease);
     let claim = request.id.as_uuid();
     let answers = session.transaction(async {
-        let (granted_before, horizon, news, expired) = join4(
+        let (granted_before, horizon, committed, news, expired) = join5(
             session.send(&again, &[&claim, &lease]),
             session.send(&horizon, &[]),
+            session.send(&committed, &[&step.gap_lows, &step.gap_highs, &STEP_ROWS_MAX]),
             session.send(&news, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
             session.send(&expired, &[&known.marks.claims(), &STEP_CLAIMS_MAX]),
         )
         .await;
-        Ok((granted_before?, horizon?, news?, expired?))
+        Ok((granted_before?, horizon?, committed?, news?, expired?))
     });
-    let (granted_before, horizon, news, expired) = answers.await?;
+    let (granted_before, horizon, committed, news, expired) = answers.await?;
     let (horizon, _) = discover::horizon(&horizon)?;
-    known.marks.took(&step, horizon, &news, &mut known.frontier)?;
+    known.marks.took(&step, horizon, &committed, &news, &mut known.frontier)?;
     known.marks.took_expired(horizon, &expired, &mut known.frontier)?;
     known.frontier.forget_pauses(horizon.now);
     let granted_before = granted_before.iter().map(|row| grant::lease(row)).collect::<Result<_, _>>()?;

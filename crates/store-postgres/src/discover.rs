@@ -14,12 +14,13 @@ use crate::moment::Moment;
 use crate::session::Sql;
 
 /// Rows read of one span in one step; the rest is read in the next.
-const ROWS_MAX: i64 = 5_000;
+const STEP_ROWS: usize = 5_000;
+pub(crate) const STEP_ROWS_MAX: i64 = 5_000;
 /// What became due this long ago is read again, because it may have been committed since: a lease of a retry that
 /// is given back makes it due at once.
 const OVERLAP_US: i64 = 100_000;
 /// Claims whose leases may have expired, looked at in one step.
-const CLAIMS_MAX: i64 = 32;
+pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
 /// How far below the last number drawn discovery begins, so that it sees what is committing just then.
 const STEP_BACK: i64 = 10_000;
 
@@ -46,6 +47,18 @@ CROSS JOIN LATERAL (
     ORDER BY q.turn
     LIMIT $3
 ) q",
+    types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8],
+};
+
+/// Of the numbers that were passed over, those that have been committed since: index webhook_events_id. Asked before
+/// the queue, so that one that is not in the queue either has come to its end already.
+pub(crate) static COMMITTED: Sql = Sql {
+    text: "
+SELECT s.n, e.id
+FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS s (low, high, n)
+CROSS JOIN LATERAL (
+    SELECT e.id FROM app.webhook_events e WHERE e.id > s.low AND e.id <= s.high ORDER BY e.id LIMIT $3
+) e",
     types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8],
 };
 
@@ -97,13 +110,12 @@ pub(crate) struct Marks {
 
 /// What one step looks at.
 pub(crate) struct Step {
+    /// First attempts, retries, then the gaps.
     pub(crate) lows: Vec<i64>,
     pub(crate) highs: Vec<i64>,
-    gaps: Vec<Span>,
+    pub(crate) gap_lows: Vec<i64>,
+    pub(crate) gap_highs: Vec<i64>,
 }
-
-pub(crate) const STEP_ROWS_MAX: i64 = ROWS_MAX;
-pub(crate) const STEP_CLAIMS_MAX: i64 = CLAIMS_MAX;
 
 impl Marks {
     /// Where a process begins that has just swept: at what is being committed now.
@@ -131,15 +143,12 @@ impl Marks {
     }
 
     pub(crate) fn step(&self) -> Step {
-        let gaps: Vec<Span> = self.gaps.spans().collect();
-        let news = [
-            Span { low: self.first.unwrap_or(0), high: RETRIES_FROM - 1 },
-            Span { low: self.retry, high: i64::MAX },
-        ];
-        let spans = || news.iter().chain(&gaps);
-        let lows = spans().map(|span| span.low).collect();
-        let highs = spans().map(|span| span.high).collect();
-        Step { lows, highs, gaps }
+        let (gap_lows, gap_highs): (Vec<i64>, Vec<i64>) =
+            self.gaps.spans().map(|span| (span.low, span.high)).unzip();
+        let lows =
+            [self.first.unwrap_or(0), self.retry].into_iter().chain(gap_lows.iter().copied()).collect();
+        let highs = [RETRIES_FROM - 1, i64::MAX].into_iter().chain(gap_highs.iter().copied()).collect();
+        Step { lows, highs, gap_lows, gap_highs }
     }
 
     /// Takes in what a step saw.
@@ -147,40 +156,48 @@ impl Marks {
         &mut self,
         step: &Step,
         horizon: Horizon,
+        committed: &[Row],
         rows: &[Row],
         frontier: &mut Frontier,
     ) -> Result<(), tokio_postgres::Error> {
         let mut seen: Vec<Vec<i64>> = vec![Vec::new(); step.lows.len()];
         for row in rows {
-            let span = usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("spans are numbered from one");
             let (turn, leased): (i64, bool) = (row.try_get(1)?, row.try_get(3)?);
-            seen[span].push(turn);
+            seen[numbered(row)?].push(turn);
             // Somebody else was faster. If they do not finish, their claim tells.
             if !leased {
                 frontier.saw(DestinationId(row.try_get(2)?), turn);
             }
         }
-        self.advance(step, horizon, &seen);
+        let mut ended: Vec<Vec<i64>> = vec![Vec::new(); step.gap_lows.len()];
+        for row in committed {
+            ended[numbered(row)?].push(row.try_get(1)?);
+        }
+        self.advance(step, horizon, &seen, &ended);
         Ok(())
     }
 
-    fn advance(&mut self, step: &Step, horizon: Horizon, seen: &[Vec<i64>]) {
-        let full = |rows: &[i64]| rows.len() >= usize::try_from(ROWS_MAX).expect("a small number");
+    fn advance(&mut self, step: &Step, horizon: Horizon, seen: &[Vec<i64>], ended: &[Vec<i64>]) {
+        // A reading that stopped at the limit says nothing of what lies beyond its last row.
+        let read_to = |rows: &[i64], high: i64| match rows.last() {
+            Some(last) if rows.len() >= STEP_ROWS => *last,
+            _ => high,
+        };
         self.gaps.close(horizon);
-        for (gap, rows) in step.gaps.iter().zip(&seen[2..]) {
-            // Of a gap that was not read to its end, the rest stays to be looked for as it was.
-            if !full(rows) {
-                self.gaps.narrow(*gap, rows);
-            }
+        for (gap, (low, high)) in step.gap_lows.iter().zip(&step.gap_highs).enumerate() {
+            let (queued, ended) = (&seen[gap + 2], &ended[gap]);
+            let high = read_to(queued, *high).min(read_to(ended, *high));
+            let mut found = [&queued[..], &ended[..]].concat();
+            found.sort_unstable();
+            found.dedup();
+            self.gaps.narrow(Span { low: *low, high }, &found);
         }
         self.gaps.pass(step.lows[0], seen[0].iter().copied(), horizon.now);
         if let Some(last) = seen[0].last() {
             self.first = Some(*last);
         }
-        match seen[1].last() {
-            Some(last) if full(&seen[1]) => self.retry = *last,
-            _ => self.retry = self.retry.max(horizon.now.as_micros() - OVERLAP_US),
-        }
+        let due_to = self.retry.max(horizon.now.as_micros() - OVERLAP_US);
+        self.retry = read_to(&seen[1], due_to);
     }
 
     /// Takes in leases that have expired.
@@ -203,7 +220,7 @@ impl Marks {
         let Some(row) = rows.first() else { return Ok(()) };
         let looked_at: i64 = row.try_get(0)?;
         self.claims = match row.try_get::<_, Option<Moment>>(1)? {
-            Some(Moment(last)) if looked_at >= CLAIMS_MAX => last.as_micros(),
+            Some(Moment(last)) if looked_at >= STEP_CLAIMS_MAX => last.as_micros(),
             _ => self.claims.max(horizon.now.as_micros()),
         };
         Ok(())
@@ -215,6 +232,11 @@ pub(crate) fn horizon(rows: &[Row]) -> Result<(Horizon, i64), tokio_postgres::Er
     let horizon =
         Horizon { now: row.try_get::<_, Moment>(0)?.0, xmin: row.try_get(1)?, xmax: row.try_get(2)? };
     Ok((horizon, row.try_get(3)?))
+}
+
+/// Which span a row was read for: they are numbered from one.
+fn numbered(row: &Row) -> Result<usize, tokio_postgres::Error> {
+    Ok(usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("spans are numbered from one"))
 }
 
 /// Counts are never negative; the schema's type is signed because SQL has no other.

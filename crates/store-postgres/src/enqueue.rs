@@ -79,11 +79,6 @@ async fn judge_and_insert(
                 session.client().batch_execute("ROLLBACK").await?;
                 tries += 1;
             }
-            Err(error) => {
-                // Leaves the session as it was found; where even that fails, it is not used again.
-                session.client().batch_execute("ROLLBACK").await?;
-                return Err(error);
-            }
             answers => return answers,
         }
     }

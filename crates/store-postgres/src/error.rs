@@ -52,15 +52,6 @@ fn kind(state: &SqlState) -> Kind {
     }
 }
 
-/// After these, a session is not used again: another server may be the right one by now.
-pub(crate) fn ends_session(error: &tokio_postgres::Error) -> bool {
-    error.is_closed()
-        || error.code().is_none_or(|state| {
-            let code = state.code();
-            code == "25006" || code.starts_with("57P") || code.starts_with("08") || is_pooled(state)
-        })
-}
-
 /// A prepared statement that is not there, or is there already: somebody else used the session in between.
 pub(crate) fn is_pooled(state: &SqlState) -> bool {
     matches!(state.code(), "26000" | "42P05")

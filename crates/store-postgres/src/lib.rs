@@ -12,6 +12,7 @@
 mod claim;
 mod config;
 mod counts;
+mod defaults;
 mod discover;
 mod enqueue;
 mod error;
@@ -24,6 +25,7 @@ mod maintain;
 mod migrate;
 mod moment;
 mod notices;
+mod oldest;
 mod operate;
 mod read;
 mod session;
@@ -45,6 +47,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 
 pub use config::{InvalidUrl, PostgresConfig};
+pub use defaults::CallerDefaults;
 pub use enqueue::{CallerError, enqueue_in};
 pub use migrate::{MigrateError, Migrated, known_version, migrate};
 /// The version of the driver whose transactions [`enqueue_in`] takes.
@@ -86,6 +89,11 @@ impl PostgresStore {
             tracing::debug!(code = error.code(), %error, "partitions are made later");
         }
         Ok(store)
+    }
+
+    /// What `app.enqueue_webhook` gives to events that ask for nothing, and how large a payload it takes.
+    pub async fn set_caller_defaults(&self, defaults: CallerDefaults) -> Result<(), StoreError> {
+        defaults::set(&self.shared, defaults).await
     }
 
     /// For a schema that is known to be up to date. Does not wait for the server.

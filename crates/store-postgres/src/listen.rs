@@ -15,6 +15,8 @@ use crate::{Shared, pause};
 const DUE: &str = "posthaste_due";
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(15);
+/// Notifications that come within this of one another are one.
+const BURST: Duration = Duration::from_millis(5);
 /// How long a notification of our own may take to come back.
 const ECHO_WITHIN: Duration = Duration::from_secs(10);
 
@@ -45,11 +47,20 @@ async fn listen(shared: &Weak<Shared>) -> Listened {
     };
     // Nothing of the connection moves unless it is polled, so what is asked and what arrives go on side by side.
     let heard = tokio::sync::Notify::new();
+    let rung = tokio::sync::Notify::new();
+    // The first of a burst wakes at once, the rest together a moment later.
+    let ringing = async {
+        loop {
+            rung.notified().await;
+            waker.wake();
+            pause(BURST).await;
+        }
+    };
     let arriving = async {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if matches!(&message, AsyncMessage::Notification(it) if it.channel() == DUE) {
                 heard.notify_one();
-                waker.wake();
+                rung.notify_one();
             }
         }
     };
@@ -75,6 +86,7 @@ async fn listen(shared: &Weak<Shared>) -> Listened {
         biased;
         () = arriving => {}
         () = asking => {}
+        () = ringing => {}
     }
     Listened::Lost
 }

@@ -27,8 +27,9 @@ const COMMITS_MAX: i64 = 64;
 /// The server takes no notification of 8,000 bytes or more.
 const NOTIFICATION_BYTES_MAX: usize = 7_900;
 
-/// One process at a time; the next statement sees what the last one committed.
-static LOCK: Sql = Sql { text: "SELECT pg_advisory_xact_lock(7526, 1)", types: &[] };
+/// One process at a time; the statement after it sees what the last one committed.
+static LOCK: Sql = Sql { text: "SELECT true FROM pg_advisory_xact_lock(7526, 1)", types: &[] };
+static TRY_LOCK: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 1)", types: &[] };
 
 /// Index webhook_notices_unplaced.
 static PLACE: Sql = Sql {
@@ -89,7 +90,8 @@ impl Unplaced {
 pub(crate) async fn run(shared: Weak<Shared>) {
     loop {
         let Some(store) = shared.upgrade() else { return };
-        if let Err(error) = store.sessions.operate.with(place).await {
+        if let Err(error) = store.sessions.operate.with(async |session| place(session, &TRY_LOCK).await).await
+        {
             tracing::debug!(code = error.code(), %error, "notices wait for the store to come back");
         }
         let unplaced = store.notices.clone();
@@ -102,15 +104,16 @@ pub(crate) async fn run(shared: Weak<Shared>) {
     }
 }
 
-/// Gives everything that has been committed its position, and tells where the log ends.
-async fn place(session: &Session) -> Result<i64, tokio_postgres::Error> {
+/// Gives everything that has been committed its position, and tells where the log ends. Without the lock, which
+/// somebody else has, there is nothing to do: they place what is there, or it is placed in the next round.
+async fn place(session: &Session, lock: &Sql) -> Result<i64, tokio_postgres::Error> {
     let (lock, place, end) =
-        (session.prepare(&LOCK).await?, session.prepare(&PLACE).await?, session.prepare(&END).await?);
+        (session.prepare(lock).await?, session.prepare(&PLACE).await?, session.prepare(&END).await?);
     loop {
-        session.client().batch_execute(BEGIN).await?;
-        let (locked, placed) = join(session.send(&lock, &[]), session.send(&place, &[&COMMITS_MAX])).await;
-        locked?;
-        let placed = placed?;
+        let (begun, locked) = join(session.client().batch_execute(BEGIN), session.send(&lock, &[])).await;
+        begun?;
+        let locked: bool = locked?.first().expect("the statement answers with one row").try_get(0)?;
+        let placed = if locked { session.send(&place, &[&COMMITS_MAX]).await? } else { Vec::new() };
         if !placed.is_empty() {
             session.query(&BROADCAST, &[&broadcasts(&placed)?, &TOPIC]).await?;
         }
@@ -165,7 +168,7 @@ pub(crate) async fn notices(
 ) -> Result<NoticePage, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let page = store.sessions.operate.with(async |session| {
-        let end = place(session).await?;
+        let end = place(session, &LOCK).await?;
         let Some(after) = after else {
             let cursor = NoticeCursor { major: end, minor: i64::MAX };
             return Ok(NoticePage { notices: Vec::new(), cursor });

@@ -30,6 +30,9 @@ queued AS (
            app.webhook_now(), $2, $3, app.webhook_now()
     FROM taken
 ),
+oldest AS (
+    UPDATE app.webhook_oldest o SET key = t.id FROM taken t WHERE o.key > t.id
+),
 counted AS (
     INSERT INTO app.webhook_counts (pending, failed) SELECT count(*), -count(*) FROM taken HAVING count(*) > 0
 ),

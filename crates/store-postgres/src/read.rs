@@ -21,7 +21,7 @@ use crate::moment::Moment;
 use crate::session::Sql;
 
 /// Counts by state are kept; what time decides is counted: retries that are not due yet (webhook_queue_turn) and
-/// events under a live lease (webhook_claims, then the queue by key). The oldest is the first of webhook_queue_id.
+/// events under a live lease (webhook_claims, then the queue by key). The oldest is the first of webhook_queue_id that can be.
 pub(crate) static OVERVIEW: Sql = Sql {
     text: "
 SELECT c.pending, c.retrying, c.delivered, c.failed,
@@ -34,6 +34,7 @@ SELECT c.pending, c.retrying, c.delivered, c.failed,
        (SELECT e.created_at
         FROM app.webhook_queue q
         JOIN app.webhook_events e ON e.id = q.id
+        WHERE q.id >= (SELECT o.key FROM app.webhook_oldest o)
         ORDER BY q.id
         LIMIT 1),
        app.webhook_now()
@@ -87,7 +88,10 @@ ORDER BY v.id DESC"
 }
 
 static ANY: Sql = listing!("SELECT d.id FROM app.webhook_events d WHERE d.id < $1");
-static PENDING: Sql = listing!("SELECT d.id FROM app.webhook_queue d WHERE d.id < $1");
+static PENDING: Sql = listing!(
+    "SELECT d.id FROM app.webhook_queue d
+     WHERE d.id < $1 AND d.id >= (SELECT o.key FROM app.webhook_oldest o)"
+);
 static FAILED: Sql =
     listing!("SELECT d.id FROM app.webhook_endings d WHERE d.id < $1 AND d.failure_kind IS NOT NULL");
 static DELIVERED: Sql =

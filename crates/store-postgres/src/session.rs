@@ -19,7 +19,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use crate::config::PostgresConfig;
-use crate::error::{ends_session, is_pooled, no_session, refusal, unavailable};
+use crate::error::{is_pooled, no_session, refusal, unavailable};
 
 /// Every call of the store returns within this.
 const CALL_WITHIN: Duration = Duration::from_secs(15);
@@ -92,7 +92,7 @@ impl Source {
         Self { pool, unprepared: Arc::clone(unprepared) }
     }
 
-    /// Runs `work` on a session of its own, within bounds. A session that `work` did not come back from is closed.
+    /// Runs `work` on a session of its own, within bounds. A session whose work did not go well is closed.
     #[expect(
         clippy::disallowed_methods,
         reason = "bounds a wait for the network; nothing is scheduled by it"
@@ -130,16 +130,15 @@ impl Session {
         W: AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
     {
         let answer = work(&self).await;
-        if let Err(error) = &answer {
-            if error.code().is_some_and(is_pooled) {
-                self.unprepared.store(true, Ordering::Relaxed);
+        match &answer {
+            // Only a session whose work went well goes back to the pool: after an error it may be in the middle of a
+            // transaction, or at a server that is no longer the right one.
+            Ok(_) => drop(self.client.take()),
+            Err(error) if error.code().is_some_and(is_pooled) => {
+                self.unprepared.store(true, Ordering::Relaxed)
             }
-            if ends_session(error) {
-                return answer.map_err(|error| refusal(&error));
-            }
+            Err(_) => {}
         }
-        // Only a session whose work ended, well or ill, goes back to the pool.
-        drop(self.client.take());
         answer.map_err(|error| refusal(&error))
     }
 

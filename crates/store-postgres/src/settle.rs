@@ -88,11 +88,12 @@ notices AS (
     FROM ended
     HAVING count(*) > 0
 ),
-heard AS (
+heard AS MATERIALIZED (
     SELECT destination_id, max(pause_us) AS pause_us, bool_or(health > 0) AS answered,
            (array_agg(health ORDER BY n DESC) FILTER (WHERE health <> 0))[1] AS last_health
     FROM applied
     GROUP BY destination_id
+    ORDER BY destination_id
 ),
 destinations AS (
     UPDATE app.webhook_destinations d

@@ -1,4 +1,4 @@
-//! A look at every destination that has something pending: when a process begins, and now and then after.
+//! A look at every destination: when a process begins, and now and then after.
 //!
 //! Discovery follows what changes; the sweep finds what it could have missed: rows of transactions that were open when
 //! the process began or committed very late, rows that were locked by somebody who then let go. It reads in small
@@ -16,54 +16,41 @@ use crate::claim::Known;
 use crate::discover::{self, HORIZON};
 use crate::frontier::{RETRIES_FROM, Span};
 use crate::session::{Session, Sql};
-use crate::{Shared, counts, pause};
+use crate::{Shared, counts, oldest, pause};
 
 /// Between two sweeps.
 const EVERY: Duration = Duration::from_secs(20);
 /// Destinations of one step.
 const DESTINATIONS_MAX: i64 = 500;
+/// Between two steps, so that very many destinations take longer and not more.
+const STEP_PAUSE: Duration = Duration::from_millis(20);
 /// Steps that a first claim waits for.
 const BEGIN_STEPS: usize = 40;
 
-/// Index webhook_queue_destination_turn, from destination to destination, and in each from its first free row.
+/// Index webhook_queue_destination_turn, per destination, above everything that was delivered.
 static STEP: Sql = Sql {
     text: "
-WITH RECURSIVE hop AS (
-    (SELECT q.destination_id, 1 AS n
-     FROM app.webhook_queue q
-     WHERE q.destination_id > $1
-     ORDER BY q.destination_id
-     LIMIT 1)
-    UNION ALL
-    SELECT next.destination_id, hop.n + 1
-    FROM hop
-    CROSS JOIN LATERAL (
-        SELECT q.destination_id
-        FROM app.webhook_queue q
-        WHERE q.destination_id > hop.destination_id
-        ORDER BY q.destination_id
-        LIMIT 1
-    ) next
-    WHERE hop.n < $2
-)
-SELECT hop.destination_id, first.turn, retry.turn
-FROM hop
+SELECT d.id, first.turn, retry.turn
+FROM (
+    SELECT d.id FROM app.webhook_destinations d WHERE d.id > $1 ORDER BY d.id LIMIT $2
+) d
 LEFT JOIN LATERAL (
     SELECT q.turn
     FROM app.webhook_queue q
-    WHERE q.destination_id = hop.destination_id AND q.turn < $3 AND q.lease_until IS NULL
+    WHERE q.destination_id = d.id AND q.turn >= (SELECT o.key FROM app.webhook_oldest o) AND q.turn < $3
+          AND q.lease_until IS NULL
     ORDER BY q.turn
     LIMIT 1
 ) first ON true
 LEFT JOIN LATERAL (
     SELECT q.turn
     FROM app.webhook_queue q
-    WHERE q.destination_id = hop.destination_id
-          AND q.turn >= $3 AND q.turn <= app.webhook_turn_at(app.webhook_now()) AND q.lease_until IS NULL
+    WHERE q.destination_id = d.id AND q.turn >= $3 AND q.turn <= app.webhook_turn_at(app.webhook_now())
+          AND q.lease_until IS NULL
     ORDER BY q.turn
     LIMIT 1
 ) retry ON true
-ORDER BY hop.destination_id",
+ORDER BY d.id",
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
@@ -108,6 +95,7 @@ fn include(known: &mut Known, rows: &[Row], known_to: Option<i64>) -> Result<(),
 
 /// Sweeps for as long as the store is used by anybody, and adds up the counts while it is there.
 pub(crate) async fn run(shared: Weak<Shared>) {
+    let mut candidate = None;
     loop {
         let Some(soon) = shared.upgrade().map(|store| Arc::clone(&store.sweep_soon)) else { return };
         tokio::select! {
@@ -118,6 +106,10 @@ pub(crate) async fn run(shared: Weak<Shared>) {
         let Some(store) = shared.upgrade() else { return };
         if let Err(error) = sweep(&store).await {
             tracing::debug!(code = error.code(), %error, "the sweep was cut short; the next one makes up for it");
+        }
+        match oldest::raise(&store, candidate).await {
+            Ok(next) => candidate = next,
+            Err(error) => tracing::debug!(code = error.code(), %error, "the oldest key is raised later"),
         }
         if let Err(error) = counts::add_up(&store).await {
             tracing::debug!(code = error.code(), %error, "counts were not added up; the next round does");
@@ -146,5 +138,6 @@ pub(crate) async fn sweep(store: &Shared) -> Result<(), StoreError> {
             Some(last) => after = last,
             None => return Ok(()),
         }
+        pause(STEP_PAUSE).await;
     }
 }

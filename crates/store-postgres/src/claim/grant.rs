@@ -17,7 +17,7 @@ use crate::session::{Session, Sql};
 
 /// One index range per destination that is asked for (webhook_queue_destination_turn), and expired leases by their
 /// keys. No indexed column changes, so a lease costs no index entry. Rows that somebody else is about to claim are
-/// skipped. What is paused is told instead of granted.
+/// skipped; those that are picked are locked, and so stay where they are until they are updated. What is paused is told instead of granted.
 pub(super) static GRANT: Sql = Sql {
     text: "
 WITH asked AS MATERIALIZED (
@@ -27,10 +27,10 @@ WITH asked AS MATERIALIZED (
     JOIN app.webhook_destinations d ON d.id = a.destination_id
 ),
 picked AS MATERIALIZED (
-    SELECT a.n, a.url, q.id, NULL::uuid AS lost_claim
+    SELECT a.n, a.url, q.place, NULL::uuid AS lost_claim
     FROM asked a
     CROSS JOIN LATERAL (
-        SELECT q.id
+        SELECT q.ctid AS place
         FROM app.webhook_queue q
         WHERE q.destination_id = a.destination_id AND q.turn > a.low AND q.turn <= a.high
               AND q.lease_until IS NULL
@@ -40,10 +40,10 @@ picked AS MATERIALIZED (
     ) q
     WHERE a.paused_until IS NULL OR a.paused_until <= app.webhook_now()
     UNION ALL
-    SELECT 0, d.url, q.id, q.lease_claim
+    SELECT 0, d.url, q.place, q.lease_claim
     FROM unnest($5::bigint[]) AS k (key)
     CROSS JOIN LATERAL (
-        SELECT q.id, q.lease_claim, q.destination_id
+        SELECT q.ctid AS place, q.lease_claim, q.destination_id
         FROM app.webhook_queue q
         WHERE q.id = k.key AND q.lease_until <= app.webhook_now()
         FOR UPDATE SKIP LOCKED
@@ -61,7 +61,7 @@ granted AS (
         lease_claim = $7,
         lease_owner = $8
     FROM picked p
-    WHERE q.id = p.id
+    WHERE q.ctid = p.place
     RETURNING p.n, p.url, p.lost_claim, q.id, q.turn, q.lease_token, q.attempts, q.manual_last_action, q.next_attempt_at
 ),
 noted AS (

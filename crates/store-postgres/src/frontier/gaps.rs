@@ -54,11 +54,12 @@ impl Gaps {
         self.merge();
     }
 
-    /// A gap was looked at again, to its end, and `seen` was there: what remains are the gaps between.
+    /// A gap was looked at again, up to `span.high`, and `seen` was there, ascending: what remains are the gaps between.
     pub(crate) fn narrow(&mut self, span: Span, seen: &[i64]) {
         let Some(gap) = self.by_low.remove(&span.low) else { return };
         let mut low = span.low;
-        for turn in seen.iter().copied().chain([span.high + 1]) {
+        let seen = seen.iter().copied().filter(|turn| *turn <= span.high);
+        for turn in seen.chain([gap.high + 1]) {
             if turn > low + 1 {
                 self.by_low.insert(low, Gap { high: turn - 1, ..gap });
             }
@@ -125,6 +126,10 @@ mod tests {
         assert_eq!(spans(&gaps), [(11, 13), (15, 16), (17, 19)]);
         gaps.narrow(Span { low: 11, high: 13 }, &[12, 13]);
         assert_eq!(spans(&gaps), [(15, 16), (17, 19)]);
+        gaps.pass(20, [40], at(0));
+        gaps.narrow(Span { low: 20, high: 30 }, &[25, 30, 35]);
+        let rest = [(20, 24), (25, 29), (30, 39)];
+        assert_eq!(spans(&gaps)[2..], rest, "beyond where it was looked at, the gap is as it was");
     }
 
     #[test]
