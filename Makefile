@@ -8,6 +8,9 @@ SHELL := bash
 # How many seeds `make sim` runs; SEED=n runs that one again.
 SEEDS ?= 1000
 SEED ?=
+# What `make bench` measures.
+STORE ?= postgres
+WHAT ?= rates
 
 TEST_LOG := target/test.log
 TOOLS := $(CURDIR)/target/tools
@@ -58,6 +61,10 @@ deny: ## check dependencies: bans, licences, sources
 .PHONY: sim
 sim: ## run the simulation on SEEDS seeds (default 1000), or on SEED=n alone
 	cargo run --locked --release -p posthaste-sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+.PHONY: bench
+bench: ## measure the stores: rates, and how they hold up (STORE=postgres or sqlite, WHAT=rates, beside, backlog or all)
+	cargo run --locked --release -p posthaste-store-bench -- $(STORE) $(WHAT)
 
 .PHONY: need-rustfmt need-clippy
 need-rustfmt:

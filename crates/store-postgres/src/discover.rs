@@ -196,8 +196,9 @@ impl Marks {
         if let Some(last) = seen[0].last() {
             self.first = Some(*last);
         }
+        // Retries may have the same turn: the last one that was read may have another behind it.
         let due_to = self.retry.max(horizon.now.as_micros() - OVERLAP_US);
-        self.retry = read_to(&seen[1], due_to);
+        self.retry = self.retry.max(read_to(&seen[1], due_to + 1) - 1);
     }
 
     /// Takes in leases that have expired.

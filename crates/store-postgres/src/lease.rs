@@ -23,7 +23,8 @@ RETURNING q.id, q.lease_token",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY, Type::INT8],
 };
 
-/// A claim that was found to have expired leases, and has them no more, is looked at when the first can expire again.
+/// A claim is looked at when the first of its leases can have expired. That changes when it was found to have expired
+/// leases and has them no more, and when leases are cut short.
 static RENEWED_CLAIMS: Sql = Sql {
     text: "
 UPDATE app.webhook_claims c
@@ -31,13 +32,15 @@ SET check_at = l.until
 FROM (
     SELECT c.id, min(held.lease_until) AS until
     FROM (SELECT DISTINCT q.lease_claim FROM app.webhook_queue q WHERE q.id = ANY ($1)) r
-    JOIN app.webhook_claims c ON c.id = r.lease_claim AND c.check_at <= app.webhook_now()
+    JOIN app.webhook_claims c ON c.id = r.lease_claim AND (
+        c.check_at <= app.webhook_now() OR c.check_at > app.webhook_now() + $2 * interval '1 microsecond'
+    )
     CROSS JOIN LATERAL unnest(c.keys) AS k (key)
     JOIN app.webhook_queue held ON held.id = k.key AND held.lease_claim = c.id
     GROUP BY c.id
 ) l
 WHERE c.id = l.id",
-    types: &[Type::INT8_ARRAY],
+    types: &[Type::INT8_ARRAY, Type::INT8],
 };
 
 /// Back into the line, at its end: what lies further up, other workers have passed. When it is due stays as it was.
@@ -73,8 +76,11 @@ pub(crate) async fn renew(
     let renewed = store.sessions.heartbeat.with(async |session| {
         let (renew, claims) = (session.prepare(&RENEW).await?, session.prepare(&RENEWED_CLAIMS).await?);
         let answers = session.transaction(async {
-            let (renewed, noted) =
-                join(session.send(&renew, &[&keys, &tokens, &lease]), session.send(&claims, &[&keys])).await;
+            let (renewed, noted) = join(
+                session.send(&renew, &[&keys, &tokens, &lease]),
+                session.send(&claims, &[&keys, &lease]),
+            )
+            .await;
             noted.and(renewed)
         });
         let mut renewed = Vec::new();

@@ -13,7 +13,7 @@ use crate::session::{Session, Sql};
 
 /// The queue by key, fenced by token. What comes to its end moves from the queue to the endings, what is retried goes
 /// to its new place in line. Attempt records, counts, notices and what is known of destinations all derive from the
-/// rows that were changed; a lease that was lost changes none of them. Claims that have no lease left are forgotten.
+/// rows that were changed, and retries of one batch get turns of their own; a lease that was lost changes none of them. Claims that have no lease left are forgotten.
 pub(crate) static SETTLE: Sql = Sql {
     text: "
 WITH input AS MATERIALIZED (
@@ -39,7 +39,7 @@ retried AS (
         last_attempted_at = app.webhook_now() - i.started_us * interval '1 microsecond',
         last_error = i.last_error,
         next_attempt_at = app.webhook_now() + i.retry_us * interval '1 microsecond',
-        turn = app.webhook_turn_at(app.webhook_now() + i.retry_us * interval '1 microsecond'),
+        turn = app.webhook_turn_at(app.webhook_now() + i.retry_us * interval '1 microsecond') + i.n,
         updated_at = app.webhook_now(),
         lease_until = NULL, lease_token = NULL, lease_claim = NULL, lease_owner = NULL
     FROM input i

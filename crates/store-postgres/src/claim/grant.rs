@@ -70,7 +70,7 @@ noted AS (
     FROM granted g
     HAVING count(*) > 0
     ON CONFLICT (id) DO UPDATE
-    SET keys = c.keys || excluded.keys, check_at = least(c.check_at, excluded.check_at)
+    SET keys = ARRAY(SELECT DISTINCT unnest(c.keys || excluded.keys)), check_at = least(c.check_at, excluded.check_at)
 )
 SELECT g.n, g.turn, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, g.url, e.event_type,
        m.content_type, m.payload, m.traceparent, g.attempts, e.max_attempts, g.manual_last_action,

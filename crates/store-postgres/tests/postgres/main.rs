@@ -1,0 +1,22 @@
+//! What PostgreSQL brings beyond the port: transactions of callers, SQL, plans, connections that break.
+//!
+//! One binary, so that all of it shares one server; tests that hurt their server start one of their own.
+
+mod fixture;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod caller_transaction;
+mod connection;
+mod deliveries_view;
+mod failover;
+mod late_commits;
+mod migrations;
+mod notices;
+mod plans;
+mod pooler;
+mod retention;
+mod sql_function;
+mod sql_refusals;
+mod tls;
+mod url_form;

@@ -1,0 +1,214 @@
+//! `app.enqueue_webhook`: enqueueing from any language, in the producer's own transaction.
+
+use std::process::Command;
+
+use posthaste_postgres_server::PostgresServer;
+use posthaste_store::Overview;
+use posthaste_store_conformance::Harness as _;
+
+use crate::fixture::*;
+use crate::support::PostgresHarness;
+
+/// Two spaces, a number with a zero that means nothing, an empty array, letters from elsewhere, an escape.
+const PAYLOAD: &str = "{\"a\": 1.0,  \"b\":[ ], \"Zoë\": \"日本 \\u00e9\", \"a\": 2}";
+
+fn psql(harness: &PostgresHarness, sql: &str) -> String {
+    say(PostgresServer::shared(), &harness.database.name, sql)
+}
+
+#[tokio::test]
+async fn psql_enqueues_with_arguments_by_position_and_by_name() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let made = psql(&harness, &format!("SELECT app.enqueue_webhook('{URL}', 'invoice.paid', '{PAYLOAD}')"));
+    assert!(made.starts_with("msg_") && made.len() == 36, "{made}");
+    let lease = claim_one(&*store).await;
+    assert_eq!((lease.event_id.as_str(), lease.destination_url.as_str()), (made.as_str(), URL));
+    assert_eq!(
+        (lease.event_type.as_str(), lease.content_type.as_str()),
+        ("invoice.paid", "application/json")
+    );
+    assert_eq!(lease.payload, PAYLOAD.as_bytes(), "what is signed is what was given");
+    assert_eq!((lease.attempts, lease.max_attempts, lease.traceparent), (0, 6, None));
+
+    let chosen = psql(
+        &harness,
+        "SELECT app.enqueue_webhook(
+             event_type => 'invoice.paid', payload => 'null', destination_url => 'https://other.example',
+             max_attempts => 3, content_type => 'application/problem+json', event_id => 'chosen',
+             payment_request_id => 'pr-1', webhook_id => 'wh-2', session_id => 'se-3', traceparent => '00-a-b-01')",
+    );
+    assert_eq!(chosen, "chosen");
+    let lease = claim_one(&*store).await;
+    assert_eq!((lease.event_id.as_str(), &lease.payload[..]), ("chosen", &b"null"[..]));
+    assert_eq!(lease.destination_url.as_str(), "https://other.example/");
+    assert_eq!((lease.max_attempts, lease.content_type.as_str()), (3, "application/problem+json"));
+    assert_eq!(lease.traceparent.as_deref(), Some("00-a-b-01"));
+    let event = store.event(&lease.event_id).await.unwrap().event;
+    assert_eq!(event.payment_request_id.as_deref(), Some("pr-1"));
+    assert_eq!((event.webhook_id.as_deref(), event.session_id.as_deref()), (Some("wh-2"), Some("se-3")));
+    assert_eq!(store.overview().await.unwrap().pending, 2);
+}
+
+/// Runs a script of Python with a connection called `db`; what it prints.
+fn python(harness: &PostgresHarness, script: &str) -> String {
+    let driver = Command::new("/usr/bin/python3").args(["-c", "import psycopg2"]).output();
+    assert!(
+        driver.is_ok_and(|driver| driver.status.success()),
+        "/usr/bin/python3 has no psycopg2: run `apt-get install python3-psycopg2`"
+    );
+    let script = format!("import os, psycopg2\ndb = psycopg2.connect(os.environ['DATABASE'])\n{script}");
+    let python = Command::new("/usr/bin/python3")
+        .args(["-c", &script])
+        .env("DATABASE", &harness.database.url)
+        .env("PAYLOAD", PAYLOAD)
+        .env("PYTHONIOENCODING", "utf-8")
+        .output()
+        .expect("it ran a moment ago");
+    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+    String::from_utf8_lossy(&python.stdout).trim().to_owned()
+}
+
+#[tokio::test]
+async fn python_commits_a_business_row_and_its_event_together() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    psql(&harness, "CREATE TABLE invoices (id integer PRIMARY KEY)");
+    let told = python(
+        &harness,
+        r#"
+def pay(invoice, fails=False):
+    with db, db.cursor() as cursor:
+        cursor.execute("INSERT INTO invoices VALUES (%s)", (invoice,))
+        cursor.execute(
+            "SELECT app.enqueue_webhook(%s, %s, %s, event_id => %s)",
+            ("https://receiver.example/hook", "invoice.paid", os.environ["PAYLOAD"], f"invoice-{invoice}"),
+        )
+        assert not fails
+        return cursor.fetchone()[0]
+
+print(pay(1))
+try:
+    pay(2, fails=True)
+except AssertionError:
+    print("rolled back")
+try:
+    pay(3) and pay(1)
+except psycopg2.errors.UniqueViolation:
+    print("invoice 1 is paid")
+try:
+    with db, db.cursor() as cursor:
+        cursor.execute("SELECT app.enqueue_webhook('ftp://receiver.example', 'x', '1')")
+except psycopg2.Error as error:
+    print(error.pgcode, error.diag.message_primary, error.diag.message_hint, sep=" / ")
+"#,
+    );
+    let expected = [
+        "invoice-1",
+        "rolled back",
+        "invoice 1 is paid",
+        "22023 / destination_url has the scheme \"ftp\"; only http and https are delivered to / \
+         Write it as https://host/path.",
+    ];
+    assert_eq!(told.lines().collect::<Vec<_>>(), expected);
+    let leases = claim(&*store).await;
+    assert_eq!(ids(&leases), ["invoice-1", "invoice-3"]);
+    assert_eq!(leases[0].payload, PAYLOAD.as_bytes());
+    assert_eq!(psql(&harness, "SELECT string_agg(id::text, ',' ORDER BY id) FROM invoices"), "1,3");
+}
+
+#[tokio::test]
+async fn a_rollback_of_the_function_leaves_nothing() {
+    let harness = PostgresHarness::start().await;
+    let call = format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')");
+    psql(&harness, &format!("BEGIN; {call}; SAVEPOINT a; {call}; ROLLBACK TO a; ROLLBACK;"));
+    let sql = "SELECT (SELECT count(*) FROM app.webhook_messages) + (SELECT count(*) FROM app.webhook_events)
+                    + (SELECT count(*) FROM app.webhook_queue) + (SELECT count(*) FROM app.webhook_counts)
+                    + (SELECT count(*) FROM app.webhook_destinations)";
+    assert_eq!(psql(&harness, sql), "0");
+    assert_eq!(harness.store().overview().await.unwrap(), Overview::default());
+    // Half of a transaction can be taken back, too.
+    psql(&harness, &format!("BEGIN; {call}; SAVEPOINT a; {call}; ROLLBACK TO a; COMMIT;"));
+    claim_one(&*harness.store()).await;
+}
+
+#[tokio::test]
+async fn a_producer_with_usage_and_execute_enqueues_and_reads_nothing() {
+    let harness = PostgresHarness::start().await;
+    let role = format!("producer_of_{}", harness.database.name);
+    psql(&harness, &format!("CREATE ROLE {role}; GRANT USAGE ON SCHEMA app TO {role};"));
+    let server = PostgresServer::shared();
+    let as_producer = |sql: &str| server.psql(&harness.database.name, &format!("SET ROLE {role}; {sql}"));
+    let call = format!("SELECT app.enqueue_webhook('{URL}', 'x', '1', event_id => 'theirs')");
+
+    let refused = as_producer(&call).unwrap_err().to_string();
+    assert!(refused.contains("permission denied for function enqueue_webhook"), "{refused}");
+    psql(&harness, &format!("GRANT EXECUTE ON FUNCTION app.enqueue_webhook TO {role}"));
+    assert_eq!(as_producer(&call).unwrap(), "theirs");
+    for table in ["messages", "events", "queue", "endings", "attempts", "destinations", "secrets", "settings"]
+    {
+        let refused = as_producer(&format!("SELECT 1 FROM app.webhook_{table}")).unwrap_err().to_string();
+        assert!(refused.contains("permission denied"), "{table}: {refused}");
+    }
+    for view in ["outbox_events", "deliveries"] {
+        assert!(as_producer(&format!("SELECT 1 FROM app.webhook_{view}")).is_err(), "{view}");
+    }
+    assert_eq!(claim_one(&*harness.store()).await.event_id.as_str(), "theirs");
+}
+
+/// A function that runs with its owner's rights must not be led to somebody else's objects.
+#[tokio::test]
+async fn the_function_is_not_fooled_by_its_callers_search_path() {
+    let harness = PostgresHarness::start().await;
+    psql(
+        &harness,
+        &format!(
+            "CREATE SCHEMA evil;
+             CREATE FUNCTION evil.octet_length(bytea) RETURNS integer LANGUAGE sql AS 'SELECT 1/0';
+             CREATE FUNCTION evil.gen_random_uuid() RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid';
+             SET search_path = evil, pg_catalog;
+             SELECT app.enqueue_webhook('{URL}', 'x', '1');"
+        ),
+    );
+    claim_one(&*harness.store()).await;
+}
+
+#[tokio::test]
+async fn what_the_service_was_configured_with_holds_for_the_function() {
+    let harness = PostgresHarness::start().await;
+    psql(
+        &harness,
+        "UPDATE app.webhook_settings SET value = 9 WHERE name = 'max_attempts';
+         UPDATE app.webhook_settings SET value = 10 WHERE name = 'payload_bytes_max';",
+    );
+    psql(&harness, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '\"8 bytes.\"')"));
+    assert_eq!(claim_one(&*harness.store()).await.max_attempts, 9);
+    let sql = format!("SELECT app.enqueue_webhook('{URL}', 'x', '\"10 bytes.\"')");
+    let refused = PostgresServer::shared().psql(&harness.database.name, &sql).unwrap_err().to_string();
+    assert!(refused.contains("payload is 11 bytes; at most 10 are accepted"), "{refused}");
+}
+
+#[tokio::test]
+async fn two_transactions_with_the_same_new_url_both_succeed() {
+    let harness = PostgresHarness::start().await;
+    let (mut one, two) = (client(&harness.database.url).await, client(&harness.database.url).await);
+    let watch = client(&harness.database.url).await;
+    let call = format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')");
+    let first = one.transaction().await.unwrap();
+    first.execute(&call, &[]).await.unwrap();
+    let second = two.execute(&call, &[]);
+    let commit = async {
+        until(SOON, "the second waits for the first", async || {
+            let sql = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1
+        })
+        .await;
+        first.commit().await.unwrap();
+    };
+    let (second, ()) = tokio::join!(second, commit);
+    second.unwrap();
+    let leases = claim(&*harness.store()).await;
+    assert_eq!(leases.len(), 2);
+    assert_eq!(leases[0].destination_id, leases[1].destination_id);
+}

@@ -1,0 +1,187 @@
+//! What operators read. Nothing here reads a payload, and no list costs what the history holds.
+
+use std::time::Duration;
+
+use posthaste_domain::{
+    DeliveryStatus, ErrorClass, EventId, EventKey, Excerpt, LeaseToken, Timestamp, Trigger, WorkerId,
+};
+use posthaste_store::{
+    AttemptView, AuditView, Cursor, EventDetail, EventQuery, EventView, ManualAction, Overview, Page,
+    PageRequest, StoreError,
+};
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use crate::fault::Fault;
+use crate::row::{self, event_columns};
+
+/// Ready is what is pending less what is not: first attempts are due unless they are leased, retries are counted where
+/// they are due. The cost is that of the leases that are out and of the retries that are due.
+///
+/// Indexes: webhook_outbox_events_leases, webhook_destinations_retries with webhook_outbox_events_retries,
+/// webhook_outbox_events_pending.
+pub(crate) const OVERVIEW: &str = "
+    SELECT
+        pending,
+        pending - retrying
+            - (SELECT count(*) FROM webhook_outbox_events INDEXED BY webhook_outbox_events_leases
+               WHERE lease_until > ?1 AND attempts = 0)
+            + (SELECT count(*) FROM webhook_outbox_events INDEXED BY webhook_outbox_events_leases
+               WHERE lease_until <= ?1 AND attempts > 0)
+            + (SELECT count(*)
+               FROM webhook_destinations d INDEXED BY webhook_destinations_retries
+               CROSS JOIN webhook_outbox_events e INDEXED BY webhook_outbox_events_retries
+               WHERE d.retry_at <= ?1
+                 AND e.delivery_status = 'pending' AND e.attempts > 0 AND e.lease_token IS NULL
+                 AND e.destination_id = d.id AND e.next_attempt_at <= ?1),
+        retrying,
+        failed,
+        delivered,
+        (SELECT min(created_at) FROM webhook_outbox_events INDEXED BY webhook_outbox_events_pending
+         WHERE delivery_status = 'pending')
+    FROM webhook_totals
+    WHERE id = 1";
+
+pub(crate) fn overview(db: &Connection, now: Timestamp) -> Result<Overview, Fault> {
+    let overview = db.prepare_cached(OVERVIEW)?.query_row([now.as_micros()], |row| {
+        Ok(Overview {
+            pending: count(row, 0)?,
+            pending_ready: count(row, 1)?,
+            retrying: count(row, 2)?,
+            failed: count(row, 3)?,
+            delivered: count(row, 4)?,
+            oldest_pending_age: row::optional_moment(row, 5)?.map(|created_at| now.since(created_at)),
+        })
+    })?;
+    Ok(overview)
+}
+
+fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let count = row.get(column)?;
+    u64::try_from(count).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, count))
+}
+
+/// Index: webhook_outbox_events_dead_letters, from the cursor's moment backwards; what it steps over is no more than what
+/// was written in that very microsecond.
+pub(crate) const DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    event_columns!(),
+    " FROM webhook_outbox_events INDEXED BY webhook_outbox_events_dead_letters
+      WHERE delivery_status = 'failed' AND (updated_at, id) < (?1, ?2)
+      ORDER BY updated_at DESC, id DESC LIMIT ?3"
+);
+
+pub(crate) fn dead_letters(db: &Connection, page: &PageRequest) -> Result<Page<EventView>, Fault> {
+    let (at, key, limit) = bounds(page);
+    let mut failed = db.prepare_cached(DEAD_LETTERS)?;
+    let rows = failed.query_map((at, key, limit), row::event_view)?;
+    paged(rows.collect::<Result<_, _>>()?, page, |event| event.updated_at)
+}
+
+pub(crate) fn events(
+    db: &Connection,
+    query: &EventQuery,
+    page: &PageRequest,
+) -> Result<Page<EventView>, Fault> {
+    let (at, key, limit) = bounds(page);
+    let mut listed = db.prepare_cached(&listing(query))?;
+    let rows = match &query.destination {
+        Some(url) => listed.query_map((at, key, limit, url.as_str()), row::event_view)?,
+        None => listed.query_map((at, key, limit), row::event_view)?,
+    };
+    paged(rows.collect::<Result<_, _>>()?, page, |event| event.created_at)
+}
+
+/// The cost of a page never grows with what was delivered. What it may have to step over is the backlog: pending and
+/// failed events that are newer than those of a list of delivered ones, or pending events of other destinations.
+pub(crate) fn listing(query: &EventQuery) -> String {
+    let columns = event_columns!();
+    let of_destination = query.destination.is_some();
+    let index = match (query.status, of_destination) {
+        (None | Some(DeliveryStatus::Delivered), false) => "created",
+        (None | Some(DeliveryStatus::Delivered), true) => "destination",
+        (Some(DeliveryStatus::Pending), _) => "pending",
+        (Some(DeliveryStatus::Failed), false) => "failed",
+        (Some(DeliveryStatus::Failed), true) => "failed_destination",
+    };
+    let status = query.status.map(|status| format!("AND delivery_status = '{}'", status.as_str()));
+    // Index: webhook_destinations_url.
+    let destination =
+        "AND destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?4)";
+    format!(
+        "SELECT {columns}
+         FROM webhook_outbox_events INDEXED BY webhook_outbox_events_{index}
+         WHERE (created_at, id) < (?1, ?2) {} {}
+         ORDER BY created_at DESC, id DESC LIMIT ?3",
+        status.unwrap_or_default(),
+        if of_destination { destination } else { "" },
+    )
+}
+
+/// Where the page begins, and one row more than it holds.
+fn bounds(page: &PageRequest) -> (i64, i64, i64) {
+    let (at, key) = page.after.map_or((i64::MAX, i64::MAX), |after| (after.at.as_micros(), after.key.0));
+    (at, key, i64::try_from(page.limit.get()).expect("a page is short") + 1)
+}
+
+/// The row more than the page holds tells whether there is a next.
+fn paged(
+    mut items: Vec<EventView>,
+    page: &PageRequest,
+    at: impl Fn(&EventView) -> Timestamp,
+) -> Result<Page<EventView>, Fault> {
+    let more = items.len() > page.limit.get();
+    items.truncate(page.limit.get());
+    let next = items.last().filter(|_| more).map(|last| Cursor { at: at(last), key: last.key });
+    Ok(Page { items, next })
+}
+
+pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, Fault> {
+    // Index: webhook_outbox_events_event_id.
+    let event = db
+        .prepare_cached(concat!(
+            "SELECT ",
+            event_columns!(),
+            " FROM webhook_outbox_events WHERE event_id = ?1"
+        ))?
+        .query_row([event_id.as_str()], row::event_view)
+        .optional()?
+        .ok_or_else(|| StoreError::EventNotFound { event_id: event_id.clone() })?;
+    let history = history(db, event.key)?;
+    let audit = audit(db, event.key)?;
+    Ok(EventDetail { event, history, audit })
+}
+
+fn history(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>> {
+    // Index: webhook_attempts_token.
+    let mut attempts = db.prepare_cached(
+        "SELECT lease_token, attempt, trigger, started_at, duration_us, http_status, error_class, excerpt, worker_id
+         FROM webhook_attempts
+         WHERE event_key = ?1
+         ORDER BY id",
+    )?;
+    let rows = attempts.query_map([key.0], |row| {
+        Ok(AttemptView {
+            token: LeaseToken::from_uuid(row::uuid(row, 0)?),
+            attempt: row.get(1)?,
+            trigger: row::word(row, 2, Trigger::from_word)?,
+            started_at: row::moment(row, 3)?,
+            duration: Duration::from_micros(count(row, 4)?),
+            http_status: row.get(5)?,
+            error_class: row::optional_word(row, 6, ErrorClass::from_word)?,
+            excerpt: Excerpt::stored(row.get(7)?),
+            worker: WorkerId::stored(row.get(8)?),
+        })
+    })?;
+    rows.collect()
+}
+
+fn audit(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AuditView>> {
+    // Index: webhook_audit_event.
+    let mut audit =
+        db.prepare_cached("SELECT action, actor, at FROM webhook_audit WHERE event_key = ?1 ORDER BY id")?;
+    let rows = audit.query_map([key.0], |row| {
+        let action = row::word(row, 0, ManualAction::from_word)?;
+        Ok(AuditView { action, actor: row.get(1)?, at: row::moment(row, 2)? })
+    })?;
+    rows.collect()
+}

@@ -1,0 +1,96 @@
+//! Reading rows back into the values they were written from.
+
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, MessageId, Timestamp,
+    WorkerId,
+};
+use posthaste_store::{AuditView, EventView, ManualAction};
+use rusqlite::Row;
+use rusqlite::types::{FromSqlError, Type};
+use uuid::Uuid;
+
+/// The columns that [`event_view`] reads, in its order. None of them is in `webhook_messages`.
+macro_rules! event_columns {
+    () => {
+        "id, event_id, message_id, destination_id, destination_url, event_type,
+         payment_request_id, webhook_id, session_id,
+         delivery_status, failure_kind, attempts, max_attempts, claims, lost_leases,
+         next_attempt_at, lease_owner, lease_until, last_error, last_attempted_at, delivered_at,
+         manual_last_action, manual_last_actor, manual_last_at, created_at, updated_at"
+    };
+}
+pub(crate) use event_columns;
+
+pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
+    Ok(EventView {
+        key: EventKey(row.get(0)?),
+        event_id: EventId::stored(row.get(1)?),
+        message_id: MessageId::from_uuid(uuid(row, 2)?),
+        destination_id: DestinationId(row.get(3)?),
+        destination_url: DestinationUrl::stored(row.get(4)?),
+        event_type: row.get(5)?,
+        payment_request_id: row.get(6)?,
+        webhook_id: row.get(7)?,
+        session_id: row.get(8)?,
+        status: word(row, 9, DeliveryStatus::from_word)?,
+        failure_kind: optional_word(row, 10, FailureKind::from_word)?,
+        attempts: row.get(11)?,
+        max_attempts: row.get(12)?,
+        claims: row.get(13)?,
+        lost_leases: row.get(14)?,
+        next_attempt_at: optional_moment(row, 15)?,
+        lease_owner: row.get::<_, Option<String>>(16)?.map(WorkerId::stored),
+        lease_until: optional_moment(row, 17)?,
+        last_error: row.get(18)?,
+        last_attempted_at: optional_moment(row, 19)?,
+        delivered_at: optional_moment(row, 20)?,
+        manual_last: manual_last(row)?,
+        created_at: moment(row, 24)?,
+        updated_at: moment(row, 25)?,
+    })
+}
+
+fn manual_last(row: &Row<'_>) -> rusqlite::Result<Option<AuditView>> {
+    let Some(action) = optional_word(row, 21, ManualAction::from_word)? else {
+        return Ok(None);
+    };
+    Ok(Some(AuditView { action, actor: row.get(22)?, at: moment(row, 23)? }))
+}
+
+pub(crate) fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(Timestamp::from_micros)
+}
+
+pub(crate) fn optional_moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
+}
+
+pub(crate) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+    row.get(column).map(Uuid::from_bytes)
+}
+
+/// A word that nothing here writes means that someone else did, or that a newer version was here.
+pub(crate) fn word<T>(
+    row: &Row<'_>,
+    column: usize,
+    from_word: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
+    let word = row.get_ref(column)?.as_str()?;
+    from_word(word).ok_or_else(|| unknown_word(column, word))
+}
+
+pub(crate) fn optional_word<T>(
+    row: &Row<'_>,
+    column: usize,
+    from_word: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
+    match row.get_ref(column)?.as_str_or_null()? {
+        None => Ok(None),
+        Some(word) => from_word(word).map(Some).ok_or_else(|| unknown_word(column, word)),
+    }
+}
+
+fn unknown_word(column: usize, word: &str) -> rusqlite::Error {
+    let told = FromSqlError::Other(format!("{word:?} is no word of this version").into());
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(told))
+}

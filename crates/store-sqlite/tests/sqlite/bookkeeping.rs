@@ -1,0 +1,177 @@
+//! What is kept beside the rows agrees with them, whatever was done in whatever order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use posthaste_domain::{DestinationId, EventId, Lease};
+use posthaste_store::{ClaimRequest, HeldLease, Retention, Store as _};
+use posthaste_store_sqlite::rusqlite::Connection;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::support::{Fixture, HOUR, accepted, claim, enqueue, event, settlement, spec, worker};
+
+/// Totals that differ from a count of the rows, and destinations whose `retry_at` would hide a retry.
+fn disagreements(db: &Connection) -> (Vec<String>, Vec<i64>) {
+    let counted = "
+        SELECT count(*) FILTER (WHERE delivery_status = 'pending'),
+               count(*) FILTER (WHERE delivery_status = 'pending' AND attempts > 0),
+               count(*) FILTER (WHERE delivery_status = 'failed'),
+               count(*) FILTER (WHERE delivery_status = 'delivered')
+        FROM webhook_outbox_events";
+    let kept = "SELECT pending, retrying, failed, delivered FROM webhook_totals";
+    let four = |sql: &str| -> [i64; 4] {
+        db.query_row(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])).unwrap()
+    };
+    let names = ["pending", "retrying", "failed", "delivered"];
+    let pairs = names.iter().zip(four(counted).into_iter().zip(four(kept)));
+    let totals = pairs.filter(|(_, (rows, total))| rows != total).map(|pair| format!("{pair:?}")).collect();
+    let mut hiding = db
+        .prepare(
+            "SELECT d.id FROM webhook_destinations d
+             WHERE coalesce(d.retry_at, 9223372036854775807) >
+                   (SELECT min(next_attempt_at) FROM webhook_outbox_events e
+                    WHERE e.destination_id = d.id AND e.delivery_status = 'pending'
+                      AND e.attempts > 0 AND e.lease_token IS NULL)",
+        )
+        .unwrap();
+    let hiding = hiding.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    (totals, hiding)
+}
+
+/// What is claimable by the definition, with none of the indexes or bounds that a claim goes by.
+fn claimable(db: &Connection, now: i64) -> i64 {
+    db.query_row(
+        "SELECT count(*) FROM webhook_outbox_events e NOT INDEXED
+         WHERE delivery_status = 'pending' AND next_attempt_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
+           AND NOT EXISTS (SELECT 1 FROM webhook_destinations d
+                           WHERE d.id = e.destination_id AND d.paused_until > ?1)",
+        [now],
+        |row| row.get(0),
+    )
+    .unwrap()
+}
+
+#[tokio::test]
+async fn totals_and_retry_times_agree_with_the_rows_after_every_step() {
+    for seed in 0..6 {
+        let fixture = Fixture::new();
+        let (store, db) = (&fixture.store, fixture.sql());
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut ids: Vec<EventId> = Vec::new();
+        let mut leases: Vec<Lease> = Vec::new();
+        for step in 0..250 {
+            let pick = |random: &mut StdRng, ids: &[EventId]| ids[random.random_range(0..ids.len())].clone();
+            match random.random_range(0..10) {
+                0 | 1 => {
+                    let url = format!("https://receiver-{}.example/", random.random_range(0..4));
+                    ids.extend(enqueue(store, vec![accepted(spec(&url)); 3]).await);
+                }
+                2..=4 => {
+                    let limit = random.random_range(1..8);
+                    let request = ClaimRequest { limit, abandon_after: 2, ..claim() };
+                    leases.extend(store.claim(&request).await.unwrap().leases);
+                }
+                5 | 6 if !leases.is_empty() => {
+                    let count = random.random_range(1..=leases.len());
+                    let status = [200, 500, 410, 503][random.random_range(0..4)];
+                    let batch: Vec<_> =
+                        leases.drain(..count).map(|lease| settlement(&lease, status)).collect();
+                    store.settle(&worker(), &batch).await.unwrap();
+                }
+                7 if !leases.is_empty() => {
+                    let held = HeldLease::from(&leases.remove(0));
+                    store.release(&[held]).await.unwrap();
+                }
+                8 if !ids.is_empty() => {
+                    // Either may be refused; then nothing may have changed.
+                    let _ = store.cancel(&pick(&mut random, &ids), "operator", None).await;
+                    let _ = store.requeue(&pick(&mut random, &ids), "operator").await;
+                }
+                9 => {
+                    fixture.clock.advance(Duration::from_secs(random.random_range(1..90)));
+                    store.maintain(&Retention { keep: Some(HOUR), rows_max: 2 }).await.unwrap();
+                }
+                _ => {}
+            }
+            assert_eq!(disagreements(&db), (vec![], vec![]), "seed {seed}, step {step}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_claim_with_room_leaves_nothing_that_is_claimable() {
+    let fixture = Fixture::new();
+    let (store, db) = (&fixture.store, fixture.sql());
+    let mut random = StdRng::seed_from_u64(7);
+    for round in 0..40 {
+        let url = format!("https://receiver-{}.example/", random.random_range(0..6));
+        enqueue(store, vec![accepted(spec(&url)); random.random_range(1..6)]).await;
+        fixture.clock.advance(Duration::from_secs(random.random_range(0..120)));
+        let now = posthaste_store::StoreClock::now(fixture.clock.as_ref()).as_micros();
+        let expected = claimable(&db, now);
+        let claimed =
+            store.claim(&ClaimRequest { limit: 1_000, retries_max: 1_000, ..claim() }).await.unwrap();
+        let granted = claimed.leases.len() + claimed.abandoned.len();
+        assert_eq!(granted, usize::try_from(expected).unwrap(), "round {round}");
+        let status = [200, 500, 500][random.random_range(0..3)];
+        // A third of the leases is lost.
+        let batch: Vec<_> = claimed
+            .leases
+            .iter()
+            .filter(|lease| lease.key.0 % 3 != 0)
+            .map(|l| settlement(l, status))
+            .collect();
+        store.settle(&worker(), &batch).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_narrow_claim_goes_around_the_destinations() {
+    let fixture = Fixture::new();
+    for n in 0..4 {
+        let url = format!("https://receiver-{n}.example/");
+        enqueue(&fixture.store, vec![accepted(spec(&url)); 10]).await;
+    }
+    let mut served: BTreeMap<DestinationId, usize> = BTreeMap::new();
+    for _ in 0..8 {
+        let request = ClaimRequest { limit: 1, ..claim() };
+        let lease = fixture.store.claim(&request).await.unwrap().leases.remove(0);
+        *served.entry(lease.destination_id).or_default() += 1;
+    }
+    assert_eq!(served.values().copied().collect::<Vec<_>>(), [2, 2, 2, 2], "none is served twice as often");
+}
+
+#[tokio::test]
+async fn a_claim_shares_its_room_and_gives_what_one_does_not_need_to_the_others() {
+    let fixture = Fixture::new();
+    for (n, count) in [(0, 100), (1, 2), (2, 100)] {
+        let url = format!("https://receiver-{n}.example/");
+        enqueue(&fixture.store, vec![accepted(spec(&url)); count]).await;
+    }
+    let request = ClaimRequest { limit: 30, ..claim() };
+    let mut served: BTreeMap<DestinationId, usize> = BTreeMap::new();
+    for lease in fixture.store.claim(&request).await.unwrap().leases {
+        *served.entry(lease.destination_id).or_default() += 1;
+    }
+    assert_eq!(served.values().copied().collect::<Vec<_>>(), [14, 2, 14]);
+}
+
+#[tokio::test]
+async fn neither_retries_nor_first_attempts_starve_the_other_of_slots() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    enqueue(store, vec![event(); 20]).await;
+    let leases = store.claim(&claim()).await.unwrap().leases;
+    let batch: Vec<_> = leases.iter().map(|lease| settlement(lease, 500)).collect();
+    store.settle(&worker(), &batch).await.unwrap();
+    fixture.clock.advance(HOUR);
+    enqueue(store, vec![event(); 20]).await;
+    let (mut retries, mut first_attempts) = (0, 0);
+    for _ in 0..6 {
+        for lease in store.claim(&ClaimRequest { limit: 2, ..claim() }).await.unwrap().leases {
+            if lease.is_retry() { retries += 1 } else { first_attempts += 1 }
+        }
+    }
+    assert_eq!((retries, first_attempts), (6, 6));
+}

@@ -1,0 +1,95 @@
+//! Opening: what is created, what is upgraded, and what is refused with a reason.
+
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use crate::support::connection;
+use posthaste_store_sqlite::{Migrated, OpenError, Options, SqliteStore, SystemClock, entropy, migrate};
+
+fn open(path: &Path) -> Result<SqliteStore, OpenError> {
+    SqliteStore::open(path, Arc::new(SystemClock), entropy()?, Options::default())
+}
+
+fn refusal(path: &Path) -> String {
+    open(path).map(|_| ()).expect_err("this cannot be opened").to_string()
+}
+
+#[test]
+fn a_file_that_is_not_a_database_is_refused_and_left_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notes.txt");
+    let text = "nothing that SQLite wrote, and long enough to be looked at".repeat(20);
+    std::fs::write(&path, &text).unwrap();
+    let error = refusal(&path);
+    assert!(error.contains("notes.txt") && error.contains("not an SQLite database"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = refusal(&directory.path().join("missing/outbox.db"));
+    assert!(error.contains("missing") && error.contains("create it"), "{error}");
+}
+
+#[test]
+fn a_directory_is_not_a_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = refusal(directory.path());
+    assert!(error.contains("is a directory"), "{error}");
+}
+
+#[test]
+fn a_path_is_never_taken_for_a_database_in_memory() {
+    let error = refusal(Path::new(""));
+    assert!(error.contains("name a database file"), "{error}");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(":memory:");
+    drop(open(&path).unwrap());
+    assert!(path.is_file());
+}
+
+#[test]
+fn migrate_tells_what_it_did() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("outbox.db");
+    let Migrated { from, to } = migrate(&path).unwrap();
+    assert!(from == 0 && to > 0);
+    assert_eq!(migrate(&path).unwrap(), Migrated { from: to, to });
+    drop(open(&path).unwrap());
+    assert_eq!(migrate(&path).unwrap(), Migrated { from: to, to }, "a store brings up to date as well");
+}
+
+#[test]
+fn a_database_newer_than_the_binary_is_refused_by_both_versions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("outbox.db");
+    let known = migrate(&path).unwrap().to;
+    connection(&path)
+        .execute("INSERT INTO webhook_migrations VALUES (999, 'from the future', 0)", [])
+        .unwrap();
+    for error in [refusal(&path), migrate(&path).unwrap_err().to_string()] {
+        for told in ["outbox.db", "version 999", &format!("up to {known}"), "upgrade Posthaste"] {
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}
+
+#[test]
+fn threads_that_open_a_new_file_at_once_migrate_it_once() {
+    for _ in 0..5 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("outbox.db");
+        let together = Barrier::new(8);
+        let from: Vec<i64> = thread::scope(|scope| {
+            let opening = || {
+                together.wait();
+                migrate(&path).unwrap().from
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(opening)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(from.iter().filter(|from| **from == 0).count(), 1, "one of them did it: {from:?}");
+    }
+}

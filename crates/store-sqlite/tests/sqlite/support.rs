@@ -1,0 +1,111 @@
+//! What the tests of this crate are made of.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use posthaste_domain::{
+    Attempted, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RetryPolicy, Roll, Timestamp,
+    Transition, WorkerId,
+};
+use posthaste_store::{ClaimRequest, EnqueueRequest, Settlement, Store as _};
+use posthaste_store_memory::ManualClock;
+use posthaste_store_sqlite::rusqlite::Connection;
+use posthaste_store_sqlite::{Options, SqliteStore};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A database of its own, a store on it, and the hand on its clock.
+pub(crate) struct Fixture {
+    pub(crate) store: SqliteStore,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub(crate) fn with(options: Options) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("outbox.db");
+        let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+        let store = SqliteStore::open(&path, clock.clone(), StdRng::seed_from_u64(1), options).unwrap();
+        Self { store, clock, path, _directory: directory }
+    }
+
+    /// A plain connection, as any program that knows the file has it.
+    pub(crate) fn sql(&self) -> Connection {
+        connection(&self.path)
+    }
+}
+
+pub(crate) fn connection(path: &Path) -> Connection {
+    let db = Connection::open(path).unwrap();
+    db.busy_timeout(Duration::from_secs(5)).unwrap();
+    db
+}
+
+pub(crate) fn spec(url: &str) -> NewEventSpec {
+    NewEventSpec {
+        destination_url: url.to_owned(),
+        event_type: "invoice.paid".to_owned(),
+        payload: Bytes::from_static(br#"{"amount": 1.0}"#),
+        ..NewEventSpec::default()
+    }
+}
+
+pub(crate) fn accepted(spec: NewEventSpec) -> NewEvent {
+    NewEvent::accept(spec, 1 << 20, 6).unwrap()
+}
+
+pub(crate) fn event() -> NewEvent {
+    accepted(spec("https://receiver.example/hook"))
+}
+
+pub(crate) async fn enqueue(store: &SqliteStore, events: Vec<NewEvent>) -> Vec<EventId> {
+    let request = EnqueueRequest { events, idempotency: None };
+    let enqueued = store.enqueue(&[request]).await.unwrap().remove(0).unwrap();
+    enqueued.receipts.into_iter().map(|receipt| receipt.event_id).collect()
+}
+
+pub(crate) fn worker() -> WorkerId {
+    WorkerId::new("worker-a").unwrap()
+}
+
+/// A claim of its own with room for everything.
+pub(crate) fn claim() -> ClaimRequest {
+    static CLAIMS: AtomicU64 = AtomicU64::new(0);
+    let number = u128::from(std::process::id()) << 64 | u128::from(CLAIMS.fetch_add(1, Ordering::Relaxed));
+    ClaimRequest {
+        id: ClaimId::random(number.to_be_bytes()),
+        owner: worker(),
+        lease: Duration::from_secs(60),
+        limit: 100,
+        retries_max: 100,
+        per_destination: 100,
+        free_slots: BTreeMap::new(),
+        abandon_after: 5,
+    }
+}
+
+pub(crate) fn settlement(lease: &Lease, status: u16) -> Settlement {
+    let attempted =
+        Attempted { outcome: Outcome::response(status, None, b""), duration: Duration::from_secs(1) };
+    let transition = Transition::of(lease, attempted, &RetryPolicy::default(), Roll(0));
+    Settlement { transition: Arc::new(transition), ended_ago: Duration::ZERO }
+}
+
+/// Takes everything claimable through one attempt.
+pub(crate) async fn attempt_all(store: &SqliteStore, status: u16) -> usize {
+    let leases = store.claim(&claim()).await.unwrap().leases;
+    let batch: Vec<Settlement> = leases.iter().map(|lease| settlement(lease, status)).collect();
+    store.settle(&worker(), &batch).await.unwrap().len()
+}
