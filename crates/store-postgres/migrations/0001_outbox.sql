@@ -64,8 +64,8 @@ CREATE UNIQUE INDEX webhook_events_event_id ON app.webhook_events (event_id);
 CREATE INDEX webhook_events_message_id ON app.webhook_events (message_id);
 CREATE INDEX webhook_events_destination ON app.webhook_events (destination_id, id);
 
--- Pending events. A claim changes no indexed column, and half of each page is left free, so that it writes no index:
--- a page's rows are often claimed all at once.
+-- Pending events. A claim changes no indexed column and finds room on the row's own page, though all rows of a page are
+-- often claimed at once: so it writes no index.
 CREATE TABLE app.webhook_queue (
     id                 bigint      NOT NULL,
     destination_id     bigint      NOT NULL,
@@ -84,12 +84,12 @@ CREATE TABLE app.webhook_queue (
     lease_until        timestamptz,
     lease_token        uuid,
     lease_claim        uuid,
-    lease_owner        text,
     CONSTRAINT webhook_queue_lease_form CHECK (
-        num_nulls(lease_until, lease_token, lease_claim, lease_owner) IN (0, 4)
+        (lease_until IS NULL) = (lease_token IS NULL)
+        AND (lease_until IS NULL) = (lease_claim IS NULL)
     )
 ) WITH (
-    fillfactor = 50,
+    fillfactor = 40,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_cost_delay = 0
 );
@@ -144,10 +144,11 @@ CREATE INDEX webhook_attempts_event ON app.webhook_attempts (event_key);
 CREATE TABLE app.webhook_attempts_other PARTITION OF app.webhook_attempts DEFAULT;
 
 -- One row per claim that was granted something: where its leases are found again, by its id or once they may have
--- expired. The leases themselves are in the queue.
+-- expired, and whose they are. The leases themselves are in the queue.
 CREATE TABLE app.webhook_claims (
     id       uuid        NOT NULL,
     check_at timestamptz NOT NULL,
+    owner    text        NOT NULL,
     keys     bigint[]    NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_claims_id ON app.webhook_claims (id);
@@ -217,7 +218,7 @@ SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id,
        e.max_attempts,
        coalesce(q.claims, x.claims) AS claims,
        coalesce(q.lost_leases, x.lost_leases) AS lost_leases,
-       q.next_attempt_at, q.lease_token, q.lease_owner, q.lease_until,
+       q.next_attempt_at, q.lease_token, c.owner AS lease_owner, q.lease_until,
        CASE WHEN q.id IS NOT NULL THEN q.last_error ELSE x.last_error END AS last_error,
        coalesce(q.last_attempted_at, x.last_attempted_at) AS last_attempted_at,
        CASE WHEN x.failure_kind IS NULL THEN x.updated_at END AS delivered_at,
@@ -229,12 +230,12 @@ SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id,
 FROM app.webhook_events e
 JOIN app.webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN app.webhook_queue q ON q.id = e.id
+LEFT JOIN app.webhook_claims c ON c.id = q.lease_claim
 LEFT JOIN app.webhook_endings x ON x.id = e.id;
 
 -- The destination of a URL, made when it is new. Volatile, so that it sees what committed a moment ago.
 CREATE FUNCTION app.webhook_destination(wanted text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found_id bigint;

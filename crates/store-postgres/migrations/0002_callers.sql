@@ -11,7 +11,6 @@ INSERT INTO app.webhook_settings (name, value) VALUES ('max_attempts', 6), ('pay
 -- A destination in its normal form, so that one receiver is one destination however its URL is spelled.
 CREATE FUNCTION app.webhook_url(given text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     parts     text[];
@@ -20,6 +19,7 @@ DECLARE
     port      text;
     path      text;
     last_part text;
+    dotted    text[];
 BEGIN
     IF given IS NULL OR given = '' THEN
         RAISE EXCEPTION 'destination_url is missing'
@@ -62,9 +62,18 @@ BEGIN
     host := substring(parts[2] FROM '^(.*?)(?::[0-9]*)?$');
     port := substring(parts[2] FROM ':([0-9]+)$');
     last_part := substring(host FROM '([^.]*)[.]?$');
-    IF host ~ '^\[[0-9a-f:.]+\]$' THEN
+    IF host ~ '^\[[0-9a-f.]*:[0-9a-f:.]*\]$' THEN
         BEGIN
-            host := '[' || host(trim(both '[]' FROM host)::inet) || ']';
+            host := host(trim(both '[]' FROM host)::inet);
+            -- PostgreSQL shows an address that ends as one of IPv4 so; everybody else in hexadecimal.
+            dotted := regexp_match(host, '^(.*:)([0-9]+)[.]([0-9]+)[.]([0-9]+)[.]([0-9]+)$');
+            IF dotted IS NOT NULL THEN
+                host := dotted[1]
+                     || CASE WHEN dotted[1] = '::' AND dotted[2] = '0' AND dotted[3] = '0' THEN ''
+                             ELSE to_hex(dotted[2]::integer * 256 + dotted[3]::integer) || ':' END
+                     || to_hex(dotted[4]::integer * 256 + dotted[5]::integer);
+            END IF;
+            host := '[' || host || ']';
         EXCEPTION WHEN invalid_text_representation THEN
             RAISE EXCEPTION 'destination_url has a host that is no address'
                 USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an IPv6 address as [2001:db8::1].';
@@ -73,7 +82,7 @@ BEGIN
         RAISE EXCEPTION 'destination_url has no usable host'
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as https://host/path.';
     ELSIF last_part ~ '^([0-9]+|0x[0-9a-f]*)$'
-          AND host !~ '^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])([.]|$)){4}$' THEN
+          AND host !~ '^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])([.](?!$)|$)){4}$' THEN
         RAISE EXCEPTION 'destination_url has a host that is neither a name nor an address'
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an IPv4 address as four decimal numbers.';
     END IF;
@@ -85,14 +94,18 @@ BEGIN
     IF port IS NOT NULL AND (scheme, port) NOT IN (('http', '80'), ('https', '443')) THEN
         host := host || ':' || port;
     END IF;
-    RETURN scheme || '://' || host || path || coalesce(parts[4], '');
+    given := scheme || '://' || host || path || replace(coalesce(parts[4], ''), '''', '%27');
+    IF octet_length(given) > 2048 THEN
+        RAISE EXCEPTION 'destination_url is % bytes long; at most 2048 are accepted', octet_length(given)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a shorter URL.';
+    END IF;
+    RETURN given;
 END
 $$;
 
 -- A label travels in headers and log lines: printable ASCII, and no space at either end.
 CREATE FUNCTION app.webhook_label(field text, given text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF given IS NOT NULL
@@ -252,6 +265,7 @@ BEGIN
         taken.id, taken.destination_id, nextval('app.webhook_turn'), app.webhook_now(), taken.last_attempted_at,
         taken.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
     );
+    PERFORM pg_advisory_xact_lock_shared(7526, 2);
     UPDATE app.webhook_oldest o SET key = taken.id WHERE o.key > taken.id;
     INSERT INTO app.webhook_counts (pending, failed) VALUES (1, -1);
     INSERT INTO app.webhook_audit (event_key, action, actor, at)

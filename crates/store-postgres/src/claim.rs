@@ -93,6 +93,6 @@ async fn look(
     known.marks.took(&step, horizon, &committed, &news, &mut known.frontier)?;
     known.marks.took_expired(horizon, &expired, &mut known.frontier)?;
     known.frontier.forget_pauses(horizon.now);
-    let granted_before = granted_before.iter().map(|row| grant::lease(row)).collect::<Result<_, _>>()?;
+    let granted_before = granted_before.iter().map(grant::lease).collect::<Result<_, _>>()?;
     Ok((granted_before, horizon))
 }

@@ -5,12 +5,18 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Connection, Socket};
 use url::form_urlencoded;
 
 use crate::tls::{self, Verify};
 
 /// How long a connection may take to be made, per host of the URL.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// A connection on which nothing happens is tried this often, so that one that only listens notices a lost peer.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+/// From dialling to a session, whatever the server does or does not do.
+const SESSION_WITHIN: Duration = Duration::from_secs(10);
 /// A peer that acknowledges nothing for this long is gone.
 const PEER_SILENT_MAX: Duration = Duration::from_secs(15);
 
@@ -64,9 +70,24 @@ impl PostgresConfig {
             connect.application_name("posthaste");
         }
         connect.tcp_user_timeout(PEER_SILENT_MAX);
+        connect.keepalives_idle(KEEPALIVE_AFTER);
         Ok(Self { connect, tls: tls::connector(verify, ssl.root_cert)? })
     }
 }
+
+impl PostgresConfig {
+    /// A connection outside the pools; none when the server does not answer in time. The driver bounds the dialling
+    /// alone.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "bounds a wait for the network; nothing is scheduled by it"
+    )]
+    pub(crate) async fn dial(&self) -> Option<Result<(Client, Dialled), tokio_postgres::Error>> {
+        tokio::time::timeout(SESSION_WITHIN, self.connect.connect(self.tls.clone())).await.ok()
+    }
+}
+
+pub(crate) type Dialled = Connection<Socket, <tls::Connector as MakeTlsConnect<Socket>>::Stream>;
 
 /// Parameters that libpq knows and the driver does not.
 #[derive(Default)]

@@ -12,14 +12,35 @@ use crate::Shared;
 use crate::moment::micros;
 use crate::session::Sql;
 
-/// The queue by key, fenced by token. An expired lease that nobody took over is still its holder's to extend.
+/// The queue by key, fenced by token. An expired lease that nobody took over is still its holder's to extend. A
+/// heartbeat waits for nobody: a row that is locked is being settled, or taken over, which only an expired one can be.
 static RENEW: Sql = Sql {
     text: "
-UPDATE app.webhook_queue q
-SET lease_until = app.webhook_now() + $3 * interval '1 microsecond'
-FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)
-WHERE q.id = h.key AND q.lease_token = h.token
-RETURNING q.id, q.lease_token",
+WITH mine AS MATERIALIZED (
+    SELECT q.id, q.lease_token, q.lease_until > app.webhook_now() AS living
+    FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)
+    JOIN app.webhook_queue q ON q.id = h.key AND q.lease_token = h.token
+),
+free AS MATERIALIZED (
+    SELECT q.place
+    FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)
+    CROSS JOIN LATERAL (
+        SELECT q.ctid AS place
+        FROM app.webhook_queue q
+        WHERE q.id = h.key AND q.lease_token = h.token
+        FOR UPDATE SKIP LOCKED
+    ) q
+),
+renewed AS (
+    UPDATE app.webhook_queue q
+    SET lease_until = app.webhook_now() + $3 * interval '1 microsecond'
+    FROM free f
+    WHERE q.ctid = f.place
+    RETURNING q.id, q.lease_token
+)
+SELECT id, lease_token FROM renewed
+UNION
+SELECT id, lease_token FROM mine WHERE living",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY, Type::INT8],
 };
 
@@ -50,7 +71,7 @@ UPDATE app.webhook_queue q
 SET turn = CASE WHEN q.attempts > 0 THEN app.webhook_turn_at(app.webhook_now())
                 ELSE nextval('app.webhook_turn') END,
     updated_at = app.webhook_now(),
-    lease_until = NULL, lease_token = NULL, lease_claim = NULL, lease_owner = NULL
+    lease_until = NULL, lease_token = NULL, lease_claim = NULL
 FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)
 WHERE q.id = h.key AND q.lease_token = h.token",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY],

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio_postgres::AsyncMessage;
 
+use crate::session::Sql;
 use crate::{Shared, pause};
 
 const DUE: &str = "posthaste_due";
@@ -32,6 +33,15 @@ pub(crate) async fn run(shared: Weak<Shared>) {
     }
 }
 
+/// Through another connection: a pooler would pass on what comes back while the one that asked is still linked.
+async fn ring(shared: &Weak<Shared>) {
+    static RING: Sql = Sql { text: "SELECT pg_notify('posthaste_due', '')", types: &[] };
+    if let Some(store) = shared.upgrade() {
+        // Where it cannot be sent, it will not be heard.
+        let _ = store.sessions.operate.with(async |session| session.query(&RING, &[]).await).await;
+    }
+}
+
 enum Listened {
     /// The connection was there, and is gone.
     Lost,
@@ -42,7 +52,7 @@ async fn listen(shared: &Weak<Shared>) -> Listened {
     let Some(strong) = shared.upgrade() else { return Listened::Lost };
     let (config, waker) = (strong.config.clone(), strong.waker.clone());
     drop(strong);
-    let Ok((client, mut connection)) = config.connect.connect(config.tls.clone()).await else {
+    let Some(Ok((client, mut connection))) = config.dial().await else {
         return Listened::NotAtAll;
     };
     // Nothing of the connection moves unless it is polled, so what is asked and what arrives go on side by side.
@@ -65,10 +75,11 @@ async fn listen(shared: &Weak<Shared>) -> Listened {
         }
     };
     let asking = async {
-        if client.batch_execute(&format!("LISTEN {DUE}; NOTIFY {DUE}")).await.is_err() {
+        if client.batch_execute(&format!("LISTEN {DUE}")).await.is_err() {
             return;
         }
         waker.wake();
+        ring(shared).await;
         tokio::select! {
             biased;
             () = heard.notified() => {}

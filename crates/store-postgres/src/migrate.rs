@@ -31,6 +31,8 @@ pub enum MigrateError {
     ServerTooOld { found: String },
     #[error("PostgreSQL could not be reached: {}", words(.0))]
     Connect(#[source] tokio_postgres::Error),
+    #[error("PostgreSQL does not answer; check the host and port of the URL")]
+    NoAnswer,
     #[error("migration {version} ({name}) failed and was rolled back: {}", words(.source))]
     Failed { version: i32, name: &'static str, source: tokio_postgres::Error },
     #[error("the schema could not be examined: {}", words(.0))]
@@ -56,7 +58,7 @@ pub fn known_version() -> i32 {
 /// Brings the schema up to date, on a connection of its own.
 pub async fn migrate(config: &PostgresConfig) -> Result<Migrated, MigrateError> {
     let (mut client, connection) =
-        config.connect.connect(config.tls.clone()).await.map_err(MigrateError::Connect)?;
+        config.dial().await.ok_or(MigrateError::NoAnswer)?.map_err(MigrateError::Connect)?;
     let connection = tokio::spawn(connection);
     let migrated = migrate_on(&mut client).await;
     drop(client);

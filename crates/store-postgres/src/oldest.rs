@@ -2,13 +2,13 @@
 //!
 //! Raised in two steps, a sweep apart: the smallest pending key is a candidate, and once every transaction that was
 //! alive then has ended, none of them can bring a smaller one. A requeue brings an old key back, and lowers the mark
-//! in its own transaction.
+//! in its own transaction; while one is under way, which a shared lock tells, the mark is not raised.
 
 use posthaste_store::StoreError;
 use tokio_postgres::types::Type;
 
 use crate::Shared;
-use crate::session::Sql;
+use crate::session::{BEGIN, Session, Sql};
 
 /// The key that may be the smallest, and the transaction before which everyone must have ended for it to be.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,10 @@ FROM app.webhook_oldest o",
     types: &[],
 };
 
+/// Whoever requeues holds this lock, shared, to the end of its transaction.
+pub(crate) static KEEP_LOW: Sql = Sql { text: "SELECT pg_advisory_xact_lock_shared(7526, 2)", types: &[] };
+static TRY_RAISE: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 2)", types: &[] };
+
 /// Only if the mark is where it was: whoever moved it knows of a row that is not visible here.
 static RAISE: Sql = Sql {
     text: "
@@ -42,6 +46,17 @@ WHERE o.key = $1 AND $2 > $1
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
+/// The lock first, in a statement of its own: the next one sees what was committed by whoever held it.
+async fn confirm(session: &Session, candidate: Candidate) -> Result<(), tokio_postgres::Error> {
+    let Candidate { mark, key, everyone_before } = candidate;
+    session.client().batch_execute(BEGIN).await?;
+    let rows = session.query(&TRY_RAISE, &[]).await?;
+    if rows.first().expect("the statement answers with one row").try_get(0)? {
+        session.query(&RAISE, &[&mark, &key, &everyone_before]).await?;
+    }
+    session.client().batch_execute("COMMIT").await
+}
+
 /// Confirms the candidate of the last round, and finds the one for the next.
 pub(crate) async fn raise(
     store: &Shared,
@@ -51,8 +66,8 @@ pub(crate) async fn raise(
         .sessions
         .operate
         .with(async |session| {
-            if let Some(Candidate { mark, key, everyone_before }) = candidate {
-                session.transact(&RAISE, &[&mark, &key, &everyone_before]).await?;
+            if let Some(candidate) = candidate {
+                confirm(session, candidate).await?;
             }
             let rows = session.transact(&FIND, &[]).await?;
             let Some(row) = rows.first() else { return Ok(None) };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use posthaste_domain::{DeliveryStatus, Ending, EventId};
 use posthaste_store::{CircuitReport, EventView, ManualAction, StoreError};
 use tokio_postgres::types::Type;
@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use crate::Shared;
 use crate::event::{event_columns, view};
 use crate::moment::micros;
+use crate::oldest::KEEP_LOW;
 use crate::session::{Params, Sql};
 
 /// Out of the endings, into the line at its end, with a fresh count of attempts.
@@ -153,11 +154,18 @@ async fn act(
     params: Params<'_>,
 ) -> Result<(bool, EventView), StoreError> {
     let answer = store.sessions.operate.with(async |session| {
-        let (act, read) = (session.prepare(sql).await?, session.prepare(&EVENT).await?);
+        let (keep_low, act, read) =
+            (session.prepare(&KEEP_LOW).await?, session.prepare(sql).await?, session.prepare(&EVENT).await?);
+        let id = event_id.as_str();
         let (changed, rows) = session
             .transaction(async {
-                let (changed, rows) =
-                    join(session.send(&act, params), session.send(&read, &[&event_id.as_str()])).await;
+                let (kept, changed, rows) = join3(
+                    session.send(&keep_low, &[]),
+                    session.send(&act, params),
+                    session.send(&read, &[&id]),
+                )
+                .await;
+                kept?;
                 Ok((!changed?.is_empty(), rows?))
             })
             .await?;

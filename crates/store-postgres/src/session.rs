@@ -27,7 +27,7 @@ const SESSION_WITHIN: Duration = Duration::from_secs(10);
 
 /// Begins a transaction whose commits are durable, whose waiting is bounded, and which walks indexes.
 pub(crate) const BEGIN: &str = "
-BEGIN;
+BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL statement_timeout = '12s';
 SET LOCAL lock_timeout = '5s';
 SET LOCAL jit = off;
@@ -135,7 +135,7 @@ impl Session {
             // transaction, or at a server that is no longer the right one.
             Ok(_) => drop(self.client.take()),
             Err(error) if error.code().is_some_and(is_pooled) => {
-                self.unprepared.store(true, Ordering::Relaxed)
+                self.unprepared.store(true, Ordering::Relaxed);
             }
             Err(_) => {}
         }

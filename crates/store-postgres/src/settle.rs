@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use posthaste_domain::{Decision, Health, LeaseToken, WorkerId};
+use posthaste_domain::{ErrorClass, FailureKind, Health, LeaseToken, WorkerId};
 use posthaste_store::{Settled, Settlement, StoreError};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -13,24 +13,23 @@ use crate::session::{Session, Sql};
 
 /// The queue by key, fenced by token. What comes to its end moves from the queue to the endings, what is retried goes
 /// to its new place in line. Attempt records, counts, notices and what is known of destinations all derive from the
-/// rows that were changed, and retries of one batch get turns of their own; a lease that was lost changes none of them. Claims that have no lease left are forgotten.
+/// rows that were changed; a lease that was lost changes none of them. Retries of one batch get turns of their own, and
+/// claims that have no lease left are forgotten.
 pub(crate) static SETTLE: Sql = Sql {
     text: "
-WITH input AS MATERIALIZED (
-    SELECT * FROM unnest(
-        $1::bigint[], $2::uuid[], $3::integer[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
-        $9::smallint[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::smallint[], $15::integer[]
-    ) AS i (
-        key, token, attempt, retry_us, failure_kind, last_error, started_us, duration_us,
-        http_status, error_class, excerpt, trigger, pause_us, health, n
-    )
-),
-ended AS (
+WITH ended AS (
     DELETE FROM app.webhook_queue q
-    USING input i
-    WHERE q.id = i.key AND q.lease_token = i.token AND i.retry_us IS NULL
-    RETURNING i.*, q.destination_id, q.attempts AS attempts_before, q.claims,
-              q.manual_last_action, q.manual_last_actor, q.manual_last_at
+    USING unnest(
+        $1::bigint[], $2::uuid[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::smallint[],
+        $9::text[], $10::text[], $11::text[], $12::bigint[], $13::smallint[], $14::integer[]
+    ) AS i (
+        key, token, attempt, failure_kind, last_error, started_us, duration_us, http_status,
+        error_class, excerpt, trigger, pause_us, health, n
+    )
+    WHERE q.id = i.key AND q.lease_token = i.token
+    RETURNING i.*, q.destination_id, q.attempts AS attempts_before, q.claims, q.manual_last_action,
+              q.manual_last_actor, q.manual_last_at,
+              app.webhook_now() - i.started_us * interval '1 microsecond' AS started_at
 ),
 retried AS (
     UPDATE app.webhook_queue q
@@ -41,27 +40,24 @@ retried AS (
         next_attempt_at = app.webhook_now() + i.retry_us * interval '1 microsecond',
         turn = app.webhook_turn_at(app.webhook_now() + i.retry_us * interval '1 microsecond') + i.n,
         updated_at = app.webhook_now(),
-        lease_until = NULL, lease_token = NULL, lease_claim = NULL, lease_owner = NULL
-    FROM input i
-    WHERE q.id = i.key AND q.lease_token = i.token AND i.retry_us IS NOT NULL
-    RETURNING i.*, q.destination_id
-),
-applied AS MATERIALIZED (
-    SELECT key, token, attempt, started_us, duration_us, http_status, error_class, excerpt, trigger, pause_us,
-           health, n, destination_id
-    FROM ended
-    UNION ALL
-    SELECT key, token, attempt, started_us, duration_us, http_status, error_class, excerpt, trigger, pause_us,
-           health, n, destination_id
-    FROM retried
+        lease_until = NULL, lease_token = NULL, lease_claim = NULL
+    FROM unnest(
+        $15::bigint[], $16::uuid[], $17::integer[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[],
+        $22::smallint[], $23::text[], $24::text[], $25::text[], $26::bigint[], $27::smallint[], $28::integer[]
+    ) AS i (
+        key, token, attempt, retry_us, last_error, started_us, duration_us,
+        http_status, error_class, excerpt, trigger, pause_us, health, n
+    )
+    WHERE q.id = i.key AND q.lease_token = i.token
+    RETURNING i.*, q.destination_id, q.last_attempted_at AS started_at
 ),
 endings AS (
     INSERT INTO app.webhook_endings (
         id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
         manual_last_action, manual_last_actor, manual_last_at
     )
-    SELECT key, app.webhook_now(), app.webhook_now() - started_us * interval '1 microsecond', attempt, claims, 0,
-           failure_kind, last_error, manual_last_action, manual_last_actor, manual_last_at
+    SELECT key, app.webhook_now(), started_at, attempt, claims, 0, failure_kind, last_error,
+           manual_last_action, manual_last_actor, manual_last_at
     FROM ended
 ),
 attempts AS (
@@ -69,31 +65,41 @@ attempts AS (
         event_key, destination_id, token, recorded_at, started_at, duration_us, attempt, http_status, trigger,
         worker, error_class, excerpt
     )
-    SELECT key, destination_id, token, app.webhook_now(), app.webhook_now() - started_us * interval '1 microsecond',
-           duration_us, attempt, http_status, trigger, $16, error_class, excerpt
-    FROM applied
+    SELECT key, destination_id, token, app.webhook_now(), started_at, duration_us, attempt, http_status, trigger,
+           $29, error_class, excerpt
+    FROM ended
+    UNION ALL
+    SELECT key, destination_id, token, app.webhook_now(), started_at, duration_us, attempt, http_status, trigger,
+           $29, error_class, excerpt
+    FROM retried
 ),
 counted AS (
     INSERT INTO app.webhook_counts (pending, retrying, delivered, failed)
-    SELECT -(SELECT count(*) FROM ended),
-           (SELECT count(*) FROM retried WHERE attempt = 1)
-           - (SELECT count(*) FROM ended WHERE attempts_before > 0),
-           (SELECT count(*) FROM ended WHERE failure_kind IS NULL),
-           (SELECT count(*) FROM ended WHERE failure_kind IS NOT NULL)
+    SELECT -e.all_of_them, r.first_retries - e.retries, e.delivered, e.all_of_them - e.delivered
+    FROM (
+        SELECT count(*) AS all_of_them, count(*) FILTER (WHERE attempts_before > 0) AS retries,
+               count(*) FILTER (WHERE failure_kind IS NULL) AS delivered
+        FROM ended
+    ) e, (
+        SELECT count(*) FILTER (WHERE attempt = 1) AS first_retries FROM retried
+    ) r
 ),
 notices AS (
     INSERT INTO app.webhook_notices (at, event_keys, delivered, attempts)
-    SELECT app.webhook_now(), array_agg(key ORDER BY n), array_agg(failure_kind IS NULL ORDER BY n),
-           array_agg(attempt ORDER BY n)
-    FROM ended
+    SELECT app.webhook_now(), array_agg(o.key), array_agg(o.failure_kind IS NULL), array_agg(o.attempt)
+    FROM (SELECT e.key, e.failure_kind, e.attempt FROM ended e ORDER BY e.n) o
     HAVING count(*) > 0
 ),
 heard AS MATERIALIZED (
-    SELECT destination_id, max(pause_us) AS pause_us, bool_or(health > 0) AS answered,
-           (array_agg(health ORDER BY n DESC) FILTER (WHERE health <> 0))[1] AS last_health
-    FROM applied
-    GROUP BY destination_id
-    ORDER BY destination_id
+    SELECT a.destination_id, max(a.pause_us) AS pause_us,
+           max(a.n) FILTER (WHERE a.health > 0) AS answered, max(a.n) FILTER (WHERE a.health < 0) AS failed
+    FROM (
+        SELECT destination_id, pause_us, health, n FROM ended
+        UNION ALL
+        SELECT destination_id, pause_us, health, n FROM retried
+    ) a
+    GROUP BY a.destination_id
+    ORDER BY a.destination_id
 ),
 destinations AS (
     UPDATE app.webhook_destinations d
@@ -101,27 +107,40 @@ destinations AS (
             d.paused_until, app.webhook_now() + h.pause_us * interval '1 microsecond'
         ),
         failing_since = CASE
-            WHEN h.last_health > 0 THEN NULL
-            WHEN h.last_health < 0 AND h.answered THEN app.webhook_now()
-            WHEN h.last_health < 0 THEN coalesce(d.failing_since, app.webhook_now())
+            WHEN h.answered > coalesce(h.failed, -1) THEN NULL
+            WHEN h.failed > h.answered THEN app.webhook_now()
+            WHEN h.failed IS NOT NULL THEN coalesce(d.failing_since, app.webhook_now())
             ELSE d.failing_since
         END
     FROM heard h
     WHERE d.id = h.destination_id
           AND (h.pause_us IS NOT NULL
-               OR (h.last_health > 0 AND d.failing_since IS NOT NULL)
-               OR (h.last_health < 0 AND (d.failing_since IS NULL OR h.answered)))
+               OR (h.answered IS NOT NULL AND (d.failing_since IS NOT NULL OR h.failed > h.answered))
+               OR (h.failed IS NOT NULL AND d.failing_since IS NULL))
 ),
 forgotten AS (
-    DELETE FROM app.webhook_claims c WHERE c.id = ANY ($17)
+    DELETE FROM app.webhook_claims c WHERE c.id = ANY ($30)
 )
-SELECT n FROM applied",
+SELECT n FROM ended UNION ALL SELECT n FROM retried",
     types: &[
         Type::INT8_ARRAY,
         Type::UUID_ARRAY,
         Type::INT4_ARRAY,
-        Type::INT8_ARRAY,
         Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT2_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT2_ARRAY,
+        Type::INT4_ARRAY,
+        Type::INT8_ARRAY,
+        Type::UUID_ARRAY,
+        Type::INT4_ARRAY,
+        Type::INT8_ARRAY,
         Type::TEXT_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
@@ -170,20 +189,16 @@ impl<'a> Columns<'a> {
     fn push(&mut self, place: usize, settlement: &'a Settlement) {
         let transition = &*settlement.transition;
         let outcome = transition.outcome();
-        let retry = match transition.decision() {
-            Decision::Retry { after } => Some(micros(after)),
-            Decision::Delivered | Decision::Failed(_) => None,
-        };
         self.keys.push(transition.key().0);
         self.tokens.push(transition.token().as_uuid());
         self.attempts.push(i32::try_from(transition.attempt()).unwrap_or(i32::MAX));
-        self.retries.push(retry);
-        self.failure_kinds.push(transition.failure_kind().map(|kind| kind.as_str()));
+        self.retries.push(transition.retry_after().map(micros));
+        self.failure_kinds.push(transition.failure_kind().map(FailureKind::as_str));
         self.last_errors.push(transition.last_error());
         self.started.push(micros(settlement.ended_ago.saturating_add(transition.duration())));
         self.durations.push(micros(transition.duration()));
         self.http_statuses.push(outcome.http_status().and_then(|status| i16::try_from(status).ok()));
-        self.error_classes.push(outcome.error_class().map(|class| class.as_str()));
+        self.error_classes.push(outcome.error_class().map(ErrorClass::as_str));
         self.excerpts.push(outcome.excerpt().as_str());
         self.triggers.push(transition.trigger().as_str());
         self.pauses.push(transition.pause().map(micros));
@@ -239,30 +254,44 @@ async fn apply(
     let mut once: Vec<(usize, &Settlement)> =
         batch.iter().enumerate().filter(|(_, it)| seen.insert(it.transition.token())).collect();
     once.sort_by_key(|(_, settlement)| settlement.transition.key());
-    let mut columns = Columns::default();
+    let (mut ended, mut retried) = (Columns::default(), Columns::default());
     for (place, settlement) in once {
+        let columns = if settlement.transition.retry_after().is_some() { &mut retried } else { &mut ended };
         columns.push(place, settlement);
     }
-    let c = &columns;
+    let (e, r) = (&ended, &retried);
     let rows = session
         .transact(
             &SETTLE,
             &[
-                &c.keys,
-                &c.tokens,
-                &c.attempts,
-                &c.retries,
-                &c.failure_kinds,
-                &c.last_errors,
-                &c.started,
-                &c.durations,
-                &c.http_statuses,
-                &c.error_classes,
-                &c.excerpts,
-                &c.triggers,
-                &c.pauses,
-                &c.healths,
-                &c.places,
+                &e.keys,
+                &e.tokens,
+                &e.attempts,
+                &e.failure_kinds,
+                &e.last_errors,
+                &e.started,
+                &e.durations,
+                &e.http_statuses,
+                &e.error_classes,
+                &e.excerpts,
+                &e.triggers,
+                &e.pauses,
+                &e.healths,
+                &e.places,
+                &r.keys,
+                &r.tokens,
+                &r.attempts,
+                &r.retries,
+                &r.last_errors,
+                &r.started,
+                &r.durations,
+                &r.http_statuses,
+                &r.error_classes,
+                &r.excerpts,
+                &r.triggers,
+                &r.pauses,
+                &r.healths,
+                &r.places,
                 &worker.as_str(),
                 &finished,
             ],

@@ -1,7 +1,5 @@
 //! The statement that grants leases.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use posthaste_domain::{
     DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Trigger,
@@ -9,25 +7,67 @@ use posthaste_domain::{
 use posthaste_store::{ClaimRequest, ManualAction};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
 use crate::discover::count;
-use crate::frontier::{Frontier, Plan, Room};
+use crate::frontier::{Ask, Frontier, Plan, Room};
 use crate::moment::{Moment, micros};
 use crate::session::{Session, Sql};
 
-/// One index range per destination that is asked for (webhook_queue_destination_turn), and expired leases by their
-/// keys. No indexed column changes, so a lease costs no index entry. Rows that somebody else is about to claim are
-/// skipped; those that are picked are locked, and so stay where they are until they are updated. What is paused is told instead of granted.
+/// Grants leases on the rows that `$picked` yields as (n, url, lost_claim, place), and notes the claim. Picked rows are
+/// locked, and so stay at their place until they are updated. No indexed column changes, so a lease costs no index
+/// entry. $1 claim, $2 owner, $3 length; from $4 on, what is asked for.
+macro_rules! granting {
+    ($picked:literal, $and:literal) => {
+        concat!(
+            "
+WITH ",
+            $picked,
+            ",
+granted AS (
+    UPDATE app.webhook_queue q
+    SET claims = q.claims + 1,
+        lost_leases = q.lost_leases + (p.lost_claim IS NOT NULL)::integer,
+        updated_at = app.webhook_now(),
+        lease_until = app.webhook_now() + $3 * interval '1 microsecond',
+        lease_token = gen_random_uuid(),
+        lease_claim = $1
+    FROM picked p
+    WHERE q.ctid = p.place
+    RETURNING p.n, p.url, p.lost_claim, q.id, q.turn, q.lease_token, q.attempts, q.manual_last_action,
+              q.next_attempt_at
+),
+noted AS (
+    INSERT INTO app.webhook_claims AS c (id, check_at, owner, keys)
+    SELECT $1, app.webhook_now() + $3 * interval '1 microsecond', $2, array_agg(g.id)
+    FROM granted g
+    HAVING count(*) > 0
+    ON CONFLICT (id) DO UPDATE
+    SET keys = ARRAY(SELECT DISTINCT unnest(c.keys || excluded.keys)), check_at = least(c.check_at, excluded.check_at)
+)
+SELECT g.n, g.turn, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, g.url, e.event_type,
+       m.content_type, m.payload, m.traceparent, g.attempts, e.max_attempts, g.manual_last_action,
+       g.next_attempt_at, app.webhook_now(), g.lost_claim
+FROM granted g
+JOIN app.webhook_events e ON e.id = g.id
+JOIN app.webhook_messages m ON m.id = e.message_id",
+            $and
+        )
+    };
+}
+
+/// One index range per destination that is asked for, by webhook_queue_destination_turn. Rows that somebody else is
+/// about to claim are skipped. What is paused is told instead of granted.
 pub(super) static GRANT: Sql = Sql {
-    text: "
-WITH asked AS MATERIALIZED (
+    text: granting!(
+        "asked AS MATERIALIZED (
     SELECT a.n, a.destination_id, a.low, a.high, a.want, d.url, d.paused_until
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
+    FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
          WITH ORDINALITY AS a (destination_id, low, high, want, n)
     JOIN app.webhook_destinations d ON d.id = a.destination_id
 ),
 picked AS MATERIALIZED (
-    SELECT a.n, a.url, q.place, NULL::uuid AS lost_claim
+    SELECT a.n, a.url, NULL::uuid AS lost_claim, q.place
     FROM asked a
     CROSS JOIN LATERAL (
         SELECT q.ctid AS place
@@ -39,60 +79,43 @@ picked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) q
     WHERE a.paused_until IS NULL OR a.paused_until <= app.webhook_now()
-    UNION ALL
-    SELECT 0, d.url, q.place, q.lease_claim
-    FROM unnest($5::bigint[]) AS k (key)
+)",
+        "
+UNION ALL
+SELECT a.n, NULL, NULL, NULL, NULL, NULL, a.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       a.paused_until, NULL, NULL
+FROM asked a
+WHERE a.paused_until > app.webhook_now()"
+    ),
+    types: &[
+        Type::UUID,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+    ],
+};
+
+/// Expired leases, by their keys.
+static TAKE_OVER: Sql = Sql {
+    text: granting!(
+        "picked AS MATERIALIZED (
+    SELECT 0::bigint AS n, d.url, q.lost_claim, q.place
+    FROM unnest($4::bigint[]) AS k (key)
     CROSS JOIN LATERAL (
-        SELECT q.ctid AS place, q.lease_claim, q.destination_id
+        SELECT q.ctid AS place, q.lease_claim AS lost_claim, q.destination_id
         FROM app.webhook_queue q
         WHERE q.id = k.key AND q.lease_until <= app.webhook_now()
         FOR UPDATE SKIP LOCKED
     ) q
     JOIN app.webhook_destinations d ON d.id = q.destination_id
     WHERE d.paused_until IS NULL OR d.paused_until <= app.webhook_now()
-),
-granted AS (
-    UPDATE app.webhook_queue q
-    SET claims = q.claims + 1,
-        lost_leases = q.lost_leases + (p.lost_claim IS NOT NULL)::integer,
-        updated_at = app.webhook_now(),
-        lease_until = app.webhook_now() + $6 * interval '1 microsecond',
-        lease_token = gen_random_uuid(),
-        lease_claim = $7,
-        lease_owner = $8
-    FROM picked p
-    WHERE q.ctid = p.place
-    RETURNING p.n, p.url, p.lost_claim, q.id, q.turn, q.lease_token, q.attempts, q.manual_last_action, q.next_attempt_at
-),
-noted AS (
-    INSERT INTO app.webhook_claims AS c (id, check_at, keys)
-    SELECT $7, app.webhook_now() + $6 * interval '1 microsecond', array_agg(g.id)
-    FROM granted g
-    HAVING count(*) > 0
-    ON CONFLICT (id) DO UPDATE
-    SET keys = ARRAY(SELECT DISTINCT unnest(c.keys || excluded.keys)), check_at = least(c.check_at, excluded.check_at)
-)
-SELECT g.n, g.turn, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, g.url, e.event_type,
-       m.content_type, m.payload, m.traceparent, g.attempts, e.max_attempts, g.manual_last_action,
-       g.next_attempt_at, app.webhook_now(), g.lost_claim
-FROM granted g
-JOIN app.webhook_events e ON e.id = g.id
-JOIN app.webhook_messages m ON m.id = e.message_id
-UNION ALL
-SELECT a.n, NULL, NULL, NULL, NULL, NULL, a.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       a.paused_until, NULL, NULL
-FROM asked a
-WHERE a.paused_until > app.webhook_now()",
-    types: &[
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8,
-        Type::UUID,
-        Type::TEXT,
-    ],
+)",
+        ""
+    ),
+    types: &[Type::UUID, Type::TEXT, Type::INT8, Type::INT8_ARRAY],
 };
 
 /// Claims that lost some of their leases are looked at again when the first of those that they kept can have expired.
@@ -121,47 +144,77 @@ pub(super) async fn grant(
     room: &mut Room,
     leases: &mut Vec<Lease>,
 ) -> Result<(), tokio_postgres::Error> {
-    let destinations: Vec<i64> = plan.asks.iter().map(|ask| ask.destination.0).collect();
-    let lows: Vec<i64> = plan.asks.iter().map(|ask| ask.span.low).collect();
-    let highs: Vec<i64> = plan.asks.iter().map(|ask| ask.span.high).collect();
-    let wants: Vec<i64> = plan.asks.iter().map(|ask| i64::try_from(ask.want).unwrap_or(i64::MAX)).collect();
-    let takeovers: Vec<i64> = plan.takeovers.iter().map(|key| key.0).collect();
-    let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
-    let rows = session
-        .transact(&GRANT, &[&destinations, &lows, &highs, &wants, &takeovers, &lease_us, &claim, &owner])
-        .await?;
+    if !plan.takeovers.is_empty() {
+        take_over(session, frontier, request, &plan.takeovers, room, leases).await?;
+    }
+    if !plan.asks.is_empty() {
+        ask(session, frontier, request, &plan.asks, room, leases).await?;
+    }
+    Ok(())
+}
 
-    let mut granted: HashMap<usize, (usize, i64)> = HashMap::new();
-    let mut paused = Vec::new();
-    let mut lost_claims: Vec<uuid::Uuid> = Vec::new();
+async fn take_over(
+    session: &Session,
+    frontier: &mut Frontier,
+    request: &ClaimRequest,
+    expired: &[EventKey],
+    room: &mut Room,
+    leases: &mut Vec<Lease>,
+) -> Result<(), tokio_postgres::Error> {
+    let keys: Vec<i64> = expired.iter().map(|key| key.0).collect();
+    let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
+    let rows = session.transact(&TAKE_OVER, &[&claim, &owner, &lease_us, &keys]).await?;
+    let mut lost_claims: Vec<Uuid> = Vec::new();
+    for row in &rows {
+        let lease = lease(row)?;
+        room.take(lease.destination_id, 1, lease.is_retry());
+        leases.push(lease);
+        lost_claims.push(row.try_get(17)?);
+    }
+    // What was not granted has been renewed or taken over; its claim says when to look again.
+    for key in expired {
+        frontier.expired.remove(key);
+    }
+    session.transact(&RECHECK, &[&lost_claims]).await.map(drop)
+}
+
+async fn ask(
+    session: &Session,
+    frontier: &mut Frontier,
+    request: &ClaimRequest,
+    asks: &[Ask],
+    room: &mut Room,
+    leases: &mut Vec<Lease>,
+) -> Result<(), tokio_postgres::Error> {
+    let destinations: Vec<i64> = asks.iter().map(|ask| ask.destination.0).collect();
+    let lows: Vec<i64> = asks.iter().map(|ask| ask.span.low).collect();
+    let highs: Vec<i64> = asks.iter().map(|ask| ask.span.high).collect();
+    let wants: Vec<i64> = asks.iter().map(|ask| i64::try_from(ask.want).unwrap_or(i64::MAX)).collect();
+    let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
+    let rows =
+        session.transact(&GRANT, &[&claim, &owner, &lease_us, &destinations, &lows, &highs, &wants]).await?;
+
+    let mut granted: Vec<(usize, Option<i64>)> = vec![(0, None); asks.len()];
+    let mut paused = vec![false; asks.len()];
     leases.reserve(rows.len());
     for row in &rows {
-        let ask = usize::try_from(row.try_get::<_, i64>(0)?).expect("asks are numbered from one");
+        let ask = usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("asks are numbered from one");
         let Some(turn) = row.try_get::<_, Option<i64>>(1)? else {
             frontier.pause(DestinationId(row.try_get(6)?), row.try_get::<_, Moment>(15)?.0);
-            paused.push(ask);
+            paused[ask] = true;
             continue;
         };
         let lease = lease(row)?;
         room.take(lease.destination_id, 1, lease.is_retry());
         leases.push(lease);
-        lost_claims.extend(row.try_get::<_, Option<uuid::Uuid>>(17)?);
-        let (count, last) = granted.entry(ask).or_insert((0, turn));
+        let (count, last) = &mut granted[ask];
         *count += 1;
-        *last = (*last).max(turn);
+        *last = (*last).max(Some(turn));
     }
-    for (ask, number) in plan.asks.iter().zip(1..) {
-        if !paused.contains(&number) {
-            let (count, last) = granted.get(&number).map_or((0, None), |(count, last)| (*count, Some(*last)));
+    for ((ask, (count, last)), paused) in asks.iter().zip(granted).zip(paused) {
+        if !paused {
             frontier.used(ask, count, last);
         }
-    }
-    // What was not granted has been renewed or taken over; its claim says when to look again.
-    for key in &plan.takeovers {
-        frontier.expired.remove(key);
-    }
-    if !lost_claims.is_empty() {
-        session.transact(&RECHECK, &[&lost_claims]).await?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use posthaste_postgres_server::{Database, PostgresServer};
@@ -21,6 +22,12 @@ kill $pooler
 wait
 "#;
 
+/// Debian keeps it where not everybody's PATH leads.
+fn program() -> &'static str {
+    let debian = "/usr/sbin/pgbouncer";
+    if std::path::Path::new(debian).is_file() { debian } else { "pgbouncer" }
+}
+
 struct Pooler {
     shell: Child,
     port: u16,
@@ -34,7 +41,7 @@ impl Pooler {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let users = directory.path().join("users");
         std::fs::write(&users, "\"postgres\" \"\"\n").unwrap();
-        let version = Command::new("pgbouncer").arg("--version").output();
+        let version = Command::new(program()).arg("--version").output();
         let version = version.expect("pgbouncer is missing: run `apt-get install pgbouncer`").stdout;
         let version = String::from_utf8_lossy(&version);
         // Older ones have no such help, and no name for it.
@@ -52,7 +59,7 @@ impl Pooler {
         )
         .unwrap();
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT, "pooler", "pgbouncer", "--quiet"]);
+        command.args(["-c", SCRIPT, "pooler", program(), "--quiet"]);
         if directory.path().metadata().unwrap().uid() == 0 {
             let owned = Command::new("chown").args(["-R", "postgres:"]).arg(directory.path()).status();
             assert!(owned.is_ok_and(|owned| owned.success()), "root becomes postgres, which must exist");
@@ -170,4 +177,37 @@ async fn without_notifications_polling_finds_what_others_enqueue() {
         })
         .await;
     }
+}
+
+/// What is logged on this thread, and so by everything on its runtime.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody has panicked with it").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn that_no_notifications_arrive_behind_a_pooler_is_said() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+    let pooler = Pooler::start().await;
+    let database = PostgresServer::shared().create_database("pooled");
+    let url = pooler.url(&database);
+    migrate(&config(&url)).await.unwrap();
+    let store = PostgresStore::connect(config(&url));
+    until(2 * SOON, "a warning that names the pooler", async || {
+        let _ = store.overview().await;
+        String::from_utf8_lossy(&log.0.lock().expect("nobody has panicked with it"))
+            .contains("transaction pooler")
+    })
+    .await;
 }

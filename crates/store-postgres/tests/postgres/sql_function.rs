@@ -5,6 +5,7 @@ use std::process::Command;
 use posthaste_postgres_server::PostgresServer;
 use posthaste_store::Overview;
 use posthaste_store_conformance::Harness as _;
+use posthaste_store_postgres::{CallerDefaults, PostgresStore};
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
@@ -176,11 +177,9 @@ async fn the_function_is_not_fooled_by_its_callers_search_path() {
 #[tokio::test]
 async fn what_the_service_was_configured_with_holds_for_the_function() {
     let harness = PostgresHarness::start().await;
-    psql(
-        &harness,
-        "UPDATE app.webhook_settings SET value = 9 WHERE name = 'max_attempts';
-         UPDATE app.webhook_settings SET value = 10 WHERE name = 'payload_bytes_max';",
-    );
+    let store = PostgresStore::connect(config(&harness.database.url));
+    let defaults = CallerDefaults { max_attempts: 9, payload_bytes_max: 10 };
+    store.set_caller_defaults(defaults).await.unwrap();
     psql(&harness, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '\"8 bytes.\"')"));
     assert_eq!(claim_one(&*harness.store()).await.max_attempts, 9);
     let sql = format!("SELECT app.enqueue_webhook('{URL}', 'x', '\"10 bytes.\"')");

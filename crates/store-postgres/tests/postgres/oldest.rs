@@ -1,0 +1,50 @@
+//! The mark below which nothing is pending, and the old events that an operator brings back.
+
+use std::time::Duration;
+
+use posthaste_domain::DeliveryStatus;
+use posthaste_postgres_server::PostgresServer;
+use posthaste_store::{EventQuery, PageRequest, Store as _};
+use posthaste_store_postgres::tokio_postgres::Client;
+
+use crate::fixture::*;
+
+/// Sweeps come every 20 seconds.
+const A_SWEEP: Duration = Duration::from_secs(30);
+
+/// A sweep ends with adding up the counts: many rows of them become one.
+async fn a_sweep_has_passed(client: &Client) {
+    client.batch_execute("INSERT INTO app.webhook_counts DEFAULT VALUES").await.unwrap();
+    client.batch_execute("INSERT INTO app.webhook_counts DEFAULT VALUES").await.unwrap();
+    until(A_SWEEP, "a sweep passes", async || {
+        let sql = "SELECT count(*) FROM app.webhook_counts";
+        client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_old_event_whose_reset_spans_a_sweep_is_listed_as_pending() {
+    let database = PostgresServer::shared().create_database("oldest");
+    let store = open(&database.url).await;
+    let old = attempted(&store, named("old"), 410).await;
+    enqueue(&store, named("new")).await;
+    let (watch, operator) = (client(&database.url).await, client(&database.url).await);
+    a_sweep_has_passed(&watch).await;
+    let reset = "UPDATE app.webhook_deliveries SET attempt_count = 0, status = 'pending' WHERE id = 'old'";
+    operator.batch_execute(&format!("BEGIN; {reset}")).await.unwrap();
+    a_sweep_has_passed(&watch).await;
+    operator.batch_execute("COMMIT").await.unwrap();
+
+    let pending = EventQuery { status: Some(DeliveryStatus::Pending), ..EventQuery::default() };
+    let listed = store.events(&pending, &PageRequest::default()).await.unwrap().items;
+    let listed: Vec<&str> = listed.iter().map(|event| event.event_id.as_str()).collect();
+    assert_eq!(listed, ["new", "old"]);
+    let detail = store.event(&old).await.unwrap().event;
+    let age = store.overview().await.unwrap().oldest_pending_age.expect("two are pending");
+    let newer = store.event(&posthaste_domain::EventId::new("new").unwrap()).await.unwrap().event;
+    // The old one was made first; the difference is what is measured.
+    assert!(detail.created_at < newer.created_at);
+    let now = detail.created_at.after(age);
+    assert!(now >= detail.updated_at, "the oldest is the old one, {age:?} old: {detail:?}");
+}

@@ -1,0 +1,93 @@
+//! A server that is there and does not get on: locks that somebody holds, backends that have frozen.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use posthaste_postgres_server::{FOR_TESTS, PostgresServer};
+use posthaste_store::{HeldLease, Settled, Store as _};
+use posthaste_store_conformance::Harness as _;
+
+use crate::fixture::*;
+use crate::support::PostgresHarness;
+
+/// Every call of the store returns within this, whatever the server does.
+const BOUND: Duration = Duration::from_secs(16);
+
+#[tokio::test]
+async fn heartbeats_go_through_while_claims_and_settles_wait_for_a_lock() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    enqueue_all(&*store, (0..10).map(|_| spec()).collect()).await;
+    let leases = claim(&*store).await;
+    let held: Vec<HeldLease> = leases.iter().map(HeldLease::from).collect();
+    let admin = client(&harness.database.url).await;
+    admin.batch_execute("BEGIN; LOCK TABLE app.webhook_destinations").await.unwrap();
+    let waiting: Vec<_> = leases
+        .iter()
+        .map(|lease| {
+            let (store, batch) = (harness.store(), [settlement(lease, 200)]);
+            tokio::spawn(async move { store.settle(&worker("worker-a"), &batch).await })
+        })
+        .collect();
+    let watch = client(&harness.database.url).await;
+    until(SOON, "every connection for dispatch waits", async || {
+        let sql = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) >= 4
+    })
+    .await;
+    let renewed =
+        within(Duration::from_secs(2), "a heartbeat waits for nobody", store.renew(&held, LEASE)).await;
+    assert_eq!(renewed.unwrap(), []);
+    admin.batch_execute("ROLLBACK").await.unwrap();
+    for settled in join_all(waiting).await {
+        assert_eq!(settled.unwrap().unwrap(), [Settled::Applied]);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_for_a_lock_that_was_given_up_leaves_the_sessions_usable() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    attempted(&*store, spec(), 200).await;
+    let cursor = store.notices(None, 1).await.unwrap().cursor;
+    let admin = client(&harness.database.url).await;
+    // What places notices takes this lock.
+    admin.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(7526, 1)").await.unwrap();
+    let given_up = within(BOUND, "the wait is bounded", store.notices(None, 1)).await.unwrap_err();
+    assert!(given_up.is_transient(), "{given_up:?}");
+    admin.batch_execute("ROLLBACK").await.unwrap();
+    for _ in 0..10 {
+        assert_eq!(store.overview().await.map(|overview| overview.delivered), Ok(1));
+        store.notices(Some(cursor), 1).await.expect("the lock is free again");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_freezes_in_the_middle_of_use_is_given_up_within_the_bound() {
+    let server = PostgresServer::start(FOR_TESTS).unwrap_or_else(|error| panic!("{error}"));
+    let database = server.create_database("freeze");
+    let store = open(&database.url).await;
+    enqueue(&store, spec()).await;
+    let lease = claim_one(&store).await;
+    let pids = say(
+        &server,
+        "postgres",
+        "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'posthaste'",
+    );
+    let signal = |signal: &str| {
+        let status = std::process::Command::new("kill").arg(signal).args(pids.split(' ')).status();
+        assert!(status.unwrap().success());
+    };
+    signal("-STOP");
+    let batch = [settlement(&lease, 200)];
+    let settled = within(BOUND, "a settle returns", store.settle(&worker("worker-a"), &batch)).await;
+    signal("-CONT");
+    assert!(settled.is_err_and(|error| error.is_transient()));
+    until(BOUND, "the store goes on", async || {
+        let settled = store.settle(&worker("worker-a"), &batch).await;
+        settled.is_ok_and(|settled| settled[0].is_written())
+    })
+    .await;
+    assert_eq!(store.overview().await.unwrap().delivered, 1);
+}
