@@ -35,7 +35,7 @@ pub(crate) async fn run(shared: Weak<Shared>) {
 
 /// Through another connection: a pooler would pass on what comes back while the one that asked is still linked.
 async fn ring(shared: &Weak<Shared>) {
-    static RING: Sql = Sql { text: "SELECT pg_notify('posthaste_due', '')", types: &[] };
+    static RING: Sql = Sql { text: "SELECT pg_notify('posthaste_due', 'listening')", types: &[] };
     if let Some(store) = shared.upgrade() {
         // Where it cannot be sent, it will not be heard.
         let _ = store.sessions.operate.with(async |session| session.query(&RING, &[]).await).await;
