@@ -47,27 +47,37 @@ BEGIN
        OR NEW.error_detail IS NOT OLD.error_detail
        OR NEW.created_at IS NOT OLD.created_at;
 
-    UPDATE webhook_outbox_events
-    SET delivery_status    = 'pending',
-        failure_kind       = NULL,
-        attempts           = 0,
-        lost_leases        = 0,
-        next_attempt_at    = CAST(unixepoch('subsec') * 1000000 AS INTEGER),
-        lease_token        = NULL,
-        lease_claim        = NULL,
-        lease_owner        = NULL,
-        lease_until        = NULL,
-        last_error         = NULL,
-        manual_last_action = 'requeue',
-        manual_last_actor  = 'sql',
-        manual_last_at     = CAST(unixepoch('subsec') * 1000000 AS INTEGER),
-        updated_at         = CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-    WHERE event_id = OLD.id AND delivery_status = 'failed';
-
     INSERT INTO webhook_audit (event_key, action, actor, at)
-    SELECT id, manual_last_action, manual_last_actor, manual_last_at
-    FROM webhook_outbox_events
+    SELECT id, 'requeue', 'sql', CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+    FROM webhook_events
     WHERE event_id = OLD.id;
+
+    -- As of the audit row that was just written.
+    INSERT INTO webhook_queue
+        (id, destination_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
+    SELECT f.id, f.destination_id, f.claims, m.at, m.at, m.at, f.last_attempted_at
+    FROM webhook_events e
+    JOIN webhook_failures f ON f.id = e.id
+    JOIN webhook_audit m ON m.id = (SELECT max(id) FROM webhook_audit WHERE event_key = e.id)
+    WHERE e.event_id = OLD.id;
+
+    -- It goes to the front of its line, where it may have a spent row.
+    DELETE FROM webhook_ready
+    WHERE destination_id = (SELECT destination_id FROM webhook_events WHERE event_id = OLD.id)
+      AND id < (SELECT d.ready_from FROM webhook_events e JOIN webhook_destinations d ON d.id = e.destination_id
+                WHERE e.event_id = OLD.id);
+
+    UPDATE webhook_destinations
+    SET ready_from = 0, ready_spent = 0
+    WHERE id = (SELECT destination_id FROM webhook_events WHERE event_id = OLD.id);
+
+    INSERT INTO webhook_ready (destination_id, id, requeued_at)
+    SELECT q.destination_id, q.id, q.requeued_at
+    FROM webhook_events e
+    JOIN webhook_queue q ON q.id = e.id
+    WHERE e.event_id = OLD.id;
+
+    DELETE FROM webhook_failures WHERE id = (SELECT id FROM webhook_events WHERE event_id = OLD.id);
 
     UPDATE webhook_totals SET failed = failed - 1, pending = pending + 1;
 END;

@@ -3,11 +3,11 @@
 //! What a claim costs follows what it grants, how many destinations it has to step over, and how many leases are out;
 //! never the backlog of any destination, the retries that are not due, or the history:
 //!
-//! - **Expired leases** stand at the front of the index of leases.
+//! - **Expired leases** are looked for only in claims whose `check_at` has come, a lower bound of their first expiry.
 //! - **Retries** are looked for only at destinations whose `retry_at` has come. That is a lower bound of their first
 //!   retry, lowered by whoever puts a retry back and raised here.
 //! - **First attempts** are due from the moment they are stored. They are found by stepping from destination to
-//!   destination through an index that holds nothing else.
+//!   destination through a line that holds nothing else.
 //!
 //! A claim is maximal: each event that could be granted is either looked at while there is room for it, or stands
 //! behind a limit that is used up, and no limit ever becomes free again within a claim.
@@ -17,11 +17,12 @@ pub(crate) mod grant;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posthaste_domain::{DestinationId, Lease, Timestamp};
+use posthaste_domain::{DestinationId, Timestamp};
 use posthaste_store::{ClaimRequest, Claimed};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::call::Writing;
+use crate::claims::Ended;
 use crate::fault::Fault;
 use grant::Grant;
 
@@ -40,16 +41,17 @@ pub(crate) fn claim(writing: &mut Writing<'_>, request: &ClaimRequest) -> Result
     if !granted_before.is_empty() {
         return Ok(Claimed { leases: granted_before, abandoned: Vec::new() });
     }
+    let mut ended = Ended::default();
     let expired = abandon::expired(db, writing.now)?;
-    let (abandoned, expired) = abandon::abandon(db, writing.now, request.abandon_after, expired)?;
+    let (abandoned, expired) = abandon::abandon(db, writing.now, request.abandon_after, expired, &mut ended)?;
 
     let mut room = Room::of(request, paused(db, writing.now)?);
     let mut grant = Grant::prepare(db, request, writing.now, writing.random)?;
     for lost in expired {
-        if room.fits(lost.destination, lost.is_retry) {
-            let lease = grant.take_over(lost.key)?;
-            room.take(&lease);
-            grant.leases.push(lease);
+        let (destination, is_retry) = (lost.place.destination, lost.place.is_retry());
+        if room.fits(destination, is_retry) {
+            grant.take_over(&lost, &mut ended)?;
+            room.take(destination, is_retry);
         }
     }
     let rotation = &mut *writing.rotation;
@@ -61,7 +63,10 @@ pub(crate) fn claim(writing: &mut Writing<'_>, request: &ClaimRequest) -> Result
         first_attempts(db, rotation, &mut room, &mut grant)?;
     }
     rotation.first_attempts_first = !rotation.first_attempts_first;
-    Ok(Claimed { leases: grant.leases, abandoned })
+    let leases = grant.finish()?;
+    // After this claim has taken its number: a claim that is forgotten here may have had the last.
+    ended.write(db)?;
+    Ok(Claimed { leases, abandoned })
 }
 
 /// Index: webhook_destinations_paused, from now on.
@@ -79,12 +84,11 @@ pub(crate) const DUE_DESTINATIONS: &str = "
     WHERE retry_at <= ?1 AND (paused_until IS NULL OR paused_until <= ?1)
     ORDER BY retry_at";
 
-/// Index: webhook_outbox_events_retries, one step into it.
+/// One step into the line of retries.
 pub(crate) const RAISE_RETRY_AT: &str = "
     UPDATE webhook_destinations
-    SET retry_at = (SELECT next_attempt_at FROM webhook_outbox_events INDEXED BY webhook_outbox_events_retries
-                    WHERE delivery_status = 'pending' AND attempts > 0 AND lease_token IS NULL
-                      AND destination_id = ?1
+    SET retry_at = (SELECT next_attempt_at FROM webhook_retries
+                    WHERE destination_id = ?1
                     ORDER BY next_attempt_at LIMIT 1)
     WHERE id = ?1";
 
@@ -126,30 +130,34 @@ fn first_attempts(
     room: &mut Room<'_>,
     grant: &mut Grant<'_>,
 ) -> rusqlite::Result<()> {
-    let mut wanting = destinations_with_first_attempts(db, rotation.last_served, room)?;
-    while !room.is_full() && !wanting.is_empty() {
-        let share = (room.total / wanting.len()).max(1);
-        let mut still_wanting = Vec::new();
-        for destination in wanting {
-            let count = room.for_first_attempts_of(destination).min(share);
-            if count == 0 {
-                continue;
+    let mut is_cut_off = true;
+    while is_cut_off && !room.is_full() {
+        let mut wanting = destinations_with_first_attempts(db, rotation.last_served, room)?;
+        // A line of nothing but spent rows takes a place in this list and none in the room.
+        is_cut_off = wanting.len() == room.total;
+        while !room.is_full() && !wanting.is_empty() {
+            let share = (room.total / wanting.len()).max(1);
+            let mut still_wanting = Vec::new();
+            for destination in wanting {
+                let count = room.for_first_attempts_of(destination).min(share);
+                if count == 0 {
+                    continue;
+                }
+                if grant.first_attempts_of(destination, count, room)? == count {
+                    still_wanting.push(destination);
+                }
+                rotation.last_served = destination.0;
             }
-            if grant.first_attempts_of(destination, count, room)? == count {
-                still_wanting.push(destination);
-            }
-            rotation.last_served = destination.0;
+            wanting = still_wanting;
         }
-        wanting = still_wanting;
     }
     Ok(())
 }
 
-/// Index: webhook_outbox_events_first_attempts, one step however many rows a destination has.
+/// One step through the lines of first attempts, however long they are.
 pub(crate) const NEXT_DESTINATION: &str = "
-    SELECT destination_id FROM webhook_outbox_events INDEXED BY webhook_outbox_events_first_attempts
-    WHERE delivery_status = 'pending' AND attempts = 0 AND lease_token IS NULL
-      AND destination_id > ?1 AND destination_id <= ?2
+    SELECT destination_id FROM webhook_ready
+    WHERE destination_id > ?1 AND destination_id <= ?2
     ORDER BY destination_id LIMIT 1";
 
 /// Once around, from the destination after the last that was served, and no more than could be granted one each.
@@ -210,9 +218,9 @@ impl<'a> Room<'a> {
         room(self, destination) > 0
     }
 
-    fn take(&mut self, lease: &Lease) {
+    fn take(&mut self, destination: DestinationId, is_retry: bool) {
         self.total -= 1;
-        self.retries -= usize::from(lease.is_retry());
-        *self.taken.entry(lease.destination_id).or_default() += 1;
+        self.retries -= usize::from(is_retry);
+        *self.taken.entry(destination).or_default() += 1;
     }
 }

@@ -11,7 +11,7 @@ use crate::open::OpenError;
 /// Before this, a writer and a checkpoint could corrupt the file when the log was reset under them.
 const SQLITE_MIN: i32 = 3_051_003;
 /// Every statement of a connection stays prepared.
-const STATEMENTS_KEPT: usize = 64;
+const STATEMENTS_KEPT: usize = 128;
 /// How often switching a new file to the log is tried while others do the same.
 const SWITCHES_MAX: usize = 50;
 

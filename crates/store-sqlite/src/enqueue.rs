@@ -12,7 +12,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
 use crate::fault::Fault;
 use crate::row;
-use crate::totals::Change;
+use crate::totals::{self, Change};
 
 pub(crate) fn enqueue(
     db: &Connection,
@@ -42,9 +42,10 @@ pub(crate) fn enqueue_events(
     let mut insertion = Insertion::prepare(db)?;
     let mut change = Change::default();
     let mut receipts = Vec::with_capacity(events.len());
-    for event in events {
+    let first_key = totals::last_key(db)? + 1;
+    for (key, event) in (first_key..).zip(events) {
         let message_id = MessageId::v7(now, random.random());
-        receipts.push(insertion.insert(now, message_id, event)?);
+        receipts.push(insertion.insert(now, key, message_id, event)?);
         change.enqueued();
     }
     change.write(db)?;
@@ -112,9 +113,9 @@ fn remember(
 fn ids_are_free(db: &Connection, events: &[NewEvent]) -> Result<(), Fault> {
     let mut seen = BTreeSet::new();
     for event_id in events.iter().filter_map(NewEvent::event_id) {
-        // Index: webhook_outbox_events_event_id.
+        // Index: webhook_events_event_id.
         let taken = db
-            .prepare_cached("SELECT 1 FROM webhook_outbox_events WHERE event_id = ?1")?
+            .prepare_cached("SELECT 1 FROM webhook_events WHERE event_id = ?1")?
             .exists([event_id.as_str()])?;
         if taken || !seen.insert(event_id) {
             return Err(StoreError::EventIdTaken { event_id: event_id.clone() }.into());
@@ -129,6 +130,8 @@ struct Insertion<'a> {
     add_destination: CachedStatement<'a>,
     message: CachedStatement<'a>,
     event: CachedStatement<'a>,
+    queue: CachedStatement<'a>,
+    ready: CachedStatement<'a>,
 }
 
 impl<'a> Insertion<'a> {
@@ -141,48 +144,59 @@ impl<'a> Insertion<'a> {
                 .prepare_cached("INSERT INTO webhook_destinations (kind, url, created_at) VALUES ('url', ?1, ?2)")?,
             message: db.prepare_cached(
                 "INSERT INTO webhook_messages
-                     (id, event_type, payload, content_type, payment_request_id, session_id, traceparent, created_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                     (key, id, event_type, content_type, payment_request_id, session_id, traceparent, created_at,
+                      payload)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?,
             event: db.prepare_cached(
-                "INSERT INTO webhook_outbox_events
-                     (event_id, message_id, webhook_id, destination_id, destination_url, event_type,
-                      payment_request_id, session_id, max_attempts, next_attempt_at, created_at, updated_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, ?10)",
+                "INSERT INTO webhook_events
+                     (id, event_id, message_key, message_id, destination_id, event_type, max_attempts, created_at,
+                      webhook_id, payment_request_id, session_id)
+                 VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?,
+            queue: db.prepare_cached(
+                "INSERT INTO webhook_queue (id, destination_id, next_attempt_at, updated_at, reserve)
+                 VALUES (?1, ?2, ?3, ?3, x'00000000000000000000000000000000000000000000000000000000')",
+            )?,
+            ready: db.prepare_cached("INSERT INTO webhook_ready (destination_id, id) VALUES (?2, ?1)")?,
         })
     }
 
+    /// A message has one event as yet, and shares its key.
     fn insert(
         &mut self,
         now: Timestamp,
+        key: i64,
         message_id: MessageId,
         event: &NewEvent,
     ) -> rusqlite::Result<Receipt> {
         let destination_id = self.destination_of(now, event.destination_url())?;
         let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::of(message_id));
         self.message.execute((
+            key,
             message_id.as_uuid().into_bytes(),
             event.event_type(),
-            event.payload().as_ref(),
             event.content_type(),
             event.payment_request_id(),
             event.session_id(),
             event.traceparent(),
             now.as_micros(),
+            event.payload().as_ref(),
         ))?;
         self.event.execute((
+            key,
             event_id.as_str(),
             message_id.as_uuid().into_bytes(),
-            event.webhook_id(),
             destination_id,
-            event.destination_url().as_str(),
             event.event_type(),
-            event.payment_request_id(),
-            event.session_id(),
             event.max_attempts(),
             now.as_micros(),
+            event.webhook_id(),
+            event.payment_request_id(),
+            event.session_id(),
         ))?;
+        self.queue.execute((key, destination_id, now.as_micros()))?;
+        self.ready.execute((key, destination_id))?;
         Ok(Receipt { event_id, status: DeliveryStatus::Pending, created_at: now })
     }
 

@@ -15,12 +15,14 @@
 
 mod call;
 mod claim;
+mod claims;
 mod clock;
 mod connect;
 mod destination;
 mod enqueue;
 mod fault;
 mod lease;
+mod line;
 mod maintain;
 mod migrate;
 mod notices;

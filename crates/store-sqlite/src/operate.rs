@@ -4,9 +4,11 @@ use posthaste_domain::{DeliveryStatus, Ending, EventId, EventKey, Timestamp};
 use posthaste_store::{EventView, ManualAction, StoreError};
 use rusqlite::{Connection, OptionalExtension as _};
 
+use crate::claims::{ClaimNumber, Ended};
 use crate::fault::Fault;
-use crate::notices;
-use crate::row::{self, event_columns};
+use crate::line;
+use crate::notices::{Entries, Entry};
+use crate::row;
 use crate::totals::Change;
 
 pub(crate) fn requeue(
@@ -20,13 +22,16 @@ pub(crate) fn requeue(
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status: found.status }.into());
     }
     db.prepare_cached(
-        "UPDATE webhook_outbox_events
-         SET delivery_status = 'pending', failure_kind = NULL, attempts = 0, lost_leases = 0,
-             next_attempt_at = ?2, last_error = NULL, updated_at = ?2,
-             lease_token = NULL, lease_claim = NULL, lease_owner = NULL, lease_until = NULL
+        "INSERT INTO webhook_queue
+             (id, destination_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
+         SELECT id, destination_id, claims, ?2, ?2, ?2, last_attempted_at
+         FROM webhook_failures
          WHERE id = ?1",
     )?
     .execute((found.key.0, now.as_micros()))?;
+    let (place, _) = line::find(db, found.key)?.expect("it was just put there");
+    line::put(db, &place)?;
+    db.prepare_cached("DELETE FROM webhook_failures WHERE id = ?1")?.execute([found.key.0])?;
     let mut change = Change::default();
     change.requeued();
     change.write(db)?;
@@ -45,18 +50,30 @@ pub(crate) fn cancel(
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status: found.status }.into());
     }
     let ending = Ending::cancelled(reason);
-    end(db, now, found.key, found.lost_leases, &ending)?;
-    // An event that was failed already has been counted and has had its notice.
-    if found.status == DeliveryStatus::Pending {
-        let mut change = Change::default();
-        change.ended(found.attempts, ending.status());
-        change.write(db)?;
-        notices::publish(db, now, found.key, ending.notice())?;
+    match line::find(db, found.key)? {
+        // An event that was failed already has been counted and has had its notice.
+        None => end_again(db, now, found.key, &ending)?,
+        Some((place, claim)) => {
+            let mut ended = Ended::default();
+            match claim {
+                Some(claim) => ended.count(ClaimNumber(claim), place.is_retry()),
+                None => line::remove(db, &place)?,
+            }
+            end(db, now, found.key, found.lost_leases, &ending)?;
+            ended.write(db)?;
+            let mut change = Change::default();
+            change.ended(place.attempts, ending.status());
+            change.write(db)?;
+            let mut entries = Entries::default();
+            entries.push(&Entry::without_attempt(found.key, ending.notice(), place.attempts));
+            entries.write(db, now)?;
+        }
     }
     audit(db, now, found.key, ManualAction::Cancel, actor)
 }
 
-/// The end without an attempt: by an operator, or because nobody could finish one.
+/// The end without an attempt: by an operator, or because nobody could finish one. The caller sees to what the event
+/// leaves behind: its place in line or its lease.
 pub(crate) fn end(
     db: &Connection,
     now: Timestamp,
@@ -65,35 +82,44 @@ pub(crate) fn end(
     ending: &Ending,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "UPDATE webhook_outbox_events
-         SET delivery_status = ?2, failure_kind = ?3, last_error = ?4, lost_leases = ?5,
-             next_attempt_at = NULL, updated_at = ?6,
-             lease_token = NULL, lease_claim = NULL, lease_owner = NULL, lease_until = NULL
+        "INSERT INTO webhook_failures
+             (id, destination_id, failure_kind, attempts, claims, lost_leases, last_attempted_at, last_error,
+              updated_at)
+         SELECT id, destination_id, ?2, attempts, claims, ?3, last_attempted_at, ?4, ?5
+         FROM webhook_queue
          WHERE id = ?1",
     )?
     .execute((
         key.0,
-        ending.status().as_str(),
         ending.failure_kind().as_str(),
-        ending.last_error(),
         lost_leases,
+        ending.last_error(),
         now.as_micros(),
     ))?;
+    db.prepare_cached("DELETE FROM webhook_queue WHERE id = ?1")?.execute([key.0])?;
+    Ok(())
+}
+
+/// Another end for what has failed.
+fn end_again(db: &Connection, now: Timestamp, key: EventKey, ending: &Ending) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE webhook_failures SET failure_kind = ?2, last_error = ?3, updated_at = ?4 WHERE id = ?1",
+    )?
+    .execute((key.0, ending.failure_kind().as_str(), ending.last_error(), now.as_micros()))?;
     Ok(())
 }
 
 struct Found {
     key: EventKey,
     status: DeliveryStatus,
-    attempts: u32,
     lost_leases: u32,
 }
 
 fn find(db: &Connection, event_id: &EventId) -> Result<Found, Fault> {
-    // Index: webhook_outbox_events_event_id.
+    // Index: webhook_events_event_id.
     let found = db
         .prepare_cached(
-            "SELECT id, delivery_status, attempts, lost_leases
+            "SELECT id, delivery_status, lost_leases
              FROM webhook_outbox_events
              WHERE event_id = ?1",
         )?
@@ -101,8 +127,7 @@ fn find(db: &Connection, event_id: &EventId) -> Result<Found, Fault> {
             Ok(Found {
                 key: EventKey(row.get(0)?),
                 status: row::word(row, 1, DeliveryStatus::from_word)?,
-                attempts: row.get(2)?,
-                lost_leases: row.get(3)?,
+                lost_leases: row.get(2)?,
             })
         })
         .optional()?;
@@ -119,14 +144,5 @@ fn audit(
 ) -> Result<EventView, Fault> {
     db.prepare_cached("INSERT INTO webhook_audit (event_key, action, actor, at) VALUES (?1, ?2, ?3, ?4)")?
         .execute((key.0, action.as_str(), actor, now.as_micros()))?;
-    let event = db
-        .prepare_cached(concat!(
-            "UPDATE webhook_outbox_events
-             SET manual_last_action = ?2, manual_last_actor = ?3, manual_last_at = ?4
-             WHERE id = ?1
-             RETURNING ",
-            event_columns!()
-        ))?
-        .query_row((key.0, action.as_str(), actor, now.as_micros()), row::event_view)?;
-    Ok(event)
+    Ok(row::event(db, key)?)
 }

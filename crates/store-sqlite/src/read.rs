@@ -11,38 +11,32 @@ use posthaste_store::{
 };
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
+use crate::claims;
 use crate::fault::Fault;
 use crate::row::{self, event_columns};
 
-/// Ready is what is pending less what is not: first attempts are due unless they are leased, retries are counted where
-/// they are due. The cost is that of the leases that are out and of the retries that are due.
+/// Ready without what has expired: first attempts are due unless they are leased, retries are counted where they are
+/// due. The cost is that of the claims that hold leases and of the retries that are due.
 ///
-/// Indexes: webhook_outbox_events_leases, webhook_destinations_retries with webhook_outbox_events_retries,
-/// webhook_outbox_events_pending.
+/// Index: webhook_destinations_retries. The oldest event that is pending has the lowest key.
 pub(crate) const OVERVIEW: &str = "
     SELECT
         pending,
         pending - retrying
-            - (SELECT count(*) FROM webhook_outbox_events INDEXED BY webhook_outbox_events_leases
-               WHERE lease_until > ?1 AND attempts = 0)
-            + (SELECT count(*) FROM webhook_outbox_events INDEXED BY webhook_outbox_events_leases
-               WHERE lease_until <= ?1 AND attempts > 0)
+            - (SELECT coalesce(sum(first_attempts), 0) FROM webhook_claims)
             + (SELECT count(*)
                FROM webhook_destinations d INDEXED BY webhook_destinations_retries
-               CROSS JOIN webhook_outbox_events e INDEXED BY webhook_outbox_events_retries
-               WHERE d.retry_at <= ?1
-                 AND e.delivery_status = 'pending' AND e.attempts > 0 AND e.lease_token IS NULL
-                 AND e.destination_id = d.id AND e.next_attempt_at <= ?1),
+               CROSS JOIN webhook_retries r
+               WHERE d.retry_at <= ?1 AND r.destination_id = d.id AND r.next_attempt_at <= ?1),
         retrying,
         failed,
         delivered,
-        (SELECT min(created_at) FROM webhook_outbox_events INDEXED BY webhook_outbox_events_pending
-         WHERE delivery_status = 'pending')
+        (SELECT created_at FROM webhook_events WHERE id = (SELECT min(id) FROM webhook_queue))
     FROM webhook_totals
     WHERE id = 1";
 
 pub(crate) fn overview(db: &Connection, now: Timestamp) -> Result<Overview, Fault> {
-    let overview = db.prepare_cached(OVERVIEW)?.query_row([now.as_micros()], |row| {
+    let mut overview = db.prepare_cached(OVERVIEW)?.query_row([now.as_micros()], |row| {
         Ok(Overview {
             pending: count(row, 0)?,
             pending_ready: count(row, 1)?,
@@ -52,7 +46,22 @@ pub(crate) fn overview(db: &Connection, now: Timestamp) -> Result<Overview, Faul
             oldest_pending_age: row::optional_moment(row, 5)?.map(|created_at| now.since(created_at)),
         })
     })?;
+    overview.pending_ready += expired(db, now)?;
     Ok(overview)
+}
+
+/// Leases that nobody holds any more, among those of the claims that are due for a check.
+fn expired(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
+    let mut is_expired = db.prepare_cached(
+        "SELECT 1 FROM webhook_queue WHERE id = ?1 AND lease_claim = ?2 AND lease_until <= ?3",
+    )?;
+    let mut expired = 0;
+    for claim in claims::due_for_a_check(db, now)? {
+        for key in claims::granted(db, claim)? {
+            expired += u64::from(is_expired.exists((key.0, claim.0, now.as_micros()))?);
+        }
+    }
+    Ok(expired)
 }
 
 fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
@@ -60,21 +69,18 @@ fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(count).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, count))
 }
 
-/// Index: webhook_outbox_events_dead_letters, from the cursor's moment backwards; what it steps over is no more than what
+/// Index: webhook_failures_updated_at, from the cursor's moment backwards; what it steps over is no more than what
 /// was written in that very microsecond.
-pub(crate) const DEAD_LETTERS: &str = concat!(
-    "SELECT ",
-    event_columns!(),
-    " FROM webhook_outbox_events INDEXED BY webhook_outbox_events_dead_letters
-      WHERE delivery_status = 'failed' AND (updated_at, id) < (?1, ?2)
-      ORDER BY updated_at DESC, id DESC LIMIT ?3"
-);
+pub(crate) const DEAD_LETTERS: &str = "
+    SELECT id FROM webhook_failures INDEXED BY webhook_failures_updated_at
+    WHERE (updated_at, id) < (?1, ?2)
+    ORDER BY updated_at DESC, id DESC LIMIT ?3";
 
 pub(crate) fn dead_letters(db: &Connection, page: &PageRequest) -> Result<Page<EventView>, Fault> {
     let (at, key, limit) = bounds(page);
     let mut failed = db.prepare_cached(DEAD_LETTERS)?;
-    let rows = failed.query_map((at, key, limit), row::event_view)?;
-    paged(rows.collect::<Result<_, _>>()?, page, |event| event.updated_at)
+    let keys = failed.query_map((at, key, limit), |row| row.get(0).map(EventKey))?;
+    paged(db, keys.collect::<Result<_, _>>()?, page, |event| event.updated_at)
 }
 
 pub(crate) fn events(
@@ -82,37 +88,41 @@ pub(crate) fn events(
     query: &EventQuery,
     page: &PageRequest,
 ) -> Result<Page<EventView>, Fault> {
-    let (at, key, limit) = bounds(page);
+    let (_, key, limit) = bounds(page);
     let mut listed = db.prepare_cached(&listing(query))?;
-    let rows = match &query.destination {
-        Some(url) => listed.query_map((at, key, limit, url.as_str()), row::event_view)?,
-        None => listed.query_map((at, key, limit), row::event_view)?,
+    let as_key = |row: &Row<'_>| row.get(0).map(EventKey);
+    let keys = match &query.destination {
+        Some(url) => listed.query_map((key, limit, url.as_str()), as_key)?,
+        None => listed.query_map((key, limit), as_key)?,
     };
-    paged(rows.collect::<Result<_, _>>()?, page, |event| event.created_at)
+    paged(db, keys.collect::<Result<_, _>>()?, page, |event| event.created_at)
 }
 
 /// The cost of a page never grows with what was delivered. What it may have to step over is the backlog: pending and
 /// failed events that are newer than those of a list of delivered ones, or pending events of other destinations.
+///
+/// The newest has the highest key. Indexes: webhook_events_destination, webhook_failures_destination; both end with it.
 pub(crate) fn listing(query: &EventQuery) -> String {
-    let columns = event_columns!();
     let of_destination = query.destination.is_some();
-    let index = match (query.status, of_destination) {
-        (None | Some(DeliveryStatus::Delivered), false) => "created",
-        (None | Some(DeliveryStatus::Delivered), true) => "destination",
-        (Some(DeliveryStatus::Pending), _) => "pending",
-        (Some(DeliveryStatus::Failed), false) => "failed",
-        (Some(DeliveryStatus::Failed), true) => "failed_destination",
+    let from = match (query.status, of_destination) {
+        (None | Some(DeliveryStatus::Delivered), false) => "webhook_events l",
+        (None | Some(DeliveryStatus::Delivered), true) => {
+            "webhook_events l INDEXED BY webhook_events_destination"
+        }
+        (Some(DeliveryStatus::Pending), _) => "webhook_queue l",
+        (Some(DeliveryStatus::Failed), false) => "webhook_failures l",
+        (Some(DeliveryStatus::Failed), true) => "webhook_failures l INDEXED BY webhook_failures_destination",
     };
-    let status = query.status.map(|status| format!("AND delivery_status = '{}'", status.as_str()));
+    let delivered = "AND NOT EXISTS (SELECT 1 FROM webhook_queue q WHERE q.id = l.id)
+                     AND NOT EXISTS (SELECT 1 FROM webhook_failures f WHERE f.id = l.id)";
     // Index: webhook_destinations_url.
     let destination =
-        "AND destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?4)";
+        "AND l.destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?3)";
     format!(
-        "SELECT {columns}
-         FROM webhook_outbox_events INDEXED BY webhook_outbox_events_{index}
-         WHERE (created_at, id) < (?1, ?2) {} {}
-         ORDER BY created_at DESC, id DESC LIMIT ?3",
-        status.unwrap_or_default(),
+        "SELECT l.id FROM {from}
+         WHERE l.id < ?1 {} {}
+         ORDER BY l.id DESC LIMIT ?2",
+        if query.status == Some(DeliveryStatus::Delivered) { delivered } else { "" },
         if of_destination { destination } else { "" },
     )
 }
@@ -125,18 +135,20 @@ fn bounds(page: &PageRequest) -> (i64, i64, i64) {
 
 /// The row more than the page holds tells whether there is a next.
 fn paged(
-    mut items: Vec<EventView>,
+    db: &Connection,
+    mut keys: Vec<EventKey>,
     page: &PageRequest,
     at: impl Fn(&EventView) -> Timestamp,
 ) -> Result<Page<EventView>, Fault> {
-    let more = items.len() > page.limit.get();
-    items.truncate(page.limit.get());
+    let more = keys.len() > page.limit.get();
+    keys.truncate(page.limit.get());
+    let items: Vec<EventView> = keys.into_iter().map(|key| row::event(db, key)).collect::<Result<_, _>>()?;
     let next = items.last().filter(|_| more).map(|last| Cursor { at: at(last), key: last.key });
     Ok(Page { items, next })
 }
 
 pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, Fault> {
-    // Index: webhook_outbox_events_event_id.
+    // Index: webhook_events_event_id.
     let event = db
         .prepare_cached(concat!(
             "SELECT ",
@@ -152,12 +164,11 @@ pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, 
 }
 
 fn history(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>> {
-    // Index: webhook_attempts_token.
     let mut attempts = db.prepare_cached(
         "SELECT lease_token, attempt, trigger, started_at, duration_us, http_status, error_class, excerpt, worker_id
          FROM webhook_attempts
          WHERE event_key = ?1
-         ORDER BY id",
+         ORDER BY lease",
     )?;
     let rows = attempts.query_map([key.0], |row| {
         Ok(AttemptView {

@@ -5,11 +5,11 @@ use posthaste_domain::{
     WorkerId,
 };
 use posthaste_store::{AuditView, EventView, ManualAction};
-use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
+use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
-/// The columns that [`event_view`] reads, in its order. None of them is in `webhook_messages`.
+/// The columns of `webhook_outbox_events` that [`event_view`] reads, in its order. None is of `webhook_messages`.
 macro_rules! event_columns {
     () => {
         "id, event_id, message_id, destination_id, destination_url, event_type,
@@ -20,6 +20,14 @@ macro_rules! event_columns {
     };
 }
 pub(crate) use event_columns;
+
+/// Every join of the view is by key.
+pub(crate) const EVENT: &str =
+    concat!("SELECT ", event_columns!(), " FROM webhook_outbox_events WHERE id = ?1");
+
+pub(crate) fn event(db: &Connection, key: EventKey) -> rusqlite::Result<EventView> {
+    db.prepare_cached(EVENT)?.query_row([key.0], event_view)
+}
 
 pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
     Ok(EventView {

@@ -1,12 +1,13 @@
 //! Writing what attempts led to: the row, the attempt, the destination's health, the totals and the notice, together.
 
-use posthaste_domain::{Decision, ErrorClass, FailureKind, Timestamp, Transition, WorkerId};
+use posthaste_domain::{Decision, ErrorClass, Timestamp, Transition, WorkerId};
 use posthaste_store::{Settled, Settlement};
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
+use crate::claims::{ClaimNumber, Ended};
 use crate::destination::News;
 use crate::fault::Fault;
-use crate::notices;
+use crate::notices::{Entries, Entry};
 use crate::totals::Change;
 
 pub(crate) fn settle(
@@ -17,31 +18,32 @@ pub(crate) fn settle(
 ) -> Result<Vec<Settled>, Fault> {
     let mut writing = Statements::prepare(db)?;
     let (mut news, mut change) = (News::default(), Change::default());
-    let last_attempt = last_attempt(db)?;
-    let mut is_told = false;
+    let (mut ended, mut entries) = (Ended::default(), Entries::default());
     let mut settled = Vec::with_capacity(batch.len());
     for settlement in batch {
         let transition = settlement.transition.as_ref();
-        let started_at = now.before(settlement.ended_ago).before(transition.duration());
-        if !writing.apply(transition, started_at, now)? {
+        let Some(held) = writing.held(transition)? else {
             settled.push(if writing.is_recorded(transition)? { Settled::Replayed } else { Settled::Stale });
             continue;
-        }
-        writing.record(transition, started_at, now, worker)?;
+        };
+        let started_at = now.before(settlement.ended_ago).before(transition.duration());
+        writing.apply(transition, &held, started_at, now)?;
+        writing.record(transition, &held, started_at, now, worker)?;
         tell(&mut news, &mut change, transition, now);
-        is_told |= transition.notice().is_some();
+        ended.count(held.claim, transition.attempt() > 1);
+        entries.push(&Entry {
+            key: transition.key(),
+            kind: transition.notice(),
+            attempts: transition.attempt(),
+            lease: held.lease,
+        });
         settled.push(Settled::Applied);
     }
-    if is_told {
-        notices::publish_attempts_after(db, now, last_attempt)?;
-    }
+    entries.write(db, now)?;
+    ended.write(db)?;
     news.write(db, now)?;
     change.write(db)?;
     Ok(settled)
-}
-
-fn last_attempt(db: &Connection) -> rusqlite::Result<i64> {
-    db.prepare_cached("SELECT coalesce(max(id), 0) FROM webhook_attempts")?.query_row([], |row| row.get(0))
 }
 
 /// The row's count of attempts was that of the lease: nothing else changes it while the lease is held.
@@ -61,10 +63,20 @@ fn tell(news: &mut News, change: &mut Change, transition: &Transition, now: Time
     news.health(destination, transition.outcome().health());
 }
 
+/// The lease that a transition was made under.
+struct Held {
+    /// How many leases the event had been granted when this one was.
+    lease: u32,
+    claim: ClaimNumber,
+}
+
 /// Prepared once for all of a batch.
 struct Statements<'a> {
+    held: CachedStatement<'a>,
     retry: CachedStatement<'a>,
-    end: CachedStatement<'a>,
+    put_in_line: CachedStatement<'a>,
+    fail: CachedStatement<'a>,
+    leave: CachedStatement<'a>,
     record: CachedStatement<'a>,
     find_record: CachedStatement<'a>,
 }
@@ -72,67 +84,85 @@ struct Statements<'a> {
 impl<'a> Statements<'a> {
     fn prepare(db: &'a Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            // Two statements, because one that names the status rewrites the indexes by status, changed or not.
+            held: db.prepare_cached(
+                "SELECT claims, lease_claim FROM webhook_queue WHERE id = ?1 AND lease_token = ?2",
+            )?,
             retry: db.prepare_cached(
-                "UPDATE webhook_outbox_events
-                 SET attempts = ?3, lost_leases = 0, last_error = ?4, last_attempted_at = ?5,
-                     next_attempt_at = ?6, updated_at = ?7,
-                     lease_token = NULL, lease_claim = NULL, lease_owner = NULL, lease_until = NULL
-                 WHERE id = ?1 AND lease_token = ?2",
+                "UPDATE webhook_queue
+                 SET attempts = ?2, lost_leases = 0, last_error = ?3, last_attempted_at = ?4,
+                     next_attempt_at = ?5, updated_at = ?6,
+                     lease_token = NULL, lease_claim = NULL, lease_until = NULL
+                 WHERE id = ?1",
             )?,
-            end: db.prepare_cached(
-                "UPDATE webhook_outbox_events
-                 SET delivery_status = ?6, failure_kind = ?7, delivered_at = CASE ?6 WHEN 'delivered' THEN ?8 END,
-                     attempts = ?3, lost_leases = 0, last_error = ?4, last_attempted_at = ?5,
-                     next_attempt_at = NULL, updated_at = ?8,
-                     lease_token = NULL, lease_claim = NULL, lease_owner = NULL, lease_until = NULL
-                 WHERE id = ?1 AND lease_token = ?2",
+            put_in_line: db.prepare_cached(
+                "INSERT INTO webhook_retries (destination_id, next_attempt_at, id) VALUES (?1, ?2, ?3)",
             )?,
+            fail: db.prepare_cached(
+                "INSERT INTO webhook_failures
+                     (id, destination_id, failure_kind, attempts, claims, lost_leases, last_attempted_at,
+                      last_error, updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8)",
+            )?,
+            leave: db.prepare_cached("DELETE FROM webhook_queue WHERE id = ?1")?,
             record: db.prepare_cached(
                 "INSERT INTO webhook_attempts
-                     (event_key, lease_token, destination_id, attempt, trigger, started_at, duration_us,
+                     (event_key, lease, lease_token, attempt, trigger, started_at, duration_us,
                       http_status, error_class, excerpt, worker_id, recorded_at)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?,
-            // Index: webhook_attempts_token.
             find_record: db
                 .prepare_cached("SELECT 1 FROM webhook_attempts WHERE event_key = ?1 AND lease_token = ?2")?,
         })
     }
 
-    /// True when the row was under the transition's token, and so was changed.
+    /// The fence: none when the event is no longer under the transition's token.
+    fn held(&mut self, transition: &Transition) -> rusqlite::Result<Option<Held>> {
+        let by = (transition.key().0, transition.token().as_uuid().into_bytes());
+        self.held
+            .query_row(by, |row| Ok(Held { lease: row.get(0)?, claim: ClaimNumber(row.get(1)?) }))
+            .optional()
+    }
+
     fn apply(
         &mut self,
         transition: &Transition,
+        held: &Held,
         started_at: Timestamp,
         now: Timestamp,
-    ) -> rusqlite::Result<bool> {
-        let key = transition.key().0;
-        let token = transition.token().as_uuid().into_bytes();
-        let attempts = transition.attempt();
-        let last_error = transition.last_error();
-        let changed = match transition.decision() {
-            Decision::Retry { after } => self.retry.execute((
-                key,
-                token,
-                attempts,
-                last_error,
-                started_at.as_micros(),
-                now.after(after).as_micros(),
-                now.as_micros(),
-            )),
-            Decision::Delivered | Decision::Failed(_) => self.end.execute((
-                key,
-                token,
-                attempts,
-                last_error,
-                started_at.as_micros(),
-                transition.status().as_str(),
-                transition.failure_kind().map(FailureKind::as_str),
-                now.as_micros(),
-            )),
-        };
-        Ok(changed? == 1)
+    ) -> rusqlite::Result<()> {
+        let (key, attempts) = (transition.key().0, transition.attempt());
+        let destination = transition.destination_id().0;
+        match transition.decision() {
+            Decision::Retry { after } => {
+                let due = now.after(after).as_micros();
+                self.retry.execute((
+                    key,
+                    attempts,
+                    transition.last_error(),
+                    started_at.as_micros(),
+                    due,
+                    now.as_micros(),
+                ))?;
+                self.put_in_line.execute((destination, due, key))?;
+            }
+            Decision::Delivered => {
+                self.leave.execute([key])?;
+            }
+            Decision::Failed(kind) => {
+                self.fail.execute((
+                    key,
+                    destination,
+                    kind.as_str(),
+                    attempts,
+                    held.lease,
+                    started_at.as_micros(),
+                    transition.last_error(),
+                    now.as_micros(),
+                ))?;
+                self.leave.execute([key])?;
+            }
+        }
+        Ok(())
     }
 
     fn is_recorded(&mut self, transition: &Transition) -> rusqlite::Result<bool> {
@@ -142,6 +172,7 @@ impl<'a> Statements<'a> {
     fn record(
         &mut self,
         transition: &Transition,
+        held: &Held,
         started_at: Timestamp,
         now: Timestamp,
         worker: &WorkerId,
@@ -149,8 +180,8 @@ impl<'a> Statements<'a> {
         let outcome = transition.outcome();
         self.record.execute((
             transition.key().0,
+            held.lease,
             transition.token().as_uuid().into_bytes(),
-            transition.destination_id().0,
             transition.attempt(),
             transition.trigger().as_str(),
             started_at.as_micros(),

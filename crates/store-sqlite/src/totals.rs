@@ -10,11 +10,14 @@ pub(crate) struct Change {
     retrying: i64,
     failed: i64,
     delivered: i64,
+    keys: i64,
 }
 
 impl Change {
+    /// Under the next key that is free.
     pub(crate) fn enqueued(&mut self) {
         self.pending += 1;
+        self.keys += 1;
     }
 
     /// An outcome was recorded and there will be another attempt.
@@ -38,9 +41,9 @@ impl Change {
         self.pending += 1;
     }
 
-    /// Retention removed a delivered event.
-    pub(crate) fn removed(&mut self) {
-        self.delivered -= 1;
+    /// Retention removed delivered events.
+    pub(crate) fn removed(&mut self, events: usize) {
+        self.delivered -= i64::try_from(events).expect("more events than keys");
     }
 
     pub(crate) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
@@ -52,10 +55,16 @@ impl Change {
              SET pending   = pending   + ?1,
                  retrying  = retrying  + ?2,
                  failed    = failed    + ?3,
-                 delivered = delivered + ?4
+                 delivered = delivered + ?4,
+                 last_key  = last_key  + ?5
              WHERE id = 1",
         )?
-        .execute((self.pending, self.retrying, self.failed, self.delivered))?;
+        .execute((self.pending, self.retrying, self.failed, self.delivered, self.keys))?;
         Ok(())
     }
+}
+
+/// The last key that was ever given to an event.
+pub(crate) fn last_key(db: &Connection) -> rusqlite::Result<i64> {
+    db.prepare_cached("SELECT last_key FROM webhook_totals WHERE id = 1")?.query_row([], |row| row.get(0))
 }

@@ -1,6 +1,6 @@
 //! What is kept beside the rows agrees with them, whatever was done in whatever order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use posthaste_domain::{DestinationId, EventId, Lease};
@@ -39,10 +39,64 @@ fn disagreements(db: &Connection) -> (Vec<String>, Vec<i64>) {
     (totals, hiding)
 }
 
+/// Events that stand where they should not: in both lines or in none of them without a lease, in one with it, under
+/// another place than the queue says, pending and failed at once, or delivered without the attempt that did it.
+fn misplaced(db: &Connection) -> Vec<i64> {
+    let mut misplaced = db
+        .prepare(
+            "WITH ready AS (SELECT r.* FROM webhook_ready r JOIN webhook_destinations d ON d.id = r.destination_id
+                            WHERE r.id >= d.ready_from)
+             SELECT q.id FROM webhook_queue q
+             WHERE (SELECT count(*) FROM ready r
+                    WHERE r.id = q.id AND q.attempts = 0 AND r.destination_id = q.destination_id
+                      AND r.requeued_at IS q.requeued_at)
+                 + (SELECT count(*) FROM webhook_retries r
+                    WHERE r.id = q.id AND q.attempts > 0 AND r.destination_id = q.destination_id
+                      AND r.next_attempt_at = q.next_attempt_at)
+                 <> (q.lease_token IS NULL)
+             UNION ALL
+             SELECT id FROM ready WHERE id NOT IN (SELECT id FROM webhook_queue WHERE attempts = 0)
+             UNION ALL
+             SELECT d.id FROM webhook_destinations d
+             WHERE d.ready_spent <> (SELECT count(*) FROM webhook_ready r
+                                     WHERE r.destination_id = d.id AND r.id < d.ready_from)
+             UNION ALL
+             SELECT id FROM webhook_retries WHERE id NOT IN (SELECT id FROM webhook_queue WHERE attempts > 0)
+             UNION ALL
+             SELECT id FROM webhook_failures WHERE id IN (SELECT id FROM webhook_queue)
+             UNION ALL
+             SELECT id FROM webhook_outbox_events WHERE delivery_status = 'delivered' AND delivered_at IS NULL",
+        )
+        .unwrap();
+    misplaced.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// Claims whose counts differ from their leases, that hold none, or that would be checked after a lease has expired.
+fn wrong_claims(db: &Connection) -> Vec<i64> {
+    let mut wrong = db
+        .prepare(
+            "SELECT c.id FROM webhook_claims c
+             WHERE c.first_attempts + c.retries = 0
+                OR NOT EXISTS (SELECT 1 FROM webhook_claimed k WHERE k.claim = c.id)
+                OR c.first_attempts <>
+                   (SELECT count(*) FROM webhook_queue q WHERE q.lease_claim = c.id AND q.attempts = 0)
+                OR c.retries <>
+                   (SELECT count(*) FROM webhook_queue q WHERE q.lease_claim = c.id AND q.attempts > 0)
+                OR c.check_at > (SELECT min(lease_until) FROM webhook_queue q WHERE q.lease_claim = c.id)
+             UNION ALL
+             SELECT lease_claim FROM webhook_queue
+             WHERE lease_claim IS NOT NULL AND lease_claim NOT IN (SELECT id FROM webhook_claims)
+             UNION ALL
+             SELECT claim FROM webhook_claimed WHERE claim NOT IN (SELECT id FROM webhook_claims)",
+        )
+        .unwrap();
+    wrong.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
 /// What is claimable by the definition, with none of the indexes or bounds that a claim goes by.
 fn claimable(db: &Connection, now: i64) -> i64 {
     db.query_row(
-        "SELECT count(*) FROM webhook_outbox_events e NOT INDEXED
+        "SELECT count(*) FROM webhook_outbox_events e
          WHERE delivery_status = 'pending' AND next_attempt_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
            AND NOT EXISTS (SELECT 1 FROM webhook_destinations d
                            WHERE d.id = e.destination_id AND d.paused_until > ?1)",
@@ -62,7 +116,7 @@ async fn totals_and_retry_times_agree_with_the_rows_after_every_step() {
         let mut leases: Vec<Lease> = Vec::new();
         for step in 0..250 {
             let pick = |random: &mut StdRng, ids: &[EventId]| ids[random.random_range(0..ids.len())].clone();
-            match random.random_range(0..10) {
+            match random.random_range(0..11) {
                 0 | 1 => {
                     let url = format!("https://receiver-{}.example/", random.random_range(0..4));
                     ids.extend(enqueue(store, vec![accepted(spec(&url)); 3]).await);
@@ -92,9 +146,16 @@ async fn totals_and_retry_times_agree_with_the_rows_after_every_step() {
                     fixture.clock.advance(Duration::from_secs(random.random_range(1..90)));
                     store.maintain(&Retention { keep: Some(HOUR), rows_max: 2 }).await.unwrap();
                 }
+                10 if !leases.is_empty() => {
+                    let held: Vec<HeldLease> = leases.iter().step_by(2).map(HeldLease::from).collect();
+                    let lease = Duration::from_secs(random.random_range(1..120));
+                    store.renew(&held, lease).await.unwrap();
+                }
                 _ => {}
             }
             assert_eq!(disagreements(&db), (vec![], vec![]), "seed {seed}, step {step}");
+            assert_eq!(misplaced(&db), [], "seed {seed}, step {step}");
+            assert_eq!(wrong_claims(&db), [], "seed {seed}, step {step}");
         }
     }
 }
@@ -140,6 +201,44 @@ async fn a_narrow_claim_goes_around_the_destinations() {
         *served.entry(lease.destination_id).or_default() += 1;
     }
     assert_eq!(served.values().copied().collect::<Vec<_>>(), [2, 2, 2, 2], "none is served twice as often");
+}
+
+#[tokio::test]
+async fn lines_that_have_just_been_emptied_hide_nothing_from_a_narrow_claim() {
+    let fixture = Fixture::new();
+    for n in 0..3 {
+        let url = format!("https://receiver-{n}.example/");
+        enqueue(&fixture.store, vec![accepted(spec(&url)); 1 + n]).await;
+    }
+    for _ in 0..6 {
+        let request = ClaimRequest { limit: 1, ..claim() };
+        assert_eq!(fixture.store.claim(&request).await.unwrap().leases.len(), 1);
+    }
+    assert_eq!(fixture.store.claim(&claim()).await.unwrap().leases.len(), 0);
+}
+
+#[tokio::test]
+async fn a_long_line_is_granted_once_from_end_to_end_whatever_is_given_back() {
+    let fixture = Fixture::new();
+    let (store, db) = (&fixture.store, fixture.sql());
+    let mut waiting: BTreeSet<EventId> = enqueue(store, vec![event(); 400]).await.into_iter().collect();
+    for round in 0.. {
+        let leases = store.claim(&ClaimRequest { limit: 7, ..claim() }).await.unwrap().leases;
+        if leases.is_empty() {
+            break;
+        }
+        for lease in leases {
+            if round % 9 == 8 && lease.key.0 % 2 == 0 {
+                store.release(&[HeldLease::from(&lease)]).await.unwrap();
+            } else {
+                assert!(waiting.remove(&lease.event_id), "{:?} was granted before", lease.event_id);
+            }
+        }
+        assert_eq!(misplaced(&db), [], "round {round}");
+    }
+    assert_eq!(waiting, BTreeSet::new());
+    let rows: i64 = db.query_row("SELECT count(*) FROM webhook_ready", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 0, "nothing spent stays behind");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! S4's words for the outbox, and the one write that goes through them.
 
-use crate::support::{Fixture, HOUR, accepted, attempt_all, claim, enqueue, event, spec};
+use crate::support::{Fixture, HOUR, accepted, attempt_all, claim, enqueue, event, settlement, spec, worker};
 use posthaste_domain::{DeliveryStatus, EventId, Timestamp, Trigger};
-use posthaste_store::{ManualAction, Overview, Store as _, StoreClock as _};
+use posthaste_store::{ClaimRequest, ManualAction, Overview, Store as _, StoreClock as _};
 use posthaste_store_sqlite::SystemClock;
 use posthaste_store_sqlite::rusqlite::{Connection, Error};
 
@@ -156,4 +156,21 @@ async fn s4_a_reset_of_several_rows_is_all_or_nothing() {
     );
     assert_eq!(fixture.store.overview().await.unwrap(), before);
     assert_eq!(status(&db, &dead).0, "dead");
+}
+
+#[tokio::test]
+async fn s4_a_reset_row_is_granted_once_though_its_line_went_on_meanwhile() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let ids = enqueue(store, vec![event(); 5]).await;
+    let one = || ClaimRequest { limit: 1, ..claim() };
+    let dead = store.claim(&one()).await.unwrap().leases.remove(0);
+    store.settle(&worker(), &[settlement(&dead, 410)]).await.unwrap();
+    let second = store.claim(&one()).await.unwrap().leases.remove(0);
+    assert_eq!((&dead.event_id, &second.event_id), (&ids[0], &ids[1]));
+    fixture.sql().execute(RESET, [dead.event_id.as_str()]).unwrap();
+    let leases = store.claim(&claim()).await.unwrap().leases;
+    let granted: Vec<&EventId> = leases.iter().map(|lease| &lease.event_id).collect();
+    assert_eq!(granted, [&ids[0], &ids[2], &ids[3], &ids[4]]);
+    assert_eq!(leases[0].trigger, Trigger::Manual);
 }

@@ -39,7 +39,14 @@ async fn a_callers_rollback_leaves_nothing() {
 
     assert!(fixture.store.event(&receipts[0].event_id).await.is_err());
     assert_eq!(fixture.store.overview().await.unwrap().pending, 0);
-    for table in ["orders", "webhook_messages", "webhook_outbox_events", "webhook_destinations"] {
+    for table in [
+        "orders",
+        "webhook_messages",
+        "webhook_events",
+        "webhook_queue",
+        "webhook_ready",
+        "webhook_destinations",
+    ] {
         let rows: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 0, "{table}");
     }
@@ -70,8 +77,8 @@ async fn what_fails_half_way_is_undone_and_the_rest_of_the_transaction_stands() 
     let fixture = Fixture::new();
     let mut db = orders(&fixture);
     db.execute_batch(
-        "CREATE TRIGGER two_are_too_many BEFORE INSERT ON webhook_outbox_events
-         WHEN (SELECT count(*) FROM webhook_outbox_events) = 1
+        "CREATE TRIGGER two_are_too_many BEFORE INSERT ON webhook_events
+         WHEN (SELECT count(*) FROM webhook_events) = 1
          BEGIN SELECT RAISE(ABORT, 'two are too many'); END",
     )
     .unwrap();
@@ -80,7 +87,9 @@ async fn what_fails_half_way_is_undone_and_the_rest_of_the_transaction_stands() 
     let error = fixture.store.enqueue_in(&transaction, &[event(), event()]).unwrap_err();
     assert!(error.to_string().contains("two are too many"), "{error}");
     transaction.commit().unwrap();
-    for (table, expected) in [("orders", 1), ("webhook_messages", 0), ("webhook_outbox_events", 0)] {
+    for (table, expected) in
+        [("orders", 1), ("webhook_messages", 0), ("webhook_events", 0), ("webhook_queue", 0)]
+    {
         let rows: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
         assert_eq!(rows, expected, "{table}");
     }
