@@ -47,6 +47,15 @@ pub(crate) async fn rates(kind: &str) {
     let took = drain(store, 200_000, Some(20), 5).await;
     say("claim + settle, 200,000, one in 20 to be retried", &format!("{:.0} events/s", rate(200_000, took)));
 
+    if let Some(second) = subject.second().await {
+        preload(store, 400_000, 0..DESTINATIONS).await;
+        let begun = now();
+        tokio::join!(drain(store, 200_000, None, 7), drain(&second, 200_000, None, 9));
+        say(
+            "claim + settle, 400,000 by two workers",
+            &format!("{:.0} events/s", rate(400_000, now() - begun)),
+        );
+    }
     singles(&subject).await;
     overview(&subject).await;
 }
@@ -127,6 +136,8 @@ pub(crate) async fn backlog(kind: &str) {
     say(&format!("of a backlog of {ROWS}"), &format!("{small:.0} events/s"));
 
     preload(store, LARGE, 0..DESTINATIONS).await;
+    // What storing so much left to be written back is not what is measured here.
+    subject.sql("CHECKPOINT");
     let large = rate(ROWS, drain(store, ROWS, None, 5).await);
     say(&format!("of a backlog of {LARGE}"), &format!("{large:.0} events/s, ratio {:.2}", large / small));
     overview(&subject).await;

@@ -66,6 +66,13 @@ impl Subject {
         self.sql("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")?.trim().parse().ok()
     }
 
+    /// A second store on the same data, with connections and knowledge of its own, as another process would have.
+    pub(crate) async fn second(&self) -> Option<Arc<dyn Store>> {
+        let Place::Postgres { database, .. } = &self.place else { return None };
+        let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
+        Some(Arc::new(PostgresStore::open(config).await.expect("the schema is there")))
+    }
+
     /// Processor time spent so far by this process and, where there is one, by the server.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         let own = cpu::of_process(std::process::id())?;

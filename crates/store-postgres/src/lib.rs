@@ -31,6 +31,7 @@ mod read;
 mod session;
 mod settle;
 mod sweep;
+mod tidy;
 mod tls;
 
 use std::sync::Arc;
@@ -115,6 +116,7 @@ impl PostgresStore {
             tokio::spawn(listen::run(weak())).abort_handle(),
             tokio::spawn(sweep::run(weak())).abort_handle(),
             tokio::spawn(notices::run(weak())).abort_handle(),
+            tokio::spawn(tidy::run(weak())).abort_handle(),
         ];
         shared.background.lock().expect("nobody has panicked with it").extend(background);
         Self { shared }

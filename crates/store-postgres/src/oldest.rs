@@ -1,6 +1,6 @@
 //! Below which key nothing is pending.
 //!
-//! Raised in two steps, a sweep apart: the smallest pending key is a candidate, and once every transaction that was
+//! Raised in two steps, a few seconds apart: the smallest pending key is a candidate, and once every transaction that was
 //! alive then has ended, none of them can bring a smaller one. A requeue brings an old key back, and lowers the mark
 //! in its own transaction; while one is under way, which a shared lock tells, the mark is not raised.
 

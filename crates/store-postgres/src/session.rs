@@ -25,28 +25,26 @@ use crate::error::{is_pooled, no_session, refusal, unavailable};
 const CALL_WITHIN: Duration = Duration::from_secs(15);
 const SESSION_WITHIN: Duration = Duration::from_secs(10);
 
+/// What a pinned transaction sets, for itself alone. One statement, because each has its price.
+macro_rules! pins {
+    () => {
+        "SELECT set_config('statement_timeout', '12s', true), set_config('lock_timeout', '5s', true),
+       set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
+    };
+}
+
 /// Begins a transaction whose commits are durable, whose waiting is bounded, and which walks indexes.
-pub(crate) const BEGIN: &str = "
-BEGIN ISOLATION LEVEL READ COMMITTED;
-SET LOCAL statement_timeout = '12s';
-SET LOCAL lock_timeout = '5s';
-SET LOCAL jit = off;
-SET LOCAL plan_cache_mode = force_generic_plan;
-SET LOCAL enable_seqscan = off;
-SET LOCAL enable_bitmapscan = off;
-SET LOCAL enable_hashjoin = off;
-SET LOCAL enable_mergejoin = off;
-SELECT set_config('synchronous_commit', 'on', true)
-WHERE current_setting('synchronous_commit') IN ('off', 'local');
-";
+pub(crate) const BEGIN: &str = concat!(
+    "BEGIN ISOLATION LEVEL READ COMMITTED; ",
+    pins!(),
+    ", CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+            THEN set_config('synchronous_commit', 'on', true) END"
+);
 
 /// The same for reading several things as of one moment.
-const BEGIN_SNAPSHOT: &str = "
-BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-SET LOCAL statement_timeout = '12s';
-SET LOCAL jit = off;
-SET LOCAL enable_seqscan = off;
-";
+const BEGIN_SNAPSHOT: &str = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", pins!());
 
 /// One statement, with the types of its parameters.
 pub(crate) struct Sql {

@@ -16,7 +16,7 @@ use crate::claim::Known;
 use crate::discover::{self, HORIZON};
 use crate::frontier::{RETRIES_FROM, Span};
 use crate::session::{Session, Sql};
-use crate::{Shared, counts, oldest, pause};
+use crate::{Shared, pause};
 
 /// Between two sweeps.
 const EVERY: Duration = Duration::from_secs(20);
@@ -93,9 +93,8 @@ fn include(known: &mut Known, rows: &[Row], known_to: Option<i64>) -> Result<(),
     Ok(())
 }
 
-/// Sweeps for as long as the store is used by anybody, and adds up the counts while it is there.
+/// Sweeps for as long as the store is used by anybody.
 pub(crate) async fn run(shared: Weak<Shared>) {
-    let mut candidate = None;
     loop {
         let Some(soon) = shared.upgrade().map(|store| Arc::clone(&store.sweep_soon)) else { return };
         tokio::select! {
@@ -106,13 +105,6 @@ pub(crate) async fn run(shared: Weak<Shared>) {
         let Some(store) = shared.upgrade() else { return };
         if let Err(error) = sweep(&store).await {
             tracing::debug!(code = error.code(), %error, "the sweep was cut short; the next one makes up for it");
-        }
-        match oldest::raise(&store, candidate).await {
-            Ok(next) => candidate = next,
-            Err(error) => tracing::debug!(code = error.code(), %error, "the oldest key is raised later"),
-        }
-        if let Err(error) = counts::add_up(&store).await {
-            tracing::debug!(code = error.code(), %error, "counts were not added up; the next round does");
         }
     }
 }

@@ -10,13 +10,13 @@ use posthaste_store_postgres::tokio_postgres::Client;
 use crate::fixture::*;
 
 /// Sweeps come every 20 seconds.
-const A_SWEEP: Duration = Duration::from_secs(30);
+const A_ROUND: Duration = Duration::from_secs(30);
 
-/// A sweep ends with adding up the counts: many rows of them become one.
-async fn a_sweep_has_passed(client: &Client) {
+/// A round of tidying up ends with adding up the counts: many rows of them become one.
+async fn a_round_has_passed(client: &Client) {
     client.batch_execute("INSERT INTO app.webhook_counts DEFAULT VALUES").await.unwrap();
     client.batch_execute("INSERT INTO app.webhook_counts DEFAULT VALUES").await.unwrap();
-    until(A_SWEEP, "a sweep passes", async || {
+    until(A_ROUND, "a round of tidying up passes", async || {
         let sql = "SELECT count(*) FROM app.webhook_counts";
         client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1
     })
@@ -24,16 +24,16 @@ async fn a_sweep_has_passed(client: &Client) {
 }
 
 #[tokio::test]
-async fn an_old_event_whose_reset_spans_a_sweep_is_listed_as_pending() {
+async fn an_old_event_whose_reset_spans_a_round_is_listed_as_pending() {
     let database = PostgresServer::shared().create_database("oldest");
     let store = open(&database.url).await;
     let old = attempted(&store, named("old"), 410).await;
     enqueue(&store, named("new")).await;
     let (watch, operator) = (client(&database.url).await, client(&database.url).await);
-    a_sweep_has_passed(&watch).await;
+    a_round_has_passed(&watch).await;
     let reset = "UPDATE app.webhook_deliveries SET attempt_count = 0, status = 'pending' WHERE id = 'old'";
     operator.batch_execute(&format!("BEGIN; {reset}")).await.unwrap();
-    a_sweep_has_passed(&watch).await;
+    a_round_has_passed(&watch).await;
     operator.batch_execute("COMMIT").await.unwrap();
 
     let pending = EventQuery { status: Some(DeliveryStatus::Pending), ..EventQuery::default() };
