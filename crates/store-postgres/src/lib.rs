@@ -2,7 +2,7 @@
 //!
 //! The files mirror the port's. A statement lives where it is used, with the index that serves it named beside it.
 //!
-//! - What is claimable is *discovered* and remembered per process ([`frontier`]), so that a claim asks only for what can
+//! - What is claimable is *discovered* and remembered per process (`frontier`), so that a claim asks only for what can
 //!   be sent and no backlog, however large, is walked.
 //! - Every call is one transaction in one round trip; leases, delays and dates are counted by the server's clock.
 //! - Connections come and go: each call takes one from the pool of its purpose, and an error means that the next call

@@ -9,7 +9,7 @@ use posthaste_store_postgres::tokio_postgres::Client;
 
 use crate::fixture::*;
 
-/// Sweeps come every 20 seconds.
+/// Rounds come every 5 seconds.
 const A_ROUND: Duration = Duration::from_secs(30);
 
 /// A round of tidying up ends with adding up the counts: many rows of them become one.
