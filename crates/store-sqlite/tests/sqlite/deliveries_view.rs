@@ -32,7 +32,7 @@ fn assert_refused(outcome: Result<usize, Error>, told: &str) {
 }
 
 #[tokio::test]
-async fn s4_every_state_of_an_event_has_its_word_in_the_view_of_sqlite() {
+async fn every_state_of_an_event_has_its_word_in_the_view_of_sqlite() {
     let fixture = Fixture::new();
     let [pending, failed, dead, delivered] = one_of_each(&fixture).await;
     let db = fixture.sql();
@@ -46,7 +46,7 @@ async fn s4_every_state_of_an_event_has_its_word_in_the_view_of_sqlite() {
 }
 
 #[tokio::test]
-async fn s4_the_view_of_sqlite_shows_what_the_event_holds() {
+async fn the_view_of_sqlite_shows_what_the_event_holds() {
     let fixture = Fixture::new();
     let mut described = spec("https://receiver.example/paid");
     described.webhook_id = Some("wh-1".to_owned());
@@ -99,7 +99,7 @@ async fn s4_reset_through_the_view_of_sqlite_makes_a_dead_event_due_now() {
 }
 
 #[tokio::test]
-async fn s4_the_view_of_sqlite_resets_only_what_is_dead() {
+async fn the_view_of_sqlite_resets_only_what_is_dead() {
     let fixture = Fixture::new();
     let [pending, failed, _, delivered] = one_of_each(&fixture).await;
     let db = fixture.sql();
@@ -111,7 +111,7 @@ async fn s4_the_view_of_sqlite_resets_only_what_is_dead() {
 }
 
 #[tokio::test]
-async fn s4_the_view_of_sqlite_refuses_every_other_change() {
+async fn the_view_of_sqlite_refuses_every_other_change() {
     let fixture = Fixture::new();
     let [_, _, dead, _] = one_of_each(&fixture).await;
     let db = fixture.sql();
@@ -145,7 +145,7 @@ async fn s4_the_view_of_sqlite_refuses_every_other_change() {
 }
 
 #[tokio::test]
-async fn s4_a_reset_of_several_rows_is_all_or_nothing() {
+async fn a_reset_of_several_rows_is_all_or_nothing() {
     let fixture = Fixture::new();
     let [_, _, dead, _] = one_of_each(&fixture).await;
     let db = fixture.sql();
@@ -159,7 +159,7 @@ async fn s4_a_reset_of_several_rows_is_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn s4_a_reset_row_is_granted_once_though_its_line_went_on_meanwhile() {
+async fn a_reset_row_is_granted_once_though_its_line_went_on_meanwhile() {
     let fixture = Fixture::new();
     let store = &fixture.store;
     let ids = enqueue(store, vec![event(); 5]).await;
