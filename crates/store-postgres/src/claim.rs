@@ -89,10 +89,15 @@ async fn look(
         Ok((granted_before?, horizon?, committed?, news?, expired?))
     });
     let (granted_before, horizon, committed, news, expired) = answers.await?;
-    let (horizon, _) = discover::horizon(&horizon)?;
+    let (horizon, last_turn) = discover::horizon(&horizon)?;
+    let granted_before = granted_before.iter().map(grant::lease).collect::<Result<_, _>>()?;
+    if last_turn < known.marks.known_to().0 {
+        // Another server, which knows less than the one before it: what is known here is not of it.
+        *known = Known::default();
+        return Ok((granted_before, horizon));
+    }
     known.marks.took(&step, horizon, &committed, &news, &mut known.frontier)?;
     known.marks.took_expired(horizon, &expired, &mut known.frontier)?;
     known.frontier.forget_pauses(horizon.now);
-    let granted_before = granted_before.iter().map(grant::lease).collect::<Result<_, _>>()?;
     Ok((granted_before, horizon))
 }

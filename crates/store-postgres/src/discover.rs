@@ -63,7 +63,8 @@ CROSS JOIN LATERAL (
 };
 
 /// Index webhook_claims_check_at, from the low mark upwards. A claim with nothing left is forgotten, one whose leases
-/// all live is looked at again when the first of them can have expired; of the others, the expired leases are told.
+/// all live is looked at again when the first of them can have expired; of the others, the expired leases are told. One
+/// that was granted more meanwhile is left as it is.
 pub(crate) static EXPIRED: Sql = Sql {
     text: "
 WITH due AS MATERIALIZED (
@@ -83,12 +84,13 @@ living AS (
     UPDATE app.webhook_claims c
     SET check_at = l.until, keys = l.keys
     FROM (SELECT claim, min(lease_until) AS until, array_agg(id) AS keys FROM leased GROUP BY claim) l
-    WHERE c.id = l.claim AND l.until > app.webhook_now()
+    JOIN due d ON d.id = l.claim
+    WHERE c.id = l.claim AND c.keys = d.keys AND l.until > app.webhook_now()
 ),
 ended AS (
     DELETE FROM app.webhook_claims c
     USING due d
-    WHERE c.id = d.id AND NOT EXISTS (SELECT FROM leased l WHERE l.claim = d.id)
+    WHERE c.id = d.id AND c.keys = d.keys AND NOT EXISTS (SELECT FROM leased l WHERE l.claim = d.id)
 )
 SELECT (SELECT count(*) FROM due), (SELECT max(check_at) FROM due), l.id, l.destination_id, l.attempts, l.lost_leases
 FROM (SELECT) one

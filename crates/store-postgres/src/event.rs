@@ -5,9 +5,11 @@ use posthaste_domain::{
 };
 use posthaste_store::{AuditView, EventView, ManualAction};
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
 use crate::discover::count;
 use crate::moment::Moment;
+use crate::session::Sql;
 
 /// The columns that [`view`] reads, of `app.webhook_outbox_events v`.
 macro_rules! event_columns {
@@ -20,6 +22,12 @@ macro_rules! event_columns {
 }
 
 pub(crate) use event_columns;
+
+/// Index webhook_events_event_id.
+pub(crate) static BY_EVENT_ID: Sql = Sql {
+    text: concat!("SELECT ", event_columns!(), " FROM app.webhook_outbox_events v WHERE v.event_id = $1"),
+    types: &[Type::TEXT],
+};
 
 pub(crate) fn view(row: &Row) -> Result<EventView, tokio_postgres::Error> {
     let moment = |index| Ok(row.try_get::<_, Option<Moment>>(index)?.map(|Moment(at)| at));

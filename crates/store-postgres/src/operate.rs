@@ -8,7 +8,7 @@ use posthaste_store::{CircuitReport, EventView, ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::Shared;
-use crate::event::{event_columns, view};
+use crate::event::{BY_EVENT_ID, view};
 use crate::moment::micros;
 use crate::oldest::KEEP_LOW;
 use crate::session::{Params, Sql};
@@ -89,11 +89,6 @@ SELECT id FROM changed",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
-static EVENT: Sql = Sql {
-    text: concat!("SELECT ", event_columns!(), " FROM app.webhook_outbox_events v WHERE v.event_id = $1"),
-    types: &[Type::TEXT],
-};
-
 /// The last report of each destination stands.
 static REPORT: Sql = Sql {
     text: "
@@ -154,8 +149,11 @@ async fn act(
     params: Params<'_>,
 ) -> Result<(bool, EventView), StoreError> {
     let answer = store.sessions.operate.with(async |session| {
-        let (keep_low, act, read) =
-            (session.prepare(&KEEP_LOW).await?, session.prepare(sql).await?, session.prepare(&EVENT).await?);
+        let (keep_low, act, read) = (
+            session.prepare(&KEEP_LOW).await?,
+            session.prepare(sql).await?,
+            session.prepare(&BY_EVENT_ID).await?,
+        );
         let id = event_id.as_str();
         let (changed, rows) = session
             .transaction(async {

@@ -16,7 +16,7 @@ use tokio_postgres::types::Type;
 
 use crate::Shared;
 use crate::discover::count;
-use crate::event::{event_columns, view};
+use crate::event::{BY_EVENT_ID, event_columns, view};
 use crate::moment::Moment;
 use crate::session::Sql;
 
@@ -113,11 +113,6 @@ static DELIVERED_THERE: Sql = listing!(
 
 static DESTINATION_OF: Sql = Sql {
     text: "SELECT d.id FROM app.webhook_destinations d WHERE d.kind = 'url' AND d.url = $1",
-    types: &[Type::TEXT],
-};
-
-static EVENT: Sql = Sql {
-    text: concat!("SELECT ", event_columns!(), " FROM app.webhook_outbox_events v WHERE v.event_id = $1"),
     types: &[Type::TEXT],
 };
 
@@ -237,7 +232,7 @@ fn paged(
 pub(crate) async fn event(store: &Shared, event_id: &EventId) -> Result<EventDetail, StoreError> {
     let detail = store.sessions.operate.with(async |session| {
         let (event, history, audit) = (
-            session.prepare(&EVENT).await?,
+            session.prepare(&BY_EVENT_ID).await?,
             session.prepare(&HISTORY).await?,
             session.prepare(&AUDIT).await?,
         );

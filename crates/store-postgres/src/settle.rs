@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::Shared;
+use crate::granted::Finished;
 use crate::moment::micros;
 use crate::session::{Session, Sql};
 
@@ -119,7 +120,9 @@ destinations AS (
                OR (h.failed IS NOT NULL AND d.failing_since IS NULL))
 ),
 forgotten AS (
-    DELETE FROM app.webhook_claims c WHERE c.id = ANY ($30)
+    DELETE FROM app.webhook_claims c
+    USING unnest($30::uuid[], $31::integer[]) AS f (id, leases)
+    WHERE c.id = f.id AND cardinality(c.keys) = f.leases
 )
 SELECT n FROM ended UNION ALL SELECT n FROM retried",
     types: &[
@@ -153,6 +156,7 @@ SELECT n FROM ended UNION ALL SELECT n FROM retried",
         Type::INT4_ARRAY,
         Type::TEXT,
         Type::UUID_ARRAY,
+        Type::INT4_ARRAY,
     ],
 };
 
@@ -248,7 +252,7 @@ async fn apply(
     session: &Session,
     worker: &WorkerId,
     batch: &[Settlement],
-    finished: &[Uuid],
+    finished: &Finished,
 ) -> Result<HashSet<LeaseToken>, tokio_postgres::Error> {
     let mut seen = HashSet::with_capacity(batch.len());
     let mut once: Vec<(usize, &Settlement)> =
@@ -293,7 +297,8 @@ async fn apply(
                 &r.healths,
                 &r.places,
                 &worker.as_str(),
-                &finished,
+                &finished.claims,
+                &finished.leases,
             ],
         )
         .await?;

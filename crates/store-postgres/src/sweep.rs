@@ -122,7 +122,9 @@ pub(crate) async fn sweep(store: &Shared) -> Result<(), StoreError> {
         if !known.marks.begun() {
             return Ok(());
         }
-        known.marks.recheck_claims();
+        if after == i64::MIN {
+            known.marks.recheck_claims();
+        }
         let taken =
             include(&mut known, &rows, None).and_then(|()| rows.last().map(|row| row.try_get(0)).transpose());
         drop(known);

@@ -98,7 +98,7 @@ WHERE a.paused_until > app.webhook_now()"
     ],
 };
 
-/// Expired leases, by their keys.
+/// Expired leases, by their keys. What is paused is told instead of granted.
 static TAKE_OVER: Sql = Sql {
     text: granting!(
         "picked AS MATERIALIZED (
@@ -113,7 +113,14 @@ static TAKE_OVER: Sql = Sql {
     JOIN app.webhook_destinations d ON d.id = q.destination_id
     WHERE d.paused_until IS NULL OR d.paused_until <= app.webhook_now()
 )",
-        ""
+        "
+UNION ALL
+SELECT 0, NULL, q.id, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       d.paused_until, NULL, NULL
+FROM unnest($4::bigint[]) AS k (key)
+JOIN app.webhook_queue q ON q.id = k.key
+JOIN app.webhook_destinations d ON d.id = q.destination_id
+WHERE d.paused_until > app.webhook_now()"
     ),
     types: &[Type::UUID, Type::TEXT, Type::INT8, Type::INT8_ARRAY],
 };
@@ -165,14 +172,20 @@ async fn take_over(
     let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
     let rows = session.transact(&TAKE_OVER, &[&claim, &owner, &lease_us, &keys]).await?;
     let mut lost_claims: Vec<Uuid> = Vec::new();
+    let mut paused = Vec::new();
     for row in &rows {
+        if row.try_get::<_, Option<i64>>(1)?.is_none() {
+            frontier.pause(DestinationId(row.try_get(6)?), row.try_get::<_, Moment>(15)?.0);
+            paused.push(EventKey(row.try_get(2)?));
+            continue;
+        }
         let lease = lease(row)?;
         room.take(lease.destination_id, 1, lease.is_retry());
         leases.push(lease);
         lost_claims.push(row.try_get(17)?);
     }
-    // What was not granted has been renewed or taken over; its claim says when to look again.
-    for key in expired {
+    // Of the others, what was not granted has been renewed or taken over; its claim says when to look again.
+    for key in expired.iter().filter(|key| !paused.contains(key)) {
         frontier.expired.remove(key);
     }
     session.transact(&RECHECK, &[&lost_claims]).await.map(drop)

@@ -1,6 +1,6 @@
 //! The statement that stores events, and what goes into it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use posthaste_domain::{DeliveryStatus, EventId, MessageId, NewEvent, Timestamp};
@@ -15,12 +15,16 @@ use crate::moment::Moment;
 use crate::session::Sql;
 
 /// Message, event and place in line of every event, their count, and the bell, all together. Destinations that this
-/// process knows come with their ids, others are looked up or made.
+/// process knows come with their ids, which are good if the server knows them too; others are looked up or made, in one
+/// order, so that nobody waits in a circle.
 pub(crate) static INSERT: Sql = Sql {
     text: "
 WITH places AS MATERIALIZED (
     SELECT ARRAY(
-        SELECT coalesce(p.id, app.webhook_destination(p.url))
+        SELECT coalesce(
+            (SELECT d.id FROM app.webhook_destinations d WHERE d.id = p.id AND d.url = p.url),
+            app.webhook_destination(p.url)
+        )
         FROM unnest($1::text[], $2::bigint[]) AS p (url, id)
     ) AS ids
 ),
@@ -146,13 +150,11 @@ pub(crate) struct Insert<'a> {
 
 impl<'a> Insert<'a> {
     pub(crate) fn of(events: &[&'a NewEvent], places: &Places, message_ids: &mut MessageIds) -> Self {
-        let mut urls = Vec::new();
-        let mut by_url: HashMap<&str, i32> = HashMap::new();
-        let mut place_of = |url: &'a str| {
-            *by_url.entry(url).or_insert_with(|| {
-                urls.push(url);
-                i32::try_from(urls.len()).expect("a batch is small")
-            })
+        let sorted: BTreeSet<&'a str> = events.iter().map(|event| event.destination_url().as_str()).collect();
+        let urls: Vec<&'a str> = sorted.into_iter().collect();
+        let place_of = |url: &str| {
+            let index = urls.binary_search(&url).expect("every URL is among them");
+            i32::try_from(index + 1).expect("a batch is small")
         };
         let column = |field: fn(&'a NewEvent) -> &'a str| events.iter().map(|event| field(event)).collect();
         let optional =

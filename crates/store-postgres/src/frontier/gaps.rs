@@ -12,8 +12,11 @@ use super::Span;
 /// A transaction draws its numbers a moment before it gets the id by which the server would show it as alive. This is
 /// far longer than such a moment; what would be slower still is found by the sweep.
 const KEEP_US: i64 = 5_000_000;
-/// More gaps than this are looked for as if they were one with the next, which costs reading what lies between.
+/// When there are more gaps than this, near ones are looked for as if they were one, which costs reading what lies
+/// between.
 const GAPS_MAX: usize = 256;
+/// What may lie between them.
+const BRIDGE_MAX: i64 = 64;
 
 /// What the server knew when it was asked: transactions below `xmin` are over, those from `xmax` on have not begun.
 #[derive(Debug, Clone, Copy)]
@@ -84,19 +87,22 @@ impl Gaps {
     fn merge(&mut self) {
         while self.by_low.len() > GAPS_MAX {
             let nearest = self.by_low.iter().zip(self.by_low.keys().skip(1));
-            let Some((low, next)) = nearest
-                .min_by_key(|((_, gap), next)| **next - gap.high)
-                .map(|((low, _), next)| (*low, *next))
-            else {
-                return;
-            };
-            if let Some(taken) = self.by_low.remove(&next)
-                && let Some(gap) = self.by_low.get_mut(&low)
-            {
-                gap.high = taken.high;
-                gap.found_at = gap.found_at.max(taken.found_at);
-                gap.filled_before = None;
+            let apart = nearest.map(|((low, gap), next)| (*next - gap.high, *low, *next)).min();
+            match apart {
+                Some((apart, low, next)) if apart <= BRIDGE_MAX => self.bridge(low, next),
+                // The oldest is left to the sweep.
+                _ => drop(self.by_low.pop_first()),
             }
+        }
+    }
+
+    fn bridge(&mut self, low: i64, next: i64) {
+        if let Some(taken) = self.by_low.remove(&next)
+            && let Some(gap) = self.by_low.get_mut(&low)
+        {
+            gap.high = taken.high;
+            gap.found_at = gap.found_at.max(taken.found_at);
+            gap.filled_before = None;
         }
     }
 }
@@ -162,5 +168,17 @@ mod tests {
         assert_eq!(gaps.by_low.len(), GAPS_MAX);
         let covers = |turn: i64| gaps.spans().any(|span| span.low < turn && turn <= span.high);
         assert!((0..1_999).all(|n| covers(n * 2 + 1)), "every odd number was passed over");
+    }
+
+    #[test]
+    fn gaps_that_lie_far_apart_are_not_bridged_and_the_oldest_are_left_to_the_sweep() {
+        let mut gaps = Gaps::default();
+        let seen: Vec<i64> = (0..300).flat_map(|n| [n * 1_000, n * 1_000 + 2]).collect();
+        for pair in seen.chunks(2) {
+            gaps.pass(pair[0], [pair[1]], at(0));
+        }
+        assert_eq!(gaps.by_low.len(), GAPS_MAX);
+        assert!(gaps.spans().all(|span| span.high - span.low == 1), "each is one number");
+        assert_eq!(gaps.spans().last(), Some(Span { low: 299_000, high: 299_001 }));
     }
 }

@@ -11,6 +11,12 @@ pub(crate) struct Span {
     pub(crate) high: i64,
 }
 
+impl Span {
+    pub(crate) fn length(self) -> usize {
+        usize::try_from(self.high - self.low).unwrap_or(0)
+    }
+}
+
 /// Destinations that have something, the longest waiting first.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
