@@ -11,6 +11,7 @@ use tokio_postgres::types::Type;
 
 use crate::frontier::{Expired, Frontier, Gaps, Horizon, RETRIES_FROM, Span};
 use crate::moment::Moment;
+use crate::number::count;
 use crate::session::Sql;
 
 /// Rows read of one span in one step; the rest is read in the next.
@@ -240,9 +241,4 @@ pub(crate) fn horizon(rows: &[Row]) -> Result<(Horizon, i64), tokio_postgres::Er
 /// Which span a row was read for: they are numbered from one.
 fn numbered(row: &Row) -> Result<usize, tokio_postgres::Error> {
     Ok(usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("spans are numbered from one"))
-}
-
-/// Counts are never negative; the schema's type is signed because SQL has no other.
-pub(crate) fn count(stored: i32) -> u32 {
-    u32::try_from(stored).unwrap_or(0)
 }

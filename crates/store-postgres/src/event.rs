@@ -7,8 +7,8 @@ use posthaste_store::{AuditView, EventView, ManualAction};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::discover::count;
 use crate::moment::Moment;
+use crate::number::count;
 use crate::session::Sql;
 
 /// The columns that [`view`] reads, of `app.webhook_outbox_events v`.

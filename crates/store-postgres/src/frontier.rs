@@ -65,13 +65,14 @@ impl Frontier {
 
     /// What came of an ask: how many rows, and the turn of the last.
     pub(crate) fn used(&mut self, ask: &Ask, granted: usize, last: Option<i64>) {
-        // Several retries may have the same turn, and not all of them been granted.
-        let used_up = |last| if ask.span.high < RETRIES_FROM { last } else { last - 1 };
-        let lane = self.lane(ask.span.high);
-        match last {
-            Some(last) if granted >= ask.want => lane.advance(ask.destination, ask.span, used_up(last)),
+        let span = ask.span;
+        let is_retry = span.high >= RETRIES_FROM;
+        let used_to = match last {
+            // Several retries may have the same turn, and not all of them been granted.
+            Some(last) if granted >= ask.want => last - i64::from(is_retry),
             // Fewer than asked for: there are no more.
-            _ => lane.exhaust(ask.destination, ask.span),
-        }
+            _ => span.high,
+        };
+        self.lane(span.high).exhaust(ask.destination, Span { low: span.low, high: used_to });
     }
 }

@@ -25,6 +25,7 @@ mod maintain;
 mod migrate;
 mod moment;
 mod notices;
+mod number;
 mod oldest;
 mod operate;
 mod read;

@@ -5,9 +5,9 @@ mod partitions;
 use posthaste_store::{Maintained, Retention, StoreError};
 use tokio_postgres::types::Type;
 
+use crate::Shared;
 use crate::moment::micros;
 use crate::session::{Session, Sql};
-use crate::{Shared, counts};
 
 pub(crate) use partitions::ahead;
 
@@ -73,7 +73,6 @@ RETURNING 1",
 
 pub(crate) async fn maintain(store: &Shared, retention: &Retention) -> Result<Maintained, StoreError> {
     let rows_max = i64::try_from(retention.rows_max.max(1)).unwrap_or(i64::MAX);
-    counts::add_up(store).await?;
     let mut walked_to = store.walked_to.lock().await;
     let maintained = store.sessions.dispatch.with(async |session| {
         partitions::ahead(session).await?;

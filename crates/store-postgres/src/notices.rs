@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::discover::count;
 use crate::moment::Moment;
+use crate::number::count;
 use crate::session::{BEGIN, Session, Sql};
 use crate::{Shared, pause};
 

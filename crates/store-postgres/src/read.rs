@@ -15,9 +15,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::Shared;
-use crate::discover::count;
 use crate::event::{BY_EVENT_ID, event_columns, view};
 use crate::moment::Moment;
+use crate::number::count;
 use crate::session::Sql;
 
 /// Counts by state are kept; what time decides is counted: retries that are not due yet (webhook_queue_turn) and

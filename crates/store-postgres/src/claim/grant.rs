@@ -9,9 +9,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::discover::count;
 use crate::frontier::{Ask, Frontier, Plan, Room};
 use crate::moment::{Moment, micros};
+use crate::number::count;
 use crate::session::{Session, Sql};
 
 /// Grants leases on the rows that `$picked` yields as (n, url, lost_claim, place), and notes the claim. Picked rows are
@@ -188,7 +188,10 @@ async fn take_over(
     for key in expired.iter().filter(|key| !paused.contains(key)) {
         frontier.expired.remove(key);
     }
-    session.transact(&RECHECK, &[&lost_claims]).await.map(drop)
+    if !lost_claims.is_empty() {
+        session.transact(&RECHECK, &[&lost_claims]).await?;
+    }
+    Ok(())
 }
 
 async fn ask(

@@ -64,17 +64,8 @@ impl Lane {
         self.reorder(destination, before);
     }
 
-    /// Claims have used up everything of the span to `last`.
-    pub(crate) fn advance(&mut self, destination: DestinationId, span: Span, last: i64) {
-        self.remove(destination, Span { low: span.low, high: last.min(span.high) });
-    }
-
-    /// There is nothing left in the span.
-    pub(crate) fn exhaust(&mut self, destination: DestinationId, span: Span) {
-        self.remove(destination, span);
-    }
-
-    fn remove(&mut self, destination: DestinationId, gone: Span) {
+    /// Nothing is left in the span.
+    pub(crate) fn exhaust(&mut self, destination: DestinationId, gone: Span) {
         let Some(spans) = self.spans.get_mut(&destination) else { return };
         let before = spans.front().map(|first| first.low);
         let cut = |old: Span| {
@@ -135,7 +126,7 @@ mod tests {
         for turn in [1, 2, 4, 5] {
             lane.saw(HERE, turn);
         }
-        lane.advance(HERE, Span { low: 0, high: 5 }, 4);
+        lane.exhaust(HERE, Span { low: 0, high: 4 });
         lane.saw(HERE, 3);
         assert_eq!(lane.spans[&HERE], [Span { low: 2, high: 3 }, Span { low: 4, high: 5 }]);
     }
