@@ -29,24 +29,7 @@ impl DestinationUrl {
     /// Accepts what the sender could dial, in its normal form, so that one receiver is one destination
     /// however its URL was spelled.
     pub fn parse(text: &str) -> Result<Self, InvalidDestination> {
-        if text.len() > URL_LEN_MAX {
-            return Err(InvalidDestination::TooLong(text.len()));
-        }
-        let url = Url::parse(text).map_err(|error| InvalidDestination::Malformed(error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(InvalidDestination::Scheme(url.scheme().to_owned()));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(InvalidDestination::Userinfo);
-        }
-        if url.fragment().is_some() {
-            return Err(InvalidDestination::Fragment);
-        }
-        // Percent-encoding may have made it longer than what was given.
-        match String::from(url) {
-            normal if normal.len() > URL_LEN_MAX => Err(InvalidDestination::TooLong(normal.len())),
-            normal => Ok(Self(normal)),
-        }
+        judge(text).map(|url| Self(url.into()))
     }
 
     /// As a store kept it: it was judged when its event was accepted, and the sender looks again before it dials.
@@ -56,6 +39,32 @@ impl DestinationUrl {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What is to be dialled, judged again: a store may hold what was never accepted here.
+    pub fn to_url(&self) -> Result<Url, InvalidDestination> {
+        judge(&self.0)
+    }
+}
+
+fn judge(text: &str) -> Result<Url, InvalidDestination> {
+    if text.len() > URL_LEN_MAX {
+        return Err(InvalidDestination::TooLong(text.len()));
+    }
+    let url = Url::parse(text).map_err(|error| InvalidDestination::Malformed(error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(InvalidDestination::Scheme(url.scheme().to_owned()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(InvalidDestination::Userinfo);
+    }
+    if url.fragment().is_some() {
+        return Err(InvalidDestination::Fragment);
+    }
+    // Percent-encoding may have made it longer than what was given.
+    match url.as_str().len() {
+        len if len > URL_LEN_MAX => Err(InvalidDestination::TooLong(len)),
+        _ => Ok(url),
     }
 }
 

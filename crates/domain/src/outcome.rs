@@ -31,6 +31,8 @@ pub enum ErrorClass {
     Reset,
     /// What arrived is not an HTTP response.
     BrokenResponse,
+    /// What is stored cannot be made into a request; says nothing about the receiver.
+    Unsendable,
     /// Our own sender panicked; says nothing about the receiver.
     Panic,
 }
@@ -44,6 +46,7 @@ words!(ErrorClass {
     Certificate => "certificate",
     Reset => "reset",
     BrokenResponse => "broken_response",
+    Unsendable => "unsendable",
     Panic => "panic",
 });
 
@@ -125,7 +128,7 @@ impl Outcome {
             Self::Response { status: 408 | 429, .. } => Health::Unhealthy,
             Self::Response { status: 500.., .. } => Health::Unhealthy,
             Self::Response { .. } => Health::Healthy,
-            Self::NoResponse { class: ErrorClass::Panic, .. } => Health::Unknown,
+            Self::NoResponse { class: ErrorClass::Panic | ErrorClass::Unsendable, .. } => Health::Unknown,
             Self::NoResponse { .. } => Health::Unhealthy,
         }
     }
@@ -246,7 +249,9 @@ mod tests {
         assert_eq!(status(429).health(), Health::Unhealthy);
         assert_eq!(status(500).health(), Health::Unhealthy);
         assert_eq!(Outcome::no_response(ErrorClass::Connect, "").health(), Health::Unhealthy);
-        assert_eq!(Outcome::no_response(ErrorClass::Panic, "").health(), Health::Unknown);
+        for ours in [ErrorClass::Panic, ErrorClass::Unsendable] {
+            assert_eq!(Outcome::no_response(ours, "").health(), Health::Unknown);
+        }
     }
 
     proptest! {

@@ -1,0 +1,73 @@
+//! An open connection that can carry requests, in either version of HTTP.
+
+mod http1;
+mod http2;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use posthaste_domain::ErrorClass;
+
+use crate::failure::Failure;
+use crate::request::Body;
+use crate::target::Target;
+
+pub(crate) use http1::Http1;
+pub(crate) use http2::Http2;
+
+/// Response headers, in number and in bytes.
+const HEADERS_MAX: usize = 100;
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+pub(crate) enum Link {
+    /// Carries one request at a time, and belongs to whoever sends it.
+    Http1(Http1),
+    /// Carries many at once, and is shared.
+    Http2(Http2),
+}
+
+/// Why a request has no response head.
+pub(crate) enum Unanswered {
+    /// The connection was closed before a byte of the request was written: another connection may carry it, and the
+    /// receiver will still see it once.
+    NeverStarted(Request<Body>),
+    /// It may have been seen.
+    Failed(Failure),
+}
+
+impl Link {
+    pub(crate) async fn send(
+        &mut self,
+        target: &Target,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        match self {
+            Self::Http1(link) => {
+                target.address_http1(&mut request);
+                link.send(request).await
+            }
+            Self::Http2(link) => {
+                target.address_http2(&mut request);
+                link.send(request).await
+            }
+        }
+    }
+
+    /// The next piece of a response's body; none at its end, and none where it breaks.
+    pub(crate) async fn next_piece(&mut self, body: &mut Incoming) -> Option<bytes::Bytes> {
+        match self {
+            Self::Http1(link) => link.next_piece(body).await,
+            Self::Http2(_) => http2::next_piece(body).await,
+        }
+    }
+}
+
+impl From<Unanswered> for Failure {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::NeverStarted(_) => {
+                Self::new(ErrorClass::Reset, "the connection was closed before the request could be written")
+            }
+            Unanswered::Failed(failure) => failure,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! One attempt, from a lease to an outcome.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::signature::SigningKeys;
+use posthaste_domain::{Lease, Outcome};
+use posthaste_engine::Sender;
+
+use crate::clock::WallClock;
+use crate::connect::Connector;
+use crate::deadline::{Deadline, Progress};
+use crate::exchange::Client;
+use crate::failure::Failure;
+use crate::options::{InvalidOptions, SenderOptions};
+use crate::pool::Pool;
+use crate::request::request;
+use crate::response::Answer;
+use crate::target::Target;
+
+/// Sends over HTTP. One for a whole worker: its connections are pooled.
+pub struct HttpSender {
+    client: Client,
+    keys: RwLock<Arc<SigningKeys>>,
+    clock: Arc<dyn WallClock>,
+}
+
+impl HttpSender {
+    /// Must be called on a runtime, which then looks after idle connections.
+    #[expect(clippy::needless_pass_by_value, reason = "options are given once and used up")]
+    pub fn new(options: SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
+        Ok(Self {
+            client: Client {
+                connector: Connector::new(&options)?,
+                pool: Pool::new(options.pool_size, options.pool_size_total),
+            },
+            keys: RwLock::new(Arc::new(keys)),
+            clock: options.clock,
+        })
+    }
+
+    /// Signs with these from now on. While secrets are rotated, both the new one and the old one belong here.
+    pub fn sign_with(&self, keys: SigningKeys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+    }
+
+    async fn attempt(&self, lease: &Lease, deadline: Deadline) -> Result<Outcome, Failure> {
+        let target = Target::of(&lease.destination_url)?;
+        let request = request(lease, &self.keys(), self.clock.now())?;
+        let progress = Progress::default();
+        let exchanging = deadline.within(self.client.exchange(&target, request, &progress));
+        let mut exchanged = exchanging.await.ok_or_else(|| deadline.passed(&progress))??;
+        let mut answer = Answer::of(&exchanged.response, self.clock.now());
+        if deadline.within(answer.read(&mut exchanged)).await.is_some() {
+            self.client.finish(&target, exchanged);
+        }
+        Ok(answer.outcome())
+    }
+
+    fn keys(&self) -> Arc<SigningKeys> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Sender for HttpSender {
+    async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
+        self.attempt(lease, Deadline::after(timeout)).await.unwrap_or_else(Outcome::from)
+    }
+}

@@ -1,0 +1,13 @@
+//! What a well-behaved receiver gets, and what becomes of the connections to it.
+
+#[path = "delivery/receiver.rs"]
+mod receiver;
+
+#[path = "delivery/connections.rs"]
+mod connections;
+#[path = "delivery/http2.rs"]
+mod http2;
+#[path = "delivery/request.rs"]
+mod request;
+#[path = "delivery/response.rs"]
+mod response;
