@@ -82,7 +82,12 @@ impl Circuits {
         }
     }
 
-    /// Those that are not closed.
+    /// How many are not closed.
+    pub(crate) fn open(&self, now: Duration) -> usize {
+        self.tripped(now).into_iter().filter(|(_, circuit)| *circuit != Circuit::Closed).count()
+    }
+
+    /// Those that were not closed when they were last looked at.
     fn tripped(&self, now: Duration) -> Vec<(DestinationId, Circuit)> {
         let mut known = self.known();
         let Known { watched, tripped } = &mut *known;

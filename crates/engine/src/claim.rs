@@ -144,6 +144,7 @@ impl Claimer {
         let free_before = self.worker.slots.frees();
         let request = self.plan(quota);
         if request.limit == 0 {
+            self.worker.claiming_works();
             return Ok(Granted { leases: 0, retries: 0, filled: Filled::Full });
         }
         let asked_at = self.worker.ports.clock.monotonic();
@@ -163,6 +164,7 @@ impl Claimer {
         let answer = contained(worker.ports.store.claim(request)).await;
         self.unanswered = answer.is_err();
         let claimed = answer?;
+        worker.claiming_works();
         self.claim_id = worker.ports.chance.claim_id();
         worker.cycle.claimed(&claimed);
         for event_id in &claimed.abandoned {
@@ -170,6 +172,7 @@ impl Claimer {
                 "event abandoned: it lost too many leases in a row");
         }
         if !claimed.abandoned.is_empty() {
+            worker.ports.observer.abandoned(claimed.abandoned.len());
             worker.publisher.look();
         }
         Ok(claimed)

@@ -10,6 +10,7 @@ use posthaste_store::{HeldLease, Settled};
 
 use crate::circuits::Admission;
 use crate::heartbeat::Renewing;
+use crate::observe::AttemptSeen;
 use crate::phase::Phase;
 use crate::slots::Slot;
 use crate::worker::Worker;
@@ -39,7 +40,7 @@ pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<U
     };
     let transition = decide(&worker, &lease, admission, attempted);
     let settled = settle(&worker, &renewing, &transition).await;
-    report(&worker, &transition, settled);
+    report(&worker, &lease, &transition, settled);
     drop((renewing, slot));
     None
 }
@@ -75,9 +76,10 @@ async fn settle(worker: &Worker, renewing: &Renewing, transition: &Arc<Transitio
     worker.settler.settle(Arc::clone(transition), worker.ports.clock.monotonic()).await
 }
 
-/// The counters, the log line and the followers hear of the same transition.
-fn report(worker: &Worker, transition: &Transition, settled: Option<Settled>) {
+/// The counters, the metrics, the log line and the followers hear of the same transition.
+fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Option<Settled>) {
     worker.cycle.count(transition, settled);
+    worker.ports.observer.attempted(&AttemptSeen { lease, transition, settled });
     let written = settled.is_some_and(Settled::is_written);
     tracing::debug!(
         event_id = %transition.event_id(),

@@ -1,6 +1,7 @@
 //! A worker's loops, started together and drained together.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use posthaste_domain::{CycleReport, FAST_RETRY_FLOOR};
@@ -12,6 +13,7 @@ use crate::circuits::Circuits;
 use crate::clock::within;
 use crate::cycle::Cycle;
 use crate::heartbeat::Heartbeat;
+use crate::observe::Pulse;
 use crate::phase::{Phase, Phases};
 use crate::publish::Publisher;
 use crate::settings::{InvalidSettings, Settings};
@@ -109,6 +111,11 @@ impl Engine {
         &self.worker.publisher
     }
 
+    /// How it is doing, for whoever wants to know.
+    pub fn pulse(&self) -> Pulse {
+        Pulse::of(&self.worker)
+    }
+
     /// Requests being sent, settled or released.
     pub fn in_flight(&self) -> usize {
         self.worker.slots.in_flight()
@@ -150,10 +157,10 @@ fn assemble(
         tracing::warn!(worker_id = %settings.worker_id, first_delay = ?settings.policy.window(0).start(),
             floor = ?FAST_RETRY_FLOOR, "retries faster than the retry contract allows are switched on; this is for tests");
     }
-    let Ports { store, clock, .. } = ports.clone();
+    let Ports { store, clock, observer, .. } = ports.clone();
     let id = settings.worker_id.clone();
     let (settler, settling) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));
-    let heartbeat = Arc::new(Heartbeat::new(id, settings.lease, Arc::clone(&store), Arc::clone(&clock)));
+    let heartbeat = Arc::new(Heartbeat::new(id, settings.lease, Arc::clone(&store), Arc::clone(&clock), observer));
 
     let mut loops = JoinSet::new();
     let renewing = Arc::clone(&heartbeat);
@@ -169,8 +176,10 @@ fn assemble(
         cycle: Cycle::new(clock.monotonic()),
         phases: Phases::default(),
         leftover: Leftover::default(),
+        claimed_at: AtomicU64::new(0),
         settings,
         ports,
     };
+    worker.claiming_works();
     Ok((Arc::new(worker), loops))
 }

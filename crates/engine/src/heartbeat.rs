@@ -17,6 +17,7 @@ use posthaste_domain::{EventId, Lease, LeaseTerms, LeaseToken, WorkerId};
 use posthaste_store::{HeldLease, Store, StoreError};
 
 use crate::clock::{Clock, within};
+use crate::observe::Observer;
 use crate::supervise::contained;
 
 /// Between two rounds, however long the first took.
@@ -29,6 +30,7 @@ pub(crate) struct Heartbeat {
     terms: LeaseTerms,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
     renewals: Mutex<BTreeMap<LeaseToken, Renewal>>,
 }
 
@@ -50,8 +52,9 @@ impl Heartbeat {
         terms: LeaseTerms,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
     ) -> Self {
-        Self { worker_id, terms, store, clock, renewals: Mutex::default() }
+        Self { worker_id, terms, store, clock, observer, renewals: Mutex::default() }
     }
 
     /// Renews a lease that has just been granted, until the guard is dropped.
@@ -150,6 +153,7 @@ impl Heartbeat {
     }
 
     fn tell(&self, renewal: &Renewal, code: &'static str) {
+        self.observer.lease_lost();
         tracing::warn!(event_id = %renewal.event_id, worker_id = %self.worker_id, code, "lease renewal failed");
     }
 

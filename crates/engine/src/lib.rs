@@ -28,6 +28,7 @@ mod settle;
 
 mod cycle;
 mod maintain;
+mod observe;
 mod publish;
 
 mod backoff;
@@ -42,6 +43,7 @@ mod worker;
 pub use clock::{Clock, TokioClock};
 pub use engine::{Drained, Engine, OnceError, Runtimes};
 pub use enqueue::{Enqueuer, enqueuer};
+pub use observe::{AttemptSeen, Observer, Pulse};
 pub use publish::{FellBehind, Publisher, Subscription};
 pub use sender::Sender;
 pub use settings::{InvalidSettings, Settings};

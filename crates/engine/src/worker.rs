@@ -1,7 +1,8 @@
 //! What the parts of one worker share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use posthaste_domain::{ClaimId, Roll};
 use posthaste_store::Store;
@@ -10,6 +11,7 @@ use crate::circuits::Circuits;
 use crate::clock::Clock;
 use crate::cycle::Cycle;
 use crate::heartbeat::Heartbeat;
+use crate::observe::Observer;
 use crate::phase::Phases;
 use crate::publish::Publisher;
 use crate::sender::Sender;
@@ -33,6 +35,7 @@ pub struct Ports {
     pub sender: Arc<dyn Sender>,
     pub clock: Arc<dyn Clock>,
     pub chance: Arc<dyn Chance>,
+    pub observer: Arc<dyn Observer>,
 }
 
 pub(crate) struct Worker {
@@ -46,6 +49,20 @@ pub(crate) struct Worker {
     pub(crate) cycle: Cycle,
     pub(crate) phases: Phases,
     pub(crate) leftover: Leftover,
+    pub(crate) claimed_at: AtomicU64,
+}
+
+impl Worker {
+    /// Claiming works, or there is no slot to claim for.
+    pub(crate) fn claiming_works(&self) {
+        let now = self.ports.clock.monotonic().as_millis();
+        self.claimed_at.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// When that was last so.
+    pub(crate) fn claimed_at(&self) -> Duration {
+        Duration::from_millis(self.claimed_at.load(Ordering::Relaxed))
+    }
 }
 
 /// Leases that are given back unused while the worker stops, or are still to be.

@@ -50,6 +50,7 @@ async fn one_life(world: &Arc<World>, sabotage: &dyn Sabotage, process: &Arc<Inc
         sender,
         clock: Arc::new(IncarnationClock(Arc::clone(process))),
         chance: Arc::clone(dice) as _,
+        observer: Arc::new(()),
     };
     let settings = Settings { worker_id: process.worker_id.clone(), ..world.scenario.settings.clone() };
     let engine =

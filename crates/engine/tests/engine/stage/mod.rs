@@ -71,6 +71,7 @@ impl Stage {
             sender: Arc::clone(&self.receiver) as _,
             clock: Arc::clone(&self.clock) as _,
             chance: Arc::new(Middle::default()),
+            observer: Arc::new(()),
         }
     }
 

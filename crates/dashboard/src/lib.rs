@@ -1,0 +1,2 @@
+//! The operator's page.
+#![forbid(unsafe_code)]

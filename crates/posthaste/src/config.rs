@@ -1,0 +1,1 @@
+//! The configuration: flag over environment over file over default.

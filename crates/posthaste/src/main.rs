@@ -1,0 +1,4 @@
+//! The `posthaste` command.
+#![forbid(unsafe_code)]
+
+fn main() {}
