@@ -160,7 +160,8 @@ fn assemble(
     let Ports { store, clock, observer, .. } = ports.clone();
     let id = settings.worker_id.clone();
     let (settler, settling) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));
-    let heartbeat = Arc::new(Heartbeat::new(id, settings.lease, Arc::clone(&store), Arc::clone(&clock), observer));
+    let heartbeat =
+        Arc::new(Heartbeat::new(id, settings.lease, Arc::clone(&store), Arc::clone(&clock), observer));
 
     let mut loops = JoinSet::new();
     let renewing = Arc::clone(&heartbeat);

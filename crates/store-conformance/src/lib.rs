@@ -26,6 +26,7 @@ mod notices;
 mod overview;
 mod page;
 mod requeue;
+mod secrets;
 mod settle;
 mod takeover;
 

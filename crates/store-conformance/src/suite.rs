@@ -209,6 +209,10 @@ macro_rules! conformance_suite {
                 a_follower_at_the_end_misses_nothing_that_comes_after,
                 a_follower_misses_nothing_of_concurrent_commits,
             }
+            secrets {
+                the_first_secret_is_kept_and_given_to_all_who_come_later,
+                of_many_first_secrets_one_is_kept,
+            }
             maintain {
                 old_delivered_events_are_removed_in_small_steps,
                 failed_and_pending_events_are_kept_however_old,

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
@@ -144,6 +145,10 @@ impl Store for MemoryStore {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         Ok(self.with_state(|state| read::notices(state, after, limit)))
+    }
+
+    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
+        Ok(vec![self.with_state(|state| state.secret.get_or_insert_with(|| first.clone()).clone())])
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {

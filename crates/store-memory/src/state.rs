@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use posthaste_domain::signature::Secret;
 use posthaste_domain::{
     ClaimId, DeliveryStatus, DestinationId, DestinationUrl, Ending, EventId, EventKey, FailureKind,
     LeaseToken, MessageId, Notice, NoticeKind, Timestamp, Transition, WorkerId,
@@ -24,6 +25,7 @@ pub struct State {
     pub idempotency: BTreeMap<String, Remembered>,
     pub audit: Vec<(EventKey, AuditView)>,
     pub notices: Vec<PublishedNotice>,
+    pub secret: Option<Secret>,
     /// Grows with every change of a row, so that a checker can tell a step that changed nothing.
     pub revision: u64,
     pub(crate) last_key: i64,
@@ -111,6 +113,7 @@ impl State {
             idempotency: BTreeMap::new(),
             audit: Vec::new(),
             notices: Vec::new(),
+            secret: None,
             revision: 0,
             last_key: 0,
             last_cursor: NoticeCursor::default(),

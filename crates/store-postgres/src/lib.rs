@@ -29,6 +29,7 @@ mod number;
 mod oldest;
 mod operate;
 mod read;
+mod secrets;
 mod session;
 mod settle;
 mod sweep;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
@@ -206,6 +208,10 @@ impl Store for PostgresStore {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         notices::notices(&self.shared, after, limit).await
+    }
+
+    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
+        secrets::valid(&self.shared, first).await
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {

@@ -34,6 +34,7 @@ mod queue;
 mod read;
 mod reader;
 mod row;
+mod secrets;
 mod settle;
 mod totals;
 mod writer;
@@ -43,6 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
@@ -281,6 +283,11 @@ impl Store for SqliteStore {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         self.read(move |db| notices::notices(db, after, limit)).await
+    }
+
+    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
+        let first = first.clone();
+        self.write(Kind::Other, move |writing| secrets::valid(writing.db, writing.now, &first)).await
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {

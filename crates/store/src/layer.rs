@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
@@ -84,6 +85,10 @@ pub trait Layer: Send + Sync + 'static {
         self.inner().notices(after, limit).await
     }
 
+    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
+        self.inner().signing_secrets(first).await
+    }
+
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
         self.inner().maintain(retention).await
     }
@@ -160,6 +165,10 @@ impl<L: Layer> Store for Layered<L> {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         self.0.notices(after, limit).await
+    }
+
+    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
+        self.0.signing_secrets(first).await
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {

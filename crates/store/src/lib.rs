@@ -29,6 +29,7 @@ mod wakeups;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 pub use claim::{ClaimRequest, Claimed, HeldLease};
@@ -105,6 +106,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Notices committed after a cursor, in commit order; without a cursor none, only where the log ends now.
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError>;
+
+    /// The instance's signing secrets that are valid, newest first. Where there has never been one, `first` is kept
+    /// and is the answer; of several who come first at once, all get the same.
+    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError>;
 
     /// Removes a small step's worth of what retention no longer keeps.
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError>;
