@@ -20,6 +20,9 @@ use crate::stream::Stream;
 use crate::target::Origin;
 use crate::tls::Tls;
 
+/// Addresses of one receiver that a proxy is asked for, one after the other.
+const TUNNELS_MAX: usize = 3;
+
 pub(crate) struct Connector {
     guard: Guard,
     resolver: Arc<dyn Resolve>,
@@ -41,7 +44,7 @@ impl Connector {
         let meter = Meter::new();
         let stream = Metered::new(self.reach(origin, progress).await?, Arc::clone(&meter));
         if !origin.secure {
-            return Ok(Link::Http1(Http1::open(Stream::Plain(stream), meter).await?));
+            return Ok(Link::Http1(Box::new(Http1::open(Stream::Plain(stream), meter).await?)));
         }
         progress.reached(Stage::Tls);
         let secured = self.tls.handshake(&origin.host, stream).await?;
@@ -49,7 +52,7 @@ impl Connector {
         Ok(if secured.http2 {
             Link::Http2(Http2::open(stream, meter).await?)
         } else {
-            Link::Http1(Http1::open(stream, meter).await?)
+            Link::Http1(Box::new(Http1::open(stream, meter).await?))
         })
     }
 
@@ -57,17 +60,34 @@ impl Connector {
         let Some(proxy) = &self.proxy else {
             let addresses = self.permitted(origin, progress).await?;
             progress.reached(Stage::Connect);
-            return dial(&addresses).await.map_err(|error| unreachable("", &error));
+            return dial(&addresses).await.map_err(|error| unreachable(&error));
         };
-        let target = match &origin.host {
-            Host::Domain(name) if proxy.takes_names() => TunnelTarget::Name { name, port: origin.port },
-            _ => TunnelTarget::Address(first(&self.permitted(origin, progress).await?)?),
+        let targets = match &origin.host {
+            Host::Domain(name) if proxy.takes_names() => vec![TunnelTarget::Name { name, port: origin.port }],
+            _ => {
+                let addresses = self.permitted(origin, progress).await?.into_iter();
+                addresses.map(|address| TunnelTarget::Address(address.address())).take(TUNNELS_MAX).collect()
+            }
         };
         progress.reached(Stage::Proxy);
-        let addresses = self.addresses(proxy.host(), proxy.port()).await?;
+        let mut refused = None;
+        for target in &targets {
+            match self.tunnel(proxy, target).await {
+                Ok(stream) => return Ok(stream),
+                Err(failure) => refused = Some(failure),
+            }
+        }
+        Err(refused.unwrap_or_else(|| Failure::new(ErrorClass::Dns, "the name has no address")))
+    }
+
+    async fn tunnel(&self, proxy: &Proxy, target: &TunnelTarget<'_>) -> Result<TcpStream, Failure> {
+        // Whatever keeps us from the proxy is no fault of the receiver's name.
+        let of_proxy = |detail| Failure::new(ErrorClass::Connect, format!("the egress proxy: {detail}"));
+        let addresses = self.addresses(proxy.host(), proxy.port()).await;
+        let addresses = addresses.map_err(|failure| of_proxy(failure.detail))?;
         let addresses: Vec<_> = addresses.into_iter().map(Permitted::by_configuration).collect();
-        let mut stream = dial(&addresses).await.map_err(|error| unreachable("the egress proxy: ", &error))?;
-        proxy.tunnel(&mut stream, &target).await?;
+        let mut stream = dial(&addresses).await.map_err(|error| of_proxy(error.to_string()))?;
+        proxy.tunnel(&mut stream, target).await?;
         Ok(stream)
     }
 
@@ -96,11 +116,6 @@ impl Connector {
     }
 }
 
-fn first(addresses: &[Permitted]) -> Result<SocketAddr, Failure> {
-    let first = addresses.first().copied().map(Permitted::address);
-    first.ok_or_else(|| Failure::new(ErrorClass::Dns, "the name has no address"))
-}
-
-fn unreachable(whom: &str, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorClass::Connect, format!("{whom}{error}"))
+fn unreachable(error: &std::io::Error) -> Failure {
+    Failure::new(ErrorClass::Connect, error.to_string())
 }

@@ -35,7 +35,7 @@ impl Client {
         while let Some(link) = self.pool.take(&target.origin).await {
             progress.reached(Stage::Response);
             match self.send(link, target, request).await {
-                Err(Unanswered::NeverStarted(untouched)) => request = untouched,
+                Err(Unanswered::NeverStarted(untouched)) => request = *untouched,
                 answered => return answered.map_err(Failure::from),
             }
         }

@@ -20,7 +20,7 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 pub(crate) enum Link {
     /// Carries one request at a time, and belongs to whoever sends it.
-    Http1(Http1),
+    Http1(Box<Http1>),
     /// Carries many at once, and is shared.
     Http2(Http2),
 }
@@ -29,7 +29,7 @@ pub(crate) enum Link {
 pub(crate) enum Unanswered {
     /// The connection was closed before a byte of the request was written: another connection may carry it, and the
     /// receiver will still see it once.
-    NeverStarted(Request<Body>),
+    NeverStarted(Box<Request<Body>>),
     /// It may have been seen.
     Failed(Failure),
 }

@@ -37,7 +37,7 @@ struct Shelves {
 struct Idle {
     arrival: u64,
     since: Instant,
-    link: Http1,
+    link: Box<Http1>,
 }
 
 struct Shared {
@@ -70,7 +70,7 @@ impl Pool {
     }
 
     /// Keeps a connection whose response has been read, if it can carry another request.
-    pub(crate) fn put(&self, origin: &Arc<Origin>, mut link: Http1) {
+    pub(crate) fn put(&self, origin: &Arc<Origin>, mut link: Box<Http1>) {
         if self.per_origin_max == 0 || self.total_max == 0 || !link.is_idle() {
             return;
         }
@@ -127,7 +127,7 @@ impl Shelves {
         Some(Link::Http1(newest.link))
     }
 
-    fn keep(&mut self, origin: &Arc<Origin>, link: Http1, since: Instant) {
+    fn keep(&mut self, origin: &Arc<Origin>, link: Box<Http1>, since: Instant) {
         self.arrivals += 1;
         let arrival = self.arrivals;
         self.by_arrival.insert(arrival, Arc::clone(origin));

@@ -3,6 +3,7 @@
 //! A name is looked up exactly as it is written: search domains would let whoever controls one of them answer for a
 //! receiver. The hosts file comes first, as everywhere on the host.
 
+mod client;
 mod hosts;
 mod own;
 mod qualified;
@@ -11,6 +12,7 @@ mod system;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
+use hickory_resolver::lookup::Lookup;
 
 pub use own::OwnResolver;
 pub use system::SystemResolver;
@@ -36,4 +38,8 @@ impl LookupError {
     fn failed(name: &str, reason: &str) -> Self {
         Self::Failed { name: name.to_owned(), reason: reason.to_owned() }
     }
+}
+
+fn addresses_in(answer: &Lookup) -> impl Iterator<Item = IpAddr> + '_ {
+    answer.answers().iter().filter_map(|record| record.data.ip_addr())
 }

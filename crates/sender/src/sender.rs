@@ -28,7 +28,6 @@ pub struct HttpSender {
 
 impl HttpSender {
     /// Must be called on a runtime, which then looks after idle connections.
-    #[expect(clippy::needless_pass_by_value, reason = "options are given once and used up")]
     pub fn new(options: SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
         Ok(Self {
             client: Client {

@@ -1,4 +1,5 @@
 //! What a well-behaved receiver gets, and what becomes of the connections to it.
+#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
 
 #[path = "delivery/receiver.rs"]
 mod receiver;

@@ -54,7 +54,7 @@ impl Http1 {
         self.meter.grant();
         let answer = self.requests.try_send_request(request);
         self.wire.drive(answer).await.map_err(|mut error| match error.take_message() {
-            Some(request) => Unanswered::NeverStarted(request),
+            Some(request) => Unanswered::NeverStarted(Box::new(request)),
             None => Unanswered::Failed(Failure::of(error.error(), &self.meter)),
         })
     }

@@ -51,7 +51,7 @@ impl Http2 {
     pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unanswered> {
         self.meter.grant();
         self.requests.try_send_request(request).await.map_err(|mut error| match error.take_message() {
-            Some(request) => Unanswered::NeverStarted(request),
+            Some(request) => Unanswered::NeverStarted(Box::new(request)),
             None => Unanswered::Failed(Failure::of(error.error(), &self.meter)),
         })
     }

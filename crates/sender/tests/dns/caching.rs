@@ -1,0 +1,96 @@
+//! How long answers are believed.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use posthaste_sender::{LookupError, Resolve as _};
+
+use crate::server::{DnsServer, NXDOMAIN, SERVFAIL, addresses, within};
+
+const BOTH: &[&str] = &["192.0.2.1", "2001:db8::1"];
+/// One for each family.
+const LOOKUP: usize = 2;
+
+#[tokio::test]
+async fn an_answer_is_not_asked_for_again_while_it_is_valid() {
+    let server = DnsServer::with_addresses(60, BOTH).await;
+    let resolver = server.resolver();
+    for name in ["receiver.example", "receiver.example", "RECEIVER.example", "receiver.example."] {
+        assert_eq!(resolver.lookup(name).await.unwrap().len(), 2);
+    }
+    assert_eq!(server.asked(), LOOKUP);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_valid_for_no_time_is_asked_for_each_time() {
+    let server = DnsServer::with_addresses(0, BOTH).await;
+    let resolver = server.resolver();
+    for lookups in 1..=50 {
+        resolver.lookup("receiver.example").await.unwrap();
+        assert_eq!(server.asked(), lookups * LOOKUP);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_asked_for_again_when_its_time_is_over() {
+    let server = DnsServer::with_addresses(1, BOTH).await;
+    let resolver = server.resolver();
+    let mut lookups = 0;
+    within(Duration::from_secs(10), async {
+        while server.asked() < 2 * LOOKUP {
+            resolver.lookup("receiver.example").await.unwrap();
+            tokio::task::yield_now().await;
+            lookups += 1;
+        }
+    })
+    .await;
+    assert!(lookups > 10, "it was believed in between");
+}
+
+#[tokio::test]
+async fn an_alias_is_believed_no_longer_than_it_says() {
+    let server = DnsServer::answering(|question| match question.name.as_str() {
+        "host.example" => vec![question.addresses(60, &addresses(BOTH))],
+        _ => vec![question.alias(0, "host.example", &[])],
+    })
+    .await;
+    let resolver = server.resolver();
+    resolver.lookup("receiver.example").await.unwrap();
+    let before = server.asked();
+    resolver.lookup("receiver.example").await.unwrap();
+    let asked = server.questions().split_off(before);
+    assert!(asked.iter().any(|question| question.name == "receiver.example"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn that_there_is_no_address_is_believed_for_as_long_as_the_zone_says() {
+    for (ttl, asked) in [(60, LOOKUP), (0, 3 * LOOKUP)] {
+        let server = DnsServer::answering(move |question| vec![question.nothing(NXDOMAIN, ttl)]).await;
+        let resolver = server.resolver();
+        for _ in 0..3 {
+            let error = resolver.lookup("receiver.example").await.unwrap_err();
+            assert_eq!(error, LookupError::NoAddress("receiver.example".to_owned()));
+        }
+        assert_eq!(server.asked(), asked, "ttl {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_not_remembered() {
+    let server = DnsServer::answering(|question| vec![question.code(SERVFAIL)]).await;
+    let resolver = server.resolver();
+    resolver.lookup("receiver.example").await.unwrap_err();
+    let before = server.asked();
+    resolver.lookup("receiver.example").await.unwrap_err();
+    assert!(server.asked() > before);
+}
+
+#[tokio::test]
+async fn lookups_of_one_name_at_once_share_their_questions() {
+    let server = DnsServer::with_addresses(0, BOTH).await;
+    let resolver = server.resolver();
+    for found in join_all((0..100).map(|_| resolver.lookup("receiver.example"))).await {
+        assert_eq!(found.unwrap().len(), 2);
+    }
+    assert_eq!(server.asked(), LOOKUP);
+}
