@@ -5,4 +5,5 @@ mod dispatch;
 mod enqueue;
 mod heartbeat;
 mod logs;
+mod observe;
 mod stage;
