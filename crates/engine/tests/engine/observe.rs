@@ -64,7 +64,7 @@ async fn every_attempt_is_heard_of_with_what_became_of_it() {
 #[tokio::test(start_paused = true)]
 async fn lost_leases_and_abandoned_events_are_heard_of() {
     let stage = Stage::set();
-    let id = stage.enqueue("slow", 1).await.remove(0);
+    stage.enqueue("slow", 1).await;
     stage.receiver.always("slow", Reply::After(secs(20), 200));
     let (heard, ports) = watched(&stage);
     let short = settings(|settings| {
@@ -73,11 +73,7 @@ async fn lost_leases_and_abandoned_events_are_heard_of() {
     });
     let _engine = Engine::start(short, ports, &Runtimes::current()).expect("valid settings");
     stage.until("it is being sent", |_| stage.receiver.requests_to("slow") == 1).await;
-    stage.memory.with_state(|state| {
-        let key = state.key_of(&id).expect("it was enqueued");
-        state.row_mut(key).expect("it is there").lease.as_mut().expect("it is leased").until =
-            Default::default();
-    });
+    stage.door().fail(&[Call::Renew]);
     stage.until("both are heard of", |_| heard.all().len() >= 2).await;
     let mut both = heard.all();
     both.sort();
