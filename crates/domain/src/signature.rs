@@ -91,6 +91,11 @@ impl SigningKeys {
         }
     }
 
+    /// Newest first.
+    pub fn secrets(&self) -> &[Secret] {
+        &self.0
+    }
+
     /// The value of `webhook-signature`: one `v1,…` per secret, separated by spaces.
     pub fn sign(&self, id: &EventId, at: Timestamp, body: &[u8]) -> String {
         let signature =

@@ -29,6 +29,7 @@ mod requeue;
 mod secrets;
 mod settle;
 mod takeover;
+mod vitals;
 
 pub use harness::Harness;
 

@@ -209,6 +209,9 @@ macro_rules! conformance_suite {
                 a_follower_at_the_end_misses_nothing_that_comes_after,
                 a_follower_misses_nothing_of_concurrent_commits,
             }
+            vitals {
+                a_store_that_works_tells_its_clock_and_that_its_schema_is_current,
+            }
             secrets {
                 the_first_secret_is_kept_and_given_to_all_who_come_later,
                 of_many_first_secrets_one_is_kept,

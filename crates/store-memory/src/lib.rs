@@ -23,7 +23,7 @@ use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
     EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Retention, Settled, Settlement, Store, StoreClock, StoreError, Waker, Wakeups,
+    Retention, Settled, Settlement, Store, StoreClock, StoreError, Vitals, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -145,6 +145,10 @@ impl Store for MemoryStore {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         Ok(self.with_state(|state| read::notices(state, after, limit)))
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        Ok(Vitals { now: self.clock.now(), schema: 0, schema_known: 0 })
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

@@ -45,7 +45,7 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
     EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Retention, Settled, Settlement, Store, StoreError, Waker, Wakeups,
+    Retention, Settled, Settlement, Store, StoreError, Vitals, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -208,6 +208,10 @@ impl Store for PostgresStore {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         notices::notices(&self.shared, after, limit).await
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        read::vitals(&self.shared).await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

@@ -9,13 +9,14 @@ use posthaste_domain::{
 };
 use posthaste_store::{
     AttemptView, AuditView, CircuitState, Cursor, DestinationState, EventDetail, EventQuery, EventView,
-    ManualAction, Overview, Page, PageRequest, StoreError,
+    ManualAction, Overview, Page, PageRequest, StoreError, Vitals,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::Shared;
 use crate::event::{BY_EVENT_ID, event_columns, view};
+use crate::migrate::known_version;
 use crate::moment::Moment;
 use crate::number::count;
 use crate::session::Sql;
@@ -45,6 +46,17 @@ FROM (
 ) c",
     types: &[],
 };
+
+/// A schema of a newer Posthaste is told by its migrations.
+static VITALS: Sql =
+    Sql { text: "SELECT app.webhook_now(), (SELECT max(version) FROM app.webhook_migrations)", types: &[] };
+
+pub(crate) async fn vitals(store: &Shared) -> Result<Vitals, StoreError> {
+    let rows = store.sessions.operate.with(async |session| session.query(&VITALS, &[]).await).await?;
+    let now: Moment = rows[0].get(0);
+    let schema: i32 = rows[0].get(1);
+    Ok(Vitals { now: now.0, schema: schema.into(), schema_known: known_version().into() })
+}
 
 /// Index webhook_endings_dead_letters, backwards.
 pub(crate) static DEAD_LETTERS: Sql = Sql {

@@ -49,7 +49,7 @@ use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
     EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Receipt, Retention, Settled, Settlement, Store, StoreClock, StoreError, Waker, Wakeups,
+    Receipt, Retention, Settled, Settlement, Store, StoreClock, StoreError, Vitals, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -62,7 +62,7 @@ use reader::Readers;
 use writer::{Session, Writer};
 
 pub use clock::SystemClock;
-pub use migrate::{Migrated, migrate};
+pub use migrate::{Migrated, examine, migrate};
 pub use open::{OpenError, Options, entropy};
 /// The version that [`SqliteStore::enqueue_in`] takes transactions of.
 pub use rusqlite;
@@ -283,6 +283,11 @@ impl Store for SqliteStore {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         self.read(move |db| notices::notices(db, after, limit)).await
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        let clock = Arc::clone(&self.shared.clock);
+        self.read(move |db| Ok(migrate::vitals(db, clock.now())?)).await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

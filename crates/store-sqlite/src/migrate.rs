@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use posthaste_domain::Timestamp;
+use posthaste_store::{StoreClock, Vitals};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::connect;
@@ -28,6 +30,18 @@ pub fn migrate(path: impl AsRef<Path>) -> Result<Migrated, OpenError> {
     let path = absolute(path.as_ref())?;
     let db = connect::writer(&path, Options::default().busy_timeout)?;
     bring_up(&db, &path, MIGRATIONS)
+}
+
+/// Looks at a database file and changes nothing.
+pub fn examine(path: impl AsRef<Path>, clock: &dyn StoreClock) -> Result<Vitals, OpenError> {
+    let path = absolute(path.as_ref())?;
+    let db = connect::reader(&path, Options::default().busy_timeout)
+        .map_err(|error| OpenError::of(error, &path))?;
+    vitals(&db, clock.now()).map_err(|error| OpenError::of(error, &path))
+}
+
+pub(crate) fn vitals(db: &Connection, now: Timestamp) -> rusqlite::Result<Vitals> {
+    Ok(Vitals { now, schema: version(db)?, schema_known: version_after(MIGRATIONS.len()) })
 }
 
 pub(crate) fn bring_up_to_date(db: &Connection, path: &Path) -> Result<Migrated, OpenError> {

@@ -9,7 +9,7 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 use crate::{
     CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
     EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Retention, Settled, Settlement, Store, StoreError, Wakeups,
+    Retention, Settled, Settlement, Store, StoreError, Vitals, Wakeups,
 };
 
 /// A layer writes the methods that it changes; all others go straight through. [`Layered`] makes a store of it.
@@ -83,6 +83,10 @@ pub trait Layer: Send + Sync + 'static {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         self.inner().notices(after, limit).await
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        self.inner().vitals().await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
@@ -165,6 +169,10 @@ impl<L: Layer> Store for Layered<L> {
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         self.0.notices(after, limit).await
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        self.0.vitals().await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

@@ -24,6 +24,7 @@ mod notices;
 mod overview;
 mod page;
 mod settle;
+mod vitals;
 mod wakeups;
 
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub use notices::{NoticeCursor, NoticePage, PublishedNotice};
 pub use overview::Overview;
 pub use page::{Cursor, EventQuery, InvalidPageLimit, Page, PageLimit, PageRequest};
 pub use settle::{Settled, Settlement};
+pub use vitals::Vitals;
 pub use wakeups::{Waker, Wakeups};
 
 #[async_trait]
@@ -106,6 +108,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Notices committed after a cursor, in commit order; without a cursor none, only where the log ends now.
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError>;
+
+    /// That it is there, its clock, and its schema.
+    async fn vitals(&self) -> Result<Vitals, StoreError>;
 
     /// The instance's signing secrets that are valid, newest first. Where there has never been one, `first` is kept
     /// and is the answer; of several who come first at once, all get the same.
