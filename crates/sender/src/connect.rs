@@ -50,7 +50,7 @@ impl Connector {
         let secured = self.tls.handshake(&origin.host, stream).await?;
         let stream = Stream::Tls(secured.stream);
         Ok(if secured.http2 {
-            Link::Http2(Http2::open(stream, meter).await?)
+            Link::Http2(Http2::open(stream, meter).await?.first_place())
         } else {
             Link::Http1(Box::new(Http1::open(stream, meter).await?))
         })

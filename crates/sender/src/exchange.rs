@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 
@@ -10,7 +11,6 @@ use crate::deadline::{Progress, Stage};
 use crate::failure::Failure;
 use crate::link::{Http2, Link, Unanswered};
 use crate::pool::Pool;
-use crate::request::Body;
 use crate::target::{Origin, Target};
 
 pub(crate) struct Client {
@@ -29,30 +29,33 @@ impl Client {
     pub(crate) async fn exchange(
         &self,
         target: &Target,
-        mut request: Request<Body>,
+        mut request: Request<Bytes>,
         progress: &Progress,
     ) -> Result<Exchanged, Failure> {
+        let payload = request.body().clone();
         while let Some(link) = self.pool.take(&target.origin).await {
             progress.reached(Stage::Response);
             match self.send(link, target, request).await {
-                Err(Unanswered::NeverStarted(untouched)) => request = *untouched,
+                Err(Unanswered::NeverStarted(untouched)) => request = untouched.map(|()| payload.clone()),
                 answered => return answered.map_err(Failure::from),
             }
         }
         let link = self.connector.connect(&target.origin, progress).await?;
-        if let Link::Http2(link) = &link {
-            self.pool.share(&target.origin, link);
+        if let Link::Http2(place) = &link {
+            self.pool.share(&target.origin, place.link());
         }
         progress.reached(Stage::Response);
         self.send(link, target, request).await.map_err(Failure::from)
     }
 
-    /// Keeps the connection of a response that has been read.
+    /// Keeps the connection of a response that has been read, unless a part of its request is still to be written.
     pub(crate) fn finish(&self, target: &Target, exchanged: Exchanged) {
         let Exchanged { response, link } = exchanged;
         drop(response);
-        if let Link::Http1(link) = link {
-            self.pool.put(&target.origin, link);
+        match link {
+            Link::Http1(link) => self.pool.put(&target.origin, link),
+            Link::Http2(place) if !place.is_written() => self.pool.forget(&target.origin, place.link()),
+            Link::Http2(_) => {}
         }
     }
 
@@ -60,11 +63,11 @@ impl Client {
         &self,
         mut link: Link,
         target: &Target,
-        request: Request<Body>,
+        request: Request<Bytes>,
     ) -> Result<Exchanged, Unanswered> {
         let distrust = match &link {
             Link::Http1(_) => None,
-            Link::Http2(link) => Some(Distrust::of(&self.pool, &target.origin, link)),
+            Link::Http2(place) => Some(Distrust::of(&self.pool, &target.origin, place.link())),
         };
         let response = link.send(target, request).await?;
         if let Some(distrust) = distrust {

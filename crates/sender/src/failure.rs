@@ -41,7 +41,13 @@ impl Failure {
 
     /// Its own hanging up is the receiver's right; what makes us hang up is not HTTP/2.
     fn of_http2(error: &h2::Error) -> Self {
-        let class = if error.is_library() { ErrorClass::BrokenResponse } else { ErrorClass::Reset };
+        // Through h2, an alert of TLS is but invalid data.
+        let alert = error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::InvalidData);
+        let class = match error {
+            _ if alert => ErrorClass::Tls,
+            error if error.is_library() => ErrorClass::BrokenResponse,
+            _ => ErrorClass::Reset,
+        };
         Self::new(class, format!("HTTP/2: {error}"))
     }
 }

@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What each request entitles a receiver to send: a head, a body as far as it is read, and their framing. A new
-/// connection has it once more, for its handshakes.
-const GRANT_BYTES: usize = 128 * 1024;
-/// Grants that are saved up: requests share an HTTP/2 connection, and their answers may arrive together.
-const GRANTED_BYTES_MAX: usize = 32 * GRANT_BYTES;
+/// What a receiver may send before the first request: the longest handshake, with room to spare.
+const OPENING_BYTES: usize = 128 * 1024;
+/// What each request entitles it to: a head, a body as far as it is read, and their framing.
+const GRANT_BYTES: usize = 64 * 1024;
+/// What it may send while no request waits for an answer: pings, settings, session tickets.
+const IDLE_BYTES: usize = 16 * 1024;
 
 /// What one connection may still send.
 #[derive(Debug)]
@@ -21,13 +22,18 @@ pub(crate) struct Meter(AtomicUsize);
 
 impl Meter {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicUsize::new(GRANT_BYTES)))
+        Arc::new(Self(AtomicUsize::new(OPENING_BYTES)))
     }
 
-    /// A request is about to be sent on the connection.
+    /// A request is about to be sent.
     pub(crate) fn grant(&self) {
-        let saved_up = |left: usize| Some((left + GRANT_BYTES).min(GRANTED_BYTES_MAX));
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, saved_up);
+        self.change(|left| left.saturating_add(GRANT_BYTES));
+    }
+
+    /// A request has its answer, or is given up. What it did not use cannot be saved up: so much is left for those that
+    /// still wait.
+    pub(crate) fn revoke(&self, still_waiting: usize) {
+        self.change(|left| left.min(still_waiting.saturating_mul(GRANT_BYTES).saturating_add(IDLE_BYTES)));
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {
@@ -35,8 +41,14 @@ impl Meter {
     }
 
     fn spend(&self, bytes: usize) {
-        let spent = |left: usize| Some(left.saturating_sub(bytes));
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent);
+        self.change(|left| left.saturating_sub(bytes));
+    }
+
+    fn change(&self, change: impl Fn(usize) -> usize) {
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            // Once it is over, it is over: another request must not revive a flood.
+            if left == 0 { None } else { Some(change(left)) }
+        });
     }
 }
 
@@ -101,21 +113,29 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     #[tokio::test]
-    async fn a_connection_breaks_off_when_it_has_sent_more_than_was_granted() {
+    async fn a_connection_breaks_off_when_it_has_sent_more_than_was_granted_and_stays_so() {
         let meter = Meter::new();
         let mut flood = Metered::new(tokio::io::repeat(b'x'), Arc::clone(&meter));
         let mut received = Vec::new();
         assert!(flood.read_to_end(&mut received).await.is_err());
+        assert!((OPENING_BYTES..2 * OPENING_BYTES).contains(&received.len()), "{}", received.len());
+        meter.grant();
         assert!(meter.is_exhausted());
-        assert!((GRANT_BYTES..2 * GRANT_BYTES).contains(&received.len()), "{}", received.len());
+        assert!(flood.read_u8().await.is_err());
     }
 
     #[test]
-    fn grants_add_up_to_a_limit() {
+    fn what_one_request_did_not_use_is_not_saved_up_for_a_flood() {
         let meter = Meter::new();
         for _ in 0..1_000 {
             meter.grant();
+            meter.revoke(0);
         }
-        assert_eq!(meter.0.load(Ordering::Relaxed), GRANTED_BYTES_MAX);
+        assert_eq!(meter.0.load(Ordering::Relaxed), IDLE_BYTES);
+        for _ in 0..20 {
+            meter.grant();
+        }
+        meter.revoke(19);
+        assert_eq!(meter.0.load(Ordering::Relaxed), 19 * GRANT_BYTES + IDLE_BYTES);
     }
 }

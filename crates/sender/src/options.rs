@@ -12,7 +12,7 @@ use crate::resolve::{OwnResolver, Resolve};
 pub struct SenderOptions {
     /// Networks that may be dialled although they are not public.
     pub allowed_networks: AllowedNetworks,
-    /// Idle connections that are kept per receiver; the engine sends no more requests at once to one destination.
+    /// Idle connections that are kept per receiver, which is a host and a port; several destinations may share it.
     pub pool_size: usize,
     /// Idle connections that are kept in all. Each holds a file descriptor.
     pub pool_size_total: usize,

@@ -31,7 +31,9 @@ struct Shelves {
     /// Every idle connection by the order in which it came, so that the oldest of all is found without a search.
     by_arrival: BTreeMap<u64, Arc<Origin>>,
     arrivals: u64,
-    shared: HashMap<Arc<Origin>, Shared>,
+    /// Usually one per receiver; another when it carries all that it can. None is empty.
+    shared: HashMap<Arc<Origin>, Vec<Shared>>,
+    shared_count: usize,
 }
 
 struct Idle {
@@ -45,6 +47,9 @@ struct Shared {
     link: Http2,
 }
 
+/// What was taken out, to be let go of when the lock is: closing a socket is a system call.
+type TakenOut = (Vec<Idle>, Vec<Shared>);
+
 impl Pool {
     /// Sweeps by itself until it is dropped; must be called on a runtime.
     pub(crate) fn new(per_origin_max: usize, total_max: usize) -> Arc<Self> {
@@ -57,7 +62,6 @@ impl Pool {
     pub(crate) async fn take(&self, origin: &Origin) -> Option<Link> {
         let now = now();
         loop {
-            // Links are let go of after the lock: closing a socket is a system call.
             let mut link = self.shelves().pick(origin, now)?;
             let fresh = match &mut link {
                 Link::Http1(link) => link.opened_at + AGE_MAX > now && link.is_fresh().await,
@@ -74,34 +78,35 @@ impl Pool {
         if self.per_origin_max == 0 || self.total_max == 0 || !link.is_idle() {
             return;
         }
-        let pushed_out = {
+        let taken_out = {
             let mut shelves = self.shelves();
-            let pushed_out = shelves.make_room(origin, self.per_origin_max, self.total_max);
+            let full = shelves.idle.get(origin).is_some_and(|shelf| shelf.len() >= self.per_origin_max);
+            let oldest = if full { shelves.take_oldest_of(origin) } else { None };
             shelves.keep(origin, link, now());
-            pushed_out
+            (oldest, shelves.trim(self.total_max))
         };
-        drop(pushed_out);
+        drop(taken_out);
     }
 
-    /// Lets others use a connection from now on, in place of the one that they used so far.
+    /// Lets others use a connection from now on.
     pub(crate) fn share(&self, origin: &Arc<Origin>, link: &Http2) {
-        let shared = Shared { used_at: now(), link: link.clone() };
-        let pushed_out = {
+        if self.per_origin_max == 0 {
+            return;
+        }
+        let taken_out = {
             let mut shelves = self.shelves();
-            let former = shelves.shared.insert(Arc::clone(origin), shared);
-            (former, shelves.trim_shared(self.total_max))
+            let shared = Shared { used_at: now(), link: link.clone() };
+            shelves.shared.entry(Arc::clone(origin)).or_default().push(shared);
+            shelves.shared_count += 1;
+            shelves.trim(self.total_max)
         };
-        drop(pushed_out);
+        drop(taken_out);
     }
 
     /// Nobody shall use this connection again; those who do now may finish.
     pub(crate) fn forget(&self, origin: &Origin, link: &Http2) {
-        let forgotten = {
-            let mut shelves = self.shelves();
-            let is_it = shelves.shared.get(origin).is_some_and(|shared| shared.link.is_same_as(link));
-            if is_it { shelves.shared.remove(origin) } else { None }
-        };
-        drop(forgotten);
+        let taken_out = self.shelves().take_shared(origin, |shared| shared.link.is_same_as(link));
+        drop(taken_out);
     }
 
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
@@ -111,19 +116,17 @@ impl Pool {
 
 impl Shelves {
     fn pick(&mut self, origin: &Origin, now: Instant) -> Option<Link> {
-        if let Some(shared) = self.shared.get_mut(origin) {
-            if shared.link.is_open() && shared.link.opened_at + AGE_MAX > now {
+        for shared in self.shared.get_mut(origin).into_iter().flatten() {
+            if shared.link.opened_at() + AGE_MAX > now
+                && let Some(place) = shared.link.place()
+            {
                 shared.used_at = now;
-                return Some(Link::Http2(shared.link.clone()));
+                return Some(Link::Http2(place));
             }
-            self.shared.remove(origin);
         }
         let shelf = self.idle.get_mut(origin)?;
         let newest = shelf.pop_back()?;
-        if shelf.is_empty() {
-            self.idle.remove(origin);
-        }
-        self.by_arrival.remove(&newest.arrival);
+        self.unlist(origin, newest.arrival);
         Some(Link::Http1(newest.link))
     }
 
@@ -134,53 +137,69 @@ impl Shelves {
         self.idle.entry(Arc::clone(origin)).or_default().push_back(Idle { arrival, since, link });
     }
 
-    fn make_room(&mut self, origin: &Origin, per_origin_max: usize, total_max: usize) -> [Option<Idle>; 2] {
-        let full = self.idle.get(origin).is_some_and(|shelf| shelf.len() >= per_origin_max);
-        let of_origin = if full { self.take_oldest_of(origin) } else { None };
-        let of_all = if self.by_arrival.len() >= total_max { self.take_oldest() } else { None };
-        [of_origin, of_all]
-    }
-
-    fn take_oldest(&mut self) -> Option<Idle> {
-        let origin = Arc::clone(self.by_arrival.first_key_value()?.1);
-        self.take_oldest_of(&origin)
-    }
-
     fn take_oldest_of(&mut self, origin: &Origin) -> Option<Idle> {
-        let shelf = self.idle.get_mut(origin)?;
-        let oldest = shelf.pop_front()?;
-        if shelf.is_empty() {
-            self.idle.remove(origin);
-        }
-        self.by_arrival.remove(&oldest.arrival);
+        let oldest = self.idle.get_mut(origin)?.pop_front()?;
+        self.unlist(origin, oldest.arrival);
         Some(oldest)
     }
 
-    /// Lets go of the shared connection that was used longest ago, if there is one too many.
-    fn trim_shared(&mut self, total_max: usize) -> Option<Shared> {
-        if self.shared.len() <= total_max {
-            return None;
+    /// After a connection was taken off its shelf.
+    fn unlist(&mut self, origin: &Origin, arrival: u64) {
+        self.by_arrival.remove(&arrival);
+        if self.idle.get(origin).is_some_and(VecDeque::is_empty) {
+            self.idle.remove(origin);
         }
-        let stalest = self.shared.iter().min_by_key(|(_, shared)| shared.used_at)?;
-        let origin = Arc::clone(stalest.0);
-        self.shared.remove(&origin)
+    }
+
+    fn take_shared(&mut self, origin: &Origin, which: impl Fn(&Shared) -> bool) -> Vec<Shared> {
+        let Some(shelf) = self.shared.get_mut(origin) else { return Vec::new() };
+        let taken: Vec<_> = shelf.extract_if(.., |shared| which(shared)).collect();
+        self.shared_count -= taken.len();
+        if shelf.is_empty() {
+            self.shared.remove(origin);
+        }
+        taken
+    }
+
+    /// Down to the limit: the oldest idle connection goes first, then the shared one that was used longest ago.
+    fn trim(&mut self, total_max: usize) -> TakenOut {
+        let (mut idle, mut shared) = TakenOut::default();
+        while self.by_arrival.len() + self.shared_count > total_max {
+            if let Some((_, origin)) = self.by_arrival.first_key_value() {
+                let origin = Arc::clone(origin);
+                idle.push(self.take_oldest_of(&origin).expect("every arrival is on its shelf"));
+                continue;
+            }
+            let stalest = self
+                .shared
+                .iter()
+                .flat_map(|(origin, shelf)| shelf.iter().map(move |shared| (origin, shared)));
+            let Some((origin, found)) = stalest.min_by_key(|(_, shared)| shared.used_at) else { break };
+            let (origin, link) = (Arc::clone(origin), found.link.clone());
+            shared.extend(self.take_shared(&origin, |shared| shared.link.is_same_as(&link)));
+        }
+        (idle, shared)
     }
 
     /// Takes out what has waited too long.
-    fn take_expired(&mut self, now: Instant) -> (Vec<Idle>, Vec<Shared>) {
-        let mut idle = Vec::new();
-        while let Some((arrival, origin)) = self.by_arrival.first_key_value() {
-            let oldest = self.idle.get(origin).and_then(VecDeque::front);
-            let expired = oldest.is_none_or(|idle| idle.arrival != *arrival || idle.since + IDLE_MAX <= now);
-            if !expired {
+    fn take_expired(&mut self, now: Instant) -> TakenOut {
+        let (mut idle, mut shared) = TakenOut::default();
+        while let Some((_, origin)) = self.by_arrival.first_key_value() {
+            let origin = Arc::clone(origin);
+            let oldest =
+                self.idle.get(&origin).and_then(VecDeque::front).expect("every arrival is on its shelf");
+            if oldest.since + IDLE_MAX > now {
                 break;
             }
-            idle.extend(self.take_oldest());
+            idle.extend(self.take_oldest_of(&origin));
         }
-        let waits = |shared: &mut Shared| {
+        let expired = |shared: &Shared| {
             !shared.link.is_open() || (shared.link.is_unused() && shared.used_at + IDLE_MAX <= now)
         };
-        let shared = self.shared.extract_if(|_, shared| waits(shared)).map(|(_, shared)| shared).collect();
+        let origins: Vec<_> = self.shared.keys().cloned().collect();
+        for origin in origins {
+            shared.extend(self.take_shared(&origin, expired));
+        }
         (idle, shared)
     }
 }

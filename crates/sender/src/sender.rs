@@ -1,5 +1,6 @@
 //! One attempt, from a lease to an outcome.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::pool::Pool;
 use crate::request::request;
 use crate::response::Answer;
 use crate::target::Target;
+use crate::tls;
 
 /// Sends over HTTP. One for a whole worker: its connections are pooled.
 pub struct HttpSender {
@@ -37,6 +39,11 @@ impl HttpSender {
             keys: RwLock::new(Arc::new(keys)),
             clock: options.clock,
         })
+    }
+
+    /// How many certificate authorities a sender with this file would trust.
+    pub fn authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
+        tls::authorities(ca_file).map(|authorities| authorities.len())
     }
 
     /// Signs with these from now on. While secrets are rotated, both the new one and the old one belong here.

@@ -30,11 +30,18 @@ pub(crate) struct Secured {
 
 impl Tls {
     pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self, InvalidOptions> {
+        let roots = authorities(ca_file)?;
+        if roots.is_empty() {
+            tracing::warn!(
+                "the system has no certificate authorities, so no https destination can be verified: install the package \
+                 ca-certificates, or name a CA file"
+            );
+        }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider supports the default versions")
-            .with_root_certificates(authorities(ca_file)?)
+            .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         Ok(Self(TlsConnector::from(Arc::new(config))))
@@ -52,7 +59,7 @@ impl Tls {
 }
 
 /// None at all is no error: plain destinations need none, and the others will say what they miss.
-fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, InvalidOptions> {
+pub(crate) fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, InvalidOptions> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca_file {
@@ -65,12 +72,6 @@ fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, InvalidOptions> 
         if roots.len() == before {
             return Err(refused("there is no certificate in it".to_owned()));
         }
-    }
-    if roots.is_empty() {
-        tracing::warn!(
-            "the system has no certificate authorities, so no https destination can be verified: install the package \
-             ca-certificates, or name a CA file"
-        );
     }
     Ok(roots)
 }

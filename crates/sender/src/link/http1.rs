@@ -7,7 +7,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -32,11 +32,8 @@ pub(crate) struct Http1 {
     pub(crate) opened_at: Instant,
 }
 
-/// The connection's own work; over when it is closed.
-struct Wire {
-    connection: Connection<TokioIo<Stream>, Body>,
-    closed: bool,
-}
+/// The connection's own work; none once it is closed. What hyper still holds of a request is then handed back.
+struct Wire(Option<Connection<TokioIo<Stream>, Body>>);
 
 impl Http1 {
     pub(crate) async fn open(stream: Stream, meter: Arc<Meter>) -> Result<Self, Failure> {
@@ -47,14 +44,15 @@ impl Http1 {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| Failure::of(&error, &meter))?;
-        Ok(Self { requests, wire: Wire { connection, closed: false }, meter, opened_at: now() })
+        Ok(Self { requests, wire: Wire(Some(connection)), meter, opened_at: now() })
     }
 
-    pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unanswered> {
+    pub(super) async fn send(&mut self, request: Request<Bytes>) -> Result<Response<Incoming>, Unanswered> {
+        self.meter.revoke(0);
         self.meter.grant();
-        let answer = self.requests.try_send_request(request);
+        let answer = self.requests.try_send_request(request.map(Body::new));
         self.wire.drive(answer).await.map_err(|mut error| match error.take_message() {
-            Some(request) => Unanswered::NeverStarted(Box::new(request)),
+            Some(request) => Unanswered::NeverStarted(Box::new(request.map(drop))),
             None => Unanswered::Failed(Failure::of(error.error(), &self.meter)),
         })
     }
@@ -97,10 +95,12 @@ impl Wire {
     }
 
     /// Errors of the connection reach the request that they interrupt.
-    fn poll(&mut self, cx: &mut std::task::Context<'_>) -> Poll<()> {
-        if !self.closed {
-            self.closed = Pin::new(&mut self.connection).poll(cx).is_ready();
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(connection) = &mut self.0 else { return Poll::Ready(()) };
+        let closed = Pin::new(connection).poll(cx).map(drop);
+        if closed.is_ready() {
+            self.0 = None;
         }
-        if self.closed { Poll::Ready(()) } else { Poll::Pending }
+        closed
     }
 }

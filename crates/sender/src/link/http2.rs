@@ -1,6 +1,8 @@
-//! HTTP/2: one connection, shared by all requests to its receiver.
+//! HTTP/2: a connection that requests share, up to what it carries at once.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -23,50 +25,129 @@ use crate::stream::Stream;
 /// What a receiver may send of one response before we have read it, and of all responses on one connection.
 const STREAM_WINDOW_BYTES: u32 = 32 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Requests that one connection carries at once, where its receiver allows as many. More go over another one: a request
+/// that waits inside the connection would be sent although its attempt has long been given up.
+const REQUESTS_MAX: usize = 32;
 
-/// One request's hold on the connection. The last one to let go closes it.
+/// A connection, however many requests it carries. Closed when nobody has it any more.
 #[derive(Clone)]
-pub(crate) struct Http2 {
+pub(crate) struct Http2(Arc<Shared>);
+
+struct Shared {
     requests: SendRequest<Body>,
     meter: Arc<Meter>,
-    tasks: Arc<Tasks>,
-    pub(crate) opened_at: Instant,
+    /// Requests that hold a place now.
+    carried: AtomicUsize,
+    /// What the receiver allows; it may change its mind.
+    allowed: Arc<AtomicUsize>,
+    opened_at: Instant,
+    _tasks: Tasks,
+}
+
+/// One request's place on a connection.
+pub(crate) struct Http2Place {
+    link: Http2,
+    /// Held by every piece of the payload that has not been written yet.
+    unwritten: Arc<()>,
 }
 
 impl Http2 {
     pub(crate) async fn open(stream: Stream, meter: Arc<Meter>) -> Result<Self, Failure> {
-        let tasks = Arc::new(Tasks(Spawner::new()));
-        let (requests, connection) = Builder::new(tasks.0.clone())
+        let tasks = Tasks(Spawner::new());
+        let (requests, mut connection) = Builder::new(tasks.0.clone())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("a head is small"))
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| Failure::of(&error, &meter))?;
+        let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+        let told = Arc::clone(&allowed);
         // Its errors reach the requests that they interrupt.
-        tasks.0.execute(async move { drop(connection.await) });
-        Ok(Self { requests, meter, tasks, opened_at: now() })
+        tasks.0.execute(poll_fn(move |cx| {
+            let done = Pin::new(&mut connection).poll(cx).map(drop);
+            told.store(connection.current_max_send_streams(), Ordering::Relaxed);
+            done
+        }));
+        let (carried, opened_at) = (AtomicUsize::new(0), now());
+        Ok(Self(Arc::new(Shared { requests, meter, carried, allowed, opened_at, _tasks: tasks })))
     }
 
-    pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unanswered> {
-        self.meter.grant();
-        self.requests.try_send_request(request).await.map_err(|mut error| match error.take_message() {
-            Some(request) => Unanswered::NeverStarted(Box::new(request)),
-            None => Unanswered::Failed(Failure::of(error.error(), &self.meter)),
-        })
+    /// A place for one more request, unless the connection is closed or carries all that it can.
+    pub(crate) fn place(&self) -> Option<Http2Place> {
+        if !self.is_open() {
+            return None;
+        }
+        let room = self.0.allowed.load(Ordering::Relaxed).min(REQUESTS_MAX);
+        let one_more = |carried: usize| if carried < room { Some(carried + 1) } else { None };
+        self.0.carried.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Http2Place { link: self.clone(), unwritten: Arc::new(()) })
+    }
+
+    /// The place of the request that the connection was opened for. What its receiver allows is not known yet.
+    pub(crate) fn first_place(&self) -> Http2Place {
+        self.0.carried.fetch_add(1, Ordering::Relaxed);
+        Http2Place { link: self.clone(), unwritten: Arc::new(()) }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.requests.is_closed() && !self.meter.is_exhausted()
+        !self.0.requests.is_closed() && !self.0.meter.is_exhausted()
+    }
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.0.carried.load(Ordering::Relaxed) == 0
     }
 
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.tasks, &other.tasks)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether only the caller holds it.
-    pub(crate) fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.tasks) == 1
+    pub(crate) fn opened_at(&self) -> Instant {
+        self.0.opened_at
+    }
+}
+
+impl Http2Place {
+    pub(crate) fn link(&self) -> &Http2 {
+        &self.link
+    }
+
+    pub(super) async fn send(&mut self, request: Request<Bytes>) -> Result<Response<Incoming>, Unanswered> {
+        let Shared { requests, meter, .. } = &*self.link.0;
+        meter.grant();
+        let unwritten = Arc::clone(&self.unwritten);
+        let request =
+            request.map(|payload| Body::new(Bytes::from_owner(Unwritten { payload, _hold: unwritten })));
+        requests.clone().try_send_request(request).await.map_err(|mut error| match error.take_message() {
+            Some(request) => Unanswered::NeverStarted(Box::new(request.map(drop))),
+            None => Unanswered::Failed(Failure::of(error.error(), meter)),
+        })
+    }
+
+    /// Whether all of the request has been written. A receiver may answer without reading, and what it does not read
+    /// would be kept for as long as the connection is.
+    pub(crate) fn is_written(&self) -> bool {
+        Arc::strong_count(&self.unwritten) == 1
+    }
+}
+
+impl Drop for Http2Place {
+    fn drop(&mut self) {
+        let Shared { carried, meter, .. } = &*self.link.0;
+        let others = carried.fetch_sub(1, Ordering::Relaxed) - 1;
+        meter.revoke(others);
+    }
+}
+
+/// A payload on its way out; let go of when its last byte has been written.
+struct Unwritten {
+    payload: Bytes,
+    _hold: Arc<()>,
+}
+
+impl AsRef<[u8]> for Unwritten {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
     }
 }
 

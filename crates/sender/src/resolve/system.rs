@@ -1,10 +1,13 @@
 //! The host's own resolver, for hosts whose names come from elsewhere than DNS.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use hickory_resolver::proto::rr::Name;
 use tokio::sync::Semaphore;
 
@@ -17,30 +20,27 @@ const LOOKUPS_MAX: usize = 32;
 
 /// Asks the C library, on threads of its own. Nothing is cached beyond what the host caches; the hosts file is read
 /// once.
-#[derive(Debug)]
+///
+/// A name is looked up once at a time, however many ask: one whose name server never answers takes one thread.
 pub struct SystemResolver {
     hosts: HostsFile,
-    permits: Arc<Semaphore>,
+    asking: Arc<Asking>,
 }
+
+struct Asking {
+    permits: Arc<Semaphore>,
+    under_way: Mutex<HashMap<Name, Lookup>>,
+}
+
+type Lookup = Shared<BoxFuture<'static, Result<Vec<IpAddr>, LookupError>>>;
 
 impl SystemResolver {
     pub fn new() -> Self {
-        Self { hosts: HostsFile::of_system(), permits: Arc::new(Semaphore::new(LOOKUPS_MAX)) }
-    }
-
-    /// Runs a lookup on a thread that may block. The permit goes with it, so that a caller who has stopped waiting
-    /// does not make room for yet another blocked thread.
-    async fn blocking<T>(&self, lookup: impl FnOnce() -> T + Send + 'static) -> Option<T>
-    where
-        T: Send + 'static,
-    {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
-        let run = move || {
-            let found = lookup();
-            drop(permit);
-            found
-        };
-        tokio::task::spawn_blocking(run).await.ok()
+        let permits = Arc::new(Semaphore::new(LOOKUPS_MAX));
+        Self {
+            hosts: HostsFile::of_system(),
+            asking: Arc::new(Asking { permits, under_way: Mutex::default() }),
+        }
     }
 }
 
@@ -54,16 +54,66 @@ impl Default for SystemResolver {
 impl Resolve for SystemResolver {
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
         let asked = qualified(name)?;
-        if let Some(addresses) = self.hosts.addresses(&asked) {
-            return Ok(addresses);
-        }
-        match self.blocking(move || addresses(&asked)).await {
-            Some(Ok(addresses)) if !addresses.is_empty() => Ok(addresses),
-            Some(Ok(_)) => Err(LookupError::NoAddress(name.to_owned())),
-            Some(Err(error)) => Err(classified(name, &error)),
-            None => Err(LookupError::failed(name, "the lookup was cut short")),
+        match self.hosts.addresses(&asked) {
+            Some(addresses) => Ok(addresses),
+            None => self.asking.join(asked, addresses).await,
         }
     }
+}
+
+impl Asking {
+    /// The lookup that is under way, or a new one. It goes on to its end, whoever still waits for it.
+    fn join(
+        self: &Arc<Self>,
+        name: Name,
+        look: impl FnOnce(&Name) -> io::Result<Vec<IpAddr>> + Send + 'static,
+    ) -> Lookup {
+        let mut under_way = self.under_way();
+        if let Some(lookup) = under_way.get(&name) {
+            return lookup.clone();
+        }
+        let (asking, asked) = (Arc::clone(self), name.clone());
+        let task = tokio::spawn(async move {
+            let found = asking.ask(asked.clone(), look).await;
+            asking.under_way().remove(&asked);
+            found
+        });
+        let cut_short = LookupError::failed(&shown(&name), "the lookup was cut short");
+        let lookup = async move { task.await.unwrap_or(Err(cut_short)) }.boxed().shared();
+        under_way.insert(name, lookup.clone());
+        lookup
+    }
+
+    /// On a thread that may block.
+    async fn ask(
+        &self,
+        name: Name,
+        look: impl FnOnce(&Name) -> io::Result<Vec<IpAddr>> + Send + 'static,
+    ) -> Result<Vec<IpAddr>, LookupError> {
+        let shown = shown(&name);
+        let cut_short = || LookupError::failed(&shown, "the lookup was cut short");
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| cut_short())?;
+        let run = move || {
+            let found = look(&name);
+            drop(permit);
+            found
+        };
+        match tokio::task::spawn_blocking(run).await {
+            Ok(Ok(addresses)) if !addresses.is_empty() => Ok(addresses),
+            Ok(Ok(_)) => Err(LookupError::NoAddress(shown)),
+            Ok(Err(error)) => Err(classified(&shown, &error)),
+            Err(_) => Err(cut_short()),
+        }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Name, Lookup>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As it was asked for, without its final dot.
+fn shown(name: &Name) -> String {
+    name.to_ascii().trim_end_matches('.').to_owned()
 }
 
 fn addresses(name: &Name) -> io::Result<Vec<IpAddr>> {
@@ -89,10 +139,7 @@ fn classified(name: &str, error: &io::Error) -> LookupError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future;
-    use std::pin::pin;
     use std::sync::mpsc;
-    use std::task::{Context, Waker};
 
     #[tokio::test]
     async fn localhost_is_found_in_the_hosts_file_despite_its_final_dot() {
@@ -119,19 +166,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_blocked_lookup_keeps_its_permit_although_nobody_waits_for_it() {
-        let resolver = SystemResolver::new();
+    async fn a_name_that_blocks_takes_one_thread_however_many_ask_and_keeps_it_though_nobody_waits() {
+        let asking = SystemResolver::new().asking;
         let (release, blocked) = mpsc::channel::<()>();
-        {
-            let mut abandoned = pin!(resolver.blocking(move || blocked.recv()));
-            assert!(abandoned.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        }
-        assert_eq!(resolver.permits.available_permits(), LOOKUPS_MAX - 1);
+        let (started, starts) = tokio::sync::oneshot::channel();
+        let name = qualified("receiver.example").unwrap();
+        let look = move |_: &Name| {
+            let _ = started.send(());
+            let _ = blocked.recv();
+            Ok(vec![IpAddr::from([192, 0, 2, 1])])
+        };
+        drop(asking.join(name.clone(), look));
+        starts.await.unwrap();
+        let joined: Vec<_> =
+            (0..50).map(|_| asking.join(name.clone(), |_: &Name| unreachable!("it is under way"))).collect();
+        assert_eq!(asking.permits.available_permits(), LOOKUPS_MAX - 1);
         drop(release);
+        for lookup in joined {
+            assert_eq!(lookup.await, Ok(vec![IpAddr::from([192, 0, 2, 1])]));
+        }
         let all = u32::try_from(LOOKUPS_MAX).unwrap();
         assert!(
-            resolver.permits.acquire_many(all).await.is_ok(),
+            asking.permits.acquire_many(all).await.is_ok(),
             "the permit comes back when the thread is free"
         );
+        assert!(asking.under_way().is_empty());
     }
 }

@@ -2,11 +2,14 @@
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::future::{join_all, select};
+use futures_util::stream::FuturesUnordered;
 use http::{Request, Response, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -17,7 +20,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::net::TcpListener;
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::receiver::{SECRET, lease, send, sender};
@@ -26,11 +29,12 @@ struct Http2Receiver {
     port: u16,
     certificate: tempfile::NamedTempFile,
     opened: Arc<AtomicUsize>,
+    arrived: watch::Sender<usize>,
 }
 
 impl Http2Receiver {
-    /// Answers when so many requests have arrived.
-    async fn answering_together(requests: usize) -> Self {
+    /// Answers when so many requests have arrived, of which it takes so many at once on one connection.
+    async fn answering_together(requests: usize, streams_max: u32) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let certificate = tempfile::NamedTempFile::new().unwrap();
@@ -51,18 +55,27 @@ impl Http2Receiver {
         let port = listener.local_addr().unwrap().port();
         let opened = Arc::new(AtomicUsize::new(0));
         let (counter, together) = (Arc::clone(&opened), Arc::new(Barrier::new(requests)));
+        let arrived = watch::Sender::new(0);
+        let arrivals = arrived.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counter.fetch_add(1, Ordering::SeqCst);
                 let stream = acceptor.accept(stream).await.unwrap();
-                let together = Arc::clone(&together);
-                let answer = service_fn(move |request| answer(request, Arc::clone(&together)));
-                let serving =
-                    http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer);
-                tokio::spawn(serving);
+                let (together, arrivals) = (Arc::clone(&together), arrivals.clone());
+                let answer = service_fn(move |request| {
+                    arrivals.send_modify(|arrived| *arrived += 1);
+                    answer(request, Arc::clone(&together))
+                });
+                let mut server = http2::Builder::new(TokioExecutor::new());
+                server.max_concurrent_streams(streams_max);
+                tokio::spawn(server.serve_connection(TokioIo::new(stream), answer));
             }
         });
-        Self { port, certificate, opened }
+        Self { port, certificate, opened, arrived }
+    }
+
+    async fn has(&self, requests: usize) {
+        self.arrived.subscribe().wait_for(|arrived| *arrived >= requests).await.unwrap();
     }
 
     fn url(&self) -> String {
@@ -85,7 +98,7 @@ async fn answer(
 
 #[tokio::test]
 async fn a_receiver_that_offers_http2_gets_all_requests_over_one_connection_at_once() {
-    let receiver = Http2Receiver::answering_together(1).await;
+    let receiver = Http2Receiver::answering_together(1, 200).await;
     let sender = sender(&[SECRET], |options| {
         options.ca_file = Some(receiver.certificate.path().to_owned());
     });
@@ -93,20 +106,30 @@ async fn a_receiver_that_offers_http2_gets_all_requests_over_one_connection_at_o
     let outcome = send(&sender, &lease).await;
     let expected = format!("{} msg_p5jXN8AQM9LWM0D4loKWxJek {{\"test\": 2432232314}}", receiver.url());
     assert_eq!((outcome.http_status(), outcome.excerpt().as_str()), (Some(200), expected.as_str()));
-    for outcome in join_all((0..50).map(|_| send(&sender, &lease))).await {
+    for outcome in join_all((0..30).map(|_| send(&sender, &lease))).await {
         assert_eq!(outcome.http_status(), Some(200));
     }
     assert_eq!(receiver.opened.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn requests_that_wait_for_their_answers_do_not_keep_others_off_the_connection() {
-    let receiver = Http2Receiver::answering_together(20).await;
-    let sender = sender(&[SECRET], |options| {
-        options.ca_file = Some(receiver.certificate.path().to_owned());
-    });
-    let lease = lease(&receiver.url());
-    for outcome in join_all((0..20).map(|_| send(&sender, &lease))).await {
-        assert_eq!(outcome.http_status(), Some(200));
+async fn what_one_connection_does_not_carry_goes_over_another() {
+    for (requests, streams_max, connections) in [(20, 200, 1), (100, 200, 4), (9, 3, 3)] {
+        let receiver = Http2Receiver::answering_together(requests, streams_max).await;
+        let sender = sender(&[SECRET], |options| {
+            options.ca_file = Some(receiver.certificate.path().to_owned());
+        });
+        let lease = lease(&receiver.url());
+        // One after the other until what the receiver allows is known, or all would dial at once.
+        let mut sending = FuturesUnordered::new();
+        for _ in 0..requests {
+            sending.push(send(&sender, &lease));
+            let sent = sending.len();
+            let _ = select(sending.next(), pin!(receiver.has(sent))).await;
+        }
+        while let Some(outcome) = sending.next().await {
+            assert_eq!(outcome.http_status(), Some(200));
+        }
+        assert_eq!(receiver.opened.load(Ordering::SeqCst), connections, "{requests} of {streams_max}");
     }
 }
