@@ -59,6 +59,13 @@ impl Client {
         }
     }
 
+    /// Gives up on a response whose body did not end in time: what is left of it would hold up the next.
+    pub(crate) fn give_up(&self, target: &Target, exchanged: &Exchanged) {
+        if let Link::Http2(place) = &exchanged.link {
+            self.pool.forget(&target.origin, place.link());
+        }
+    }
+
     async fn send(
         &self,
         mut link: Link,

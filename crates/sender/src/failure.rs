@@ -5,7 +5,7 @@ use std::io;
 
 use posthaste_domain::{ErrorClass, Outcome};
 
-use crate::meter::Meter;
+use crate::meter::{BREACH, Meter};
 
 /// A remote failure: the class that is recorded, and what an operator reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Failure {
     /// Why an open connection gave no response head.
     pub(crate) fn of(error: &hyper::Error, meter: &Meter) -> Self {
         if meter.is_exhausted() {
-            return Self::new(ErrorClass::BrokenResponse, "the receiver sends more than any answer needs");
+            return Self::new(ErrorClass::BrokenResponse, BREACH);
         }
         if error.is_parse() {
             return Self::new(ErrorClass::BrokenResponse, error.to_string());
@@ -30,7 +30,9 @@ impl Failure {
         if let Some(error) = cause::<h2::Error>(error) {
             return Self::of_http2(error);
         }
-        if let Some(error) = cause::<io::Error>(error) {
+        if let Some(error) = cause::<io::Error>(error)
+            && error.kind() != io::ErrorKind::UnexpectedEof
+        {
             return match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
                 Some(error) => Self::new(ErrorClass::Tls, error.to_string()),
                 None => Self::new(ErrorClass::Reset, error.to_string()),

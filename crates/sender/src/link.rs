@@ -1,5 +1,6 @@
 //! An open connection that can carry requests, in either version of HTTP.
 
+mod frames;
 mod http1;
 mod http2;
 

@@ -16,40 +16,63 @@ const GRANT_BYTES: usize = 64 * 1024;
 /// What it may send while no request waits for an answer: pings, settings, session tickets.
 const IDLE_BYTES: usize = 16 * 1024;
 
+/// Blocks of headers that a request entitles it to over HTTP/2: interim responses, the answer and its trailers.
+const GRANT_HEADS: usize = 16;
+
 /// What one connection may still send.
 #[derive(Debug)]
-pub(crate) struct Meter(AtomicUsize);
+pub(crate) struct Meter {
+    bytes: AtomicUsize,
+    heads: AtomicUsize,
+}
 
 impl Meter {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicUsize::new(OPENING_BYTES)))
+        Arc::new(Self { bytes: AtomicUsize::new(OPENING_BYTES), heads: AtomicUsize::new(GRANT_HEADS) })
     }
 
     /// A request is about to be sent.
     pub(crate) fn grant(&self) {
-        self.change(|left| left.saturating_add(GRANT_BYTES));
+        change(&self.bytes, |left| left.saturating_add(GRANT_BYTES));
+        change(&self.heads, |left| left.saturating_add(GRANT_HEADS));
     }
 
     /// A request has its answer, or is given up. What it did not use cannot be saved up: so much is left for those that
     /// still wait.
     pub(crate) fn revoke(&self, still_waiting: usize) {
-        self.change(|left| left.min(still_waiting.saturating_mul(GRANT_BYTES).saturating_add(IDLE_BYTES)));
+        change(&self.bytes, |left| {
+            left.min(still_waiting.saturating_mul(GRANT_BYTES).saturating_add(IDLE_BYTES))
+        });
+        // One is left of what is not spent, or the next request would come to a meter that has run out.
+        change(&self.heads, |left| left.min(still_waiting.saturating_mul(GRANT_HEADS).saturating_add(1)));
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.bytes.load(Ordering::Relaxed) == 0 || self.heads.load(Ordering::Relaxed) == 0
+    }
+
+    /// A block of headers begins.
+    pub(crate) fn spend_head(&self) {
+        change(&self.heads, |left| left - 1);
+    }
+
+    /// What a connection fails with that is read on when its meter has run out.
+    pub(crate) fn breach(&self) -> io::Error {
+        io::Error::other(BREACH)
     }
 
     fn spend(&self, bytes: usize) {
-        self.change(|left| left.saturating_sub(bytes));
+        change(&self.bytes, |left| left.saturating_sub(bytes));
     }
+}
 
-    fn change(&self, change: impl Fn(usize) -> usize) {
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            // Once it is over, it is over: another request must not revive a flood.
-            if left == 0 { None } else { Some(change(left)) }
-        });
-    }
+/// What an operator reads of it.
+pub(crate) const BREACH: &str = "the receiver sends more than any answer needs";
+
+/// Once it is over, it is over: another request must not revive a flood.
+fn change(left: &AtomicUsize, change: impl Fn(usize) -> usize) {
+    let changed = |left: usize| if left == 0 { None } else { Some(change(left)) };
+    let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
 }
 
 /// A connection that breaks off when its meter has run out.
@@ -72,7 +95,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.meter.is_exhausted() {
-            return Poll::Ready(Err(io::Error::other("the receiver sends more than any answer needs")));
+            return Poll::Ready(Err(self.meter.breach()));
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
@@ -131,11 +154,11 @@ mod tests {
             meter.grant();
             meter.revoke(0);
         }
-        assert_eq!(meter.0.load(Ordering::Relaxed), IDLE_BYTES);
+        assert_eq!(meter.bytes.load(Ordering::Relaxed), IDLE_BYTES);
         for _ in 0..20 {
             meter.grant();
         }
         meter.revoke(19);
-        assert_eq!(meter.0.load(Ordering::Relaxed), 19 * GRANT_BYTES + IDLE_BYTES);
+        assert_eq!(meter.bytes.load(Ordering::Relaxed), 19 * GRANT_BYTES + IDLE_BYTES);
     }
 }

@@ -58,8 +58,9 @@ impl HttpSender {
         let exchanging = deadline.within(self.client.exchange(&target, request, &progress));
         let mut exchanged = exchanging.await.ok_or_else(|| deadline.passed(&progress))??;
         let mut answer = Answer::of(&exchanged.response, self.clock.now());
-        if deadline.within(answer.read(&mut exchanged)).await.is_some() {
-            self.client.finish(&target, exchanged);
+        match deadline.within(answer.read(&mut exchanged)).await {
+            Some(()) => self.client.finish(&target, exchanged),
+            None => self.client.give_up(&target, &exchanged),
         }
         Ok(answer.outcome())
     }

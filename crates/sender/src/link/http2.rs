@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::deadline::now;
 use crate::failure::Failure;
+use crate::link::frames::Frames;
 use crate::link::{HEAD_BYTES_MAX, Unanswered};
 use crate::meter::Meter;
 use crate::request::Body;
@@ -53,12 +54,14 @@ pub(crate) struct Http2Place {
 
 impl Http2 {
     pub(crate) async fn open(stream: Stream, meter: Arc<Meter>) -> Result<Self, Failure> {
+        // What the handshakes did not need is not for answers.
+        meter.revoke(0);
         let tasks = Tasks(Spawner::new());
         let (requests, mut connection) = Builder::new(tasks.0.clone())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("a head is small"))
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Frames::of(stream, Arc::clone(&meter))))
             .await
             .map_err(|error| Failure::of(&error, &meter))?;
         let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));

@@ -67,6 +67,12 @@ fn silences() -> Vec<Case> {
         over("has no room for a body", [without_window, ReadHead, Silence], TIMEOUT).perhaps_read(),
         over("has no room for a large body", [hello(), ReadHead, Silence], TIMEOUT)
             .with_payload(LARGE_PAYLOAD_BYTES),
+        over(
+            "answers and leaves a large body unread",
+            [hello(), ReadHead, write(answer()), Silence],
+            DELIVERED,
+        )
+        .with_payload(LARGE_PAYLOAD_BYTES),
         over("drips its frames", [hello(), Read, drip([settings(&[]), answer()].concat())], TIMEOUT),
         stops_after("stalls before its body", &[head()], DELIVERED).until_the_deadline(),
         stops_after("stalls within its body", &[head(), data(b"half")], DELIVERED).until_the_deadline(),
