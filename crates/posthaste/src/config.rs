@@ -1,1 +1,51 @@
 //! The configuration: flag over environment over file over default.
+//!
+//! ```text
+//!  flags, environment, file ─► gather ─► read ─► check ─► Config
+//!                              which      what    do they   typed values, and
+//!                              text wins  it is   agree     where each came from
+//! ```
+//!
+//! [`load`] is a pure function of its [`Sources`]; it touches neither the environment nor the disk. [`SETTINGS`] is
+//! the one table: loading, what `posthaste config` prints, the example file and the reference all derive from it. All
+//! problems are found at once, each in the words of whoever wrote the value, and none shows a secret.
+
+mod check;
+mod database;
+mod documents;
+mod effective;
+mod error;
+mod file;
+mod gather;
+mod mask;
+mod nearest;
+mod read;
+mod reading;
+mod redacted;
+mod retry;
+mod source;
+mod table;
+mod typed;
+mod values;
+
+pub use database::Database;
+pub use documents::{example_file, reference, reference_table};
+pub use effective::Effective;
+pub use error::{ConfigError, Written};
+pub use file::{ConfigFile, FILE_DEFAULT};
+pub use redacted::Redacted;
+pub use source::{Source, Sources};
+pub use table::{Fallback, Form, SETTINGS, Secrecy, Section, Setting, setting};
+pub use typed::Config;
+pub use values::{Dns, LogFormat};
+
+/// The configuration that these sources make, or everything that is wrong with them.
+pub fn load(sources: &Sources<'_>) -> Result<Config, Vec<ConfigError>> {
+    let mut reading = gather::gather(sources);
+    let mut config = read::read(&mut reading);
+    check::check(&mut reading, &config);
+    let (effective, warnings) = reading.finish()?;
+    config.settings = effective;
+    config.warnings = warnings;
+    Ok(config)
+}

@@ -1,0 +1,71 @@
+//! The API reference at `/docs`: Scalar, from this process alone. Nothing is fetched from anywhere else, and the policy of
+//! the page forbids it.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+
+use crate::api::Service;
+
+/// Scalar styles its elements as it makes them; everything else is files of this origin.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+                      img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
+
+const PAGE: &str = r#"<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <title>Posthaste API</title>
+  </head>
+  <body>
+    <div id="app"></div>
+    <noscript>This page needs JavaScript. The document that it shows is <a href="/openapi.json">/openapi.json</a>.</noscript>
+    <script src="/docs/scalar.js"></script>
+    <script src="/docs/start.js"></script>
+  </body>
+</html>
+"#;
+
+/// Beside the page rather than in it, so that its policy can forbid scripts in pages.
+const START: &str = r##"Scalar.createApiReference("#app", {
+  url: "/openapi.json",
+  withDefaultFonts: false,
+  telemetry: false,
+  showDeveloperTools: "never",
+  hideClientButton: true,
+  proxyUrl: "",
+  agent: { disabled: true },
+  mcp: { disabled: true },
+});
+"##;
+
+static SCALAR: LazyLock<Bytes> =
+    LazyLock::new(|| scalar_api_reference::get_asset("scalar.js").map(Bytes::from).unwrap_or_default());
+
+pub(crate) fn routes() -> Router<Arc<Service>> {
+    Router::new()
+        .route("/docs", get(async || (policy(), typed("text/html; charset=utf-8", PAGE))))
+        .route("/docs/start.js", get(async || typed("text/javascript; charset=utf-8", START)))
+        .route("/docs/scalar.js", get(scalar))
+}
+
+fn policy() -> [(http::HeaderName, HeaderValue); 1] {
+    [(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY))]
+}
+
+fn typed(content_type: &'static str, body: impl IntoResponse) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
+}
+
+/// Five megabytes that change with a release: worth keeping for an hour.
+async fn scalar() -> Response {
+    let cached = [(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600"))];
+    (cached, typed("text/javascript; charset=utf-8", SCALAR.clone())).into_response()
+}

@@ -1,0 +1,209 @@
+//! What operators do to one event.
+
+use axum::body::Body;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::stage::{
+    DLQ, EVENTS, KEYS, OPERATOR, OVERVIEW, Stage, bearer, call, claim_all, event, settle, status,
+};
+
+crate::on_every_store! {
+    s2_fr004_ac1_requeue_over_http_moves_only_failed_to_pending,
+    s2_fr004_ac2_requeue_over_http_starts_over,
+    s2_fr004_ac3_requeue_over_http_of_what_is_not_failed_is_a_conflict,
+    s2_fr005_ac1_cancel_takes_an_optional_reason,
+    s2_fr005_ac2_cancel_over_http_ends_pending_and_keeps_failed,
+    s2_fr005_ac3_cancel_over_http_of_delivered_is_a_conflict,
+    actions_are_recorded_with_the_name_of_the_key,
+}
+
+fn requeue(event_id: &str) -> String {
+    format!("{DLQ}/{event_id}/requeue")
+}
+
+fn cancel(event_id: &str) -> String {
+    format!("{EVENTS}/{event_id}/cancel")
+}
+
+fn fields(answer: &Value) -> Vec<&str> {
+    let mut fields: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    fields
+}
+
+async fn s2_fr004_ac1_requeue_over_http_moves_only_failed_to_pending(stage: Stage) {
+    let event_id = stage.dead_lettered(&event()).await;
+    let answer = stage.act(&requeue(&event_id)).await.json(200);
+    assert_eq!(fields(&answer), ["delivery_status", "event_id", "updated_at"]);
+    assert_eq!((&answer["event_id"], &answer["delivery_status"]), (&json!(event_id), &json!("pending")));
+    assert_eq!(stage.get(DLQ).await.json(200)["events"], json!([]));
+}
+
+async fn s2_fr004_ac2_requeue_over_http_starts_over(stage: Stage) {
+    let event_id = stage.dead_lettered(&event()).await;
+    let requeued = stage.act(&requeue(&event_id)).await.json(200);
+    let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+    assert_eq!(shown["attempts"], 0);
+    assert_eq!(shown["last_error"], Value::Null);
+    assert_eq!(shown["failure_kind"], Value::Null);
+    assert_eq!(shown["updated_at"], requeued["updated_at"]);
+    assert_eq!(shown["next_attempt_at"], requeued["updated_at"], "it is due now");
+    assert_eq!(shown["destination_url"], "https://receiver.example/hook");
+    assert_eq!(shown["history"].as_array().unwrap().len(), 1, "what happened before is remembered");
+    assert_eq!(claim_all(&stage.store).await.len(), 1);
+}
+
+async fn s2_fr004_ac3_requeue_over_http_of_what_is_not_failed_is_a_conflict(stage: Stage) {
+    let delivered = stage.delivered(&event()).await;
+    let pending = stage.pending(&event()).await;
+    for (event_id, state) in [(&delivered, "delivered"), (&pending, "pending")] {
+        let (message, _) =
+            stage.act(&requeue(event_id)).await.refused(409, "webhook_outbox_event_not_requeueable");
+        assert!(message.contains(state) && message.contains(event_id.as_str()), "{message}");
+    }
+    let (message, _) = stage.act(&requeue("nobody")).await.refused(404, "webhook_outbox_event_not_found");
+    assert!(message.contains("nobody"), "{message}");
+}
+
+async fn s2_fr005_ac1_cancel_takes_an_optional_reason(stage: Stage) {
+    let cases: [(&str, &str); 7] = [
+        (r#"{"reason":"wrong customer"}"#, "manual_cancelled: wrong customer"),
+        (r#"{"reason":"  wrong\n\tcustomer  "}"#, "manual_cancelled: wrong customer"),
+        (r#"{"reason":""}"#, "manual_cancelled"),
+        (r#"{"reason":null}"#, "manual_cancelled"),
+        (r#"{}"#, "manual_cancelled"),
+        (" \n", "manual_cancelled"),
+        ("", "manual_cancelled"),
+    ];
+    for (body, last_error) in cases {
+        let event_id = stage.pending(&event()).await;
+        let answer = stage.post(&cancel(&event_id), body).await.json(200);
+        assert_eq!(fields(&answer), ["delivery_status", "event_id", "last_error", "updated_at"]);
+        assert_eq!(answer["event_id"], json!(event_id), "{body}");
+        assert_eq!(answer["delivery_status"], "failed", "{body}");
+        assert_eq!(answer["last_error"], last_error, "{body}");
+    }
+}
+
+async fn s2_fr005_ac2_cancel_over_http_ends_pending_and_keeps_failed(stage: Stage) {
+    let failed = stage.dead_lettered(&event()).await;
+    let in_flight = stage.pending(&event()).await;
+    let lease = claim_all(&stage.store).await.remove(0);
+    let pending = stage.pending(&event()).await;
+    for event_id in [&failed, &in_flight, &pending] {
+        let answer = stage.post(&cancel(event_id), r#"{"reason":"enough"}"#).await.json(200);
+        assert_eq!(answer["delivery_status"], "failed");
+        let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+        assert_eq!(shown["failure_kind"], "cancelled");
+        assert_eq!(shown["last_error"], "manual_cancelled: enough");
+        assert_eq!(shown["next_attempt_at"], Value::Null);
+    }
+    let lost = stage.store.renew(&[(&lease).into()], std::time::Duration::from_secs(60)).await.unwrap();
+    assert_eq!(lost, [(&lease).into()], "whoever was sending it owns it no more");
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["failed_count"], 3);
+    stage.post(&cancel(&pending), r#"{"reason":"once more"}"#).await.json(200);
+}
+
+async fn s2_fr005_ac3_cancel_over_http_of_delivered_is_a_conflict(stage: Stage) {
+    let event_id = stage.delivered(&event()).await;
+    let (message, _) =
+        stage.act(&cancel(&event_id)).await.refused(409, "webhook_outbox_event_not_cancellable");
+    assert!(message.contains("delivered") && message.contains(&event_id), "{message}");
+    assert_eq!(stage.get(&format!("{EVENTS}/{event_id}")).await.json(200)["delivery_status"], "delivered");
+    stage.act(&cancel("nobody")).await.refused(404, "webhook_outbox_event_not_found");
+}
+
+async fn actions_are_recorded_with_the_name_of_the_key(stage: Stage) {
+    assert!(KEYS.contains("ops:operator:"));
+    let event_id = stage.dead_lettered(&event()).await;
+    stage.act(&requeue(&event_id)).await.json(200);
+    let keyed = stage.with_keys();
+    keyed.post_with(&cancel(&event_id), &[bearer(OPERATOR)], r#"{"reason":"enough"}"#).await.json(200);
+    keyed.send(call(Method::POST, &requeue(&event_id), &[bearer(OPERATOR)], Body::empty())).await.json(200);
+    let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+    let audit: Vec<(&str, &str)> = shown["audit"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            assert_eq!(fields(entry), ["action", "actor", "at"]);
+            (entry["action"].as_str().unwrap(), entry["actor"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(audit, [("requeue", "local"), ("cancel", "ops"), ("requeue", "ops")]);
+}
+
+#[tokio::test]
+async fn a_reason_has_at_most_500_printable_characters() {
+    let stage = Stage::on_memory().await;
+    let event_id = stage.pending(&event()).await;
+    let long = "é".repeat(501);
+    for reason in [long.as_str(), "bell\u{7}", "null\0", "escape\u{1b}[31m", "\u{9b}1m"] {
+        let body = json!({ "reason": reason }).to_string();
+        let (message, details) = stage.post(&cancel(&event_id), body).await.refused(400, "invalid_request");
+        assert!(message.contains("at most 500 printable characters"), "{message}");
+        assert_eq!(details, json!({ "field": "reason" }));
+    }
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["pending_count"], 1, "nothing was cancelled");
+    let answer =
+        stage.post(&cancel(&event_id), json!({ "reason": "é".repeat(500) }).to_string()).await.json(200);
+    assert_eq!(
+        answer["last_error"],
+        format!("manual_cancelled: {}", "é".repeat(200)),
+        "the first 200 are kept"
+    );
+}
+
+#[tokio::test]
+async fn bodies_of_actions_are_read_strictly() {
+    let stage = Stage::on_memory().await;
+    let event_id = stage.dead_lettered(&event()).await;
+    let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(20_000));
+    let cases: [(&str, &str, u16, &str); 10] = [
+        ("cancel", r#"{"raeson":"typo"}"#, 400, "raeson"),
+        ("cancel", r#"{"reason":5}"#, 400, "expected a string"),
+        ("cancel", r#"{"reason":"a","reason":"b"}"#, 400, "duplicate field `reason`"),
+        ("cancel", r#"{"reason":"#, 400, "EOF"),
+        ("cancel", r#"{} {}"#, 400, "trailing characters"),
+        ("cancel", r#""enough""#, 400, "line 1 column 8"),
+        ("cancel", &long, 413, "larger than 16384 bytes"),
+        ("requeue", r#"{"reason":"x"}"#, 400, "reason"),
+        ("requeue", "[1]", 400, "line 1"),
+        ("requeue", &long, 413, "larger than 16384 bytes"),
+    ];
+    for (action, body, status, told) in cases {
+        let path = if action == "cancel" { cancel(&event_id) } else { requeue(&event_id) };
+        let code = if status == 400 { "invalid_request" } else { "payload_too_large" };
+        let (message, _) = stage.post(&path, body.to_owned()).await.refused(status, code);
+        assert!(message.contains(told), "{action} {body:.40}: {message}");
+    }
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["failed_count"], 1, "nothing was requeued");
+    stage.post(&requeue(&event_id), "{}").await.json(200);
+}
+
+#[tokio::test]
+async fn an_action_with_a_body_says_that_it_is_json() {
+    let stage = Stage::on_memory().await;
+    let event_id = stage.pending(&event()).await;
+    let body = || Body::from(r#"{"reason":"x"}"#);
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""] {
+        let headers = [crate::stage::header("content-type", content_type)];
+        let request = call(Method::POST, &cancel(&event_id), &headers, body());
+        stage.send(request).await.refused(400, "invalid_request");
+    }
+    stage.send(call(Method::POST, &cancel(&event_id), &[], body())).await.refused(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn a_late_result_of_a_cancelled_attempt_changes_nothing() {
+    let stage = Stage::on_memory().await;
+    let event_id = stage.pending(&event()).await;
+    let lease = claim_all(&stage.store).await.remove(0);
+    stage.act(&cancel(&event_id)).await.json(200);
+    stage.act(&requeue(&event_id)).await.json(200);
+    let fresh = claim_all(&stage.store).await.remove(0);
+    assert_ne!(fresh.token, lease.token);
+    settle(&stage.store, &fresh, status(200)).await;
+    assert_eq!(stage.get(&format!("{EVENTS}/{event_id}")).await.json(200)["delivery_status"], "delivered");
+}

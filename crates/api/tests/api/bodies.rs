@@ -1,0 +1,310 @@
+//! Bodies that are refused, and what the refusal tells: which element, field, line and column, and which rule.
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::stage::{EVENTS, OVERVIEW, PAYLOAD_BYTES_MAX, Stage, call, claim_all, event, header};
+
+/// An event with one field written otherwise.
+fn with(field: &str, value: Value) -> String {
+    let mut event = event();
+    event[field] = value;
+    event.to_string()
+}
+
+/// An event without one field.
+fn without(field: &str) -> String {
+    let mut event = event();
+    event.as_object_mut().unwrap().remove(field);
+    event.to_string()
+}
+
+/// Refused as a bad request, with something in the message and something in the details.
+async fn refuses(stage: &Stage, body: impl Into<Bytes>, told: &str, at: Value) {
+    let body = body.into();
+    let shown = String::from_utf8_lossy(&body).chars().take(120).collect::<String>();
+    let (message, details) = stage.post(EVENTS, body).await.refused(400, "invalid_request");
+    assert!(message.contains(told), "{shown}: {message}");
+    for (name, value) in at.as_object().unwrap() {
+        assert_eq!(&details[name], value, "{shown}: {name} of {details}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_json_is_refused_with_its_place() {
+    let stage = Stage::on_memory().await;
+    let cases: [(&[u8], &str, Value); 16] = [
+        (b"", "EOF", json!({ "line": 1, "column": 0 })),
+        (b" \n ", "EOF", json!({ "line": 2 })),
+        (b"{", "EOF", json!({ "line": 1, "column": 1 })),
+        (b"hello", "expected value", json!({ "line": 1, "column": 1 })),
+        (b"{\n  'event_type': 1}", "key must be a string", json!({ "line": 2, "column": 3 })),
+        (b"{\"event_type\": \"a\",}", "trailing comma", json!({ "column": 20 })),
+        (b"[{]", "key must be a string", json!({ "index": 0, "column": 3 })),
+        (b"\xef\xbb\xbf{}", "expected value", json!({ "line": 1, "column": 1 })),
+        (
+            b"{\"event_type\":\"\xff\"}",
+            "event_type: invalid unicode code point",
+            json!({ "field": "event_type" }),
+        ),
+        (b"{\"payload\":\"\xff\"}", "payload: invalid unicode code point", json!({ "field": "payload" })),
+        (
+            b"{\"payload\":\"a\nb\"}",
+            "payload: control character",
+            json!({ "field": "payload", "line": 1, "column": 13 }),
+        ),
+        (b"{\"payload\":01}", "payload: invalid number", json!({ "field": "payload" })),
+        (b"{\"payload\":NaN}", "payload: expected value", json!({ "field": "payload" })),
+        (b"{\"payload\":\"\\x\"}", "payload: invalid escape", json!({ "field": "payload" })),
+        (b"{\"payload\":[1,2", "payload: EOF", json!({ "field": "payload" })),
+        (
+            b"{\"event_type\":\"\\ud800\"}",
+            "event_type: unexpected end of hex escape",
+            json!({ "field": "event_type" }),
+        ),
+    ];
+    for (body, told, at) in cases {
+        refuses(&stage, Bytes::from_static(body), told, at).await;
+    }
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["pending_count"], 0);
+}
+
+#[tokio::test]
+async fn what_is_not_an_event_is_refused_with_the_rule() {
+    let stage = Stage::on_memory().await;
+    let expected = "expected an event object or an array of them";
+    let cases = [
+        ("null".to_owned(), expected, json!({})),
+        ("5".to_owned(), expected, json!({ "line": 1, "column": 1 })),
+        ("\"event\"".to_owned(), expected, json!({})),
+        ("true".to_owned(), expected, json!({})),
+        ("{}".to_owned(), "missing field `destination_url`", json!({})),
+        ("[]".to_owned(), "the array holds no events", json!({})),
+        (
+            "[5]".to_owned(),
+            "event 0: invalid type: integer `5`, expected an event object",
+            json!({ "index": 0 }),
+        ),
+        ("[[]]".to_owned(), "event 0: invalid type: sequence", json!({ "index": 0 })),
+        (format!("[{},null]", event()), "event 1: invalid type: null", json!({ "index": 1 })),
+        (format!("{} {}", event(), event()), "trailing characters", json!({})),
+        (format!("[{}] x", event()), "trailing characters", json!({})),
+        (json!(vec![event(); 1_001]).to_string(), "at most 1000 events", json!({})),
+        (without("destination_url"), "missing field `destination_url`", json!({})),
+        (without("event_type"), "missing field `event_type`", json!({})),
+        (without("payload"), "missing field `payload`", json!({})),
+        (
+            format!("[{},{}]", event(), without("payload")),
+            "event 1: missing field `payload`",
+            json!({ "index": 1 }),
+        ),
+        (
+            with("colour", json!("red")),
+            "unknown field `colour`, expected one of `destination_url`",
+            json!({}),
+        ),
+        (with("content_type", json!("text/plain")), "unknown field `content_type`", json!({})),
+        (with("Event_Type", json!("a")), "unknown field `Event_Type`", json!({})),
+        (
+            event().to_string().replace('}', "") + r#"},"event_type":"b"}"#,
+            "duplicate field `event_type`",
+            json!({}),
+        ),
+        (event().to_string().replacen('{', r#"{"payload":1,"#, 1), "duplicate field `payload`", json!({})),
+    ];
+    for (body, told, at) in cases {
+        refuses(&stage, body, told, at).await;
+    }
+}
+
+#[tokio::test]
+async fn a_value_of_the_wrong_type_or_range_is_refused_by_the_name_of_its_field() {
+    let stage = Stage::on_memory().await;
+    let long = "x".repeat(257);
+    let cases = [
+        ("destination_url", json!(5), "destination_url: invalid type: integer `5`, expected a string"),
+        ("destination_url", json!(null), "destination_url: invalid type: null, expected a string"),
+        ("destination_url", json!(""), "not an absolute URL"),
+        ("destination_url", json!("/hook"), "not an absolute URL"),
+        ("destination_url", json!("ftp://receiver.example/"), "only http and https"),
+        ("destination_url", json!("javascript:alert(1)"), "only http and https"),
+        ("destination_url", json!("https://user:pw@receiver.example/"), "user name or password"),
+        ("destination_url", json!("https://receiver.example/#top"), "fragment"),
+        ("destination_url", json!(format!("https://receiver.example/{}", "a".repeat(2_048))), "at most 2048"),
+        ("event_type", json!(["a"]), "event_type: invalid type: sequence, expected a string"),
+        ("event_type", json!(""), "event_type must be 1 to 256 printable ASCII"),
+        ("event_type", json!(" padded "), "event_type must be 1 to 256 printable ASCII"),
+        ("event_type", json!("a\r\nx-evil: 1"), "event_type must be 1 to 256 printable ASCII"),
+        ("event_type", json!("payé"), "event_type must be 1 to 256 printable ASCII"),
+        ("event_type", json!(long), "event_type must be 1 to 256 printable ASCII"),
+        ("event_id", json!(17), "event_id: invalid type: integer `17`, expected a string"),
+        ("event_id", json!(""), "1 to 256 visible ASCII"),
+        ("event_id", json!("a b"), "visible ASCII characters without spaces"),
+        ("event_id", json!("a.b"), "full stop"),
+        ("event_id", json!("é"), "visible ASCII"),
+        ("event_id", json!(long), "1 to 256 visible ASCII"),
+        ("payment_request_id", json!({}), "payment_request_id: invalid type: map, expected a string"),
+        ("payment_request_id", json!(""), "payment_request_id must be 1 to 256"),
+        ("webhook_id", json!("\u{0}"), "webhook_id must be 1 to 256"),
+        ("webhook_id", json!(false), "webhook_id: invalid type: boolean `false`"),
+        ("session_id", json!(long), "session_id must be 1 to 256"),
+        ("max_attempts", json!(0), "max_attempts must be 1 to 1000, got 0"),
+        ("max_attempts", json!(1_001), "max_attempts must be 1 to 1000, got 1001"),
+        ("max_attempts", json!(-1), "max_attempts: invalid value: integer `-1`"),
+        ("max_attempts", json!(1.5), "max_attempts: invalid type: floating point `1.5`"),
+        ("max_attempts", json!("3"), "max_attempts: invalid type: string \"3\", expected u32"),
+        ("max_attempts", json!(4_294_967_296_u64), "max_attempts: invalid value: integer `4294967296`"),
+    ];
+    for (field, value, told) in cases {
+        refuses(&stage, with(field, value), told, json!({ "field": field })).await;
+    }
+}
+
+#[tokio::test]
+async fn optional_fields_may_be_null() {
+    let stage = Stage::on_memory().await;
+    for field in ["event_id", "payment_request_id", "webhook_id", "session_id", "max_attempts"] {
+        stage.post(EVENTS, with(field, Value::Null)).await.json(202);
+    }
+    stage.post(EVENTS, with("payload", Value::Null)).await.json(202);
+    let leases = claim_all(&stage.store).await;
+    assert_eq!(leases.iter().filter(|lease| &lease.payload[..] == b"null").count(), 1);
+}
+
+#[tokio::test]
+async fn a_long_value_is_not_repeated_in_full() {
+    let stage = Stage::on_memory().await;
+    let (message, _) =
+        stage.post(EVENTS, with(&"k".repeat(100_000), json!(1))).await.refused(400, "invalid_request");
+    assert!(message.len() < 1_000 && message.contains("kkk…"), "{} bytes", message.len());
+    let (message, _) = stage
+        .post(EVENTS, with("max_attempts", json!("9".repeat(100_000))))
+        .await
+        .refused(400, "invalid_request");
+    assert!(message.len() < 1_000 && message.contains("at line 1 column"), "{} bytes", message.len());
+}
+
+#[tokio::test]
+async fn only_json_by_its_name_is_taken() {
+    let stage = Stage::on_memory().await;
+    let send = async |content_types: &[&str]| {
+        let headers: Vec<_> = content_types.iter().map(|sent| header("content-type", sent)).collect();
+        stage.send(call(Method::POST, EVENTS, &headers, Body::from(event().to_string()))).await
+    };
+    for good in [
+        "application/json",
+        "Application/JSON",
+        "application/json; charset=utf-8",
+        "application/json;charset=UTF-8",
+        " application/json ",
+    ] {
+        send(&[good]).await.json(202);
+    }
+    let bad: [&[&str]; 8] = [
+        &[],
+        &[""],
+        &["text/plain"],
+        &["application/x-www-form-urlencoded"],
+        &["multipart/form-data; boundary=x"],
+        &["application/jsonp"],
+        &["text/json"],
+        &["application/json", "application/json"],
+    ];
+    for content_types in bad {
+        let (message, details) = send(content_types).await.refused(400, "invalid_request");
+        assert!(message.contains("content-type: application/json"), "{message}");
+        assert_eq!(details, json!({ "header": "content-type" }));
+    }
+}
+
+#[tokio::test]
+async fn a_payload_is_taken_to_its_limit_and_not_beyond() {
+    let stage = Stage::on_memory().await;
+    let text = |bytes: usize| json!("x".repeat(bytes - 2));
+    stage.post(EVENTS, with("payload", text(PAYLOAD_BYTES_MAX))).await.json(202);
+    let (message, details) = stage
+        .post(EVENTS, with("payload", text(PAYLOAD_BYTES_MAX + 1)))
+        .await
+        .refused(413, "payload_too_large");
+    assert_eq!(message, "payload is 4097 bytes; at most 4096 are accepted");
+    assert_eq!(details, json!({ "field": "payload" }));
+    let many = format!("[{},{}]", event(), with("payload", text(PAYLOAD_BYTES_MAX + 1)));
+    let (message, details) = stage.post(EVENTS, many).await.refused(413, "payload_too_large");
+    assert!(message.starts_with("event 1: payload is 4097 bytes"), "{message}");
+    assert_eq!(details, json!({ "index": 1, "field": "payload" }));
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["pending_count"], 1);
+}
+
+#[tokio::test]
+async fn a_body_is_taken_to_its_limit_and_not_beyond() {
+    let stage = Stage::on_memory().await;
+    let limit = 16 << 20;
+    let padded = |bytes: usize| {
+        let event = event().to_string();
+        let padding = " ".repeat(bytes - event.len());
+        event + &padding
+    };
+    stage.post(EVENTS, padded(limit)).await.json(202);
+    let (message, details) = stage.post(EVENTS, padded(limit + 1)).await.refused(413, "payload_too_large");
+    assert!(message.contains("larger than 16777216 bytes"), "{message}");
+    assert_eq!(details, json!({ "bytes_max": limit }));
+    // In pieces, without a length, and without an end.
+    let endless =
+        Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1 << 20]))));
+    stage.post(EVENTS, endless).await.refused(413, "payload_too_large");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_refused() {
+    let stage = Stage::on_memory().await;
+    let pieces = [Ok(Bytes::from_static(b"{\"event_type\"")), Err(std::io::Error::other("reset"))];
+    let (message, _) =
+        stage.post(EVENTS, Body::from_stream(stream::iter(pieces))).await.refused(400, "invalid_request");
+    assert!(message.contains("broke off"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_given_up_after_a_minute() {
+    let stage = Stage::on_memory().await;
+    let stuck = || Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let before = tokio::time::Instant::now();
+    stage.post(EVENTS, stuck()).await.refused(408, "request_timeout");
+    assert_eq!(before.elapsed().as_secs(), 60);
+}
+
+#[tokio::test]
+async fn queries_are_read_as_strictly_as_bodies() {
+    let stage = Stage::on_memory().await;
+    let event_id = stage.pending(&event()).await;
+    let one = format!("{EVENTS}/{event_id}");
+    let cases = [
+        (
+            format!("{EVENTS}?page=2"),
+            "unknown parameter \"page\"; known here: status, destination, limit, cursor",
+        ),
+        (format!("{EVENTS}?limit=5&limit=6"), "\"limit\" is given twice"),
+        (format!("{EVENTS}?status=lost"), "status must be pending, delivered or failed, got \"lost\""),
+        (format!("{EVENTS}?status="), "status must be"),
+        (format!("{EVENTS}?status=Pending"), "status must be"),
+        (format!("{EVENTS}?destination=nowhere"), "destination is not an absolute URL"),
+        (format!("{EVENTS}?destination="), "destination is not an absolute URL"),
+        (format!("{EVENTS}?cursor=x"), "not a cursor of this listing"),
+        ("/v1/webhook-outbox/dlq?status=failed".to_owned(), "known here: limit, cursor"),
+        (format!("{OVERVIEW}?x"), "unknown parameter \"x\"; known here: none"),
+        (format!("{one}?verbose=1"), "unknown parameter \"verbose\""),
+        ("/metrics?name=x".to_owned(), "unknown parameter \"name\""),
+        ("/v1/webhook-outbox/stream?x=1".to_owned(), "unknown parameter \"x\""),
+    ];
+    for (path, told) in cases {
+        let (message, details) = stage.get(&path).await.refused(400, "invalid_request");
+        assert!(message.contains(told), "{path}: {message}");
+        assert!(details["parameter"].is_string(), "{path}: {details}");
+    }
+    for path in [format!("{EVENTS}?x=1"), format!("{one}/cancel?x=1")] {
+        stage.post(&path, event().to_string()).await.refused(400, "invalid_request");
+    }
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["pending_count"], 1);
+}

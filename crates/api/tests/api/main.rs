@@ -1,0 +1,20 @@
+//! The API through its router, on every store where a store decides the answer.
+
+mod stage;
+
+mod access;
+mod actions;
+mod bodies;
+mod dead_letters;
+mod document;
+mod enqueue;
+mod errors;
+mod events;
+mod health;
+mod idempotency;
+mod local;
+mod metrics;
+mod overview;
+mod payload;
+mod reference;
+mod stream;

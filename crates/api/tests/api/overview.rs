@@ -1,0 +1,71 @@
+//! The outbox at a glance.
+
+use serde_json::{Value, json};
+
+use crate::stage::{EVENTS, OVERVIEW, Stage, event};
+
+crate::on_every_store! {
+    s2_fr001_ac1_overview_over_http_counts_every_state,
+    s2_fr001_ac2_oldest_pending_age_over_http_is_null_when_nothing_is_pending,
+    s2_fr001_ac3_overview_over_http_follows_every_change_at_once,
+}
+
+fn counts(overview: &Value) -> [u64; 5] {
+    ["pending_count", "pending_ready_count", "retrying_count", "failed_count", "delivered_count"]
+        .map(|name| overview[name].as_u64().unwrap())
+}
+
+async fn s2_fr001_ac1_overview_over_http_counts_every_state(stage: Stage) {
+    stage.delivered(&event()).await;
+    stage.dead_lettered(&event()).await;
+    stage.retrying(&event()).await;
+    stage.pending(&event()).await;
+    stage.pending(&event()).await;
+    let overview = stage.get(OVERVIEW).await.json(200);
+    assert_eq!(counts(&overview), [3, 2, 1, 1, 1]);
+    let mut fields: Vec<&String> = overview.as_object().unwrap().keys().collect();
+    fields.sort();
+    assert_eq!(
+        fields,
+        [
+            "delivered_count",
+            "failed_count",
+            "oldest_pending_age_seconds",
+            "pending_count",
+            "pending_ready_count",
+            "retrying_count"
+        ]
+    );
+}
+
+async fn s2_fr001_ac2_oldest_pending_age_over_http_is_null_when_nothing_is_pending(stage: Stage) {
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["oldest_pending_age_seconds"], Value::Null);
+    stage.delivered(&event()).await;
+    stage.dead_lettered(&event()).await;
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["oldest_pending_age_seconds"], Value::Null);
+    stage.pending(&event()).await;
+    let age = stage.get(OVERVIEW).await.json(200)["oldest_pending_age_seconds"].as_u64();
+    assert!(age.is_some_and(|age| age < 60), "{age:?}");
+}
+
+async fn s2_fr001_ac3_overview_over_http_follows_every_change_at_once(stage: Stage) {
+    assert_eq!(counts(&stage.get(OVERVIEW).await.json(200)), [0; 5]);
+    let many: Vec<Value> = vec![event(); 3];
+    stage.post(EVENTS, json!(many).to_string()).await.json(202);
+    assert_eq!(counts(&stage.get(OVERVIEW).await.json(200)), [3, 3, 0, 0, 0]);
+    let event_id = stage.pending(&event()).await;
+    assert_eq!(counts(&stage.get(OVERVIEW).await.json(200)), [4, 4, 0, 0, 0]);
+    stage.act(&format!("{EVENTS}/{event_id}/cancel")).await.json(200);
+    assert_eq!(counts(&stage.get(OVERVIEW).await.json(200)), [3, 3, 0, 1, 0]);
+    stage.act(&format!("/v1/webhook-outbox/dlq/{event_id}/requeue")).await.json(200);
+    assert_eq!(counts(&stage.get(OVERVIEW).await.json(200)), [4, 4, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn the_age_is_in_whole_seconds() {
+    let (store, clock) = crate::stage::memory_at(1_700_000_000);
+    let stage = Stage::over(std::sync::Arc::new(store), std::sync::Arc::new(()));
+    stage.pending(&event()).await;
+    clock.advance(std::time::Duration::from_millis(90_999));
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["oldest_pending_age_seconds"], 90);
+}

@@ -1,0 +1,59 @@
+//! The stores that the API is examined on. Each stage has one of its own.
+
+use std::sync::{Arc, OnceLock};
+
+use posthaste_domain::Timestamp;
+use posthaste_postgres_server::PostgresServer;
+use posthaste_store_memory::{ManualClock, MemoryStore};
+use posthaste_store_postgres::{PostgresConfig, PostgresStore};
+use posthaste_store_sqlite::{Options, SqliteStore, SystemClock};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+use super::Stage;
+
+/// A memory store whose clock is moved by hand.
+pub(crate) fn memory_at(secs: i64) -> (MemoryStore, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(secs)));
+    (MemoryStore::new(clock.clone(), 1), clock)
+}
+
+impl Stage {
+    /// The clock stands still at 2023-11-14T22:13:20Z.
+    pub(crate) async fn on_memory() -> Self {
+        let (store, _) = memory_at(1_700_000_000);
+        Self::over(Arc::new(store), Arc::new(()))
+    }
+
+    pub(crate) async fn on_sqlite() -> Self {
+        let directory = tempfile::tempdir().expect("the test may write temporary files");
+        let path = directory.path().join("outbox.db");
+        let random = StdRng::seed_from_u64(1);
+        let store = SqliteStore::open(path, Arc::new(SystemClock), random, Options::default());
+        Self::over(Arc::new(store.expect("a new file can be opened")), Arc::new(directory))
+    }
+
+    pub(crate) async fn on_postgres() -> Self {
+        let database = PostgresServer::shared().create_database_from(template());
+        let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
+        Self::over(Arc::new(PostgresStore::connect(config)), Arc::new(database))
+    }
+}
+
+/// A database whose schema is up to date; each stage gets a copy.
+fn template() -> &'static str {
+    static TEMPLATE: OnceLock<String> = OnceLock::new();
+    TEMPLATE.get_or_init(|| {
+        let database = PostgresServer::shared().create_database("template");
+        let url = database.url.clone();
+        let migrated = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime can be made").block_on(async {
+                let config = PostgresConfig::from_url(&url).expect("the URL is the server's own");
+                posthaste_store_postgres::migrate(&config).await
+            })
+        });
+        migrated.join().expect("migrating does not panic").expect("a fresh database can be migrated");
+        database.name.clone()
+    })
+}

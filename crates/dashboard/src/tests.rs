@@ -1,0 +1,272 @@
+//! What the policy, the size and the words of the page promise, read from the files as they are embedded.
+
+use super::*;
+
+const BYTES_MAX: usize = 60 * 1024;
+
+fn text(name: &str) -> String {
+    String::from_utf8(file(name).data.into_owned()).expect("every asset is text")
+}
+
+fn names(extension: &str) -> Vec<String> {
+    let names = Embedded::iter().map(Cow::into_owned).filter(|name| name.ends_with(extension));
+    let names: Vec<_> = names.collect();
+    assert!(!names.is_empty(), "there are assets that end in {extension}");
+    names
+}
+
+/// What stands between each `before` and the next `after`.
+fn between<'a>(text: &'a str, before: &str, after: char) -> Vec<&'a str> {
+    let starts = text.split(before).skip(1);
+    starts.map(|rest| rest.split(after).next().expect("a split has a first part")).collect()
+}
+
+/// The tags of a page, from `<` to `>`, without comments and what is closed.
+fn tags(html: &str) -> Vec<&str> {
+    let opened = between(html, "<", '>').into_iter();
+    opened.filter(|tag| !tag.starts_with(['!', '/'])).collect()
+}
+
+/// The attributes of a tag, as names and values; one without a value has an empty one.
+fn attributes(tag: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = tag.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(rest.len());
+        let name = &rest[..end];
+        let (value, after) = match rest[end..].strip_prefix("=\"") {
+            Some(quoted) => quoted.split_once('"').expect("a value's quote is closed"),
+            None => {
+                assert!(!rest[end..].starts_with('='), "values are quoted: <{tag}>");
+                ("", &rest[end..])
+            }
+        };
+        found.push((name, value));
+        rest = after.trim_start();
+    }
+    found
+}
+
+#[test]
+fn everything_that_the_page_refers_to_exists() {
+    let page = String::from_utf8(page().bytes.into_owned()).unwrap();
+    let mut found = 0;
+    for tag in tags(&page) {
+        for (name, value) in attributes(tag) {
+            if !["src", "href"].contains(&name) || value.starts_with('#') || value == "docs" {
+                continue;
+            }
+            let asset = asset(value).unwrap_or_else(|| panic!("<{tag}> refers to something missing"));
+            assert!(asset.cacheable, "{value} is named by its version");
+            found += 1;
+        }
+    }
+    assert!(found >= 4, "a style sheet, a script and icons");
+}
+
+#[test]
+fn every_module_that_is_imported_exists_and_every_module_is_imported() {
+    let mut imported = vec!["app.js".to_owned()];
+    for module in names(".js") {
+        let source = text(&module);
+        for path in between(&source, " from \"", '"') {
+            let name =
+                path.strip_prefix("./").unwrap_or_else(|| panic!("{module} imports {path}: not beside it"));
+            assert!(Embedded::get(name).is_some(), "{module} imports {path}, which is missing");
+            imported.push(name.to_owned());
+        }
+        for loose in ["import(", "import \""] {
+            assert!(!source.contains(loose), "{module}: this test reads only `import … from`");
+        }
+    }
+    for module in names(".js") {
+        assert!(imported.contains(&module), "{module} is imported by nobody");
+    }
+}
+
+#[test]
+fn every_name_that_a_module_imports_is_exported() {
+    for module in names(".js") {
+        let source = text(&module);
+        for import in between(&source, "import {", ';') {
+            let (list, path) = import.split_once('}').expect("an import's brace is closed");
+            let from = text(path.trim_start_matches(" from \"./").trim_end_matches('"'));
+            for name in list.split(',').map(|name| name.trim().split(' ').next().unwrap_or_default()) {
+                let kinds = ["function", "async function", "class", "const"];
+                let exported = kinds.iter().any(|kind| {
+                    between(&from, &format!("export {kind} {name}"), '\n')
+                        .iter()
+                        .any(|rest| rest.starts_with(['(', ' ']))
+                });
+                assert!(exported, "{module} imports {name}, which {path} does not export");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_element_that_a_module_asks_for_is_on_the_page_once() {
+    let page = text(PAGE);
+    let ids: Vec<_> = tags(&page)
+        .into_iter()
+        .flat_map(attributes)
+        .filter_map(|(name, value)| (name == "id").then_some(value))
+        .collect();
+    for module in names(".js") {
+        for id in between(&text(&module), "byId(\"", '"') {
+            assert_eq!(ids.iter().filter(|known| **known == id).count(), 1, "{module} asks for #{id}");
+        }
+    }
+}
+
+#[test]
+fn labels_and_descriptions_point_at_elements_of_the_page() {
+    let page = text(PAGE);
+    let all: Vec<_> = tags(&page).into_iter().flat_map(attributes).collect();
+    for (name, value) in &all {
+        if ["for", "aria-labelledby", "aria-describedby"].contains(name) {
+            assert!(all.contains(&("id", value)), "{name}=\"{value}\" points at nothing");
+        }
+    }
+}
+
+#[test]
+fn nothing_on_the_page_is_inline() {
+    let page = text(PAGE);
+    assert_eq!(page.matches("<script").count(), page.matches("></script>").count(), "scripts are empty");
+    for tag in tags(&page) {
+        assert!(!tag.starts_with("style"), "<{tag}>: styles are in style.css");
+        for (name, value) in attributes(tag) {
+            assert!(name != "style", "<{tag}>");
+            assert!(!name.starts_with("on"), "<{tag}>: handlers are in modules");
+            assert!(!value.trim_start().to_ascii_lowercase().starts_with("javascript:"), "<{tag}>");
+        }
+    }
+}
+
+#[test]
+fn no_module_makes_markup_or_code_out_of_text() {
+    let forbidden = [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "setHTML",
+        "DOMParser",
+        "createContextualFragment",
+        "document.write",
+        "srcdoc",
+        "eval(",
+        "new Function",
+        "localStorage",
+        "document.cookie",
+        ".style.",
+        "\"style\"",
+    ];
+    for module in names(".js") {
+        let source = text(&module);
+        for word in forbidden {
+            assert!(!source.contains(word), "{module} uses {word}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_loaded_from_elsewhere() {
+    for name in Embedded::iter() {
+        // The name of SVG is an address that nobody asks for.
+        let text = text(&name).replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        for scheme in ["http:", "https:", "ws:", "wss:", "\"//", "'//", "url(", "@import"] {
+            assert!(!text.contains(scheme), "{name} names something elsewhere: {scheme}");
+        }
+    }
+}
+
+#[test]
+fn each_kind_of_asset_has_its_content_type() {
+    let of = |path: &str| asset(path).map(|asset| asset.content_type);
+    assert_eq!(of("/"), Some("text/html; charset=utf-8"));
+    assert_eq!(of("/assets/_/style.css"), Some("text/css; charset=utf-8"));
+    assert_eq!(of("/assets/_/app.js"), Some("text/javascript; charset=utf-8"));
+    assert_eq!(of("/assets/_/icon.svg"), Some("image/svg+xml"));
+    for name in Embedded::iter() {
+        assert!(content_type(&name).is_some(), "{name} has no content type");
+    }
+}
+
+#[test]
+fn only_the_page_and_its_assets_are_found() {
+    assert_eq!(asset("/"), asset(""));
+    assert_eq!(asset("/"), asset("/index.html"));
+    let nowhere = [
+        "/app.js",
+        "/assets/app.js",
+        "/assets/_/",
+        "/assets/_/missing.js",
+        "/assets/_/index.html",
+        "/assets/_/APP.JS",
+        "/assets/_/../lib.rs",
+        "/assets/_/../assets/app.js",
+        "/assets/../src/lib.rs",
+        "/../Cargo.toml",
+        "..",
+        "//",
+        "//assets/_/app.js",
+        "/assets/_//app.js",
+        "/assets/_/%2e%2e/app.js",
+        "/assets/_/..\\app.js",
+        "/assets/_/app.js\0",
+        "/etc/passwd",
+    ];
+    for path in nowhere {
+        assert_eq!(asset(path), None, "{path:?}");
+    }
+}
+
+#[test]
+fn an_asset_is_kept_only_under_the_version_that_the_page_names() {
+    let page = asset("/").unwrap();
+    assert!(!page.cacheable);
+    let page = String::from_utf8(page.bytes.into_owned()).unwrap();
+    assert!(!page.contains(UNVERSIONED));
+    let versioned = format!("/assets/{}/app.js", *VERSION);
+    assert!(page.contains(&versioned[1..]));
+    let current = asset(&versioned).unwrap();
+    assert!(current.cacheable);
+    let other = asset("/assets/0123456789abcdef/app.js").unwrap();
+    assert_eq!(other, Asset { cacheable: false, ..current });
+}
+
+#[test]
+fn etags_are_quoted_and_differ() {
+    let mut etags: Vec<_> = Embedded::iter()
+        .filter_map(|name| asset(&format!("/assets/_/{name}")))
+        .map(|asset| asset.etag)
+        .collect();
+    etags.push(asset("/").unwrap().etag);
+    for etag in &etags {
+        let inner = etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"')).unwrap();
+        assert!(inner.len() == 16 && inner.bytes().all(|b| b.is_ascii_hexdigit()), "{etag}");
+    }
+    etags.sort();
+    etags.dedup();
+    assert_eq!(etags.len(), Embedded::iter().count());
+}
+
+#[test]
+fn the_policy_allows_no_more_than_the_page_needs() {
+    assert!(!CONTENT_SECURITY_POLICY.contains("  "), "{CONTENT_SECURITY_POLICY}");
+    for part in ["unsafe", "*", "http"] {
+        assert!(!CONTENT_SECURITY_POLICY.contains(part), "{part}");
+    }
+    let directives: Vec<_> = CONTENT_SECURITY_POLICY.split("; ").collect();
+    for directive in ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"]
+    {
+        assert!(directives.contains(&directive), "{directive}");
+    }
+}
+
+#[test]
+fn the_whole_page_is_small() {
+    let bytes: usize = Embedded::iter().map(|name| file(&name).data.len()).sum();
+    assert!(bytes < BYTES_MAX, "{bytes} bytes");
+}

@@ -1,0 +1,101 @@
+//! Commands of people who produce and receive events: `send` and `listen`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+
+use super::ServerArgs;
+
+const SEND_EXAMPLES: &str = "\
+Examples:
+  posthaste send --url https://shop.example/hooks --type invoice.paid --data '{\"invoice\": 17}'
+  jq .order export.json | posthaste send --url https://shop.example/hooks --type order.placed --file -
+  posthaste send --url http://127.0.0.1:8700/ --type test.ping --data '{}' --wait --timeout 30";
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = SEND_EXAMPLES, group = ArgGroup::new("payload").required(true))]
+pub(crate) struct SendArgs {
+    /// Where the event is delivered to
+    #[arg(long)]
+    pub(crate) url: String,
+    /// The event's type, as its receivers know it
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) event_type: String,
+    /// The payload, as JSON
+    #[arg(long, value_name = "JSON", group = "payload")]
+    pub(crate) data: Option<String>,
+    /// A file with the payload, as JSON; - reads standard input
+    #[arg(long, value_name = "FILE", group = "payload")]
+    pub(crate) file: Option<PathBuf>,
+    /// The event's id; without it, the server makes one
+    #[arg(long, value_name = "ID")]
+    pub(crate) event_id: Option<String>,
+    /// Makes sending the same event again harmless: the server answers as it did the first time
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// The payment request that the event is about
+    #[arg(long, value_name = "ID")]
+    pub(crate) payment_request_id: Option<String>,
+    /// The session that the event is about
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+    /// A label for the receiver
+    #[arg(long, value_name = "ID")]
+    pub(crate) webhook_id: Option<String>,
+    /// How often to try; without it, as often as the server's retry policy says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_attempts: Option<u32>,
+    /// Wait until the event is delivered or failed; exit with 1 if it failed
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Stop waiting after so many seconds, and exit with 1; the event goes on being delivered
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print the server's answer instead of the id; with --wait, the event as it ended
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+const LISTEN_EXAMPLES: &str = "\
+Examples:
+  posthaste listen --secret \"$(posthaste secret)\"
+  posthaste listen --fail 2                   the first two deliveries of each event get a 500
+  posthaste listen --status 410               every delivery is told that the endpoint is gone
+  posthaste listen --port 0 --json | jq .event_type";
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = LISTEN_EXAMPLES)]
+pub(crate) struct ListenArgs {
+    /// The port on 127.0.0.1; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8700)]
+    pub(crate) port: u16,
+    /// The signing secret, whsec_…, as `posthaste secret` prints it; several are separated by commas
+    #[arg(
+        long = "secret",
+        value_name = "SECRET",
+        env = "POSTHASTE_SIGNING_SECRET",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub(crate) secrets: Vec<String>,
+    /// Answer 500 to the first N deliveries of each event
+    #[arg(long, value_name = "N", conflicts_with = "status")]
+    pub(crate) fail: Option<u32>,
+    /// Answer every delivery with this status
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(200..=599))]
+    pub(crate) status: Option<u16>,
+    /// Wait so many milliseconds before each answer
+    #[arg(long, value_name = "MS", default_value_t = 0, hide_default_value = true)]
+    pub(crate) delay: u64,
+    /// Print one JSON object per delivery, on a line of its own
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "it must be a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(number).map_err(|_| "it must be 0 or more seconds".to_owned())
+}

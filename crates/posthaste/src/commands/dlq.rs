@@ -1,0 +1,89 @@
+//! `posthaste dlq`: what could not be delivered, and putting it back in line.
+
+mod requeue;
+
+use std::process::ExitCode;
+
+use posthaste_domain::Timestamp;
+
+use crate::cli::{DlqCommand, ServerArgs};
+use crate::client::{Client, Event};
+use crate::commands::pages::List;
+use crate::terminal::{Column, Listing, Look, Paint, time};
+
+const COLUMNS: &[Column] = &[
+    Column::new("EVENT ID", 0),
+    Column::new("FAILED", 0),
+    Column::new("WHY", 1),
+    Column::new("ATTEMPTS", 2).right(),
+    Column::new("TYPE", 3).shrinking_to(12),
+    Column::new("LAST ERROR", 4).shrinking_to(16),
+    Column::new("DESTINATION", 5).shrinking_to(20),
+    Column::new("FAILED (UTC)", 6),
+];
+
+impl DlqCommand {
+    pub(crate) fn server(&self) -> &ServerArgs {
+        match self {
+            Self::List(args) => &args.server,
+            Self::Requeue(args) => &args.server,
+        }
+    }
+}
+
+pub(crate) async fn run(command: &DlqCommand, client: &Client, look: Look) -> anyhow::Result<ExitCode> {
+    match command {
+        DlqCommand::List(args) => {
+            let list =
+                List { path: "dlq", filters: Vec::new(), table, empty: "The dead-letter queue is empty." };
+            list.show(&args.list, client, look).await?;
+            Ok(ExitCode::SUCCESS)
+        }
+        DlqCommand::Requeue(args) => requeue::run(args, client).await,
+    }
+}
+
+fn table(events: &[Event], now: Timestamp) -> Listing {
+    let mut listing = Listing::of(COLUMNS);
+    for event in events {
+        let failed = event.updated_at.as_deref();
+        let plain = |text: &str| (text.to_owned(), Paint::Plain);
+        listing.push(vec![
+            plain(&event.event_id),
+            plain(&time::age(failed, now)),
+            (event.failure_kind.clone().unwrap_or_default(), Paint::Bad),
+            plain(&event.tries()),
+            plain(&event.event_type),
+            plain(event.last_error.as_deref().unwrap_or_default()),
+            plain(&event.destination_url),
+            (failed.and_then(time::parse).map(time::utc).unwrap_or_default(), Paint::Dim),
+        ]);
+    }
+    listing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_letter_is_one_line_of_what_failed_when_and_why() {
+        let now = time::parse("2026-01-31T16:31:02Z").unwrap();
+        let event = Event {
+            event_id: "msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5".into(),
+            event_type: "invoice.paid".into(),
+            destination_url: "https://shop.example/hooks".into(),
+            attempts: 6,
+            max_attempts: 6,
+            failure_kind: Some("exhausted".into()),
+            last_error: Some("HTTP 503: try later".into()),
+            updated_at: Some("2026-01-31T14:31:02Z".into()),
+            ..Event::default()
+        };
+        let expected = "\
+EVENT ID                              FAILED   WHY        ATTEMPTS  TYPE          LAST ERROR
+msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  2 h ago  exhausted       6/6  invoice.paid  HTTP 503: try later";
+        let shown = table(&[event], now).render(Look { colour: false, width: Some(110) });
+        assert_eq!(shown, expected);
+    }
+}

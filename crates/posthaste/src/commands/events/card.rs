@@ -1,0 +1,161 @@
+//! One event for people: the explanation first, then its fields, then its attempts.
+
+use std::time::Duration;
+
+use posthaste_domain::Timestamp;
+
+use crate::client::{Action, Attempt, Event};
+use crate::terminal::{Column, Listing, Look, Paint, fields, harmless, harmless_line, time};
+
+const ATTEMPTS: &[Column] = &[
+    Column::new("ATTEMPT", 0).right(),
+    Column::new("STARTED (UTC)", 1),
+    Column::new("AGE", 2),
+    Column::new("TOOK", 1).right(),
+    Column::new("RESULT", 0),
+    Column::new("WORKER", 4).shrinking_to(12),
+    Column::new("EXCERPT", 3).shrinking_to(16),
+];
+
+pub(super) fn render(event: &Event, now: Timestamp, look: Look) -> String {
+    let mut card = String::new();
+    if let Some(explanation) = &event.explanation {
+        card.push_str(&Paint::of_status(event.status()).on(&harmless(explanation), look));
+        card.push_str("\n\n");
+    }
+    card.push_str(&fields(&pairs(event, now), look));
+    for action in &event.audit {
+        card.push_str(&told(action, now));
+    }
+    if !event.history.is_empty() {
+        card.push('\n');
+        card.push_str(&attempts(&event.history, now).render(look));
+    }
+    card
+}
+
+fn told(action: &Action, now: Timestamp) -> String {
+    let Action { action, actor, at } = action;
+    format!("\n{} by {}, {}\n", harmless_line(action), harmless_line(actor), time::in_full(at, now))
+}
+
+fn pairs(event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
+    let at = |text: &Option<String>| text.as_deref().map(|text| time::in_full(text, now));
+    let pairs = [
+        ("event id", Some(event.event_id.clone())),
+        ("type", Some(event.event_type.clone())),
+        ("status", Some(event.status().to_owned())),
+        ("failure", event.failure_kind.clone()),
+        ("destination", Some(event.destination_url.clone())),
+        ("attempts", Some(format!("{} of {}", event.attempts, event.max_attempts))),
+        ("last error", event.last_error.clone()),
+        ("next attempt", at(&event.next_attempt_at)),
+        ("last attempt", at(&event.last_attempted_at)),
+        ("delivered", at(&event.delivered_at)),
+        ("created", at(&event.created_at)),
+        ("updated", at(&event.updated_at)),
+        ("webhook id", event.webhook_id.clone()),
+        ("payment request", event.payment_request_id.clone()),
+        ("session", event.session_id.clone()),
+    ];
+    pairs.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect()
+}
+
+fn attempts(history: &[Attempt], now: Timestamp) -> Listing {
+    let mut listing = Listing::of(ATTEMPTS);
+    for attempt in history {
+        let started = attempt.started_at.as_deref();
+        let took = attempt.duration_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1_000.0).ok());
+        let plain = |text: &str| (text.to_owned(), Paint::Plain);
+        listing.push(vec![
+            plain(&attempt.attempt.to_string()),
+            plain(&started.and_then(time::parse).map(time::utc).unwrap_or_default()),
+            plain(&time::age(started, now)),
+            plain(&took.map(time::in_words).unwrap_or_default()),
+            result(attempt),
+            plain(attempt.worker_id.as_deref().unwrap_or_default()),
+            plain(attempt.excerpt.as_deref().unwrap_or_default()),
+        ]);
+    }
+    listing
+}
+
+fn result(attempt: &Attempt) -> (String, Paint) {
+    match (attempt.http_status, &attempt.error_class) {
+        (Some(status @ 200..=299), _) => (format!("HTTP {status}"), Paint::Good),
+        (Some(status), _) => (format!("HTTP {status}"), Paint::Bad),
+        (None, Some(class)) => (class.clone(), Paint::Bad),
+        (None, None) => ("no result".to_owned(), Paint::Waiting),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> Event {
+        let attempt = |number, status, class: Option<&str>, excerpt: &str| Attempt {
+            attempt: number,
+            started_at: Some(format!("2026-01-31T16:3{number}:02Z")),
+            duration_ms: Some(128.0),
+            http_status: status,
+            error_class: class.map(str::to_owned),
+            excerpt: Some(excerpt.to_owned()),
+            worker_id: Some("web-1".into()),
+        };
+        Event {
+            event_id: "msg_1".into(),
+            event_type: "invoice.paid".into(),
+            delivery_status: Some("pending".into()),
+            destination_url: "https://shop.example/hooks".into(),
+            attempts: 2,
+            max_attempts: 6,
+            last_error: Some("HTTP 503: try later".into()),
+            next_attempt_at: Some("2026-01-31T16:35:44Z".into()),
+            created_at: Some("2026-01-31T16:30:00.25Z".into()),
+            session_id: Some("s-1".into()),
+            explanation: Some("Retry 2 of 5 is due, after HTTP 503: try later.".into()),
+            history: vec![
+                attempt(1, None, Some("connect"), "refused"),
+                attempt(2, Some(503), None, "try later"),
+            ],
+            audit: vec![Action {
+                action: "requeue".into(),
+                actor: "ops".into(),
+                at: "2026-01-31T16:35:00Z".into(),
+            }],
+            ..Event::default()
+        }
+    }
+
+    #[test]
+    fn an_event_is_explained_then_described_then_its_attempts_are_listed() {
+        let now = time::parse("2026-01-31T16:35:02Z").unwrap();
+        let expected = "\
+Retry 2 of 5 is due, after HTTP 503: try later.
+
+event id      msg_1
+type          invoice.paid
+status        pending
+destination   https://shop.example/hooks
+attempts      2 of 6
+last error    HTTP 503: try later
+next attempt  2026-01-31 16:35:44Z (in 42 s)
+created       2026-01-31 16:30:00Z (5 min ago)
+session       s-1
+
+requeue by ops, 2026-01-31 16:35:00Z (2 s ago)
+
+ATTEMPT  STARTED (UTC)         AGE          TOOK  RESULT    WORKER  EXCERPT
+      1  2026-01-31 16:31:02Z  4 min ago  128 ms  connect   web-1   refused
+      2  2026-01-31 16:32:02Z  3 min ago  128 ms  HTTP 503  web-1   try later";
+        assert_eq!(render(&event(), now, Look::PLAIN), expected);
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_attempts_without_their_excerpts() {
+        let shown = render(&event(), Timestamp::from_secs(1), Look { colour: false, width: Some(48) });
+        let titles = shown.lines().find(|line| line.starts_with("ATTEMPT")).unwrap();
+        assert!(titles.contains("RESULT") && !titles.contains("EXCERPT"), "{shown}");
+    }
+}

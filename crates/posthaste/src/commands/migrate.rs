@@ -1,0 +1,28 @@
+//! `posthaste migrate`: the schema, created or brought up to date.
+
+use std::process::ExitCode;
+
+use posthaste::config::Config;
+use posthaste::{Database, Migrated};
+
+use crate::commands::working;
+use crate::terminal;
+
+pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let database = Database::configured(&config)?;
+    let migrating = working::show("bringing the schema up to date", database.migrate());
+    let Migrated { from, to } = migrating.await?;
+    let done = match from {
+        0 => format!("created the schema, version {to}"),
+        _ if from == to => format!("nothing to do: the schema is at version {to}"),
+        _ => format!("upgraded the schema from version {from} to version {to}"),
+    };
+    terminal::print(&format!("{done} ({})", place(&config)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As it may be shown.
+fn place(config: &Config) -> &str {
+    let setting = config.settings.iter().find(|effective| effective.setting.name == "database_url");
+    setting.and_then(|effective| effective.value.as_deref()).unwrap_or_default()
+}

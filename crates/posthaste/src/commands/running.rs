@@ -1,0 +1,45 @@
+//! A process that runs until it is told to stop.
+
+use std::process::ExitCode;
+
+use posthaste::config::Config;
+use posthaste::engine::Drained;
+use posthaste::service::{logs, stop};
+
+/// The log is set up, and what the configuration wants said at every start is said.
+pub(crate) fn begin(config: &Config) {
+    logs::init(&config.log, config.log_format);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Waits for a signal, then for `finish`; a second signal does not wait any longer.
+pub(crate) async fn until_stopped(finish: impl Future<Output = ()>) -> anyhow::Result<ExitCode> {
+    let signal = stop::signalled().await?;
+    tracing::info!(signal, "stopping: what is in flight may finish; a second signal stops at once");
+    tokio::select! {
+        () = finish => {
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        again = stop::signalled() => {
+            let signal = again?;
+            tracing::warn!(signal, "stopped at once: what was in flight is delivered again when its leases expire");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+pub(crate) fn drained(drained: Drained) {
+    let Drained { released, left } = drained;
+    if released + left == 0 {
+        tracing::info!("everything in flight was finished");
+    } else {
+        tracing::warn!(
+            released,
+            left,
+            "not everything in flight was finished: what was released is due at once, what is left when its leases expire"
+        );
+    }
+}

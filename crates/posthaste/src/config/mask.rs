@@ -1,0 +1,164 @@
+//! What of a value may be shown: in messages, in logs, by `posthaste config`.
+//!
+//! A secret is never shown, not even its length. Of a URL, the user name of a database and the parameters that are
+//! known to be harmless are shown; whatever is not recognised is taken for a password.
+
+use super::table::{Secrecy, Setting};
+
+pub(super) const MASK: &str = "***";
+
+/// Longest piece of a value that is repeated, in characters.
+const SHOWN_CHARS_MAX: usize = 80;
+
+const SCHEMES_SHOWN: [&str; 8] =
+    ["postgres", "postgresql", "http", "https", "httph", "httpsh", "socks5", "socks5h"];
+
+/// Parameters of database URLs that hold nothing to hide.
+const PARAMETERS_SHOWN: [&str; 10] = [
+    "application_name",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "hostaddr",
+    "port",
+    "sslmode",
+    "sslrootcert",
+    "target_session_attrs",
+    "user",
+];
+
+pub(super) fn shown(setting: &Setting, text: &str) -> String {
+    match setting.secrecy {
+        Secrecy::Open => shortened(text),
+        Secrecy::Credentials => shortened(&url_shown(text)),
+        Secrecy::Secret => MASK.to_owned(),
+    }
+}
+
+/// One line of bounded length, whatever it holds.
+pub(super) fn shortened(text: &str) -> String {
+    let mut shown = String::new();
+    for (at, char) in text.chars().enumerate() {
+        if at == SHOWN_CHARS_MAX {
+            shown.push('…');
+            break;
+        }
+        if char.is_control() { shown.extend(char.escape_default()) } else { shown.push(char) }
+    }
+    shown
+}
+
+fn url_shown(text: &str) -> String {
+    if text.starts_with("sqlite:") {
+        return text.to_owned();
+    }
+    let known = text.split_once("://").filter(|(scheme, _)| SCHEMES_SHOWN.contains(scheme));
+    let Some((scheme, rest)) = known else { return MASK.to_owned() };
+    // The last @ rather than the first: a password may hold one that is not escaped.
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((credentials, rest)) => (format!("{}@", user_shown(scheme, credentials)), rest),
+        None => (String::new(), rest),
+    };
+    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+    let (place, query) = match rest.split_once('?') {
+        Some((place, query)) => (place, format!("?{}", query_shown(scheme, query))),
+        None => (rest, String::new()),
+    };
+    let authority = place.split('/').next().unwrap_or_default();
+    if !authority.split(',').all(is_host) {
+        return format!("{scheme}://{MASK}");
+    }
+    format!("{scheme}://{user}{place}{query}")
+}
+
+/// A host with or without a port. Anything else before the path may be a password whose @ went missing.
+fn is_host(text: &str) -> bool {
+    let after_host = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        Some((_, after)) => after,
+        None => text.find(':').map_or("", |at| &text[at..]),
+    };
+    let port = after_host.strip_prefix(':').unwrap_or(after_host);
+    port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The user name of a database tells one role from another; elsewhere it may be a token.
+fn user_shown(scheme: &str, credentials: &str) -> String {
+    let is_name = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+    };
+    match credentials.split_once(':') {
+        Some((user, _)) if is_postgres(scheme) && is_name(user) => format!("{user}:{MASK}"),
+        None if is_postgres(scheme) && is_name(credentials) => credentials.to_owned(),
+        _ => MASK.to_owned(),
+    }
+}
+
+fn query_shown(scheme: &str, query: &str) -> String {
+    let is_shown = |name: &str| is_postgres(scheme) && PARAMETERS_SHOWN.contains(&name);
+    let shown = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) if is_shown(name) => pair.to_owned(),
+        Some(("password", _)) => format!("password={MASK}"),
+        _ => MASK.to_owned(),
+    };
+    query.split('&').map(shown).collect::<Vec<_>>().join("&")
+}
+
+fn is_postgres(scheme: &str) -> bool {
+    scheme.starts_with("postgres")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::setting;
+    use super::*;
+
+    fn shown_as(name: &str, text: &str) -> String {
+        shown(setting(name).unwrap(), text)
+    }
+
+    #[test]
+    fn a_database_url_is_shown_without_its_password() {
+        for (text, expected) in [
+            ("sqlite:///var/lib/posthaste.db", "sqlite:///var/lib/posthaste.db"),
+            ("postgres://db.example/shop", "postgres://db.example/shop"),
+            ("postgres://app@db.example/shop", "postgres://app@db.example/shop"),
+            ("postgres://app:hunter2@db.example/shop", "postgres://app:***@db.example/shop"),
+            ("postgres://app:hun@ter2@db.example/shop", "postgres://app:***@db.example/shop"),
+            ("postgres://app:hun/t?e#r2@one:1,two:2/shop", "postgres://app:***@one:1,two:2/shop"),
+            ("postgres://hun%20ter2@db.example", "postgres://***@db.example"),
+            ("postgres:///shop?host=/run/pg&password=hunter2", "postgres:///shop?host=/run/pg&password=***"),
+            ("postgres:///shop?p%61ssword=hunter2&sslmode=disable", "postgres:///shop?***&sslmode=disable"),
+            ("postgres:///shop#hunter2", "postgres:///shop"),
+            ("postgres:///shop?sslmode=disable#hunter2", "postgres:///shop?sslmode=disable"),
+            ("postgres://app:hunter2%40db.example/shop", "postgres://***"),
+            ("postgres://[::1]:5432/shop", "postgres://[::1]:5432/shop"),
+            ("mysql://root:hunter2@db.example", "***"),
+            ("hunter2://", "***"),
+            ("host=db.example password=hunter2", "***"),
+            ("app:hunter2@db.example/shop", "***"),
+            ("app:hunter2@db.example://", "***"),
+        ] {
+            assert_eq!(shown_as("database_url", text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_credentials_of_a_proxy_are_not_shown_at_all() {
+        assert_eq!(
+            shown_as("egress_proxy", "http://token:hunter2@proxy.example:3128"),
+            "http://***@proxy.example:3128"
+        );
+        assert_eq!(shown_as("egress_proxy", "socks5://token@proxy.example"), "socks5://***@proxy.example");
+    }
+
+    #[test]
+    fn a_secret_shows_not_even_how_long_it_is() {
+        assert_eq!(shown_as("signing_secret", "x"), shown_as("signing_secret", "whsec_ABCDEFG"));
+    }
+
+    #[test]
+    fn what_is_shown_is_one_short_line() {
+        assert_eq!(shown_as("listen", "a\nb\u{1b}[2Jc"), "a\\nb\\u{1b}[2Jc");
+        assert!(shown_as("listen", &"x".repeat(1_000_000)).len() < 100);
+    }
+}

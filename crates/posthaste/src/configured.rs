@@ -1,0 +1,64 @@
+//! From a configuration to an instance.
+
+use std::sync::Arc;
+
+use posthaste_domain::WorkerId;
+use posthaste_domain::signature::SigningKeys;
+use posthaste_sender::{Resolve, SenderOptions, SystemResolver};
+
+use crate::config::{self, Config, Dns};
+use crate::instance::{OpenError, Options, worker_id};
+use crate::service::chance::OsChance;
+use crate::wiring::{Database, DatabaseError};
+
+impl Options {
+    /// What the configuration says, watched by nobody.
+    pub fn configured(config: &Config) -> Result<Self, OpenError> {
+        let worker_id = named(config)?;
+        Ok(Self {
+            database: Database::configured(config)?,
+            settings: config.engine_settings(worker_id),
+            sender: sender(config),
+            signing_keys: keys(config)?,
+            payload_bytes_max: config.payload_bytes_max,
+            observer: Arc::new(()),
+        })
+    }
+}
+
+impl Database {
+    pub fn configured(config: &Config) -> Result<Self, DatabaseError> {
+        match &config.database {
+            config::Database::Sqlite(path) => Ok(Self::Sqlite(path.clone())),
+            config::Database::Postgres(url) => Ok(Self::postgres(url.reveal())?),
+        }
+    }
+}
+
+/// A name that is configured is used as it is: whoever gives one to two processes will not tell them apart.
+fn named(config: &Config) -> Result<WorkerId, OpenError> {
+    match &config.worker_id {
+        Some(name) => Ok(name.clone()),
+        None => Ok(worker_id(&OsChance::new()?)?),
+    }
+}
+
+fn keys(config: &Config) -> Result<Option<SigningKeys>, OpenError> {
+    match config.signing_secrets.clone() {
+        none if none.is_empty() => Ok(None),
+        secrets => Ok(Some(SigningKeys::new(secrets)?)),
+    }
+}
+
+fn sender(config: &Config) -> SenderOptions {
+    let mut options = SenderOptions::new();
+    options.allowed_networks = config.allowed_networks.clone();
+    options.pool_size = config.per_destination;
+    options.pool_size_total = config.concurrency;
+    options.ca_file = config.ca_file.clone();
+    options.proxy = config.egress_proxy.clone();
+    if config.dns == Dns::System {
+        options.resolver = Arc::new(SystemResolver::new()) as Arc<dyn Resolve>;
+    }
+    options
+}

@@ -1,0 +1,228 @@
+//! Posthaste inside a program: a store, a sender, and workers on demand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use posthaste_domain::signature::{InvalidSecret, SigningKeys};
+use posthaste_domain::{CycleReport, InvalidEvent, InvalidId, NewEvent, NewEventSpec, WorkerId};
+use posthaste_engine::{
+    Drained, Engine, InvalidSettings, Observer, OnceError, Ports, Publisher, Pulse, Runtimes, Sender,
+    Settings, TokioClock,
+};
+use posthaste_sender::{HttpSender, InvalidOptions, SenderOptions};
+use posthaste_store::{EnqueueRequest, Receipt, Store, StoreError};
+use posthaste_store_postgres::CallerDefaults;
+use tokio::runtime::Runtime;
+
+use crate::service::chance::{NoEntropy, OsChance};
+use crate::wiring::{Database, DatabaseError, Opened};
+
+/// Largest payload that is accepted unless told otherwise.
+pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 256 * 1024;
+
+/// How an instance runs. [`Options::new`] gives the defaults of the contract.
+pub struct Options {
+    pub database: Database,
+    /// How its workers run.
+    pub settings: Settings,
+    pub sender: SenderOptions,
+    /// What deliveries are signed with; none for what the store keeps, made at its first start.
+    pub signing_keys: Option<SigningKeys>,
+    pub payload_bytes_max: usize,
+    /// Hears of everything that its workers do.
+    pub observer: Arc<dyn Observer>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Entropy(#[from] NoEntropy),
+    #[error(transparent)]
+    WorkerId(#[from] InvalidId),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Secret(#[from] InvalidSecret),
+    #[error(transparent)]
+    Sender(#[from] InvalidOptions),
+}
+
+/// A worker that cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Settings(#[from] InvalidSettings),
+    #[error("the heartbeat needs a thread of its own, and none could be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Options {
+    /// The defaults, under the name of this host and of this start of the process.
+    pub fn new(database: Database) -> Result<Self, OpenError> {
+        let mut sender = SenderOptions::new();
+        let settings = Settings::new(worker_id(&OsChance::new()?)?);
+        sender.pool_size = settings.per_destination;
+        sender.pool_size_total = settings.concurrency;
+        Ok(Self {
+            database,
+            settings,
+            sender,
+            signing_keys: None,
+            payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT,
+            observer: Arc::new(()),
+        })
+    }
+}
+
+/// The host's name and a part that no other start of a process has.
+pub fn worker_id(chance: &OsChance) -> Result<WorkerId, InvalidId> {
+    let name = gethostname::gethostname().to_string_lossy().into_owned();
+    let safe: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(64).collect();
+    WorkerId::booted(if safe.is_empty() { "worker" } else { &safe }, chance.boot())
+}
+
+/// An instance with its store open. Cheap to clone; clones are one instance.
+#[derive(Clone)]
+pub struct Posthaste {
+    opened: Opened,
+    ports: Ports,
+    settings: Settings,
+    signing_keys: SigningKeys,
+    payload_bytes_max: usize,
+}
+
+impl Posthaste {
+    /// Opens the store, creating or upgrading it, and makes a signing secret where there is none. On a tokio runtime.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let Options { database, settings, sender, signing_keys, payload_bytes_max, observer } = options;
+        let chance = Arc::new(OsChance::new()?);
+        let defaults = CallerDefaults { max_attempts: settings.policy.max_attempts(), payload_bytes_max };
+        let opened = database.open(defaults).await?;
+        let store = opened.store();
+        let signing_keys = match signing_keys {
+            Some(configured) => configured,
+            None => SigningKeys::new(store.signing_secrets(&chance.secret()).await?)?,
+        };
+        let sender = HttpSender::new(sender, signing_keys.clone())?;
+        let ports =
+            Ports { store, sender: Arc::new(sender), clock: Arc::new(TokioClock::start()), chance, observer };
+        Ok(Self { opened, ports, settings, signing_keys, payload_bytes_max })
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.ports.store
+    }
+
+    /// The store under its own type: it enqueues inside transactions of the caller's.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What deliveries are signed with.
+    pub fn signing_keys(&self) -> &SigningKeys {
+        &self.signing_keys
+    }
+
+    pub fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
+    /// Sends through this instead, for instance to follow deliveries in traces.
+    #[must_use]
+    pub fn sending_through(mut self, wrap: impl FnOnce(Arc<dyn Sender>) -> Arc<dyn Sender>) -> Self {
+        self.ports.sender = wrap(self.ports.sender);
+        self
+    }
+
+    /// Judges an event as this instance accepts it.
+    pub fn accept(&self, event: NewEventSpec) -> Result<NewEvent, InvalidEvent> {
+        NewEvent::accept(event, self.payload_bytes_max, self.settings.policy.max_attempts())
+    }
+
+    /// Stores events, all or none, durably before it returns.
+    pub async fn enqueue(&self, events: Vec<NewEvent>) -> Result<Vec<Receipt>, StoreError> {
+        let request = EnqueueRequest { events, idempotency: None };
+        let mut answers = self.ports.store.enqueue(std::slice::from_ref(&request)).await?;
+        let answer = answers.pop().ok_or_else(|| StoreError::Rejected { reason: "no answer".to_owned() })?;
+        answer.map(|enqueued| enqueued.receipts)
+    }
+
+    /// Delivers from now on, until it is drained or dropped.
+    pub fn start_worker(&self) -> Result<RunningWorker, StartError> {
+        let heartbeat = HeartbeatRuntime::start()?;
+        let runtimes = heartbeat.beside_this_one();
+        let engine = Engine::start(self.settings.clone(), self.ports.clone(), &runtimes)?;
+        Ok(RunningWorker { engine, _heartbeat: heartbeat })
+    }
+
+    /// Delivers what is due now, and reports.
+    pub async fn dispatch_once(&self) -> Result<CycleReport, DispatchError> {
+        let heartbeat = HeartbeatRuntime::start()?;
+        let runtimes = heartbeat.beside_this_one();
+        Ok(Engine::once(self.settings.clone(), self.ports.clone(), &runtimes).await?)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DispatchError {
+    #[error(transparent)]
+    Once(#[from] OnceError),
+    #[error("the heartbeat needs a thread of its own, and none could be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A worker in this process. Dropped without a drain, its leases expire by themselves.
+pub struct RunningWorker {
+    engine: Engine,
+    _heartbeat: HeartbeatRuntime,
+}
+
+impl RunningWorker {
+    pub fn publisher(&self) -> &Publisher {
+        self.engine.publisher()
+    }
+
+    pub fn pulse(&self) -> Pulse {
+        self.engine.pulse()
+    }
+
+    /// Stops claiming and lets what is in flight finish within the deadline.
+    pub async fn drain(self, deadline: Duration) -> Drained {
+        self.engine.drain(deadline).await
+    }
+}
+
+/// A thread for heartbeats alone: no busy sender keeps it from its timers.
+struct HeartbeatRuntime(Option<Runtime>);
+
+impl HeartbeatRuntime {
+    fn start() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("posthaste-heartbeat")
+            .enable_all()
+            .build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    fn beside_this_one(&self) -> Runtimes {
+        let heartbeat = self.0.as_ref().expect("it runs until it is dropped").handle().clone();
+        Runtimes { heartbeat, ..Runtimes::current() }
+    }
+}
+
+/// A runtime may not be waited for where its owner is dropped.
+impl Drop for HeartbeatRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What a running process needs beside the engine: chance, logs, a place to listen, a way to stop.
+
+pub mod chance;
+pub mod http;
+pub mod logs;
+pub mod page;
+pub mod readiness;
+pub mod stop;

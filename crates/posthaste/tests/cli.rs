@@ -1,0 +1,22 @@
+//! The built command, as people and scripts use it: what it prints where, and how it exits.
+#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+
+#[path = "cli/command.rs"]
+mod command;
+#[path = "cli/fake_api.rs"]
+mod fake_api;
+
+#[path = "cli/dlq.rs"]
+mod dlq;
+#[path = "cli/events.rs"]
+mod events;
+#[path = "cli/listen.rs"]
+mod listen;
+#[path = "cli/send.rs"]
+mod send;
+#[path = "cli/server.rs"]
+mod server;
+#[path = "cli/tls.rs"]
+mod tls;
+#[path = "cli/usage.rs"]
+mod usage;

@@ -1,0 +1,66 @@
+//! Runs the command in an empty directory and an empty environment.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+pub(crate) fn posthaste(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    command.args(arguments).env_clear().current_dir(directory()).stdin(Stdio::null());
+    command
+}
+
+/// A directory of its own for each run.
+pub(crate) fn directory() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Ran {
+    finish(&mut posthaste(arguments))
+}
+
+pub(crate) fn finish(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
+    ran(output)
+}
+
+pub(crate) fn run_with_input(arguments: &[&str], input: &str) -> Ran {
+    let mut command = posthaste(arguments);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    ran(child.wait_with_output().unwrap())
+}
+
+fn ran(output: std::process::Output) -> Ran {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+impl Ran {
+    /// Failed with this code, said so on standard error, and printed no data.
+    #[track_caller]
+    pub(crate) fn refused(&self, code: i32, told: &[&str]) {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(code), ""), "{}", self.stderr);
+        for part in told {
+            assert!(self.stderr.contains(part), "{part:?} is not in: {}", self.stderr);
+        }
+        assert!(!self.stderr.contains("panicked") && !self.stderr.contains("Error: "), "{}", self.stderr);
+    }
+
+    #[track_caller]
+    pub(crate) fn printed(&self, stdout: &str) {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(0), stdout), "{}", self.stderr);
+    }
+}

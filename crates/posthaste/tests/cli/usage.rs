@@ -1,0 +1,120 @@
+//! Help, completions, bad usage, and output that nobody reads.
+
+use std::io;
+
+use crate::command::{finish, posthaste, run};
+
+const COMMANDS: [&[&str]; 19] = [
+    &[],
+    &["serve"],
+    &["worker"],
+    &["dispatch"],
+    &["migrate"],
+    &["send"],
+    &["listen"],
+    &["overview"],
+    &["dlq"],
+    &["dlq", "list"],
+    &["dlq", "requeue"],
+    &["events"],
+    &["events", "list"],
+    &["events", "show"],
+    &["events", "cancel"],
+    &["doctor"],
+    &["openapi"],
+    &["config"],
+    &["secret"],
+];
+
+#[test]
+fn the_help_of_every_command_has_an_example() {
+    for command in COMMANDS.into_iter().chain([["completions"].as_slice()]) {
+        for flag in ["--help", "-h"] {
+            let ran = run(&[command, &[flag]].concat());
+            assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{command:?}");
+            let example = format!("  posthaste {}", command.join(" "));
+            assert!(ran.stdout.contains("Example"), "{command:?}: {}", ran.stdout);
+            let typed =
+                ran.stdout.contains(example.trim_end()) || ran.stdout.contains("<(posthaste completions");
+            assert!(typed, "{command:?}: {}", ran.stdout);
+        }
+    }
+}
+
+#[test]
+fn commands_that_use_the_configuration_take_every_setting_as_a_flag() {
+    for command in ["serve", "worker", "dispatch", "migrate", "doctor", "config", "secret"] {
+        let help = run(&[command, "--help"]).stdout;
+        for setting in posthaste::config::SETTINGS {
+            assert!(help.contains(&format!("{} ", setting.flag)), "{command} lacks {}", setting.flag);
+        }
+        assert!(help.contains("\nConfiguration:\n"), "{help}");
+        assert!(!run(&[command, "-h"]).stdout.contains("--retry-base-seconds"), "{command} -h is short");
+    }
+    assert!(!run(&["overview", "--help"]).stdout.contains("--retry-base-seconds"));
+}
+
+#[test]
+fn a_setting_given_as_a_flag_is_judged_by_the_configuration() {
+    let ran = run(&["serve", "--retry-base-seconds", "5"]);
+    ran.refused(2, &["posthaste: --retry-base-seconds", "30"]);
+}
+
+#[test]
+fn everything_wrong_with_the_configuration_is_told_at_once() {
+    let ran = run(&["worker", "--concurrency", "0", "--listen", "nowhere"]);
+    ran.refused(2, &["posthaste: --concurrency 0", "posthaste: --listen nowhere"]);
+}
+
+#[test]
+fn a_configuration_file_that_is_named_must_be_there() {
+    run(&["serve", "--config", "absent.toml"]).refused(2, &["absent.toml"]);
+    run(&["--config", "absent.toml", "overview"]).refused(2, &["absent.toml"]);
+}
+
+#[test]
+fn bad_usage_exits_2_and_names_what_is_wrong() {
+    let cases: [(&[&str], &str); 10] = [
+        (&["sent"], "sent"),
+        (&["dispatch"], "--once"),
+        (&["send", "--url", "http://a.example/", "--type", "t"], "--data"),
+        (&["send", "--url", "http://a.example/", "--type", "t", "--data", "{}", "--file", "f"], "--file"),
+        (&["send", "--url", "http://a.example/", "--type", "t", "--data", "{}", "--timeout", "3"], "--wait"),
+        (&["listen", "--fail", "2", "--status", "500"], "--status"),
+        (&["listen", "--status", "99"], "99"),
+        (&["dlq", "list", "--limit", "201"], "201"),
+        (&["dlq", "requeue"], "<ID>"),
+        (&["completions", "tcsh"], "tcsh"),
+    ];
+    for (arguments, told) in cases {
+        run(arguments).refused(2, &[told]);
+    }
+}
+
+#[test]
+fn completions_are_made_for_each_shell() {
+    for (shell, told) in
+        [("bash", "complete -F"), ("zsh", "#compdef posthaste"), ("fish", "complete -c posthaste")]
+    {
+        let ran = run(&["completions", shell]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        assert!(ran.stdout.contains(told) && ran.stdout.contains("requeue"), "{shell}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn the_openapi_document_is_printed_without_a_server() {
+    let ran = run(&["openapi"]);
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(document["paths"]["/v1/webhook-outbox/events"].is_object(), "{}", ran.stderr);
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_error() {
+    for arguments in [["completions", "bash"], ["serve", "--help"]] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let ran = finish(posthaste(&arguments).stdout(writer));
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
