@@ -15,6 +15,7 @@ WHAT ?= rates
 TEST_LOG := target/test.log
 TOOLS := $(CURDIR)/target/tools
 CARGO_DENY_VERSION := 0.20.2
+SCHEMATHESIS_VERSION := 4.32.5
 
 .PHONY: help
 help: ## list the commands
@@ -41,7 +42,7 @@ lint: need-clippy ## clippy and rustdoc over everything, warnings are errors
 # stderr too, and without colour: there cargo says which test binary the results below belong to.
 # pipefail once more, because an old make ignores .SHELLFLAGS and tee would hide a failure.
 .PHONY: run-tests
-run-tests: need-packages ## all tests, with their results kept in target/test.log
+run-tests: need-packages need-schemathesis ## all tests, with their results kept in target/test.log
 	@mkdir -p $(dir $(TEST_LOG))
 	set -o pipefail; cargo test --locked --workspace --all-targets --no-fail-fast --color never 2>&1 | tee $(TEST_LOG)
 	set -o pipefail; cargo test --locked --workspace --doc --color never 2>&1 | tee -a $(TEST_LOG)
@@ -66,14 +67,14 @@ sim: ## run the simulation on SEEDS seeds (default 1000), or on SEED=n alone
 bench: ## measure the stores: rates, and how they hold up (STORE=postgres or sqlite, WHAT=rates, beside, backlog or all)
 	cargo run --locked --release -p posthaste-store-bench -- $(STORE) $(WHAT)
 
-.PHONY: need-rustfmt need-clippy need-packages
+.PHONY: need-rustfmt need-clippy need-packages need-schemathesis
 need-rustfmt:
 	@cargo fmt --version >/dev/null 2>&1 \
 	  || { echo 'cargo fmt is missing: run `rustup component add rustfmt`, or install the package rustfmt.' >&2; exit 1; }
 need-clippy:
 	@cargo clippy --version >/dev/null 2>&1 \
 	  || { echo 'cargo clippy is missing: run `rustup component add clippy`, or install the package rust-clippy.' >&2; exit 1; }
-# What the tests of the PostgreSQL store run, by the names of Debian's packages. Nothing is installed, and nobody asks the
+# What the tests run beside Rust, by the names of Debian's packages. Nothing is installed, and nobody asks the
 # network, when all of it is there. Tests start servers of their own: where the package would start one as well, it may.
 need-packages:
 	@missing=(); \
@@ -81,7 +82,9 @@ need-packages:
 	for program in initdb postgres pg_ctl; do installed $$program || { missing+=(postgresql); break; }; done; \
 	installed psql || missing+=(postgresql-client); \
 	PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || missing+=(pgbouncer); \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium); \
 	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null || missing+=(python3-psycopg2); \
+	/usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); \
 	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
 	as_root=(); \
 	if [ "$$(id -u)" -ne 0 ]; then as_root=(sudo); fi; \
@@ -93,3 +96,11 @@ need-packages:
 	install=("$${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$${missing[@]}"); \
 	"$${install[@]}" >/dev/null || { "$${as_root[@]}" apt-get -qq update && "$${install[@]}" >/dev/null; } \
 	  || { echo "apt-get could not install $${missing[*]}: see above." >&2; exit 1; }
+# Holds the running API to its OpenAPI document. In a folder of its own, so that it meets no other Python.
+need-schemathesis: need-packages
+	@if ! '$(TOOLS)/schemathesis/bin/schemathesis' --version 2>/dev/null | grep -qF '$(SCHEMATHESIS_VERSION)'; then \
+	  echo 'Installing schemathesis $(SCHEMATHESIS_VERSION) into target/tools'; \
+	  /usr/bin/python3 -m venv --clear '$(TOOLS)/schemathesis' \
+	    && '$(TOOLS)/schemathesis/bin/pip' install --quiet --disable-pip-version-check 'schemathesis==$(SCHEMATHESIS_VERSION)' \
+	    || { echo 'schemathesis could not be installed from the Python registry: see above.' >&2; exit 1; }; \
+	fi

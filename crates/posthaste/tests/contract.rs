@@ -1,0 +1,93 @@
+//! The OpenAPI document against the running server: requests that it allows and requests that it forbids, thousands of
+//! them. No answer may be a 5xx, have a status that the document does not name, or break the document's own schema.
+#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+const PRODUCER: &str = "producer-key-of-the-contract";
+const OPERATOR: &str = "operator-key-of-the-contract";
+
+struct Service {
+    process: Child,
+    url: String,
+    directory: tempfile::TempDir,
+}
+
+impl Service {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .args(["serve", "--no-worker"])
+            .current_dir(&directory)
+            .env("POSTHASTE_LISTEN", "127.0.0.1:0")
+            .env("POSTHASTE_LOG", "warn")
+            .env("POSTHASTE_API_KEYS", format!("p:producer:{PRODUCER},o:operator:{OPERATOR}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().rsplit(' ').next().unwrap().to_owned();
+        Self { process, url, directory }
+    }
+
+    /// The event that the document's examples speak of.
+    fn enqueue_the_example(&self) {
+        let sent = Command::new(env!("CARGO_BIN_EXE_posthaste"))
+            .args(["send", "--server", &self.url, "--key", PRODUCER, "--event-id", "order-17-created"])
+            .args(["--url", "https://receiver.example/hook", "--type", "invoice.paid", "--data", "{}"])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn schemathesis() -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned();
+    let installed = root.join("target/tools/schemathesis/bin/schemathesis");
+    assert!(
+        installed.exists(),
+        "schemathesis is missing: `make need-schemathesis` installs it into target/tools"
+    );
+    installed
+}
+
+/// The stream never ends, so it is left to tests of its own. That a value is refused which the document's schema cannot
+/// tell from a good one, such as a cursor that was made up, is right.
+fn hold_to_the_document(key: &str) {
+    let service = Service::start();
+    service.enqueue_the_example();
+    let output = Command::new(schemathesis())
+        .args(["run", &format!("{}openapi.json", service.url), "--checks", "all"])
+        .args(["--exclude-checks", "positive_data_acceptance"])
+        .args(["--exclude-path", "/v1/webhook-outbox/stream", "--seed", "1", "--max-examples", "60"])
+        .args(["--request-timeout", "10", "--no-color", "--continue-on-failure"])
+        .args(["--header", &format!("Authorization:Bearer {key}")])
+        .current_dir(&service.directory)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    println!(
+        "{}",
+        said.lines().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+    );
+}
+
+#[test]
+fn what_a_producer_may_do_is_as_documented() {
+    hold_to_the_document(PRODUCER);
+}
+
+#[test]
+fn what_an_operator_may_do_is_as_documented() {
+    hold_to_the_document(OPERATOR);
+}
