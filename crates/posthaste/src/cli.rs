@@ -15,8 +15,11 @@ pub(crate) use operate::{
     CancelArgs, DlqCommand, EventsCommand, EventsListArgs, ListArgs, OverviewArgs, RequeueArgs, ShowArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs};
-pub(crate) use server::ServerArgs;
+pub(crate) use server::{CLIENT_VARIABLES, ServerArgs};
 pub(crate) use settings::SettingFlags;
+
+/// Heads the flags that every command takes.
+const GLOBAL: &str = "Everywhere";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,10 +36,10 @@ Examples:
 #[command(name = "posthaste", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
     /// The configuration file [default: posthaste.toml, if there is one]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub(crate) config: Option<PathBuf>,
     /// Print without colours, as with NO_COLOR in the environment
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) no_color: bool,
     #[command(subcommand)]
     command: Option<Command>,

@@ -53,9 +53,9 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 /// The configuration is looked at only where no server is named: it may be on another machine.
 fn client(args: &ServerArgs, given: &Given) -> anyhow::Result<Client> {
-    let server = match &args.server {
-        Some(url) => Server::parse(url)?,
+    let server = match args.server() {
+        Some(url) => Server::parse(&url)?,
         None => Server::listening_at(given.load()?.listen),
     };
-    Ok(Client::new(server, args.key.as_deref())?)
+    Ok(Client::new(server, args.key().as_deref())?)
 }

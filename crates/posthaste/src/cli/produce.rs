@@ -6,11 +6,12 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 
 use super::ServerArgs;
+use super::server::variable;
 
 const SEND_EXAMPLES: &str = "\
 Examples:
   posthaste send --url https://shop.example/hooks --type invoice.paid --data '{\"invoice\": 17}'
-  jq .order export.json | posthaste send --url https://shop.example/hooks --type order.placed --file -
+  jq .order all.json | posthaste send --url https://shop.example/hooks --type order.new --file -
   posthaste send --url http://127.0.0.1:8700/ --type test.ping --data '{}' --wait --timeout 30";
 
 #[derive(Debug, Clone, Args)]
@@ -73,14 +74,9 @@ pub(crate) struct ListenArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8700)]
     pub(crate) port: u16,
     /// The signing secret, whsec_…, as `posthaste secret` prints it; several are separated by commas
-    #[arg(
-        long = "secret",
-        value_name = "SECRET",
-        env = "POSTHASTE_SIGNING_SECRET",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    pub(crate) secrets: Vec<String>,
+    /// [env: POSTHASTE_SIGNING_SECRET]
+    #[arg(long = "secret", value_name = "SECRET", value_delimiter = ',')]
+    secrets: Vec<String>,
     /// Answer 500 to the first N deliveries of each event
     #[arg(long, value_name = "N", conflicts_with = "status")]
     pub(crate) fail: Option<u32>,
@@ -93,6 +89,16 @@ pub(crate) struct ListenArgs {
     /// Print one JSON object per delivery, on a line of its own
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl ListenArgs {
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        if !self.secrets.is_empty() {
+            return self.secrets.clone();
+        }
+        let listed = variable("POSTHASTE_SIGNING_SECRET").unwrap_or_default();
+        listed.split(',').map(str::trim).filter(|secret| !secret.is_empty()).map(str::to_owned).collect()
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,14 +1,34 @@
 //! Which server a client command talks to, and as whom.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+/// What client commands read from the environment; these are no settings.
+pub(crate) const CLIENT_VARIABLES: [&str; 2] = ["POSTHASTE_SERVER", "POSTHASTE_API_KEY"];
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
-    /// The server's URL [default: where the configuration says that it listens, http://127.0.0.1:8600]
-    #[arg(long, value_name = "URL", env = "POSTHASTE_SERVER")]
-    pub(crate) server: Option<String>,
-    /// The API key, where the server asks for one
-    #[arg(long, value_name = "KEY", env = "POSTHASTE_API_KEY", hide_env_values = true)]
-    pub(crate) key: Option<String>,
+    /// The server's URL [env: POSTHASTE_SERVER] [default: http:// and the configuration's listen, 127.0.0.1:8600]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
+    server: Option<String>,
+    /// The API key, where the server asks for one [env: POSTHASTE_API_KEY]
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    key: Option<String>,
+}
+
+impl ServerArgs {
+    pub(crate) fn server(&self) -> Option<String> {
+        self.server.clone().or_else(|| variable(CLIENT_VARIABLES[0]))
+    }
+
+    pub(crate) fn key(&self) -> Option<String> {
+        self.key.clone().or_else(|| variable(CLIENT_VARIABLES[1]))
+    }
+}
+
+/// A variable that is empty is not set. An empty flag is a mistake: what it was to hold is missing.
+pub(super) fn variable(name: &str) -> Option<String> {
+    let value = std::env::var_os(name)?.to_string_lossy().into_owned();
+    if value.is_empty() { None } else { Some(value) }
 }

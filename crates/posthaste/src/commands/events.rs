@@ -58,14 +58,13 @@ async fn list(args: &EventsListArgs, client: &Client, look: Look) -> anyhow::Res
 fn table(events: &[Event], now: Timestamp) -> Listing {
     let mut listing = Listing::of(COLUMNS);
     for event in events {
-        let next = if event.status() == "pending" { event.next_attempt_at.as_deref() } else { None };
         let created = event.created_at.as_deref();
         let plain = |text: &str| (text.to_owned(), Paint::Plain);
         listing.push(vec![
             plain(&event.event_id),
             (event.status().to_owned(), Paint::of_status(event.status())),
             plain(&event.tries()),
-            plain(&time::age(next, now)),
+            plain(&next(event, now)),
             plain(&event.event_type),
             plain(&time::age(created, now)),
             plain(&event.destination_url),
@@ -74,6 +73,14 @@ fn table(events: &[Event], now: Timestamp) -> Listing {
         ]);
     }
     listing
+}
+
+/// When a pending event is attempted next.
+fn next(event: &Event, now: Timestamp) -> String {
+    match event.next_attempt_at.as_deref().filter(|_| event.status() == "pending") {
+        Some(text) if time::parse(text).is_some_and(|at| at <= now) => "due".to_owned(),
+        text => time::age(text, now),
+    }
 }
 
 async fn show(args: &ShowArgs, client: &Client, look: Look) -> anyhow::Result<()> {
@@ -116,6 +123,7 @@ mod tests {
         vec![
             event("msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5", "pending"),
             Event { last_error: None, ..event("order-17", "delivered") },
+            Event { next_attempt_at: Some("2026-01-31T16:31:00Z".into()), ..event("order-18", "pending") },
         ]
     }
 
@@ -129,7 +137,8 @@ mod tests {
         let expected = "\
 EVENT ID                              STATUS     ATTEMPTS  NEXT     TYPE
 msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  pending         1/6  in 42 s  invoice.paid
-order-17                              delivered       1/6           invoice.paid";
+order-17                              delivered       1/6           invoice.paid
+order-18                              pending         1/6  due      invoice.paid";
         assert_eq!(shown(Some(80)), expected);
     }
 

@@ -5,11 +5,8 @@ use std::path::PathBuf;
 
 use posthaste::config::{self, Config, ConfigError, ConfigFile, Sources};
 
-use crate::cli::SettingFlags;
+use crate::cli::{CLIENT_VARIABLES, SettingFlags};
 use crate::terminal::BadUsage;
-
-/// Variables that begin as settings do and are read by client commands.
-const ENV_ELSEWHERE: [&str; 2] = ["POSTHASTE_SERVER", "POSTHASTE_API_KEY"];
 
 /// What it takes to load the configuration, and to say what is wrong with it.
 #[derive(Debug, Clone)]
@@ -40,7 +37,7 @@ impl Given {
             flags: &self.flags,
             env: &env,
             file: file.as_ref(),
-            env_elsewhere: &ENV_ELSEWHERE,
+            env_elsewhere: &CLIENT_VARIABLES,
         })
     }
 }

@@ -38,7 +38,7 @@ const CONNECTIONS_MAX: usize = 256;
 const UNSHOWN_MAX: usize = 64;
 
 pub(crate) async fn run(args: &ListenArgs, look: Look) -> anyhow::Result<ExitCode> {
-    let keys = keys(&args.secrets)?;
+    let keys = keys(&args.secrets())?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).await.with_context(|| {
         format!(
             "cannot listen on port {}; choose another with --port, or any that is free with --port 0",

@@ -50,6 +50,9 @@ pub(crate) async fn run(args: &SendArgs, client: &Client) -> anyhow::Result<Exit
     if !args.wait {
         return Ok(ExitCode::SUCCESS);
     }
+    if args.json {
+        terminal::note(&format!("{event_id} was accepted"));
+    }
     let watched = wait::until_settled(client, &event_id, args.timeout).await?;
     if args.json {
         terminal::print_answer(watched.answer.as_bytes())?;
@@ -76,30 +79,29 @@ fn payload(args: &SendArgs) -> Result<Box<RawValue>, BadUsage> {
     let (text, from) = match (&args.data, &args.file) {
         (Some(data), _) => (data.clone(), "--data".to_owned()),
         (None, Some(path)) if path.as_os_str() == "-" => {
-            (text(io::stdin().lock(), "standard input")?, "standard input".to_owned())
+            read(io::stdin().lock(), "standard input".to_owned())?
         }
         (None, Some(path)) => {
             let name = path.display().to_string();
             let file = File::open(path).map_err(|error| BadUsage(format!("cannot open {name}: {error}")))?;
-            (text(file, &name)?, name)
+            read(file, name)?
         }
         (None, None) => return Err(BadUsage("give a payload with --data or --file".to_owned())),
     };
     serde_json::from_str(&text).map_err(|error| {
-        BadUsage(format!(
-            "the payload in {from} is not JSON ({error}): quote it as in --data '{{\"invoice\": 17}}'"
-        ))
+        let example = r#"--data '{"invoice": 17}'"#;
+        BadUsage(format!("the payload in {from} is not JSON ({error}): write it as in {example}"))
     })
 }
 
-fn text(from: impl Read, name: &str) -> Result<String, BadUsage> {
+/// What was read, and from where.
+fn read(from: impl Read, name: String) -> Result<(String, String), BadUsage> {
     let mut text = String::new();
-    let read = from.take(PAYLOAD_BYTES_MAX + 1).read_to_string(&mut text);
-    match read {
+    match from.take(PAYLOAD_BYTES_MAX + 1).read_to_string(&mut text) {
         Ok(bytes) if bytes as u64 > PAYLOAD_BYTES_MAX => Err(BadUsage(format!(
-            "{name} holds more than {PAYLOAD_BYTES_MAX} bytes, and no server accepts as many"
+            "{name} holds more than {PAYLOAD_BYTES_MAX} bytes: no server accepts as many"
         ))),
-        Ok(_) => Ok(text),
+        Ok(_) => Ok((text, name)),
         Err(error) => Err(BadUsage(format!("cannot read {name}: {error}"))),
     }
 }
@@ -107,6 +109,8 @@ fn text(from: impl Read, name: &str) -> Result<String, BadUsage> {
 fn told(watched: &Watched, event_id: &str) -> String {
     let event = &watched.event;
     let attempts = terminal::counted(event.attempts.into(), "attempt");
+    let error = event.last_error.as_deref().map(|error| format!(": {}", terminal::harmless_line(error)));
+    let error = error.unwrap_or_default();
     match event.status() {
         "delivered" => format!("delivered after {attempts}"),
         "pending" => format!(
@@ -114,13 +118,8 @@ fn told(watched: &Watched, event_id: &str) -> String {
              `posthaste events show {event_id}` tells how it fares"
         ),
         status => format!(
-            "{status} after {attempts}{}. `posthaste events show {event_id}` tells more, `posthaste dlq requeue \
-             {event_id}` tries again",
-            event
-                .last_error
-                .as_ref()
-                .map(|error| format!(": {}", terminal::harmless_line(error)))
-                .unwrap_or_default()
+            "{status} after {attempts}{error}. `posthaste events show {event_id}` tells more, `posthaste dlq requeue \
+             {event_id}` tries again"
         ),
     }
 }

@@ -22,7 +22,7 @@ impl Look {
     }
 }
 
-/// <https://no-color.org>: set and not empty means no. A dumb terminal shows escapes as rubbish.
+/// `NO_COLOR`, set and not empty, means no, as everywhere. A dumb terminal shows escapes as rubbish.
 fn colours_wanted() -> bool {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -111,13 +111,13 @@ impl Listing {
 fn cell(text: &str, paint: Paint, look: Look) -> Cell {
     let cell = Cell::new(harmless_line(text));
     match paint {
-        _ if !look.colour => cell,
+        _ if !look.colour || text.is_empty() => cell,
         Paint::Plain => cell,
         Paint::Dim => cell.add_attribute(Attribute::Dim),
         Paint::Bold => cell.add_attribute(Attribute::Bold),
-        Paint::Good => cell.fg(Color::Green),
-        Paint::Waiting => cell.fg(Color::Yellow),
-        Paint::Bad => cell.fg(Color::Red),
+        Paint::Good => cell.fg(Color::DarkGreen),
+        Paint::Waiting => cell.fg(Color::DarkYellow),
+        Paint::Bad => cell.fg(Color::DarkRed),
     }
 }
 
@@ -204,7 +204,7 @@ msg_22  10/12                          https://a.example/";
         assert!(
             listing()
                 .render(Look { colour: true, width: Some(80) })
-                .contains("\u{1b}[38;5;9mhttps://a.example/")
+                .contains("\u{1b}[38;5;1mhttps://a.example/")
         );
     }
 

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -13,15 +12,13 @@ pub(crate) struct Ran {
 
 pub(crate) fn posthaste(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
-    command.args(arguments).env_clear().current_dir(directory()).stdin(Stdio::null());
+    command.args(arguments).env_clear().current_dir(directory("empty")).stdin(Stdio::null());
     command
 }
 
-/// A directory of its own for each run.
-pub(crate) fn directory() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+/// A directory for a test that has files, by the test's name.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
     std::fs::create_dir_all(&path).unwrap();
     path
 }

@@ -25,7 +25,10 @@ struct Listener {
 
 impl Listener {
     fn start(arguments: &[&str]) -> Self {
-        let mut command = posthaste(&[&["listen", "--port", "0"], arguments].concat());
+        Self::run(&mut posthaste(&[&["listen", "--port", "0"], arguments].concat()))
+    }
+
+    fn run(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -135,6 +138,15 @@ fn several_secrets_are_valid_while_they_are_rotated() {
         [listener.next_object(), listener.next_object()].map(|line| line["verified"] == true),
         [true; 2]
     );
+}
+
+#[test]
+fn the_secret_may_come_from_the_environment() {
+    let mut command = posthaste(&["listen", "--port", "0"]);
+    let listener =
+        Listener::run(command.env("POSTHASTE_SIGNING_SECRET", format!("{OTHER_SECRET}, {SECRET}")));
+    assert_eq!(listener.deliver("msg_1", 1, SECRET, "{}"), 200);
+    assert_eq!(listener.post("", "{}"), 401);
 }
 
 #[test]

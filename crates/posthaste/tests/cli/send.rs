@@ -58,7 +58,7 @@ fn every_option_reaches_the_api() {
 #[test]
 fn a_payload_comes_from_a_file_or_from_standard_input() {
     let api = FakeApi::answering(202, ACCEPTED);
-    let directory = directory();
+    let directory = directory("payload");
     std::fs::write(directory.join("payload.json"), "{\"from\": \"file\"}\n").unwrap();
     finish(posthaste(&send(&api, &["--file", "payload.json"])).current_dir(directory)).printed("msg_1\n");
     run_with_input(&send(&api, &["--file", "-"]), "[\"stdin\"]\n").printed("msg_1\n");

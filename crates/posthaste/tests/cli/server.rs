@@ -32,11 +32,22 @@ fn the_server_is_found_by_flag_then_environment_then_configuration() {
     let answered = format!("{OVERVIEW}\n");
     finish(overview().env("POSTHASTE_SERVER", &api.url)).printed(&answered);
     finish(overview().env("POSTHASTE_LISTEN", address)).printed(&answered);
-    let directory = directory();
+    let directory = directory("configured");
     std::fs::write(directory.join("posthaste.toml"), format!("listen = \"{address}\"\n")).unwrap();
     finish(overview().current_dir(&directory)).printed(&answered);
     let by_flag = ["overview", "--json", "--server", address];
     finish(posthaste(&by_flag).env("POSTHASTE_SERVER", "http://127.0.0.1:1")).printed(&answered);
+}
+
+#[test]
+fn an_empty_variable_is_not_set_and_an_empty_flag_is_a_mistake() {
+    let api = FakeApi::answering(200, OVERVIEW);
+    let address = api.url.trim_start_matches("http://");
+    let mut overview = posthaste(&["overview", "--json"]);
+    overview.env("POSTHASTE_LISTEN", address).env("POSTHASTE_SERVER", "").env("POSTHASTE_API_KEY", "");
+    finish(&mut overview).printed(&format!("{OVERVIEW}\n"));
+    assert_eq!(api.asked()[0].header("authorization"), None);
+    run(&["overview", "--server", ""]).refused(2, &["--server"]);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn secure_server() -> (String, String) {
 #[test]
 fn a_server_is_trusted_by_the_authorities_of_the_system_alone() {
     let (url, certificate) = secure_server();
-    let trusted = directory().join("ca.pem");
+    let trusted = directory("trusted").join("ca.pem");
     std::fs::write(&trusted, certificate).unwrap();
     let overview = || posthaste(&["overview", "--json", "--server", &url]);
     finish(overview().env("SSL_CERT_FILE", &trusted)).printed(&format!("{OVERVIEW}\n"));

@@ -61,6 +61,12 @@ fn a_setting_given_as_a_flag_is_judged_by_the_configuration() {
 }
 
 #[test]
+fn without_a_command_it_serves() {
+    let ran = finish(posthaste(&[]).env("POSTHASTE_RETRY_BASE_SECONDS", "5"));
+    ran.refused(2, &["posthaste: POSTHASTE_RETRY_BASE_SECONDS=5"]);
+}
+
+#[test]
 fn everything_wrong_with_the_configuration_is_told_at_once() {
     let ran = run(&["worker", "--concurrency", "0", "--listen", "nowhere"]);
     ran.refused(2, &["posthaste: --concurrency 0", "posthaste: --listen nowhere"]);

@@ -22,10 +22,14 @@ pub(super) struct Answering {
 
 impl Answering {
     pub(super) fn new(args: &ListenArgs) -> Self {
+        Self::with(args.fail.unwrap_or(0), args.status, Duration::from_millis(args.delay))
+    }
+
+    fn with(fail_first: u32, status: Option<u16>, delay: Duration) -> Self {
         Self {
-            status: args.status.and_then(|code| StatusCode::from_u16(code).ok()),
-            fail_first: args.fail.unwrap_or(0),
-            delay: Duration::from_millis(args.delay),
+            status: status.and_then(|code| StatusCode::from_u16(code).ok()),
+            fail_first,
+            delay,
             seen: BTreeMap::new(),
             order: VecDeque::new(),
         }
@@ -34,11 +38,11 @@ impl Answering {
     /// What was asked for comes first; otherwise a receiver refuses what it cannot trust.
     pub(super) fn choose(&mut self, event_id: Option<&str>, check: &Check) -> StatusCode {
         let nth = event_id.map_or(1, |event_id| self.count(event_id));
-        match check {
-            _ if self.status.is_some() => self.status.unwrap_or_default(),
-            _ if nth <= self.fail_first => StatusCode::INTERNAL_SERVER_ERROR,
-            Check::NotVerified(_) => StatusCode::UNAUTHORIZED,
-            Check::Verified | Check::Unchecked => StatusCode::OK,
+        match (self.status, check) {
+            (Some(status), _) => status,
+            (None, _) if nth <= self.fail_first => StatusCode::INTERNAL_SERVER_ERROR,
+            (None, Check::NotVerified(_)) => StatusCode::UNAUTHORIZED,
+            (None, Check::Verified | Check::Unchecked) => StatusCode::OK,
         }
     }
 
@@ -63,13 +67,13 @@ impl Answering {
 mod tests {
     use super::*;
 
-    fn answering(fail: Option<u32>, status: Option<u16>) -> Answering {
-        Answering::new(&ListenArgs { port: 0, secrets: vec![], fail, status, delay: 0, json: false })
+    fn answering(fail_first: u32, status: Option<u16>) -> Answering {
+        Answering::with(fail_first, status, Duration::ZERO)
     }
 
     #[test]
     fn each_event_fails_so_many_times_by_itself() {
-        let mut answering = answering(Some(2), None);
+        let mut answering = answering(2, None);
         let mut answer = |id| answering.choose(Some(id), &Check::Verified).as_u16();
         assert_eq!(
             [answer("a"), answer("b"), answer("a"), answer("a"), answer("b")],
@@ -80,14 +84,14 @@ mod tests {
     #[test]
     fn what_is_not_verified_is_refused_unless_a_status_is_asked_for() {
         let forged = Check::NotVerified("no".into());
-        assert_eq!(answering(None, None).choose(Some("a"), &forged).as_u16(), 401);
-        assert_eq!(answering(None, Some(410)).choose(Some("a"), &forged).as_u16(), 410);
-        assert_eq!(answering(None, None).choose(None, &Check::Unchecked).as_u16(), 200);
+        assert_eq!(answering(0, None).choose(Some("a"), &forged).as_u16(), 401);
+        assert_eq!(answering(0, Some(410)).choose(Some("a"), &forged).as_u16(), 410);
+        assert_eq!(answering(0, None).choose(None, &Check::Unchecked).as_u16(), 200);
     }
 
     #[test]
     fn only_so_many_events_are_remembered() {
-        let mut answering = answering(Some(1), None);
+        let mut answering = answering(1, None);
         for number in 0..=EVENTS_MAX {
             answering.choose(Some(&number.to_string()), &Check::Unchecked);
         }
