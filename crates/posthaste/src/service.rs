@@ -1,4 +1,4 @@
-//! What a running process needs beside the engine: chance, logs, a place to listen, a way to stop.
+//! What a running process needs beside the engine: chance, logs, traces, a place to listen, a way to stop.
 
 pub mod chance;
 pub mod http;
@@ -6,3 +6,4 @@ pub mod logs;
 pub mod page;
 pub mod readiness;
 pub mod stop;
+pub mod traces;

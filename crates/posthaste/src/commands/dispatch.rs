@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
+use posthaste::Posthaste;
 use posthaste::config::Config;
 use posthaste::domain::{CycleReport, WorkerId};
-use posthaste::{Options, Posthaste};
+use posthaste::service::traces::Traces;
 use serde_json::json;
 
 use crate::cli::DispatchArgs;
@@ -13,9 +14,12 @@ use crate::terminal;
 
 pub(crate) async fn run(_args: &DispatchArgs, config: Config) -> anyhow::Result<ExitCode> {
     running::begin(&config);
-    let posthaste = Posthaste::open(Options::configured(&config)?).await?;
-    let report = posthaste.dispatch_once().await?;
-    terminal::print(&line(&posthaste.settings().worker_id, &report))?;
+    let options = running::options(&config)?;
+    let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
+    let posthaste = traces.follow(Posthaste::open(options).await?);
+    let dispatched = posthaste.dispatch_once().await;
+    traces.flush().await;
+    terminal::print(&line(&posthaste.settings().worker_id, &dispatched?))?;
     Ok(ExitCode::SUCCESS)
 }
 

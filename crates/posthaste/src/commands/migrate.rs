@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use posthaste::config::Config;
-use posthaste::{Database, Migrated};
+use posthaste::Migrated;
 
-use crate::commands::working;
+use crate::commands::{running, working};
 use crate::terminal;
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let database = Database::configured(&config)?;
+    let database = running::database(&config)?;
     let migrating = working::show("bringing the schema up to date", database.migrate());
     let Migrated { from, to } = migrating.await?;
     let done = match from {

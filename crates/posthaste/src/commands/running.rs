@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use posthaste::config::Config;
 use posthaste::engine::Drained;
 use posthaste::service::{logs, stop};
+use posthaste::{Database, Options};
+
+use crate::terminal::BadUsage;
 
 /// The log is set up, and what the configuration wants said at every start is said.
 pub(crate) fn begin(config: &Config) {
@@ -12,6 +15,15 @@ pub(crate) fn begin(config: &Config) {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+}
+
+/// What the configuration says, before anything is opened: what is wrong with it is bad usage.
+pub(crate) fn options(config: &Config) -> Result<Options, BadUsage> {
+    Options::configured(config).map_err(|error| BadUsage(error.to_string()))
+}
+
+pub(crate) fn database(config: &Config) -> Result<Database, BadUsage> {
+    Database::configured(config).map_err(|error| BadUsage(error.to_string()))
 }
 
 /// Waits for a signal, then for `finish`; a second signal does not wait any longer.

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use posthaste::config::Config;
-use posthaste::{Options, Posthaste};
+use posthaste::Posthaste;
 
+use crate::commands::running;
 use crate::terminal;
 
 /// One per line, the newest first. Makes one where there is none, as the first start would.
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let posthaste = Posthaste::open(Options::configured(&config)?).await?;
+    let posthaste = Posthaste::open(running::options(&config)?).await?;
     for secret in posthaste.signing_keys().secrets() {
         terminal::print(&secret.reveal())?;
     }

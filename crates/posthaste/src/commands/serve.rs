@@ -11,8 +11,9 @@ use posthaste::config::Config;
 use posthaste::engine::{Enqueuer, Publisher, TokioClock, enqueuer};
 use posthaste::service::readiness::ProcessReadiness;
 use posthaste::service::stop::stop;
+use posthaste::service::traces::Traces;
 use posthaste::service::{http, page};
-use posthaste::{Options, Posthaste, RunningWorker};
+use posthaste::{Posthaste, RunningWorker};
 use posthaste_api::{Access, Api, Intake, KeyRing, Metrics, Streams};
 use tokio::net::TcpListener;
 
@@ -24,11 +25,14 @@ pub(crate) async fn run(args: &ServeArgs, config: Config) -> anyhow::Result<Exit
     running::begin(&config);
     let access = access(&config)?;
     let metrics = Metrics::new();
-    let mut options = Options::configured(&config)?;
+    let mut options = running::options(&config)?;
     options.observer = Arc::clone(&metrics) as _;
     // Before anything is created: a port that is taken is the most likely thing to go wrong.
     let listener = listen(&config).await?;
-    let posthaste = Posthaste::open(options).await?;
+    // Only a worker makes attempts.
+    let collector = config.otlp_endpoint.as_ref().filter(|_| !args.no_worker);
+    let traces = Traces::start(collector, &options.settings.worker_id)?;
+    let posthaste = traces.follow(Posthaste::open(options).await?);
     let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
     if let Some(worker) = &worker {
         metrics.watch(worker.pulse());
@@ -67,6 +71,7 @@ pub(crate) async fn run(args: &ServeArgs, config: Config) -> anyhow::Result<Exit
         if let Err(error) = finished.0 {
             tracing::error!(%error, "the API ended badly");
         }
+        traces.flush().await;
     })
     .await
 }

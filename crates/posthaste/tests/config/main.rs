@@ -8,6 +8,7 @@ mod documents;
 mod file;
 mod precedence;
 mod refusals;
+mod rules;
 mod safety;
 mod warnings;
 

@@ -1,6 +1,7 @@
 //! Flag over environment over file over default, for every setting of the table.
 
-use posthaste::config::{Form, SETTINGS, Setting, Source};
+use posthaste::config::{Form, SETTINGS, Section, Setting, Source};
+use posthaste_domain::WorkerId;
 
 use crate::{Said, assert_words, env};
 
@@ -118,6 +119,27 @@ fn every_setting_changes_what_is_made_of_it() {
             "{} does nothing",
             setting.name
         );
+    }
+}
+
+#[test]
+fn every_setting_of_a_worker_reaches_the_engine() {
+    let is_of_a_worker = |setting: &Setting| match setting.section {
+        // Who the worker is comes from elsewhere, and a guard leaves no trace once it is passed.
+        Section::Dispatch | Section::Retries => !["worker_id", "allow_fast_retries"].contains(&setting.name),
+        _ => setting.name == "retention_days",
+    };
+    for setting in SETTINGS.into_iter().filter(|setting| is_of_a_worker(setting)) {
+        let given = |said: Said| {
+            let said = match setting.name {
+                "retry_schedule_seconds" => said.env("POSTHASTE_RETRY_STRATEGY", "schedule"),
+                _ => said,
+            };
+            let config = said.load().unwrap();
+            format!("{:?}", config.engine_settings(WorkerId::new("w").unwrap()))
+        };
+        let [value, ..] = values_of(setting);
+        assert_ne!(given(Said::nothing()), given(Said::nothing().flag(setting.name, value)), "{setting:?}");
     }
 }
 

@@ -1,0 +1,102 @@
+//! An event on its way: what reaches a receiver, and that it can be believed.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::json;
+use standardwebhooks::Webhook;
+
+use crate::stage::{Event, Home, Received, Receiver, SECRET};
+
+on_each_store! {
+    s0_fr003_ac1_what_is_enqueued_over_http_is_delivered_signed_and_once,
+    payloads_reach_receivers_byte_for_byte,
+    a_secret_that_nobody_configured_is_made_once_and_kept,
+}
+
+/// An independent judge of signatures.
+pub(crate) fn verify(request: &Received, secret: &str) {
+    let headers: HeaderMap = request
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap()))
+        .collect();
+    Webhook::new(secret).unwrap().verify(request.body.as_bytes(), &headers).unwrap();
+}
+
+fn s0_fr003_ac1_what_is_enqueued_over_http_is_delivered_signed_and_once(home: Home) {
+    let receiver = Receiver::answering(204);
+    let service = home.serve();
+    let mut follower = service.follow(None);
+    let event = Event::to(&receiver).with("payment_request_id", "pr_17").with("session_id", "s_4");
+    let event_id = service.enqueue(&event);
+
+    let request = receiver.received(1).remove(0);
+    verify(&request, SECRET);
+    assert_eq!(request.line, "POST /hook HTTP/1.1");
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("webhook-id", &event_id),
+        ("idempotency-key", &event_id),
+        ("posthaste-event-type", "invoice.paid"),
+        ("posthaste-attempt", "1"),
+    ] {
+        assert_eq!(request.header(name), Some(value), "{name}");
+    }
+    assert_eq!(request.header("accept-encoding"), None);
+    assert_eq!(request.header("traceparent"), None, "none was given");
+
+    let notice = follower.next();
+    assert_eq!(notice["topic"], "gateway:webhooks");
+    assert_eq!(notice["type"], "WebhookDeliveredEvent");
+    assert_eq!(notice["webhook_delivery_id"], event_id.as_str());
+    assert_eq!((&notice["payment_request_id"], &notice["session_id"]), (&json!("pr_17"), &json!("s_4")));
+    assert_eq!(notice["attempts"], 1);
+
+    let shown = service.event(&event_id);
+    assert_eq!((&shown["delivery_status"], &shown["attempts"]), (&json!("delivered"), &json!(1)));
+    let history = shown["history"].as_array().unwrap();
+    assert_eq!((history.len(), &history[0]["http_status"]), (1, &json!(204)));
+    service.stop();
+    assert_eq!(receiver.requests().len(), 1, "no event is sent again after its first 2xx");
+}
+
+fn payloads_reach_receivers_byte_for_byte(home: Home) {
+    let payloads = [
+        r#"{"z":1,"a":2,"m":{"y":0,"b":0}}"#,
+        r#"{"one":1,"same":1.0,"longer":1.00,"short":1e2,"shout":1E+2,"zero":-0.0,"half":5e-1}"#,
+        r#"{"beyond":123456789012345678901234567890,"fine":0.1000000000000000055511151231257827}"#,
+        "{ \"spaced\" :\t[ 1 ,\n\t2 ] ,\r\n  \"end\" : null }",
+        r#"{"escaped":"caf\u00e9 \/ \ud83d\ude00","plain":"café / 😀"}"#,
+        r#"{"twice":1,"twice":2}"#,
+        r#"[]"#,
+        r#""only text""#,
+        r#"null"#,
+        r#"-12.50"#,
+    ];
+    let receiver = Receiver::answering(200);
+    let service = home.serve();
+    let events = payloads.map(|payload| Event::to(&receiver).payload(payload));
+    let event_ids = service.enqueue_all(&events);
+    let alone = service.enqueue(&events[3]);
+    let requests = receiver.received(payloads.len() + 1);
+    for (event_id, payload) in event_ids.iter().zip(payloads).chain([(&alone, payloads[3])]) {
+        let request = requests.iter().find(|request| request.event_id() == event_id).unwrap();
+        assert_eq!(request.body, payload);
+        verify(request, SECRET);
+    }
+    service.stop();
+}
+
+fn a_secret_that_nobody_configured_is_made_once_and_kept(mut home: Home) {
+    home.unset("POSTHASTE_SIGNING_SECRET");
+    let receiver = Receiver::answering(200);
+    for round in 1..=2 {
+        let service = home.serve();
+        service.delivered(&service.enqueue(&Event::to(&receiver)));
+        assert_eq!(receiver.received(round).len(), round);
+        service.stop();
+    }
+    // The one command whose purpose is to print it.
+    let printed = home.command(&["secret"]).output().unwrap();
+    let secret = String::from_utf8(printed.stdout).unwrap();
+    receiver.requests().iter().for_each(|request| verify(request, secret.trim_end()));
+}
