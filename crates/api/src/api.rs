@@ -15,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{self, Access};
+use crate::body::Bodies;
 use crate::error::ApiError;
 use crate::fresh::Fresh;
 use crate::health::{Check, Readiness};
@@ -68,6 +69,7 @@ pub(crate) struct Service {
     pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) streams: Streams,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bodies: Bodies,
     /// None while the store is away.
     pub(crate) counts: Fresh<Option<Overview>>,
     pub(crate) ready: Fresh<Vec<Check>>,
@@ -76,6 +78,15 @@ pub(crate) struct Service {
 impl Api {
     /// Everything but the operators' page at `/`.
     pub fn router(self) -> Router {
+        self.serving(Router::from(documented()).merge(reference::routes()))
+    }
+
+    /// Only what watches a process: metrics, liveness and readiness.
+    pub fn probes(self) -> Router {
+        self.serving(Router::from(watched()))
+    }
+
+    fn serving(self, routes: Router<Arc<Service>>) -> Router {
         let service = Arc::new(Service {
             store: self.store,
             enqueuer: self.enqueuer,
@@ -86,12 +97,12 @@ impl Api {
             readiness: self.readiness,
             streams: self.streams,
             clock: Arc::new(TokioClock::start()),
+            bodies: Bodies::default(),
             counts: Fresh::default(),
             ready: Fresh::default(),
         });
         // Layers wrap what stands above them: the last is the first to see a request.
-        Router::from(documented())
-            .merge(reference::routes())
+        routes
             .fallback(no_such_route)
             .method_not_allowed_fallback(method_not_allowed)
             .layer(from_fn_with_state(Arc::clone(&service), access::guard))
@@ -112,10 +123,15 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(dead_letters::dead_letters))
         .routes(routes!(actions::requeue))
         .routes(routes!(stream::stream))
+        .merge(watched())
+        .routes(routes!(document::serve))
+}
+
+fn watched() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new()
         .routes(routes!(metrics::scrape))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
-        .routes(routes!(document::serve))
 }
 
 async fn no_such_route(request: Request) -> ApiError {

@@ -6,6 +6,7 @@ mod dispatch;
 mod dlq;
 mod doctor;
 mod events;
+mod front;
 mod given;
 mod listen;
 mod migrate;

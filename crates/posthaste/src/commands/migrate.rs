@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use posthaste::config::Config;
 use posthaste::Migrated;
+use posthaste::config::Config;
 
 use crate::commands::{running, working};
 use crate::terminal;

@@ -1,11 +1,12 @@
 //! A process that runs until it is told to stop.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use posthaste::config::Config;
 use posthaste::engine::Drained;
 use posthaste::service::{logs, stop};
-use posthaste::{Database, Options};
+use posthaste::{Database, Options, RunningWorker};
 
 use crate::terminal::BadUsage;
 
@@ -43,8 +44,10 @@ pub(crate) async fn until_stopped(finish: impl Future<Output = ()>) -> anyhow::R
     }
 }
 
-pub(crate) fn drained(drained: Drained) {
-    let Drained { released, left } = drained;
+/// Lets what is in flight finish, and says what did not.
+pub(crate) async fn drain(worker: Option<RunningWorker>, deadline: Duration) {
+    let Some(worker) = worker else { return };
+    let Drained { released, left } = worker.drain(deadline).await;
     if released + left == 0 {
         tracing::info!("everything in flight was finished");
     } else {

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use posthaste::config::Config;
 use posthaste::Posthaste;
+use posthaste::config::Config;
 
 use crate::commands::running;
 use crate::terminal;
