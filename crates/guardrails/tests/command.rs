@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use posthaste_guardrails::{MAY_WAIT, MAY_WAIT_IN_PART, REQUIRED_IDS, Waits, agreed_wait, names_for};
+use posthaste_guardrails::{REQUIRED_IDS, names_for};
 
 /// A criterion that is covered, and its test, as the good files have them.
 const ROW: &str = "| S0-FR-001-AC2 | it | `s0_fr001_ac2_` |\n";
@@ -12,8 +12,7 @@ const RESULT: &str = "test s0_fr001_ac2_ ... ok\n";
 
 /// Each name that a criterion asks for is a test by itself, and runs in the binary of the retry contract.
 fn good_log() -> String {
-    let tests =
-        REQUIRED_IDS.iter().filter(|&&id| agreed_wait(id) != Waits::InWhole).flat_map(|&id| names_for(id));
+    let tests = REQUIRED_IDS.iter().flat_map(|&id| names_for(id));
     let results: String = tests.map(|test| format!("test {test} ... ok\n")).collect();
     format!(
         "     Running tests/retry_contract.rs (target/debug/deps/retry_contract-582123af89f3b5b0)\n{results}"
@@ -22,12 +21,8 @@ fn good_log() -> String {
 
 fn good_list() -> String {
     let rows = REQUIRED_IDS.iter().map(|&id| {
-        let tests = format!("`{}`", names_for(id).join("` `"));
-        match agreed_wait(id) {
-            Waits::No => format!("| {id} | it | {tests} |\n"),
-            Waits::InPart => format!("| {id} | it | {tests}, not yet: the rest |\n"),
-            Waits::InWhole => format!("| {id} | it | not yet: all of it |\n"),
-        }
+        let tests = names_for(id).join("` `");
+        format!("| {id} | it | `{tests}` |\n")
     });
     format!("| id | what | tests |\n|---|---|---|\n{}", rows.collect::<String>())
 }
@@ -59,9 +54,8 @@ fn run_on(name: &str, log: &str, list: &str) -> (Option<i32>, String, String) {
 fn good_files_exit_0_and_print_the_counts() {
     let (code, stdout, stderr) = run_on("good", &good_log(), &good_list());
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
-    let waiting = MAY_WAIT.len() + MAY_WAIT_IN_PART.len();
-    let covered = REQUIRED_IDS.len() - waiting;
-    assert_eq!(stdout, format!("guardrails: findings: 0; criteria covered: {covered}, waiting: {waiting}\n"));
+    let covered = REQUIRED_IDS.len();
+    assert_eq!(stdout, format!("guardrails: findings: 0; criteria covered: {covered}\n"));
 }
 
 #[test]
@@ -88,15 +82,12 @@ fn a_dropped_row_exits_1_with_one_line() {
 }
 
 #[test]
-fn a_criterion_that_waits_again_exits_1_with_one_line() {
-    let list = good_list().replace(ROW, "| S0-FR-001-AC2 | it | not yet: later |\n");
+fn a_row_without_a_test_exits_1_and_says_where() {
+    let list = good_list().replace(ROW, "| S0-FR-001-AC2 | it | |\n");
     let (code, _, stderr) = run_on("waits", &good_log().replace(RESULT, ""), &list);
     assert_eq!(code, Some(1));
-    assert_eq!(
-        stderr,
-        "guardrails: S0-FR-001-AC2 waits in whole by its row, and is covered by what is agreed; restore its \
-         tests, or change MAY_WAIT or MAY_WAIT_IN_PART in crates/guardrails/src/criteria.rs and say why\n"
-    );
+    assert!(stderr.contains("S0-FR-001-AC2 names no test; name one in backticks"), "{stderr}");
+    assert!(stderr.contains("S0-FR-001-AC2 has no row in the requirements"), "{stderr}");
 }
 
 #[test]

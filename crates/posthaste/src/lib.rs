@@ -26,4 +26,6 @@ pub use posthaste_domain as domain;
 pub use posthaste_engine as engine;
 pub use posthaste_sender as sender;
 pub use posthaste_store as store;
+pub use posthaste_store_postgres as store_postgres;
+pub use posthaste_store_sqlite as store_sqlite;
 pub use wiring::{Database, DatabaseError, Migrated, Opened};

@@ -115,11 +115,11 @@ impl fmt::Display for Forbidden {
             return write!(
                 f,
                 "the destination's address is a reserved host ({kind}); \
-                 ALLOW_PRIVATE_NETWORKS can allow it only by naming that very address"
+                 allow_private_networks can allow it only by naming that very address"
             );
         }
         let network = self.network();
-        write!(f, "the destination's address lies in {network} ({kind}); ALLOW_PRIVATE_NETWORKS can allow it")
+        write!(f, "the destination's address lies in {network} ({kind}); allow_private_networks can allow it")
     }
 }
 

@@ -138,7 +138,7 @@ fn anomaly_faults(rules: &Rules, metrics: &Metrics) -> Vec<String> {
         return vec!["there is no alert PosthasteRetriesTooFast".to_owned()];
     };
     let counted =
-        format!("increase(webhook_retry_delay_bucket{{le=~\"{}\"}}[10m])", metrics::BELOW_THE_FLOOR);
+        format!("increase(webhook_retry_delay_bucket{{le=\"{}\"}}[10m])", metrics::BELOW_THE_FLOOR);
     if alert.expression != format!("sum by (job) ({counted}) > 0") {
         faults.push(format!("it does not count every delay under 30 s: {}", alert.expression));
     }

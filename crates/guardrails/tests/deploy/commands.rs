@@ -6,7 +6,7 @@ use crate::assert_none;
 use crate::files::{File, below, entries, shipped, yaml};
 
 /// The contract of the command line. A command with others below it needs one of them.
-const COMMANDS: [(&str, &[&str]); 12] = [
+const COMMANDS: [(&str, &[&str]); 14] = [
     ("serve", &[]),
     ("worker", &[]),
     ("dispatch", &[]),
@@ -19,6 +19,8 @@ const COMMANDS: [(&str, &[&str]); 12] = [
     ("doctor", &[]),
     ("openapi", &[]),
     ("config", &[]),
+    ("secret", &[]),
+    ("completions", &[]),
 ];
 
 /// What is wrong with what follows the word `posthaste`; flags and paths are not judged.

@@ -11,7 +11,7 @@ const PREFIX: &str = "POSTHASTE_";
 const OF_OTHERS: [&str; 3] = ["POSTGRES_DB", "POSTGRES_PASSWORD", "POSTGRES_USER"];
 
 /// The variables of the configuration, as its table in the source lists them (`env: "…"`, `env_also: Some("…")`), and
-/// those of the commands that talk to a server (`env = "…"`).
+/// those of the commands that talk to a server (`[env: …]`).
 fn known() -> BTreeSet<String> {
     let read = |path| below(path).iter().flat_map(|file| declared(&file.text)).collect::<BTreeSet<_>>();
     let settings = read("crates/posthaste/src/config");
@@ -27,10 +27,10 @@ fn known() -> BTreeSet<String> {
 
 /// The quoted names that follow a declaration of a variable.
 fn declared(source: &str) -> Vec<String> {
-    let starts = ["env: \"", "env_also: Some(\"", "env = \""];
+    let starts = ["env: \"", "env_also: Some(\"", "[env: "];
     let after = starts.iter().flat_map(|start| source.split(start).skip(1));
     after
-        .filter_map(|rest| rest.split('"').next())
+        .filter_map(|rest| rest.split(['"', ']']).next())
         .filter(|name| is_variable(name))
         .map(str::to_owned)
         .collect()
@@ -93,6 +93,6 @@ fn a_variable_that_nobody_reads_is_noticed() {
 #[test]
 fn declared_variables_are_found_in_the_source() {
     let source =
-        r#"env: "POSTHASTE_A", env_also: Some("OLD_A"), #[arg(env = "POSTHASTE_B")] env: "", x: "C""#;
+        r#"env: "POSTHASTE_A", env_also: Some("OLD_A"), /// URL [env: POSTHASTE_B] env: "", x: "C""#;
     assert_eq!(declared(source), ["POSTHASTE_A", "OLD_A", "POSTHASTE_B"]);
 }

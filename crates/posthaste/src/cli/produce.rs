@@ -73,9 +73,9 @@ pub(crate) struct ListenArgs {
     /// The port on 127.0.0.1; 0 takes any that is free
     #[arg(long, value_name = "PORT", default_value_t = 8700)]
     pub(crate) port: u16,
-    /// The signing secret, whsec_…, as `posthaste secret` prints it; several are separated by commas
+    /// The signing secret, whsec_…, as `posthaste secret` prints it; several are separated by commas or spaces
     /// [env: POSTHASTE_SIGNING_SECRET]
-    #[arg(long = "secret", value_name = "SECRET", value_delimiter = ',')]
+    #[arg(long = "secret", value_name = "SECRET")]
     secrets: Vec<String>,
     /// Answer 500 to the first N deliveries of each event
     #[arg(long, value_name = "N", conflicts_with = "status")]
@@ -93,11 +93,13 @@ pub(crate) struct ListenArgs {
 
 impl ListenArgs {
     pub(crate) fn secrets(&self) -> Vec<String> {
-        if !self.secrets.is_empty() {
-            return self.secrets.clone();
-        }
-        let listed = variable("POSTHASTE_SIGNING_SECRET").unwrap_or_default();
-        listed.split(',').map(str::trim).filter(|secret| !secret.is_empty()).map(str::to_owned).collect()
+        let listed = match self.secrets.as_slice() {
+            [] => variable("POSTHASTE_SIGNING_SECRET").unwrap_or_default(),
+            given => given.join(","),
+        };
+        // `posthaste secret` prints one per line.
+        let between = |c: char| c == ',' || c.is_whitespace();
+        listed.split(between).filter(|secret| !secret.is_empty()).map(str::to_owned).collect()
     }
 }
 

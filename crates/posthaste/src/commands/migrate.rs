@@ -17,12 +17,6 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         _ if from == to => format!("nothing to do: the schema is at version {to}"),
         _ => format!("upgraded the schema from version {from} to version {to}"),
     };
-    terminal::print(&format!("{done} ({})", place(&config)))?;
+    terminal::print(&format!("{done} ({})", running::place(&config)))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// As it may be shown.
-fn place(config: &Config) -> &str {
-    let setting = config.settings.iter().find(|effective| effective.setting.name == "database_url");
-    setting.and_then(|effective| effective.value.as_deref()).unwrap_or_default()
 }

@@ -27,6 +27,11 @@ pub(crate) fn database(config: &Config) -> Result<Database, BadUsage> {
     Database::configured(config).map_err(|error| BadUsage(error.to_string()))
 }
 
+/// Where the database is, as it may be shown.
+pub(crate) fn place(config: &Config) -> &str {
+    config.setting("database_url").and_then(|effective| effective.value.as_deref()).unwrap_or_default()
+}
+
 /// Waits for a signal, then for `finish`; a second signal does not wait any longer.
 pub(crate) async fn until_stopped(finish: impl Future<Output = ()>) -> anyhow::Result<ExitCode> {
     let signal = stop::signalled().await?;

@@ -41,8 +41,5 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
 }
 
 fn is_told_to_listen(config: &Config) -> bool {
-    config
-        .settings
-        .iter()
-        .any(|effective| effective.setting.name == "listen" && effective.source != Source::Default)
+    config.setting("listen").is_some_and(|effective| effective.source != Source::Default)
 }

@@ -58,8 +58,12 @@ pub(crate) fn rows(text: &str) -> Vec<Vec<String>> {
     let lines: Vec<_> = text.lines().collect();
     let is_rule = |line: &str| line.starts_with("|---");
     let is_head = |at: usize| lines.get(at + 1).is_some_and(|next| is_rule(next));
-    let rows = lines.iter().enumerate().filter(|(at, line)| line.starts_with('|') && !is_rule(line) && !is_head(*at));
-    rows.map(|(_, line)| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+    let rows = lines
+        .iter()
+        .enumerate()
+        .filter(|(at, line)| line.starts_with('|') && !is_rule(line) && !is_head(*at));
+    rows.map(|(_, line)| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
 }
 
 /// What stands between backticks, outside fenced blocks.
@@ -77,15 +81,22 @@ pub(crate) fn links(text: &str) -> Vec<String> {
 
 /// The anchors that the headings of a document make.
 pub(crate) fn anchors(text: &str) -> Vec<String> {
-    let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let headings =
+        text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let kept = |c: char| c.is_alphanumeric() || c == '-' || c == ' ' || c == '_';
-    headings.map(|title| title.to_lowercase().chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-")).collect()
+    headings
+        .map(|title| title.to_lowercase().chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-"))
+        .collect()
 }
 
 #[test]
 fn blocks_know_their_language_and_the_terminal_named_before_them() {
     let text = "a\n**Terminal 1**:\n```sh\nx\n```\n```\ny\nz\n```\nnow in **Terminal 2**.\n```text\n```";
-    let block = |language: &str, text: &str, terminal| Block { language: language.into(), text: text.into(), terminal };
+    let block = |language: &str, text: &str, terminal| Block {
+        language: language.into(),
+        text: text.into(),
+        terminal,
+    };
     let expected = [block("sh", "x\n", Some(1)), block("", "y\nz\n", Some(1)), block("text", "", Some(2))];
     assert_eq!(blocks(text), expected);
 }

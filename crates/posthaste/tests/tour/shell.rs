@@ -50,11 +50,16 @@ impl Shell {
     #[track_caller]
     pub(crate) fn shows(&mut self, expected: &str) {
         let missing = self.lacks(expected);
-        assert!(missing.is_none(), "it never shows {:?}:\n{}", missing.unwrap_or_default(), self.shown.join("\n"));
+        assert!(
+            missing.is_none(),
+            "it never shows {:?}:\n{}",
+            missing.unwrap_or_default(),
+            self.shown.join("\n")
+        );
     }
 
     /// The first line that does not come.
-    fn lacks(&mut self, expected: &str) -> Option<String> {
+    pub(crate) fn lacks(&mut self, expected: &str) -> Option<String> {
         let mut patterns = expected.lines().filter(|line| !line.trim().is_empty());
         patterns.find(|pattern| !self.reaches(pattern)).map(str::to_owned)
     }
@@ -72,7 +77,8 @@ impl Shell {
     #[track_caller]
     pub(crate) fn word_after(&mut self, before: &str) -> String {
         loop {
-            let line = self.next().unwrap_or_else(|| panic!("it never says {before:?}:\n{}", self.shown.join("\n")));
+            let line =
+                self.next().unwrap_or_else(|| panic!("it never says {before:?}:\n{}", self.shown.join("\n")));
             if let Some((_, after)) = line.split_once(before) {
                 self.read = 0;
                 return after.split([' ', '/']).next().unwrap().to_owned();

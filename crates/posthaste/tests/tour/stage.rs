@@ -1,8 +1,8 @@
 //! Runs what a document tells its reader to do, in the terminals that it names, on ports that are free.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+
+use tempfile::TempDir;
 
 use crate::document::blocks;
 use crate::shell::Shell;
@@ -11,7 +11,8 @@ use crate::shell::Shell;
 const SERVER: &str = "127.0.0.1:8600";
 const RECEIVER: &str = "127.0.0.1:8700";
 /// Commands that change nothing: a reader who is too fast runs them again.
-const LOOKS: [&str; 4] = ["posthaste overview", "posthaste dlq list", "posthaste events list", "posthaste events show"];
+const LOOKS: [&str; 4] =
+    ["posthaste overview", "posthaste dlq list", "posthaste events list", "posthaste events show"];
 /// So often at most.
 const LOOKS_MAX: usize = 300;
 
@@ -41,23 +42,18 @@ pub(crate) fn steps(text: &str) -> Vec<Step> {
 }
 
 pub(crate) struct Stage {
-    directory: PathBuf,
+    /// First, so that what runs ends before its directory goes.
+    running: BTreeMap<u8, Shell>,
+    directory: TempDir,
     server: String,
     receiver: String,
-    running: BTreeMap<u8, Shell>,
 }
 
 impl Stage {
-    /// An empty directory, by the name of its test.
-    pub(crate) fn empty(name: &str) -> Self {
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("tour").join(name);
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).unwrap();
-        Self { directory, server: String::new(), receiver: String::new(), running: BTreeMap::new() }
-    }
-
-    pub(crate) fn server(&self) -> &str {
-        &self.server
+    /// An empty directory, and nothing that runs.
+    pub(crate) fn empty() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { running: BTreeMap::new(), directory, server: String::new(), receiver: String::new() }
     }
 
     #[track_caller]
@@ -82,7 +78,7 @@ impl Stage {
             assert!(status.success(), "{status} after Ctrl-C:\n{output}");
         }
         let command = command.replace("--port 8700", "--port 0");
-        let mut shell = Shell::run(&command, &self.directory, &[("POSTHASTE_LISTEN", "127.0.0.1:0")]);
+        let mut shell = Shell::run(&command, self.directory.path(), &[("POSTHASTE_LISTEN", "127.0.0.1:0")]);
         if command.contains("posthaste serve") {
             self.server = shell.word_after("listens on http://");
         } else {
@@ -98,7 +94,7 @@ impl Stage {
         let server = format!("http://{}", self.server);
         let mut last = None;
         for _ in 0..if only_looks { LOOKS_MAX } else { 1 } {
-            let mut shell = Shell::run(commands, &self.directory, &[("POSTHASTE_SERVER", &server)]);
+            let mut shell = Shell::run(commands, self.directory.path(), &[("POSTHASTE_SERVER", &server)]);
             let missing = shell.lacks(&self.here(shown));
             let (status, output) = shell.finish();
             if status.success() && missing.is_none() {

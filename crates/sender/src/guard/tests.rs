@@ -160,12 +160,12 @@ fn one_forbidden_address_forbids_them_all() {
 fn a_refusal_names_the_network_and_the_way_out_and_never_the_address() {
     assert_eq!(
         refusal("false", "10.20.30.40"),
-        "the destination's address lies in 10.0.0.0/8 (private network); ALLOW_PRIVATE_NETWORKS can allow it"
+        "the destination's address lies in 10.0.0.0/8 (private network); allow_private_networks can allow it"
     );
     assert_eq!(
         refusal("true", "169.254.169.254"),
         "the destination's address is a reserved host (cloud metadata service); \
-         ALLOW_PRIVATE_NETWORKS can allow it only by naming that very address"
+         allow_private_networks can allow it only by naming that very address"
     );
     assert!(refusal("64:ff9b::/96", "64:ff9b::10.0.0.1").contains("lies in 10.0.0.0/8"));
 }

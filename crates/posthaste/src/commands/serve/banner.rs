@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use posthaste::config::{Config, Database};
 
+use crate::commands::running;
+
 /// Where `posthaste listen` listens unless told otherwise.
 const RECEIVER: &str = "http://127.0.0.1:8700/";
 
@@ -30,9 +32,6 @@ fn data(config: &Config) -> String {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             format!("{} (SQLite)", absolute.display())
         }
-        Database::Postgres(_) => {
-            let shown = config.settings.iter().find(|effective| effective.setting.name == "database_url");
-            shown.and_then(|effective| effective.value.clone()).unwrap_or_default()
-        }
+        Database::Postgres(_) => running::place(config).to_owned(),
     }
 }
