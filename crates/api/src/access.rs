@@ -91,7 +91,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 /// Refuses what did not come from this machine, while that is all that protects it.
 pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     if let Access::Loopback { listen } = &service.access
-        && let Err(reason) = loopback::judge(*listen, request.method(), request.headers())
+        && let Err(reason) = loopback::judge(*listen, request.method(), request.uri(), request.headers())
     {
         return ApiError::NotLocal(reason).into_response();
     }

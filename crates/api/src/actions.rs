@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::access::{Allowed, Operating};
 use crate::api::Service;
-use crate::body;
+use crate::body::{self, Arrived};
 use crate::error::ApiError;
 use crate::event::NamedEvent;
 use crate::moment::Moment;
@@ -81,7 +81,7 @@ pub(crate) async fn requeue(
     body: Body,
 ) -> Result<Json<RequeuedBody>, ApiError> {
     Parameters::of(&uri, &[])?;
-    let body = body::read(&*service.clock, body, BODY_BYTES_MAX).await?;
+    let Arrived { body, .. } = service.bodies.read(&*service.clock, body, BODY_BYTES_MAX).await?;
     let Nothing {} = body::optional_json(&headers, &body)?;
     let event = service.store.requeue(&event_id, &caller.name).await?;
     tracing::info!(%event_id, actor = caller.name, "requeued");
@@ -113,7 +113,7 @@ pub(crate) async fn cancel(
     body: Body,
 ) -> Result<Json<CancelledBody>, ApiError> {
     Parameters::of(&uri, &[])?;
-    let body = body::read(&*service.clock, body, BODY_BYTES_MAX).await?;
+    let Arrived { body, .. } = service.bodies.read(&*service.clock, body, BODY_BYTES_MAX).await?;
     let CancelRequest { reason } = body::optional_json(&headers, &body)?;
     let reason = reason.map(checked).transpose()?;
     let event = service.store.cancel(&event_id, &caller.name, reason.as_deref()).await?;

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use crate::access::{Allowed, Enqueuing};
 use crate::api::{Intake, Service};
-use crate::body;
+use crate::body::{self, Arrived};
 use crate::error::ApiError;
 use crate::moment::Moment;
 use crate::page::Parameters;
@@ -71,7 +71,7 @@ pub(crate) enum AcceptedAny {
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/events", tag = "Events", operation_id = "enqueueEvents",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 printable ASCII characters, remembered for a day. The same key and body again bring the first answer", example = "order-17-created"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 printable ASCII characters, remembered for a day unless configured otherwise. The same key and body again bring the first answer", example = "order-17-created"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context of the request", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
     ),
     request_body(content = EventsRequest, examples(
@@ -102,7 +102,7 @@ pub(crate) async fn enqueue(
     body::must_be_json(&headers)?;
     let intake = service.intake;
     let bytes_max = BODY_BYTES_MAX.max(intake.payload_bytes_max.saturating_add(AROUND_PAYLOAD_BYTES));
-    let body = body::read(&*service.clock, body, bytes_max).await?;
+    let Arrived { body, _place } = service.bodies.read(&*service.clock, body, bytes_max).await?;
     let offered = parse::parse(&body)?;
     let many = matches!(offered, Offered::Many(_));
     let request = EnqueueRequest {
@@ -184,13 +184,18 @@ fn idempotency(caller: &str, key: &str, body: &Bytes, intake: Intake) -> Idempot
 fn traceparent(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = value.split('-');
-    let hex = |part: Option<&str>, len: usize| {
+    let hex = |part: Option<&str>, len: usize, never: u8| {
         part.is_some_and(|part| {
-            part.len() == len && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+            part.len() == len
+                && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+                && part.bytes().any(|b| b != never)
         })
     };
-    let known =
-        hex(parts.next(), 2) && hex(parts.next(), 32) && hex(parts.next(), 16) && hex(parts.next(), 2);
+    // Version ff and ids of nothing but zeros are said to be invalid; any flags will do.
+    let known = hex(parts.next(), 2, b'f')
+        && hex(parts.next(), 32, b'0')
+        && hex(parts.next(), 16, b'0')
+        && hex(parts.next(), 2, b'-');
     (known && parts.next().is_none()).then_some(value)
 }
 

@@ -169,7 +169,7 @@ impl ApiError {
     }
 
     /// The header that a status of HTTP asks for.
-    fn header(&self) -> Option<(header::HeaderName, HeaderValue)> {
+    pub(crate) fn header(&self) -> Option<(header::HeaderName, HeaderValue)> {
         match self {
             Self::KeyMissing => {
                 Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"posthaste\"")))

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use http::Uri;
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::{EventDetail, EventQuery, StoreError};
+use posthaste_store::{EventDetail, EventQuery};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -88,10 +88,10 @@ pub(crate) async fn event(
 ) -> Result<Json<EventDetailBody>, ApiError> {
     Parameters::of(&uri, &[])?;
     let EventDetail { event, history, audit } = service.store.event(&event_id).await?;
-    let destination = match service.store.destination(event.destination_id).await {
-        Ok(destination) => Some(destination),
-        Err(StoreError::DestinationNotFound { .. }) => None,
-        Err(error) => return Err(error.into()),
+    let destination = match event.status {
+        DeliveryStatus::Pending => Some(service.store.destination(event.destination_id).await?),
+        // What is over waits for nobody.
+        DeliveryStatus::Delivered | DeliveryStatus::Failed => None,
     };
     Ok(Json(EventDetailBody {
         event: EventBody::from(&event),

@@ -37,7 +37,7 @@ fn failed(event: &EventView) -> String {
             let by = by.map(|last| format!(" by {}", last.actor)).unwrap_or_default();
             let reason = error.strip_prefix("manual_cancelled: ");
             let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("Cancelled{by} at {at}{reason}, after {}. A requeue sends it again.", made(event))
+            format!("Cancelled{by} at {at}{reason}, {}. A requeue sends it again.", made(event))
         }
         Some(FailureKind::Gone) => format!(
             "Dead-lettered at {at}: the receiver answered that it is gone for good ({error}). A requeue tries once more."
@@ -48,7 +48,7 @@ fn failed(event: &EventView) -> String {
         ),
         Some(FailureKind::Exhausted) | None => {
             format!(
-                "Dead-lettered at {at} after {}; the last error was: {error}. A requeue starts over.",
+                "Dead-lettered at {at}, {}; the last error was: {error}. A requeue starts over.",
                 made(event)
             )
         }
@@ -57,8 +57,9 @@ fn failed(event: &EventView) -> String {
 
 fn made(event: &EventView) -> String {
     match event.attempts {
-        1 => "1 attempt".to_owned(),
-        attempts => format!("{attempts} attempts"),
+        0 => "before any attempt".to_owned(),
+        1 => "after 1 attempt".to_owned(),
+        attempts => format!("after {attempts} attempts"),
     }
 }
 
@@ -112,4 +113,198 @@ fn held(event: &EventView, destination: Option<&DestinationState>) -> String {
     let since =
         destination.failing_since.map(|at| format!(" Failing since {}.", Moment(at))).unwrap_or_default();
     format!(" Held because {}; this uses up no attempts.{since}", reasons.join(", and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use posthaste_domain::{
+        DestinationId, DestinationUrl, EventId, EventKey, MessageId, Timestamp, WorkerId,
+    };
+    use posthaste_store::AuditView;
+
+    use super::*;
+
+    const NOON: Timestamp = Timestamp::from_secs(1_769_860_800);
+
+    fn url() -> DestinationUrl {
+        DestinationUrl::stored("https://receiver.example/hook".to_owned())
+    }
+
+    fn pending() -> EventView {
+        EventView {
+            key: EventKey(1),
+            event_id: EventId::stored("order-17".to_owned()),
+            message_id: MessageId::v7(NOON, [0; 10]),
+            destination_id: DestinationId(1),
+            destination_url: url(),
+            event_type: "invoice.paid".to_owned(),
+            payment_request_id: None,
+            webhook_id: None,
+            session_id: None,
+            status: DeliveryStatus::Pending,
+            failure_kind: None,
+            attempts: 0,
+            max_attempts: 6,
+            claims: 0,
+            lost_leases: 0,
+            next_attempt_at: Some(NOON),
+            lease_owner: None,
+            lease_until: None,
+            last_error: None,
+            last_attempted_at: None,
+            delivered_at: None,
+            manual_last: None,
+            created_at: NOON,
+            updated_at: NOON,
+        }
+    }
+
+    fn retrying() -> EventView {
+        EventView { attempts: 2, last_error: Some("HTTP 503: try later".to_owned()), ..pending() }
+    }
+
+    fn failed(kind: Option<FailureKind>, attempts: u32, error: &str) -> EventView {
+        let last_error = Some(error.to_owned());
+        let status = DeliveryStatus::Failed;
+        EventView { status, failure_kind: kind, attempts, last_error, next_attempt_at: None, ..pending() }
+    }
+
+    fn by(action: ManualAction) -> Option<AuditView> {
+        Some(AuditView { action, actor: "ops".to_owned(), at: NOON })
+    }
+
+    fn healthy() -> DestinationState {
+        DestinationState {
+            id: DestinationId(1),
+            url: url(),
+            circuit: CircuitState::Closed,
+            paused_until: None,
+            failing_since: None,
+        }
+    }
+
+    #[test]
+    fn what_waits_says_what_for() {
+        let lease_owner = Some(WorkerId::new("web-1").unwrap());
+        let cases = [
+            (pending(), "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z."),
+            (retrying(), "Retry 2 of 5 is due at 2026-01-31T12:00:00.000000Z, after HTTP 503: try later."),
+            (
+                EventView { manual_last: by(ManualAction::Requeue), ..pending() },
+                "Requeued by ops at 2026-01-31T12:00:00.000000Z; waiting for its first attempt since, due at \
+                 2026-01-31T12:00:00.000000Z.",
+            ),
+            (
+                EventView { lost_leases: 1, ..pending() },
+                "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z. Its last lease expired without a \
+                 result.",
+            ),
+            (
+                EventView { lost_leases: 3, ..retrying() },
+                "Retry 2 of 5 is due at 2026-01-31T12:00:00.000000Z, after HTTP 503: try later. Its last 3 leases expired \
+                 without a result.",
+            ),
+            (
+                EventView { lease_owner, lease_until: Some(NOON), ..retrying() },
+                "Attempt 3 of 6 is being made by worker web-1, under a lease until 2026-01-31T12:00:00.000000Z; if that \
+                 passes without a result, another worker takes over.",
+            ),
+        ];
+        for (event, told) in cases {
+            assert_eq!(explain(&event, Some(&healthy())), told);
+            assert_eq!(explain(&event, None), told);
+        }
+    }
+
+    #[test]
+    fn what_is_held_says_by_whom() {
+        let later = NOON.after(Duration::from_secs(60));
+        let paused = DestinationState { paused_until: Some(later), ..healthy() };
+        let open = DestinationState { circuit: CircuitState::Open, failing_since: Some(NOON), ..healthy() };
+        let both = DestinationState { circuit: CircuitState::HalfOpen, ..paused.clone() };
+        let due = "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z.";
+        let cases = [
+            (
+                &paused,
+                " Held because the destination asked for a pause until 2026-01-31T12:01:00.000000Z; this uses up no \
+                 attempts.",
+            ),
+            (
+                &open,
+                " Held because the destination's circuit is open after repeated failures; this uses up no attempts. \
+                 Failing since 2026-01-31T12:00:00.000000Z.",
+            ),
+            (
+                &both,
+                " Held because the destination asked for a pause until 2026-01-31T12:01:00.000000Z, and the destination's \
+                 circuit lets single requests through to see whether it has recovered; this uses up no attempts.",
+            ),
+        ];
+        for (destination, held) in cases {
+            assert_eq!(explain(&pending(), Some(destination)), format!("{due}{held}"));
+        }
+        let after_the_pause = EventView { next_attempt_at: Some(later), ..pending() };
+        assert!(!explain(&after_the_pause, Some(&paused)).contains("Held"), "it waits for its own time");
+    }
+
+    #[test]
+    fn what_is_over_says_how_it_ended() {
+        let at = "2026-01-31T12:00:00.000000Z";
+        let delivered = EventView {
+            status: DeliveryStatus::Delivered,
+            attempts: 1,
+            delivered_at: Some(NOON),
+            next_attempt_at: None,
+            ..pending()
+        };
+        let cancelled = failed(Some(FailureKind::Cancelled), 2, "manual_cancelled: wrong customer");
+        let cases = [
+            (delivered, format!("Delivered at {at}, on attempt 1 of 6.")),
+            (
+                failed(Some(FailureKind::Exhausted), 6, "HTTP 500"),
+                format!(
+                    "Dead-lettered at {at}, after 6 attempts; the last error was: HTTP 500. A requeue starts over."
+                ),
+            ),
+            (
+                failed(None, 1, "HTTP 500"),
+                format!(
+                    "Dead-lettered at {at}, after 1 attempt; the last error was: HTTP 500. A requeue starts over."
+                ),
+            ),
+            (
+                failed(Some(FailureKind::Gone), 1, "HTTP 410"),
+                format!(
+                    "Dead-lettered at {at}: the receiver answered that it is gone for good (HTTP 410). A requeue tries once \
+                     more."
+                ),
+            ),
+            (
+                failed(
+                    Some(FailureKind::Abandoned),
+                    0,
+                    "abandoned: 5 leases in a row expired without a result",
+                ),
+                format!(
+                    "Dead-lettered at {at}: its workers went away again and again without a result (abandoned: 5 leases in \
+                     a row expired without a result). It may be what takes them down; a requeue tries again."
+                ),
+            ),
+            (
+                EventView { manual_last: by(ManualAction::Cancel), ..cancelled },
+                format!(
+                    "Cancelled by ops at {at} (wrong customer), after 2 attempts. A requeue sends it again."
+                ),
+            ),
+            (
+                failed(Some(FailureKind::Cancelled), 0, "manual_cancelled"),
+                format!("Cancelled at {at}, before any attempt. A requeue sends it again."),
+            ),
+        ];
+        for (event, told) in cases {
+            assert_eq!(explain(&event, None), told);
+        }
+    }
 }

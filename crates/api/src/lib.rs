@@ -1,7 +1,8 @@
 //! The HTTP API: events in, operators' views and actions, the stream of notices, metrics and the OpenAPI document.
 //!
 //! ```text
-//!             ┌ guard ── headers ── panics ── counted ┐      every request passes through these
+//!  every request: counted ─► headers ─► panics caught ─► guarded ─► its handler
+//!
 //!  POST  events ─► enqueue ─► Enqueuer ─► store
 //!  GET   overview, dlq, events, events/{id} ─► store ─► views (there is no payload in them)
 //!  POST  dlq/{id}/requeue, events/{id}/cancel ─► store, with the caller's name for the audit

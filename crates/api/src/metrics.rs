@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderValue};
 use posthaste_engine::{AttemptSeen, Observer, Pulse};
 use posthaste_store::Overview;
 use prometheus_client::metrics::family::Family;
@@ -23,9 +23,7 @@ use prometheus_client::registry::Registry;
 
 use crate::access::{Allowed, Reading};
 use crate::api::Service;
-use crate::error::ApiError;
 use crate::fresh::within;
-use crate::page::Parameters;
 
 use attempts::Attempts;
 use requests::Requests;
@@ -132,10 +130,8 @@ fn gauges(overview: &Overview) -> Registry {
 pub(crate) async fn scrape(
     State(service): State<Arc<Service>>,
     _: Allowed<Reading>,
-    uri: Uri,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    Parameters::of(&uri, &[])?;
+) -> Response {
     let clock = &*service.clock;
     let reading = async {
         match within(clock, COUNTED_WITHIN, service.store.overview()).await {
@@ -157,5 +153,5 @@ pub(crate) async fn scrape(
         accepted.to_str().is_ok_and(|accepted| accepted.contains("application/openmetrics-text"))
     });
     let (content_type, text) = text::render(&service.metrics.registry, outbox.as_ref(), open);
-    Ok(([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response())
+    ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }

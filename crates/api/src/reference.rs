@@ -22,6 +22,7 @@ const PAGE: &str = r#"<!doctype html>
   <head>
     <meta charset="utf-8" />
     <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <link rel="icon" href="data:," />
     <title>Posthaste API</title>
   </head>
   <body>

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use posthaste_domain::TOPIC;
 use posthaste_engine::{Clock, Publisher, Subscription};
@@ -103,8 +104,8 @@ pub(crate) struct NoticeBody<'a> {
 /// Follow the topic
 ///
 /// Server-Sent Events of the topic `gateway:webhooks`, one for each event that is delivered or dead-lettered. Each
-/// carries an `id`; a client that comes back with it in `Last-Event-ID` gets everything since, once and in order. A comment
-/// comes every 15 seconds when there is nothing else.
+/// carries an `id`; a client that comes back with it in `Last-Event-ID` gets everything since, once and in order; with
+/// `0:0`, everything that retention still keeps. A comment comes every 15 seconds when there is nothing else.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/stream", tag = "Outbox", operation_id = "followNotices",
     params(("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event that was seen", example = "12:34")),
@@ -146,7 +147,10 @@ pub(crate) async fn stream(
         Poll::Pending => Poll::Pending,
     });
     // Proxies that collect answers must not collect this one.
-    let unbuffered = [(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))];
+    let unbuffered = [
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
     Ok((unbuffered, Sse::new(events)).into_response())
 }
 
@@ -174,11 +178,10 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) -> Result<(), End> {
-        self.send(Event::default().retry(RECONNECT_AFTER).comment(TOPIC)).await?;
-        if self.at > self.live.cursor() {
-            // An id from another log, or from one that was set back: what comes now is all there is to tell.
-            self.at = self.live.cursor();
-        }
+        // An id beyond the end is from another log, or from one that was set back: what comes now is all there is to tell.
+        self.at = self.at.min(self.live.cursor());
+        // With an id from the start, a client that loses its connection before the first notice misses none either.
+        self.send(Event::default().retry(RECONNECT_AFTER).id(id(self.at)).comment(TOPIC)).await?;
         loop {
             self.catch_up().await?;
             self.follow().await?;
@@ -248,15 +251,19 @@ fn told(published: &PublishedNotice) -> Event {
         at: notice.at.into(),
     };
     let data = serde_json::to_string(&body).expect("texts and numbers are always JSON");
-    let id = format!("{}:{}", cursor.major, cursor.minor);
-    Event::default().event(notice.kind.as_str()).id(id).data(data)
+    Event::default().event(notice.kind.as_str()).id(id(*cursor)).data(data)
+}
+
+fn id(cursor: NoticeCursor) -> String {
+    format!("{}:{}", cursor.major, cursor.minor)
 }
 
 fn resume_after(headers: &HeaderMap) -> Result<Option<NoticeCursor>, ApiError> {
     let Some(sent) = headers.get("last-event-id") else { return Ok(None) };
     let cursor = sent.to_str().ok().and_then(|text| {
+        let number = |text: &str| text.parse().ok().filter(|number| *number >= 0);
         let (major, minor) = text.split_once(':')?;
-        Some(NoticeCursor { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        Some(NoticeCursor { major: number(major)?, minor: number(minor)? })
     });
     cursor.map(Some).ok_or_else(|| {
         let message = "Last-Event-ID is not an id of this stream; leave it out to follow from now on";

@@ -2,24 +2,19 @@
 //!
 //! A name that occurs several times, in several crates or for several stores, must pass everywhere it occurs.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::criteria::{
-    BACKOFF_TESTS, BACKOFF_TESTS_SOURCE, REQUIRED_IDS, agreed_wait, is_criterion_test, names_for,
-};
+use crate::criteria::{BACKOFF_TESTS, BACKOFF_TESTS_SOURCE, REQUIRED_IDS, is_criterion_test, names_for};
 use crate::finding::Finding;
 use crate::log::{Binary, TestLog, TestResult, TestRun};
-use crate::requirements::{Requirements, Row, Waits};
+use crate::requirements::{Requirements, Row};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Empty when every promise is kept.
     pub findings: Vec<Finding>,
-    /// Criteria that their tests cover in full.
+    /// Criteria that have a row.
     pub covered: usize,
-    /// Criteria that wait, in whole or in part, for a part of the product.
-    pub waiting: usize,
 }
 
 pub fn check(log: &TestLog, requirements: &Requirements) -> Report {
@@ -29,7 +24,6 @@ pub fn check(log: &TestLog, requirements: &Requirements) -> Report {
     findings.extend(malformed.iter().cloned().map(Finding::Malformed));
     findings.extend(dropped_rows(rows));
     findings.extend(rows.iter().flat_map(missing_names));
-    findings.extend(rows.iter().filter_map(changed_wait));
     if *without_binary > 0 {
         findings.push(Finding::NoBinary { results: *without_binary });
     } else if runs.is_empty() {
@@ -42,8 +36,7 @@ pub fn check(log: &TestLog, requirements: &Requirements) -> Report {
         findings.extend(BACKOFF_TESTS.iter().filter_map(|test| moved_away(test, runs)));
         findings.extend(unlisted_tests(runs, &guards));
     }
-    let waiting = rows.iter().filter(|row| row.waits() != Waits::No).count();
-    Report { findings, covered: rows.len() - waiting, waiting }
+    Report { findings, covered: rows.len() }
 }
 
 fn dropped_rows(rows: &[Row]) -> impl Iterator<Item = Finding> {
@@ -53,27 +46,13 @@ fn dropped_rows(rows: &[Row]) -> impl Iterator<Item = Finding> {
         .map(|&id| Finding::NoRow { id: id.to_owned() })
 }
 
-/// The names that the tests of a row should have and none of them has. A row without tests waits, which is judged
-/// by itself.
+/// The names that the tests of a row should have and none of them has.
 fn missing_names(row: &Row) -> Vec<Finding> {
-    if row.tests.is_empty() {
-        return vec![];
-    }
     names_for(&row.id)
         .into_iter()
         .filter(|start| !row.tests.iter().any(|test| test.starts_with(start)))
         .map(|start| Finding::NotNamed { id: row.id.clone(), start })
         .collect()
-}
-
-/// A row that waits more or less than is agreed. Less is found too: the agreement would let it fall back quietly.
-fn changed_wait(row: &Row) -> Option<Finding> {
-    let (id, agreed, row) = (row.id.clone(), agreed_wait(&row.id), row.waits());
-    match row.cmp(&agreed) {
-        Ordering::Equal => None,
-        Ordering::Greater => Some(Finding::WaitsMore { id, row, agreed }),
-        Ordering::Less => Some(Finding::WaitsLess { id, row, agreed }),
-    }
 }
 
 /// Each guarded test, with what asks for it.

@@ -1,10 +1,7 @@
 //! What must stay covered, as constants: a change here is one that a reviewer sees.
 //!
-//! A criterion has a row in the requirements ([`REQUIRED_IDS`]). Its row names a test for it, under its own name
-//! ([`names_for`]). And its row waits only as far as it is agreed here: an id moves from [`MAY_WAIT`] to
-//! [`MAY_WAIT_IN_PART`] to neither, and not back, so that what was covered once stays covered.
-
-use crate::requirements::Waits;
+//! A criterion has a row in the requirements ([`REQUIRED_IDS`]), and its row names a test for it, under its own name
+//! ([`names_for`]).
 
 /// The tests of the retry contract (S1 §3.3). They must run and pass under exactly these names.
 pub const BACKOFF_TESTS: [&str; 5] = [
@@ -92,37 +89,6 @@ pub const REQUIRED_IDS: &[&str] = &[
     "S4-RESET",
 ];
 
-/// Criteria of which nothing can be tested yet. One that gets its first test leaves this list.
-pub const MAY_WAIT: &[&str] = &[
-    "S0-FR-002-AC1",
-    "S0-FR-004-AC1",
-    "S0-FR-004-AC2",
-    "S0-NFR-001",
-    "S1-3.2",
-    "S1-PHASE3-ANOMALY",
-    "S1-QUEUE-DEPTH",
-    "S1-LATENCY",
-    "S1-DEAD-LETTER-RATE",
-    "S2-FR-005-AC1",
-    "S2-FR-006-AC1",
-    "S2-FR-006-AC2",
-];
-
-/// Criteria that have tests, and of which a part cannot be tested yet. One that is covered in full leaves this list.
-pub const MAY_WAIT_IN_PART: &[&str] = &[
-    "S0-FR-001-AC1",
-    "S1-3.4",
-    "S2-FR-001-AC1",
-    "S2-FR-001-AC2",
-    "S2-FR-003-AC1",
-    "S2-FR-003-AC2",
-    "S2-FR-003-AC3",
-    "S2-FR-004-AC1",
-    "S2-FR-004-AC3",
-    "S2-FR-005-AC3",
-    "S2-NFR-003",
-];
-
 /// Criteria whose tests are named otherwise than the id says, and how: the row needs a test for each start of a name.
 const NAMED_OTHERWISE: &[(&str, &[&str])] = &[
     // The contract names its tests itself.
@@ -133,7 +99,6 @@ const NAMED_OTHERWISE: &[(&str, &[&str])] = &[
     ("S0-NFR-006", &["s2_nfr006_"]),
     ("S2-FR-002-AC3", &["s0_fr003_ac1_2xx_marks_", "s4_s2_"]),
     ("S2-NFR-002", &["s2_fr004_ac1_", "s2_fr005_ac2_cancel_in_flight_"]),
-    ("S2-NFR-003", &["s2_fr003_ac3_"]),
 ];
 
 /// How the names of a criterion's tests start, as in `s2_fr004_ac3_` for `S2-FR-004-AC3`. Its row needs one for each.
@@ -141,17 +106,6 @@ pub fn names_for(id: &str) -> Vec<String> {
     match NAMED_OTHERWISE.iter().find(|(otherwise, _)| *otherwise == id) {
         Some((_, starts)) => starts.iter().map(|&start| start.to_owned()).collect(),
         None => vec![id.to_ascii_lowercase().replace("fr-", "fr").replace(['-', '.'], "_") + "_"],
-    }
-}
-
-/// How far it is agreed that a criterion waits.
-pub fn agreed_wait(id: &str) -> Waits {
-    if MAY_WAIT.contains(&id) {
-        Waits::InWhole
-    } else if MAY_WAIT_IN_PART.contains(&id) {
-        Waits::InPart
-    } else {
-        Waits::No
     }
 }
 
@@ -199,12 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn the_other_lists_hold_required_ids_at_most_once() {
-        let waiting: Vec<_> = MAY_WAIT.iter().chain(MAY_WAIT_IN_PART).collect();
+    fn criteria_that_are_named_otherwise_are_required_ones_and_once() {
         let renamed: Vec<_> = NAMED_OTHERWISE.iter().map(|(id, _)| id).collect();
-        for list in [waiting, renamed] {
-            assert_eq!(list.iter().collect::<BTreeSet<_>>().len(), list.len());
-            assert!(list.iter().all(|id| REQUIRED_IDS.contains(id)), "{list:?}");
-        }
+        assert_eq!(renamed.iter().collect::<BTreeSet<_>>().len(), renamed.len());
+        assert!(renamed.iter().all(|id| REQUIRED_IDS.contains(id)), "{renamed:?}");
     }
 }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::criteria::BACKOFF_TESTS_SOURCE;
 use crate::log::Binary;
-use crate::requirements::{MalformedRow, Waits};
+use crate::requirements::MalformedRow;
 
 /// `guarded_by` names what asks for the test: the retry contract, the ids of rows, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -40,22 +40,10 @@ pub enum Finding {
     Unclear { path: String, result: String, guarded_by: String },
     #[error("{path} is named after a criterion and no row lists it; add it to its row in the requirements")]
     Unlisted { path: String },
-    #[error(
-        "{id} has no row in the requirements; add `| {id} | what it asks for | its tests, or not yet: … |`"
-    )]
+    #[error("{id} has no row in the requirements; add `| {id} | what it asks for | its tests |`")]
     NoRow { id: String },
     #[error("{id} lists no test named `{start}…`; name a test for it so, and list that in its row")]
     NotNamed { id: String, start: String },
-    #[error(
-        "{id} {row} by its row, and {agreed} by what is agreed; restore its tests, or change MAY_WAIT or \
-         MAY_WAIT_IN_PART in crates/guardrails/src/criteria.rs and say why"
-    )]
-    WaitsMore { id: String, row: Waits, agreed: Waits },
-    #[error(
-        "{id} {row} by its row, and {agreed} by what is agreed; move it on in MAY_WAIT or MAY_WAIT_IN_PART in \
-         crates/guardrails/src/criteria.rs, so that it cannot fall back"
-    )]
-    WaitsLess { id: String, row: Waits, agreed: Waits },
     #[error("requirements {0}")]
     Malformed(MalformedRow),
 }

@@ -6,14 +6,13 @@
 //!
 //! ```text
 //! test log ─────────► parse_log ──────────┐
-//!                                         ├─► check ─► Report { findings, covered, waiting }
+//!                                         ├─► check ─► Report { findings, covered }
 //! requirements.md ──► parse_requirements ─┘
 //! ```
 //!
-//! The list itself cannot shrink quietly either: its ids are constants here ([`REQUIRED_IDS`]), as are those that
-//! may wait ([`MAY_WAIT`], [`MAY_WAIT_IN_PART`]); every other row names a test that is named after its criterion, and
-//! every test that is named after a criterion is in a row. The rules about crates and manifests are tests of this
-//! package.
+//! The list itself cannot shrink quietly either: its ids are constants here ([`REQUIRED_IDS`]), every row names a test
+//! that is named after its criterion, and every test that is named after a criterion is in a row. The rules about crates
+//! and manifests are tests of this package.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -23,9 +22,7 @@ mod log;
 mod requirements;
 
 pub use check::{Report, check};
-pub use criteria::{
-    BACKOFF_TESTS, BACKOFF_TESTS_SOURCE, MAY_WAIT, MAY_WAIT_IN_PART, REQUIRED_IDS, agreed_wait, names_for,
-};
+pub use criteria::{BACKOFF_TESTS, BACKOFF_TESTS_SOURCE, REQUIRED_IDS, names_for};
 pub use finding::Finding;
 pub use log::{Binary, TestLog, TestResult, TestRun, parse_log};
-pub use requirements::{MalformedRow, Requirements, Row, RowError, Waits, parse_requirements};
+pub use requirements::{MalformedRow, Requirements, Row, RowError, parse_requirements};

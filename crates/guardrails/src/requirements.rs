@@ -5,13 +5,10 @@
 //!
 //! ```text
 //! | S0-FR-001-AC1 | jitter is valid from 0 to 10000 | `s0_fr001_ac1_range` `s0_fr001_ac1_env` |
-//! | S2-FR-003-AC2 | the list takes a limit          | `s2_fr003_ac2_limit`, not yet: the HTTP service |
-//! | S2-FR-006-AC1 | OpenAPI has the endpoints       | not yet: the HTTP service |
+//! | S2-FR-003-AC2 | the list takes a limit          | `s2_fr003_ac2_limit` |
 //! ```
 //!
 //! A row that reads otherwise is malformed and says why; it is never skipped. A table ends at an empty line.
-
-use std::fmt;
 
 use thiserror::Error;
 
@@ -28,37 +25,8 @@ pub struct Requirements {
 pub struct Row {
     pub line: usize,
     pub id: String,
+    /// At least one.
     pub tests: Vec<String>,
-    /// The part of the product that the criterion, or what is left of it, waits for.
-    pub waits_for: Option<String>,
-}
-
-impl Row {
-    pub fn waits(&self) -> Waits {
-        match (&self.waits_for, self.tests.is_empty()) {
-            (None, _) => Waits::No,
-            (Some(_), false) => Waits::InPart,
-            (Some(_), true) => Waits::InWhole,
-        }
-    }
-}
-
-/// How much of a criterion waits, from nothing to all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Waits {
-    No,
-    InPart,
-    InWhole,
-}
-
-impl fmt::Display for Waits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Waits::No => "is covered",
-            Waits::InPart => "waits in part",
-            Waits::InWhole => "waits in whole",
-        })
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -82,12 +50,10 @@ pub enum RowError {
     DuplicateId { id: String, first_line: usize },
     #[error("{0} says nothing under `what`; say what it asks for")]
     NothingAsked(String),
-    #[error("{0} names no test; name one in backticks, or write `not yet: ` and the part that it waits for")]
+    #[error("{0} names no test; name one in backticks")]
     NoTests(String),
     #[error("{id} has `{word}` under `tests`; write test function names in backticks, without their modules")]
     BadTestName { id: String, word: String },
-    #[error("{0} says `not yet` without what it waits for; write `not yet: ` and the part")]
-    NotYetWithoutPart(String),
 }
 
 enum Place {
@@ -153,22 +119,11 @@ fn parse_row(line: usize, content: &str) -> Result<Row, RowError> {
     if what.is_empty() {
         return Err(RowError::NothingAsked(id.to_owned()));
     }
-    let (names, waits_for) = match tests.split_once("not yet") {
-        Some((names, rest)) => (names, Some(parse_part(id, rest)?)),
-        None => (tests, None),
-    };
-    let tests = parse_names(id, names)?;
-    if tests.is_empty() && waits_for.is_none() {
+    let tests = parse_names(id, tests)?;
+    if tests.is_empty() {
         return Err(RowError::NoTests(id.to_owned()));
     }
-    Ok(Row { line, id: id.to_owned(), tests, waits_for })
-}
-
-fn parse_part(id: &str, rest: &str) -> Result<String, RowError> {
-    match rest.strip_prefix(':').map(str::trim) {
-        Some(part) if !part.is_empty() => Ok(part.to_owned()),
-        _ => Err(RowError::NotYetWithoutPart(id.to_owned())),
-    }
+    Ok(Row { line, id: id.to_owned(), tests })
 }
 
 fn parse_names(id: &str, names: &str) -> Result<Vec<String>, RowError> {

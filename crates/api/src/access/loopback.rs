@@ -4,20 +4,31 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
 /// The error says why a request is refused, and how to get in.
-pub(super) fn judge(listen: SocketAddr, method: &Method, headers: &HeaderMap) -> Result<(), String> {
+pub(super) fn judge(
+    listen: SocketAddr,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), String> {
     if !listen.ip().is_loopback() {
         return Err(format!(
             "there are no API keys, and {listen} is not a loopback address: set API keys to serve others"
         ));
     }
-    let Some(host) = only(headers, header::HOST).and_then(authority) else {
-        return Err(format!("the request names no host; use http://{listen}"));
+    // Where the target names a host, as in HTTP/2 and for proxies, that counts as well.
+    let header = only(headers, header::HOST).and_then(authority);
+    let Some(host) =
+        header.or_else(|| uri.authority().cloned().filter(|_| !headers.contains_key(header::HOST)))
+    else {
+        return Err(format!("the request names no host, or two; use http://{listen}"));
     };
     // Any port: a forwarded one is another than ours, and no page can choose what its browser writes here.
-    if !is_loopback(host.host()) {
+    if let Some(host) =
+        [Some(&host), uri.authority()].into_iter().flatten().find(|host| !is_loopback(host.host()))
+    {
         return Err(format!(
             "without API keys only requests to a loopback address are answered, and {:?} is none; use http://{listen}, \
              or set API keys",
@@ -70,7 +81,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        judge(LISTEN.parse().unwrap(), method, &map)
+        judge(LISTEN.parse().unwrap(), method, &Uri::from_static("/x"), &map)
     }
 
     #[test]
@@ -148,10 +159,26 @@ mod tests {
     }
 
     #[test]
+    fn a_target_that_names_a_host_is_judged_by_it_too() {
+        let to = |target: &'static str, host: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            host.map(|host| headers.insert("host", host.parse().unwrap()));
+            judge(LISTEN.parse().unwrap(), &Method::GET, &Uri::from_static(target), &headers)
+        };
+        assert_eq!(to("http://localhost:8600/x", None), Ok(()));
+        assert_eq!(to("http://127.0.0.1/x", Some("localhost:8600")), Ok(()));
+        assert!(to("http://evil.example/x", None).is_err());
+        assert!(to("http://evil.example/x", Some("localhost:8600")).is_err());
+        assert!(to("http://localhost/x", Some("evil.example")).is_err());
+        assert!(to("http://localhost/x", Some("not a host")).is_err());
+    }
+
+    #[test]
     fn nothing_is_answered_on_an_address_that_others_can_reach() {
         let mut headers = HeaderMap::new();
         headers.insert("host", "localhost:8600".parse().unwrap());
-        let refusal = judge("0.0.0.0:8600".parse().unwrap(), &Method::GET, &headers).unwrap_err();
+        let refusal = judge("0.0.0.0:8600".parse().unwrap(), &Method::GET, &Uri::from_static("/"), &headers)
+            .unwrap_err();
         assert!(refusal.contains("API keys"), "{refusal}");
     }
 }

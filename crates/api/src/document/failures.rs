@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_store::StoreError;
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::ToSchema as _;
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{ContentBuilder, Header, Ref, ResponseBuilder};
 
 use crate::access::Role;
 use crate::error::{ApiError, Envelope};
@@ -34,9 +35,14 @@ pub(super) fn describe(operation: &mut Operation) {
             .schema(Some(Ref::from_schema_name(Envelope::name())))
             .examples_from_iter(examples)
             .build();
-        let response =
-            ResponseBuilder::new().description(told.join("; ")).content("application/json", content).build();
-        operation.responses.responses.insert(status.to_string(), response.into());
+        let mut response =
+            ResponseBuilder::new().description(told.join("; ")).content("application/json", content);
+        if let Some((name, value)) = failures.iter().find_map(|(_, error)| error.header()) {
+            let example: Option<Value> = value.to_str().ok().map(Into::into);
+            let text = ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).examples(example);
+            response = response.header(name.as_str(), Header::new(text));
+        }
+        operation.responses.responses.insert(status.to_string(), response.build().into());
     }
 }
 
@@ -90,7 +96,7 @@ fn own(operation: &str) -> Vec<Failure> {
             too_large(),
         ],
         "listDeadLetters" | "listEvents" => vec![bad_parameter()],
-        "getOverview" | "getMetrics" => vec![unknown_parameter()],
+        "getOverview" => vec![unknown_parameter()],
         "getEvent" => vec![unknown_parameter(), not_found()],
         "followNotices" => {
             let message = "Last-Event-ID is not an id of this stream; leave it out to follow from now on";
@@ -132,6 +138,8 @@ fn common(operation: &str, public: bool) -> Vec<Failure> {
         common.push(("no key was sent", ApiError::KeyMissing));
         common.push(("the key is not known", ApiError::KeyUnknown));
         common.push(("the key's role may not do this", wrong));
+    }
+    if !public || operation == "getReadiness" {
         common.push(("something broke here", ApiError::Panicked));
     }
     if !public && operation != "getMetrics" {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use posthaste_domain::{DeliveryStatus, FailureKind};
+use posthaste_store::ManualAction;
 use serde_json::Value;
 
 use crate::stage::{Stage, operations};
@@ -109,6 +111,18 @@ fn every_reference_leads_somewhere() {
         let pointer = reference.strip_prefix('#').unwrap();
         assert!(document.pointer(pointer).is_some(), "{reference}");
     }
+}
+
+#[test]
+fn words_are_those_of_the_domain() {
+    let document = document();
+    let words = |name: &str| -> Vec<String> {
+        let schema = &document["components"]["schemas"][name]["enum"];
+        schema.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    assert!(words("DeliveryStatus").iter().all(|word| DeliveryStatus::from_word(word).is_some()));
+    assert!(words("FailureKind").iter().all(|word| FailureKind::from_word(word).is_some()));
+    assert!(words("ManualAction").iter().all(|word| ManualAction::from_word(word).is_some()));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use http::{Method, Request};
 use serde_json::json;
 
 use crate::stage::{
-    Answer, DLQ, EVENTS, Fault, Faulty, OPERATOR, Operation, PAYLOAD_BYTES_MAX, PRODUCER, Stage, VIEWER,
-    bearer, call, event, header, operations,
+    Answer, DLQ, EVENTS, Fault, Faulty, OPERATOR, Operation, PAYLOAD_BYTES_MAX, PRODUCER, Panicking, Setting,
+    Stage, VIEWER, bearer, call, event, header, operations,
 };
 
 /// A request that the operation would serve.
@@ -49,6 +49,10 @@ async fn provoke(operation: &Operation, code: &str) -> Answer {
             }
             let key = format!("Bearer {wrong}");
             stage.with_keys().send(with_header(good(operation, "x"), "authorization", &key)).await
+        }
+        "internal" if operation.id == "getReadiness" => {
+            let setting = Setting { readiness: Arc::new(Panicking), ..Setting::default() };
+            stage.with(setting).send(good(operation, "")).await
         }
         "internal" => Faulty::stage(Fault::Panics).send(good(operation, "nobody")).await,
         "unavailable" => Faulty::stage(Fault::Unavailable).send(good(operation, "nobody")).await,

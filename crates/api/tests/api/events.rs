@@ -159,10 +159,10 @@ async fn every_state_is_explained(stage: Stage) {
         (&delivered, "Delivered at ", "on attempt 1 of 6."),
         (&gone, "Dead-lettered at ", "gone for good (HTTP 410)"),
         (&retrying, "Retry 1 of 5 is due at ", "after HTTP 503: try later."),
-        (&exhausted, "Dead-lettered at ", "after 1 attempt; the last error was: HTTP 500."),
+        (&exhausted, "Dead-lettered at ", ", after 1 attempt; the last error was: HTTP 500."),
         (&sending, "Attempt 1 of 6 is being made by worker worker-a", "another worker takes over"),
         (&pending, "Attempt 1 of 6 is being made by worker worker-a", "under a lease until"),
-        (&cancelled, "Cancelled by local at ", "(wrong customer), after 0 attempts."),
+        (&cancelled, "Cancelled by local at ", "(wrong customer), before any attempt."),
         (&paused, "Retry 1 of 5 is due at ", "after HTTP 429."),
         (
             &behind,

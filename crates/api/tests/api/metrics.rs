@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::Method;
-use posthaste_domain::{Attempted, Lease, Outcome, RetryPolicy, RetryPolicySpec, Roll, Transition};
+use posthaste_domain::{Attempted, Lease, Outcome, RetryPolicy, RetryPolicySpec, Roll, Strategy, Transition};
 use posthaste_engine::{AttemptSeen, Observer as _};
 use posthaste_store::Settled;
 
 use crate::stage::{
-    Answer, EVENTS, Fault, Faulty, Setting, Stage, call, claim_all, event, event_to, header, status,
+    Answer, EVENTS, Fault, Faulty, Panicking, Setting, Stage, call, claim_all, event, event_to, header,
+    moment, status,
 };
 
 /// Samples by name and labels, as they are written.
@@ -52,10 +53,9 @@ fn tell(
 
 fn starting_with(base: u64) -> RetryPolicy {
     let spec = RetryPolicySpec {
-        base: Duration::from_secs(base),
         jitter_bps: Some(0),
         allow_fast_retries: true,
-        ..RetryPolicySpec::exponential()
+        ..RetryPolicySpec::of(Strategy::Exponential { base: Duration::from_secs(base) })
     };
     RetryPolicy::new(spec).unwrap()
 }
@@ -183,7 +183,7 @@ async fn a_worker_is_seen_while_it_works() {
     stage.enqueue(&event_to("https://silent.example/")).await.json(202);
     let engine = stage.worker(None);
     while engine.in_flight() == 0 {
-        tokio::task::yield_now().await;
+        moment().await;
     }
     let told = scrape(&stage).await;
     assert_eq!((told["webhook_in_flight"], told["webhook_circuit_open"]), (1.0, 0.0));
@@ -196,14 +196,11 @@ async fn an_open_circuit_is_seen() {
     let many = serde_json::json!(vec![event(); 40]).to_string();
     stage.post(EVENTS, many).await.json(202);
     let _engine = stage.worker(Some(503));
-    let open = async {
-        while scrape(&stage).await["webhook_circuit_open"] < 1.0 {
-            tokio::task::yield_now().await;
+    for seen in ["webhook_circuit_open", "webhook_deliveries_total{outcome=\"retried\"}"] {
+        while scrape(&stage).await[seen] < 1.0 {
+            moment().await;
         }
-    };
-    open.await;
-    let told = scrape(&stage).await;
-    assert!(told["webhook_deliveries_total{outcome=\"retried\"}"] >= 1.0);
+    }
 }
 
 #[tokio::test]
@@ -216,8 +213,8 @@ async fn requests_are_counted_by_route_and_status_and_not_by_what_clients_write(
         stage.get(&format!("/{name}")).await.refused(404, "not_found");
     }
     stage.send(call(Method::from_bytes(b"BREW").unwrap(), EVENTS, &[], Body::empty())).await;
-    let panicking = Faulty::stage(Fault::Panics);
-    panicking.get(EVENTS).await.refused(500, "internal");
+    let panicking = stage.with(Setting { readiness: Arc::new(Panicking), ..Setting::default() });
+    panicking.get("/readyz").await.refused(500, "internal");
     let told = scrape(&stage).await;
     let counted = |method: &str, route: &str, status: u16| {
         let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
@@ -231,7 +228,7 @@ async fn requests_are_counted_by_route_and_status_and_not_by_what_clients_write(
     let took = "webhook_api_request_duration_count{method=\"POST\",route=\"/v1/webhook-outbox/events\"}";
     assert_eq!(told[took], 2.0);
     let told = scrape(&panicking).await;
-    let labels = "method=\"GET\",route=\"/v1/webhook-outbox/events\",status=\"500\"";
+    let labels = "method=\"GET\",route=\"/readyz\",status=\"500\"";
     assert_eq!(told[&format!("webhook_api_requests_total{{{labels}}}")], 1.0, "panics are counted too");
 }
 
@@ -256,6 +253,12 @@ async fn a_scrape_is_answered_while_the_store_is_away() {
             assert!(!told.contains_key(left_out), "{fault:?}: an old number would be a lie");
         }
     }
+}
+
+#[tokio::test]
+async fn a_scraper_may_send_parameters_of_its_own() {
+    let stage = Stage::on_memory().await;
+    assert_eq!(stage.get("/metrics?format=prometheus").await.status.as_u16(), 200);
 }
 
 #[tokio::test]

@@ -8,11 +8,12 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Method;
 use http_body_util::BodyExt as _;
+use posthaste_engine::{Clock as _, TokioClock};
 use serde_json::{Value, json};
 
 use crate::stage::{
     DLQ, EVENTS, Fault, Faulty, STREAM, Stage, VIEWER, bearer, call, claim_all, event, header, memory_at,
-    settle, status,
+    moment, settle, soon, status,
 };
 use client::Follower;
 
@@ -81,7 +82,7 @@ async fn a_stream_begins_at_once_and_is_not_to_be_buffered() {
     let follower = Follower::connect(&stage, None).await;
     let head = follower.head.to_ascii_lowercase();
     for part in
-        ["200 ok", "content-type: text/event-stream", "x-accel-buffering: no", "cache-control: no-cache"]
+        ["200 ok", "content-type: text/event-stream", "x-accel-buffering: no", "cache-control: no-store"]
     {
         assert!(head.contains(part), "{head}");
     }
@@ -97,7 +98,7 @@ async fn open(stage: &Stage) -> Body {
 }
 
 async fn frame(body: &mut Body) -> Option<String> {
-    let frame = body.frame().await?.unwrap().into_data().unwrap();
+    let frame = soon(body.frame()).await?.unwrap().into_data().unwrap();
     Some(String::from_utf8(frame.to_vec()).unwrap())
 }
 
@@ -106,12 +107,12 @@ async fn a_quiet_stream_says_something_every_15_seconds() {
     let stage = Stage::on_memory().await;
     let mut body = open(&stage).await;
     let hello = frame(&mut body).await.unwrap();
-    assert!(hello.contains("retry: 1000") || hello.contains("retry:1000"), "{hello}");
-    let before = tokio::time::Instant::now();
+    assert!(hello.contains("retry: 1000\n") && hello.contains("id: 0:0\n"), "{hello}");
+    let clock = TokioClock::start();
     for beat in 1..=3 {
         let comment = frame(&mut body).await.unwrap();
         assert!(comment.starts_with(':'), "{comment:?}");
-        assert_eq!(before.elapsed().as_secs(), 15 * beat);
+        assert_eq!(clock.monotonic().as_secs(), 15 * beat);
     }
 }
 
@@ -134,12 +135,14 @@ async fn a_slow_follower_falls_back_to_the_log_and_misses_nothing() {
     for _ in 0..count {
         all.push(quick.next().await.id);
     }
+    frame(&mut slow).await.expect("a stream begins at once");
     let mut ids = Vec::new();
     while ids.len() < count {
         let text = frame(&mut slow).await.expect("the stream goes on");
         ids.extend(text.lines().filter_map(|line| line.strip_prefix("id: ")).map(str::to_owned));
     }
-    assert_eq!(ids, all);
+    let differs = ids.iter().zip(&all).find(|(slow, quick)| slow != quick);
+    assert_eq!(differs, None, "both are told the same, in the same order");
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +152,7 @@ async fn a_follower_that_reads_nothing_is_let_go() {
     for _ in 0..100 {
         stage.delivered(&event()).await;
     }
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    TokioClock::start().sleep(Duration::from_secs(60)).await;
     let mut told = 0;
     while frame(&mut body).await.is_some() {
         told += 1;
@@ -170,7 +173,7 @@ async fn there_are_only_so_many_streams_and_a_place_is_given_back() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     bodies.pop();
     while stage.get_head(STREAM).await.status.as_u16() == 503 {
-        tokio::task::yield_now().await;
+        moment().await;
     }
 }
 
@@ -198,9 +201,47 @@ async fn a_graceful_shutdown_waits_for_no_stream() {
 }
 
 #[tokio::test]
+async fn a_follower_that_is_cut_off_before_the_first_notice_misses_none() {
+    let stage = Stage::on_memory().await;
+    stage.delivered(&event()).await;
+    let first = Follower::connect(&stage, None).await;
+    let place = first.began_at.clone();
+    drop(first);
+    let event_id = stage.delivered(&event()).await;
+    let mut second = Follower::connect(&stage, Some(&place)).await;
+    assert_eq!(second.next().await.data["webhook_delivery_id"], json!(event_id));
+}
+
+#[tokio::test]
+async fn the_whole_log_is_there_for_whoever_asks_from_its_beginning() {
+    let stage = Stage::on_memory().await;
+    let mut all = Vec::new();
+    for _ in 0..450 {
+        all.push(stage.delivered(&event()).await);
+    }
+    let mut follower = Follower::connect(&stage, Some("0:0")).await;
+    for event_id in all {
+        assert_eq!(follower.next().await.data["webhook_delivery_id"], json!(event_id));
+    }
+}
+
+#[tokio::test]
 async fn a_place_that_is_none_is_refused() {
     let stage = Stage::on_memory().await;
-    for id in ["yesterday", "", "1", "1:", ":1", "1:2:3", "1.5:2", "99999999999999999999:1", " ", "1:x"] {
+    for id in [
+        "yesterday",
+        "",
+        "1",
+        "1:",
+        ":1",
+        "1:2:3",
+        "1.5:2",
+        "99999999999999999999:1",
+        "-1:0",
+        "0:-1",
+        " ",
+        "1:x",
+    ] {
         let request = call(Method::GET, STREAM, &[header("last-event-id", id)], Body::empty());
         let (_, details) = stage.send(request).await.refused(400, "invalid_request");
         assert_eq!(details, json!({ "header": "last-event-id" }), "{id}");

@@ -1,7 +1,6 @@
 //! A good log and a good list pass; each way of doctoring one of them is found.
 
 use super::*;
-use crate::criteria::{MAY_WAIT, MAY_WAIT_IN_PART};
 use crate::log::parse_log;
 use crate::requirements::parse_requirements;
 
@@ -21,15 +20,11 @@ fn tests_of(id: &str) -> Vec<String> {
     names_for(id).into_iter().map(whole_name).collect()
 }
 
-/// Every required row, waiting exactly as far as is agreed.
+/// Every required row with its tests.
 fn good_list() -> String {
     let rows = REQUIRED_IDS.iter().map(|&id| {
-        let tests = format!("`{}`", tests_of(id).join("` `"));
-        match agreed_wait(id) {
-            Waits::No => format!("| {id} | something | {tests} |\n"),
-            Waits::InPart => format!("| {id} | something | {tests}, not yet: the rest |\n"),
-            Waits::InWhole => format!("| {id} | something | not yet: all of it |\n"),
-        }
+        let tests = tests_of(id).join("` `");
+        format!("| {id} | something | `{tests}` |\n")
     });
     format!("| id | what | tests |\n|---|---|---|\n{}", rows.collect::<String>())
 }
@@ -68,8 +63,7 @@ fn only(findings: Vec<Finding>) -> Finding {
 #[test]
 fn a_good_log_and_list_pass_and_are_counted() {
     let report = check(&parse_log(&good_log()), &parse_requirements(&good_list()));
-    let waiting = MAY_WAIT.len() + MAY_WAIT_IN_PART.len();
-    assert_eq!(report, Report { findings: vec![], covered: REQUIRED_IDS.len() - waiting, waiting });
+    assert_eq!(report, Report { findings: vec![], covered: REQUIRED_IDS.len() });
 }
 
 #[test]
@@ -161,16 +155,6 @@ fn only_guarded_tests_may_not_be_should_panic() {
 }
 
 #[test]
-fn tests_of_a_waiting_row_are_guarded_too() {
-    let list = doctored(&good_list(), ITS_ROW, &ITS_ROW.replace("` |", "`, not yet: later |"));
-    let log = doctored(&good_log(), &format!("test tests::{CRITERION_TEST} ... ok\n"), "");
-    assert!(findings(&log, &list).contains(&Finding::NotRun {
-        test: CRITERION_TEST.to_owned(),
-        guarded_by: "S0-FR-001-AC2".to_owned()
-    }));
-}
-
-#[test]
 fn a_renamed_criterion_test_is_missing_under_one_name_and_unlisted_under_the_other() {
     let log = doctored(&good_log(), CRITERION_TEST, "s0_fr001_ac2_renamed");
     assert_eq!(
@@ -216,53 +200,8 @@ fn every_required_row_that_is_dropped_is_found() {
 }
 
 #[test]
-fn each_covered_criterion_that_waits_again_is_found_even_if_its_tests_are_gone() {
-    for &id in REQUIRED_IDS.iter().filter(|&&id| agreed_wait(id) != Waits::InWhole) {
-        let row = row_of(id);
-        let list = doctored(&good_list(), &row, &format!("| {id} | something | not yet: later |\n"));
-        let kept =
-            parse_requirements(&list).rows.into_iter().flat_map(|row| row.tests).collect::<BTreeSet<_>>();
-        let mut log = good_log();
-        for test in tests_of(id).iter().filter(|&test| !kept.contains(test)) {
-            if !BACKOFF_TESTS.contains(&test.as_str()) {
-                log = doctored(&log, &format!("test tests::{test} ... ok\n"), "");
-            }
-        }
-        let (row, agreed) = (Waits::InWhole, agreed_wait(id));
-        assert_eq!(only(findings(&log, &list)), Finding::WaitsMore { id: id.to_owned(), row, agreed });
-    }
-}
-
-#[test]
-fn a_covered_criterion_that_waits_in_part_again_is_found() {
-    let list = doctored(&good_list(), ITS_ROW, &ITS_ROW.replace("` |", "`, not yet: later |"));
-    let finding = only(findings(&good_log(), &list)).to_string();
-    let expected =
-        "S0-FR-001-AC2 waits in part by its row, and is covered by what is agreed; restore its tests";
-    assert!(finding.starts_with(expected), "{finding}");
-}
-
-#[test]
-fn each_criterion_that_waits_less_than_agreed_is_found_so_that_the_agreement_follows() {
-    for &id in MAY_WAIT.iter().chain(MAY_WAIT_IN_PART) {
-        let test = &tests_of(id)[0];
-        let log = doctored(&good_log(), DOMAIN, &format!("{DOMAIN}test tests::{test} ... ok\n"));
-        let agreed = agreed_wait(id);
-        let with_tests = format!("| {id} | something | `{}`", tests_of(id).join("` `"));
-        let less = [
-            (Waits::InPart, format!("{with_tests}, not yet: the rest |\n")),
-            (Waits::No, format!("{with_tests} |\n")),
-        ];
-        for (row, line) in less.into_iter().filter(|(row, _)| *row < agreed) {
-            let list = doctored(&good_list(), &row_of(id), &line);
-            assert_eq!(only(findings(&log, &list)), Finding::WaitsLess { id: id.to_owned(), row, agreed });
-        }
-    }
-}
-
-#[test]
 fn each_name_that_a_criterion_asks_for_is_needed_in_its_row() {
-    for &id in REQUIRED_IDS.iter().filter(|&&id| agreed_wait(id) != Waits::InWhole) {
+    for &id in REQUIRED_IDS {
         for (start, test) in names_for(id).into_iter().zip(tests_of(id)) {
             let row = row_of(id);
             let list = doctored(&good_list(), &row, &doctored(&row, &test, "another"));

@@ -26,18 +26,6 @@ fn names_are_separated_by_spaces_or_commas() {
     let row = only_row("| S1-3.3 | the five tests | `test_a`, `test_b` `test_c` |");
     assert_eq!((row.line, row.id.as_str()), (3, "S1-3.3"));
     assert_eq!(row.tests, ["test_a", "test_b", "test_c"]);
-    assert_eq!((row.waits(), &row.waits_for), (Waits::No, &None));
-}
-
-#[test]
-fn a_row_may_wait_for_a_part_with_or_without_tests() {
-    let row = only_row("| S4-F1 | dead letter | not yet: the SQLite store |");
-    assert_eq!((row.waits(), row.tests), (Waits::InWhole, vec![]));
-    assert_eq!(row.waits_for.as_deref(), Some("the SQLite store"));
-
-    let row = only_row("| S4-F1 | dead letter | `s4_f1_a`, not yet: the SQLite store |");
-    assert_eq!((row.waits(), row.tests), (Waits::InPart, vec!["s4_f1_a".to_owned()]));
-    assert_eq!(row.waits_for.as_deref(), Some("the SQLite store"));
 }
 
 #[test]
@@ -61,8 +49,8 @@ fn malformed_rows_say_why() {
         ("| S4-F1 | what | a |", bad_word("a")),
         ("| S4-F1 | what | `tests::a` |", bad_word("`tests::a`")),
         ("| S4-F1 | what | `a` later |", bad_word("later")),
-        ("| S4-F1 | what | not yet |", RowError::NotYetWithoutPart(id())),
-        ("| S4-F1 | what | not yet: |", RowError::NotYetWithoutPart(id())),
+        ("| S4-F1 | what | not yet |", bad_word("not")),
+        ("| S4-F1 | what | `a`, not yet: the rest |", bad_word("not")),
     ];
     for (row, error) in cases {
         assert_eq!(only_error(row), error);

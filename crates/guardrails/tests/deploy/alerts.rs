@@ -92,7 +92,7 @@ fn lacks(alert: &Alert, anchors: &BTreeSet<String>) -> Vec<String> {
     match alert.runbook.split_once('#') {
         Some((RUNBOOK, anchor)) if anchor == alert.name.to_lowercase() && anchors.contains(anchor) => {}
         _ => {
-            lacks.push(format!("a section `### {}` in {RUNBOOK}, and `runbook` with its anchor", alert.name))
+            lacks.push(format!("a section `### {}` in {RUNBOOK}, and `runbook` with its anchor", alert.name));
         }
     }
     lacks.into_iter().map(|what| format!("{} lacks {what}", alert.name)).collect()
@@ -137,8 +137,7 @@ fn anomaly_faults(rules: &Rules, metrics: &Metrics) -> Vec<String> {
     let Some(alert) = rules.alerts.iter().find(is_anomaly) else {
         return vec!["there is no alert PosthasteRetriesTooFast".to_owned()];
     };
-    let counted =
-        format!("increase(webhook_retry_delay_bucket{{le=\"{}\"}}[10m])", metrics::BELOW_THE_FLOOR);
+    let counted = format!("increase(webhook_retry_delay_bucket{{le=\"{}\"}}[10m])", metrics::BELOW_THE_FLOOR);
     if alert.expression != format!("sum by (job) ({counted}) > 0") {
         faults.push(format!("it does not count every delay under 30 s: {}", alert.expression));
     }
@@ -199,7 +198,7 @@ fn other_thresholds_and_a_slower_anomaly_are_noticed() {
         rules
     };
     let lax = doctored(|alert| {
-        alert.expression = alert.expression.replace("> 0.05", "> 0.5").replace("> 0", "> 9")
+        alert.expression = alert.expression.replace("> 0.05", "> 0.5").replace("> 0", "> 9");
     });
     assert_eq!(dead_letter_faults(&lax).len(), 2, "{:?}", dead_letter_faults(&lax));
     assert_eq!(anomaly_faults(&lax, &metrics::exposed()).len(), 1);

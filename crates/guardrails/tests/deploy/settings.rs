@@ -92,7 +92,6 @@ fn a_variable_that_nobody_reads_is_noticed() {
 
 #[test]
 fn declared_variables_are_found_in_the_source() {
-    let source =
-        r#"env: "POSTHASTE_A", env_also: Some("OLD_A"), /// URL [env: POSTHASTE_B] env: "", x: "C""#;
+    let source = r#"env: "POSTHASTE_A", env_also: Some("OLD_A"), /// URL [env: POSTHASTE_B] env: "", x: "C""#;
     assert_eq!(declared(source), ["POSTHASTE_A", "OLD_A", "POSTHASTE_B"]);
 }

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use posthaste::Posthaste;
 use posthaste::config::Config;
 use posthaste::domain::{CycleReport, WorkerId};
 use posthaste::service::traces::Traces;
@@ -16,7 +15,7 @@ pub(crate) async fn run(_args: &DispatchArgs, config: Config) -> anyhow::Result<
     running::begin(&config);
     let options = running::options(&config)?;
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.follow(Posthaste::open(options).await?);
+    let posthaste = traces.follow(running::open(options, &config).await?);
     let dispatched = posthaste.dispatch_once().await;
     traces.flush().await;
     terminal::print(&line(&posthaste.settings().worker_id, &dispatched?))?;

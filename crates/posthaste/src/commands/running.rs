@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use posthaste::config::Config;
 use posthaste::engine::Drained;
-use posthaste::service::{logs, stop};
-use posthaste::{Database, Options, RunningWorker};
+use posthaste::service::logs;
+use posthaste::service::stop::Signals;
+use posthaste::{Database, Options, Posthaste, RunningWorker};
 
 use crate::terminal::BadUsage;
 
@@ -32,17 +34,24 @@ pub(crate) fn place(config: &Config) -> &str {
     config.setting("database_url").and_then(|effective| effective.value.as_deref()).unwrap_or_default()
 }
 
+/// Opens the store and what else an instance needs, or says which could not be.
+pub(crate) async fn open(options: Options, config: &Config) -> anyhow::Result<Posthaste> {
+    Posthaste::open(options).await.with_context(|| format!("cannot start on {}", place(config)))
+}
+
 /// Waits for a signal, then for `finish`; a second signal does not wait any longer.
-pub(crate) async fn until_stopped(finish: impl Future<Output = ()>) -> anyhow::Result<ExitCode> {
-    let signal = stop::signalled().await?;
+pub(crate) async fn until_stopped(
+    mut signals: Signals,
+    finish: impl Future<Output = ()>,
+) -> anyhow::Result<ExitCode> {
+    let signal = signals.next().await;
     tracing::info!(signal, "stopping: what is in flight may finish; a second signal stops at once");
     tokio::select! {
         () = finish => {
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
         }
-        again = stop::signalled() => {
-            let signal = again?;
+        signal = signals.next() => {
             tracing::warn!(signal, "stopped at once: what was in flight is delivered again when its leases expire");
             Ok(ExitCode::FAILURE)
         }

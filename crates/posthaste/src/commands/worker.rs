@@ -6,14 +6,15 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use posthaste::Posthaste;
 use posthaste::config::{Config, Source};
+use posthaste::service::stop::Signals;
 use posthaste::service::traces::Traces;
 
 use crate::commands::front::{Behind, Front};
 use crate::commands::running;
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let signals = Signals::listen()?;
     running::begin(&config);
     let mut options = running::options(&config)?;
     let front = if is_told_to_listen(&config) { Some(Front::open(&config).await?) } else { None };
@@ -21,7 +22,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         options.observer = Arc::clone(&front.metrics) as _;
     }
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.follow(Posthaste::open(options).await?);
+    let posthaste = traces.follow(running::open(options, &config).await?);
     let worker = posthaste.start_worker()?;
 
     let worker_id = &posthaste.settings().worker_id;
@@ -30,7 +31,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         front.serve(&Behind::Probes, &config, &posthaste, Some(&worker))
     });
     tracing::info!(%worker_id, concurrency = config.concurrency, "delivering");
-    running::until_stopped(async {
+    running::until_stopped(signals, async {
         running::drain(Some(worker), config.shutdown).await;
         if let Some(serving) = serving {
             serving.stop().await;

@@ -21,7 +21,10 @@ fn s2_fr005_ac1_cancel_of_a_service_takes_an_optional_reason(home: Home) {
     ] {
         let event_id = service.enqueue(&event);
         let cancelled = service.cancel(&event_id, body).json(200);
-        assert_eq!((&cancelled["event_id"], &cancelled["delivery_status"]), (&json!(event_id), &json!("failed")));
+        assert_eq!(
+            (&cancelled["event_id"], &cancelled["delivery_status"]),
+            (&json!(event_id), &json!("failed"))
+        );
         assert_eq!(cancelled["last_error"], last_error);
     }
     let letters = service.get("/v1/webhook-outbox/dlq").json(200);
@@ -32,7 +35,7 @@ fn s2_fr005_ac1_cancel_of_a_service_takes_an_optional_reason(home: Home) {
 }
 
 fn s2_fr005_ac2_a_cancelled_event_is_not_sent_again(home: Home) {
-    let home = home.with_fast_retries();
+    let home = home.with_fast_retries().with("BASE_RETRY_DELAY", "2");
     let receiver = Receiver::answering(500);
     let service = home.serve();
     let cancelled = service.enqueue(&Event::to(&receiver));
@@ -55,10 +58,14 @@ fn s2_fr005_ac2_a_result_that_comes_after_the_cancel_changes_nothing(home: Home)
     receiver.received(1);
     service.cancel(&event_id, "").json(200);
     receiver.let_go();
-    let metrics = service.metrics_when("a stale write is counted", |told| told["webhook_stale_writes_total"] > 0.0);
+    let metrics =
+        service.metrics_when("a stale write is counted", |told| told["webhook_stale_writes_total"] > 0.0);
     assert_eq!(metrics["webhook_deliveries_total{outcome=\"delivered\"}"], 0.0);
     let shown = service.event(&event_id);
-    assert_eq!((&shown["delivery_status"], &shown["last_error"]), (&json!("failed"), &json!("manual_cancelled")));
+    assert_eq!(
+        (&shown["delivery_status"], &shown["last_error"]),
+        (&json!("failed"), &json!("manual_cancelled"))
+    );
     let ended = service.stop();
     assert!(ended.stderr.contains("stale write refused"), "an operator can find out");
 }

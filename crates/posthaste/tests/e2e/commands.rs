@@ -4,10 +4,11 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-use crate::stage::{Event, Home, Receiver, Store};
+use crate::stage::{DLQ, EVENTS, Event, Home, Receiver, Store, ask, until};
 
 on_each_store! {
     an_api_and_a_worker_are_two_processes_where_that_is_wanted,
+    a_worker_that_is_told_to_listen_answers_probes_and_scrapes_and_nothing_else,
     keys_are_asked_for_where_they_are_set,
 }
 
@@ -16,7 +17,13 @@ fn a_second_migration_finds_nothing_to_do() {
     for store in [Store::Sqlite, Store::Postgres] {
         let home = Home::on_empty(store);
         let (first, second) = (home.run(&["migrate"]), home.run(&["migrate"]));
-        assert_eq!((first.code, second.code), (Some(0), Some(0)), "{store:?}: {}{}", first.stderr, second.stderr);
+        assert_eq!(
+            (first.code, second.code),
+            (Some(0), Some(0)),
+            "{store:?}: {}{}",
+            first.stderr,
+            second.stderr
+        );
         assert!(first.stdout.starts_with("created the schema, version "), "{}", first.stdout);
         assert!(second.stdout.starts_with("nothing to do: the schema is at version "), "{}", second.stdout);
         let receiver = Receiver::answering(200);
@@ -44,6 +51,27 @@ fn an_api_and_a_worker_are_two_processes_where_that_is_wanted(home: Home) {
     assert_eq!(receiver.requests().len(), 2);
 }
 
+fn a_worker_that_is_told_to_listen_answers_probes_and_scrapes_and_nothing_else(mut home: Home) {
+    const LISTENING: &str = "listening for probes and scrapes";
+    let receiver = Receiver::answering(200);
+    let service = home.serve_with(&["--no-worker"]);
+    let worker = home.worker();
+    let address = worker.logged(LISTENING, 1)[0]["address"].as_str().unwrap().parse().unwrap();
+    let get = |path: &str| ask(address, "GET", path, &[], "").unwrap();
+    assert_eq!((get("/healthz").status, get("/readyz").status), (200, 200));
+    service.delivered(&service.enqueue(&Event::to(&receiver)));
+    let delivered = "\nwebhook_deliveries_total{outcome=\"delivered\"} 1\n";
+    until("its deliveries are scraped", || get("/metrics").body.contains(delivered).then_some(()));
+    assert_eq!((get(EVENTS).status, get("/").status), (404, 404));
+    worker.stop();
+
+    home.unset("POSTHASTE_LISTEN");
+    let worker = home.worker();
+    assert_eq!(worker.logged_by_now(LISTENING), 0, "many workers may share a host");
+    worker.stop();
+    service.stop();
+}
+
 fn keys_are_asked_for_where_they_are_set(home: Home) {
     let keys = "orders:producer:the-key-that-nobody-may-print-1,ops:operator:the-key-that-nobody-may-print-2";
     let home = home.with("POSTHASTE_API_KEYS", keys);
@@ -53,7 +81,7 @@ fn keys_are_asked_for_where_they_are_set(home: Home) {
     let enqueue = |key: Option<&str>| {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(key.map(|key| ("authorization", key)));
-        service.ask("POST", crate::stage::EVENTS, &headers, &body)
+        service.ask("POST", EVENTS, &headers, &body)
     };
     enqueue(None).refused(401, "unauthorized");
     enqueue(Some("Bearer the-key-that-nobody-may-print-3")).refused(401, "unauthorized");
@@ -61,15 +89,18 @@ fn keys_are_asked_for_where_they_are_set(home: Home) {
     let producer = Some("Bearer the-key-that-nobody-may-print-1");
     let event_id = enqueue(producer).json(202)["event_id"].as_str().unwrap().to_owned();
     let operator = [("authorization", "Bearer the-key-that-nobody-may-print-2")];
-    let path = format!("{}/{event_id}", crate::stage::EVENTS);
-    crate::stage::until("it has failed", || {
+    let path = format!("{}/{event_id}", EVENTS);
+    until("it has failed", || {
         let shown = service.ask("GET", &path, &operator, "").json(200);
         (shown["delivery_status"] == "failed").then_some(())
     });
-    let requeue = format!("{}/{event_id}/requeue", crate::stage::DLQ);
+    let requeue = format!("{}/{event_id}/requeue", DLQ);
     service.ask("POST", &requeue, &operator, "").json(200);
     let shown = service.ask("GET", &path, &operator, "").json(200);
-    assert_eq!((&shown["audit"][0]["action"], &shown["audit"][0]["actor"]), (&json!("requeue"), &json!("ops")));
+    assert_eq!(
+        (&shown["audit"][0]["action"], &shown["audit"][0]["actor"]),
+        (&json!("requeue"), &json!("ops"))
+    );
     assert_eq!((service.get("/healthz").status, service.get("/readyz").status), (200, 200));
     service.stop();
 }
@@ -98,4 +129,16 @@ fn an_address_that_others_can_reach_needs_keys() {
         }
     }
     assert!(home.is_untouched());
+}
+
+#[test]
+fn a_database_that_does_not_answer_ends_a_start() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("postgres://postgres@{nobody}/posthaste");
+    let home = Home::on(Store::Sqlite).with("POSTHASTE_DATABASE_URL", &url);
+    for arguments in [&["serve"][..], &["worker"], &["dispatch", "--once"], &["migrate"]] {
+        let ended = home.run(arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("PostgreSQL could not be reached"), "{}", ended.stderr);
+    }
 }

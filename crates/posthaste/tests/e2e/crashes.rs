@@ -23,9 +23,10 @@ fn counts(receiver: &Receiver) -> BTreeMap<String, usize> {
 
 fn what_was_in_flight_when_the_process_was_killed_is_delivered_by_the_next(home: Home) {
     const IN_FLIGHT: usize = 20;
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "1");
-    let receiver =
-        Receiver::scripted(|_, before| if before < IN_FLIGHT { Reply::Held(200) } else { Reply::Status(200) });
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "2");
+    let receiver = Receiver::scripted(
+        |_, before| if before < IN_FLIGHT { Reply::Held(200) } else { Reply::Status(200) },
+    );
     let service = home.serve();
     let event_ids = service.enqueue_all(&vec![Event::to(&receiver); IN_FLIGHT + 10]);
     let in_flight: BTreeSet<_> =
@@ -43,7 +44,10 @@ fn what_was_in_flight_when_the_process_was_killed_is_delivered_by_the_next(home:
     for event_id in &event_ids {
         let expected = if in_flight.contains(event_id) { 2 } else { 1 };
         assert_eq!(sent[event_id], expected);
-        assert!(sent[event_id] <= home.claims(event_id), "{event_id} was sent more often than it was claimed");
+        assert!(
+            sent[event_id] <= home.claims(event_id),
+            "{event_id} was sent more often than it was claimed"
+        );
     }
     receiver.requests().iter().for_each(|request| verify(request, SECRET));
 }
@@ -51,7 +55,7 @@ fn what_was_in_flight_when_the_process_was_killed_is_delivered_by_the_next(home:
 fn every_enqueue_that_was_acknowledged_outlives_the_process(home: Home) {
     const ACKNOWLEDGED_MIN: usize = 100;
     const PRODUCERS: usize = 4;
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "1");
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "2");
     let receiver = Receiver::answering(200);
     let service = home.serve();
     let (address, body) = (service.address, Event::to(&receiver).body());
@@ -94,11 +98,12 @@ fn every_enqueue_that_was_acknowledged_outlives_the_process(home: Home) {
 
 #[test]
 fn a_worker_takes_over_what_another_left_when_it_was_killed() {
-    const LEASE: Duration = Duration::from_secs(1);
+    const LEASE: Duration = Duration::from_secs(2);
     /// What a busy machine may add.
-    const NOISE: Duration = Duration::from_secs(2);
-    let mut home = Home::on(Store::Postgres).with("POSTHASTE_LEASE_SECONDS", "1");
-    let receiver = Receiver::scripted(|_, before| if before < 5 { Reply::Held(200) } else { Reply::Status(200) });
+    const NOISE: Duration = Duration::from_secs(3);
+    let mut home = Home::on(Store::Postgres).with("POSTHASTE_LEASE_SECONDS", "2");
+    let receiver =
+        Receiver::scripted(|_, before| if before < 5 { Reply::Held(200) } else { Reply::Status(200) });
     let service = home.serve_with(&["--no-worker"]);
     home.set("POSTHASTE_WORKER_ID", "first");
     let first = home.worker();

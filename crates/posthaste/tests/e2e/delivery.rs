@@ -1,14 +1,17 @@
 //! An event on its way: what reaches a receiver, and that it can be believed.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use standardwebhooks::Webhook;
 
-use crate::stage::{Event, Home, Received, Receiver, SECRET};
+use crate::stage::{Event, Home, Received, Receiver, SECRET, until};
 
 on_each_store! {
     s0_fr003_ac1_what_is_enqueued_over_http_is_delivered_signed_and_once,
     payloads_reach_receivers_byte_for_byte,
+    workers_that_share_a_database_send_everything_once,
     a_secret_that_nobody_configured_is_made_once_and_kept,
 }
 
@@ -83,6 +86,23 @@ fn payloads_reach_receivers_byte_for_byte(home: Home) {
         assert_eq!(request.body, payload);
         verify(request, SECRET);
     }
+    service.stop();
+}
+
+fn workers_that_share_a_database_send_everything_once(home: Home) {
+    const EVENTS_EACH: usize = 100;
+    let receivers: Vec<_> = (0..5).map(|_| Receiver::answering(200)).collect();
+    let service = home.serve();
+    let others = [home.worker(), home.worker()];
+    let events: Vec<_> =
+        receivers.iter().flat_map(|receiver| vec![Event::to(receiver); EVENTS_EACH]).collect();
+    let event_ids: BTreeSet<_> = service.enqueue_all(&events).into_iter().collect();
+    until("all are delivered", || (service.overview()["delivered_count"] == events.len()).then_some(()));
+    let requests: Vec<_> = receivers.iter().flat_map(Receiver::requests).collect();
+    let sent: BTreeSet<_> = requests.iter().map(|request| request.event_id().to_owned()).collect();
+    assert_eq!(sent, event_ids);
+    assert_eq!(requests.len(), events.len(), "and each once");
+    others.into_iter().for_each(|worker| drop(worker.stop()));
     service.stop();
 }
 

@@ -4,17 +4,20 @@
 //! Every run is held to one promise beside its own: neither a payload nor a secret shows in anything that it prints,
 //! and no answer of the API carries a payload.
 #![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+#![expect(clippy::needless_pass_by_value, reason = "a test has its home to itself, and may change it")]
 
 #[macro_use]
 mod stage;
 
 mod api;
+mod beside;
 mod cancelling;
 mod commands;
 mod configuration;
 mod crashes;
 mod delivery;
 mod metrics;
+mod operating;
 mod outage;
 mod receivers;
 mod requeueing;

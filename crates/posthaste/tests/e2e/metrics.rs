@@ -1,5 +1,7 @@
 //! What a service tells Prometheus of a delivery gone well or wrong.
 
+use std::collections::BTreeMap;
+
 use crate::stage::{Event, Home, Receiver, Reply};
 
 on_each_store! {
@@ -26,15 +28,25 @@ fn s1_queue_depth_of_a_service_rises_with_a_retry_and_falls_with_its_delivery(ho
     service.stop();
 }
 
+/// Retries that were scheduled sooner than the contract allows.
+fn under_the_floor(told: &BTreeMap<String, f64>) -> f64 {
+    let bound = |name: &str| {
+        let bound = name.strip_prefix("webhook_retry_delay_bucket{le=\"")?.strip_suffix("\"}")?;
+        bound.parse::<f64>().ok().filter(|bound| (29.0..30.0).contains(bound))
+    };
+    let mut buckets = told.iter().filter(|(name, _)| bound(name).is_some());
+    let (_, count) = buckets.next().expect("a bucket ends just under 30 s");
+    *count
+}
+
 fn s1_phase3_anomaly_a_service_shows_retries_that_are_too_fast_and_those_that_are_not(home: Home) {
-    let under_the_floor = "webhook_retry_delay_bucket{le=\"29.999\"}";
     let store = home.store;
     for (home, fast) in [(home, 0.0), (Home::on(store).with_fast_retries(), 1.0)] {
         let receiver = Receiver::scripted(|_, before| Reply::Status(if before == 0 { 500 } else { 200 }));
         let service = home.serve();
         service.attempted(&service.enqueue(&Event::to(&receiver)), 1);
         let told = service.metrics_when("a delay is counted", |told| told["webhook_retry_delay_count"] > 0.0);
-        assert_eq!((told[under_the_floor], told["webhook_retry_delay_count"]), (fast, 1.0));
+        assert_eq!((under_the_floor(&told), told["webhook_retry_delay_count"]), (fast, 1.0));
         let delay = told["webhook_retry_delay_sum"];
         let expected = if fast > 0.0 { 1.0..=1.0 } else { 48.0..=72.0 };
         assert!(expected.contains(&delay), "{delay} s");
@@ -53,7 +65,7 @@ fn s1_latency_of_a_service_is_measured_where_the_receiver_is_slow(home: Home) {
     }
     let told = service.metrics_when("all are counted", |told| told["webhook_delivery_latency_count"] == 4.0);
     let within = |seconds: &str| told[&format!("webhook_delivery_latency_bucket{{le=\"{seconds}\"}}")];
-    assert_eq!(within("0.5"), 3.0, "three were answered at once");
+    assert_eq!(within("1.0"), 3.0, "three were answered at once");
     assert_eq!(within("+Inf"), 4.0, "one ran into its timeout");
     assert!(told["webhook_delivery_latency_sum"] >= 1.0);
     silent.let_go();
@@ -72,7 +84,7 @@ fn s1_dead_letter_rate_of_a_service_can_be_read_from_its_counters(home: Home) {
     events.push(event.clone().with("event_type", "invoice.void"));
     events.push(event.clone().with("event_type", "invoice.lost").with("max_attempts", 1));
     service.enqueue_all(&events);
-    let ended = |told: &std::collections::BTreeMap<String, f64>| {
+    let ended = |told: &BTreeMap<String, f64>| {
         let sum = |start: &str| -> f64 {
             told.iter().filter(|(name, _)| name.starts_with(start)).map(|(_, count)| count).sum()
         };

@@ -8,6 +8,7 @@ on_each_store! {
     a_receiver_that_never_answers_does_not_delay_another,
     an_endpoint_that_is_gone_gets_one_request,
     a_receiver_that_asks_to_be_left_alone_is_left_alone,
+    s1_circuit_a_service_stops_sending_to_a_receiver_that_fails_and_serves_the_others,
 }
 
 fn a_receiver_that_never_answers_does_not_delay_another(home: Home) {
@@ -61,5 +62,23 @@ fn a_receiver_that_asks_to_be_left_alone_is_left_alone(home: Home) {
         let after = again.at.since(requests[0].at).as_secs_f64();
         assert!(after >= 2.9, "sent again after {after} s, though the receiver asked for 3 s");
     }
+    service.stop();
+}
+
+fn s1_circuit_a_service_stops_sending_to_a_receiver_that_fails_and_serves_the_others(home: Home) {
+    let home = home.with("HTTP_POOL_SIZE", "4");
+    let (broken, well) = (Receiver::answering(503), Receiver::answering(200));
+    let service = home.serve();
+    let event_ids = service.enqueue_all(&vec![Event::to(&broken); 60]);
+    service.metrics_when("the circuit is open", |told| told["webhook_circuit_open"] == 1.0);
+    for event_id in service.enqueue_all(&vec![Event::to(&well); 30]) {
+        service.delivered(&event_id);
+    }
+    let told = service.metrics_when("nothing is in flight", |told| told["webhook_in_flight"] == 0.0);
+    assert_eq!(told["webhook_circuit_open"], 1.0);
+    let sent = broken.requests().len();
+    assert!((10..20).contains(&sent), "ten failures in a row open it, and a few were on their way: {sent}");
+    let attempts = event_ids.iter().map(|event_id| service.event(event_id)["attempts"].as_u64().unwrap());
+    assert_eq!(attempts.sum::<u64>(), sent as u64, "waiting for a circuit is no attempt");
     service.stop();
 }

@@ -30,7 +30,8 @@ fn an_idempotency_key_is_remembered_across_a_restart(home: Home) {
     enqueue(&service, "order-17", &other).refused(409, "idempotency_key_conflict");
     assert_eq!(enqueue(&service, "order-18", &other).status, 202);
     let overview = service.overview();
-    let all = ["pending_count", "delivered_count", "failed_count"].map(|count| overview[count].as_u64().unwrap());
+    let all =
+        ["pending_count", "delivered_count", "failed_count"].map(|count| overview[count].as_u64().unwrap());
     assert_eq!(all.iter().sum::<u64>(), 4, "a replay enqueues nothing: {overview}");
     service.stop();
 }

@@ -33,7 +33,7 @@ fn a_stopping_service_finishes_what_is_in_flight(home: Home) {
     let follower = service.follow(None);
     service.signal("TERM");
     service.logged(STOPPING, 1);
-    follower.to_the_end();
+    follower.finish();
     assert!(service.is_running(), "a request is in flight");
     receiver.let_go();
     let ended = service.end();
@@ -48,7 +48,7 @@ fn a_stopping_service_finishes_what_is_in_flight(home: Home) {
 }
 
 fn a_second_signal_does_not_wait(home: Home) {
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "1");
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "2");
     let receiver =
         Receiver::scripted(|_, before| if before == 0 { Reply::Held(200) } else { Reply::Status(200) });
     let service = home.serve();

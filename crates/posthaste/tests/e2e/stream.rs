@@ -45,5 +45,5 @@ fn a_follower_that_comes_back_after_a_restart_has_missed_nothing(home: Home) {
     assert_eq!(follower.next_ids(1), [live]);
     // An open stream does not keep a service from stopping.
     service.stop();
-    follower.to_the_end();
+    follower.finish();
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::stage::{Event, Home, Receiver, Reply};
+use crate::stage::{EVENTS, Event, Home, Receiver, Reply};
 
 const CYCLE: &str = "dispatch cycle complete";
 
@@ -65,7 +65,8 @@ fn s2_fr002_ac1_dispatch_once_prints_one_line_with_every_bucket(home: Home) {
     for (name, count) in expected {
         assert_eq!(report[name], count, "{name} in {report}");
     }
-    let logged: Vec<Value> = ended.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let logged: Vec<Value> =
+        ended.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let cycle = logged.iter().find(|line| line["message"] == CYCLE).expect("the log has it too");
     for field in FIELDS {
         assert_eq!(cycle[field], report[field], "{field}");
@@ -98,8 +99,14 @@ fn s2_fr002_ac2_cycle_lines_of_a_service_add_up_to_what_it_did(home: Home) {
         assert!(FIELDS.iter().all(|field| !cycle[field].is_null()), "{cycle}");
         assert_eq!(cycle["level"], "INFO");
     }
-    let counters =
-        ["claimed_count", "delivered_count", "retried_count", "failed_count", "http_2xx_count", "http_5xx_count"];
+    let counters = [
+        "claimed_count",
+        "delivered_count",
+        "retried_count",
+        "failed_count",
+        "http_2xx_count",
+        "http_5xx_count",
+    ];
     assert_eq!(counters.map(|counter| sum(&cycles, counter)), [2, 1, 1, 0, 1, 1]);
 }
 
@@ -123,7 +130,7 @@ fn s0_nfr003_nothing_that_a_service_prints_tells_of_a_payload_or_a_secret(home: 
         let event_ids = service.enqueue_all(&vec![event.clone(); 3]);
         event_ids.iter().for_each(|event_id| drop(service.attempted(event_id, 1)));
         let refused = event.payload("{\"payload-that-nobody-may-print\":");
-        service.post(crate::stage::EVENTS, &refused.body()).refused(400, "invalid_request");
+        service.post(EVENTS, &refused.body()).refused(400, "invalid_request");
         let ended = service.stop();
         assert!(ended.stderr.contains("attempt"), "something was said");
     }
@@ -132,15 +139,15 @@ fn s0_nfr003_nothing_that_a_service_prints_tells_of_a_payload_or_a_secret(home: 
     }
 }
 
-/// Two leases long; the cycle lines are the clock.
+/// Longer than the lease; the cycle lines are the clock.
 fn s3_flow_1_a_send_longer_than_its_lease_is_sent_once_beside_another_worker(home: Home) {
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "1").with("POSTHASTE_CYCLE_SECONDS", "1");
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "2").with("POSTHASTE_CYCLE_SECONDS", "1");
     let receiver = Receiver::holding(200);
     let service = home.serve();
     let event_id = service.enqueue(&Event::to(&receiver));
     receiver.received(1);
     let other = home.worker();
-    other.logged(CYCLE, 2);
+    other.logged(CYCLE, 3);
     service.logged(CYCLE, service.logged_by_now(CYCLE) + 1);
     receiver.let_go();
     service.delivered(&event_id);

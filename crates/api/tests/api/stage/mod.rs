@@ -16,7 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Method, Request};
 use posthaste_api::{Access, Api, Check, Intake, KeyRing, Metrics, Readiness, Streams};
-use posthaste_engine::{Enqueuer, Publisher, TokioClock, enqueuer};
+use posthaste_engine::{Clock as _, Enqueuer, Publisher, TokioClock, enqueuer};
 use posthaste_store::Store;
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -80,6 +80,16 @@ pub(crate) struct Ready(pub(crate) Vec<Check>);
 impl Readiness for Ready {
     async fn check(&self) -> Vec<Check> {
         self.0.clone()
+    }
+}
+
+/// A check with a bug.
+pub(crate) struct Panicking;
+
+#[async_trait]
+impl Readiness for Panicking {
+    async fn check(&self) -> Vec<Check> {
+        panic!("a bug of our own")
     }
 }
 
@@ -177,6 +187,20 @@ impl Stage {
     pub(crate) async fn act(&self, path: &str) -> Answer {
         self.send(call(Method::POST, path, &[], Body::empty())).await
     }
+}
+
+/// Makes what never comes a failure instead of a hang.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    let clock = TokioClock::start();
+    tokio::select! {
+        value = future => value,
+        () = clock.sleep(Duration::from_secs(60)) => panic!("it did not come within a minute"),
+    }
+}
+
+/// Lets a little time pass, for whoever waits for a fact.
+pub(crate) async fn moment() {
+    TokioClock::start().sleep(Duration::from_millis(2)).await;
 }
 
 /// A request from this machine.

@@ -1,7 +1,5 @@
 //! A client of Server-Sent Events, on a socket of its own.
 
-use std::time::Duration;
-
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -9,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::stage::{STREAM, Stage, header};
+use crate::stage::{STREAM, Stage, header, soon};
 
 /// One Server-Sent Event.
 #[derive(Debug)]
@@ -21,6 +19,8 @@ pub(super) struct Told {
 
 pub(super) struct Follower {
     pub(super) head: String,
+    /// The id that the stream began with.
+    pub(super) began_at: String,
     lines: BufReader<TcpStream>,
 }
 
@@ -74,7 +74,8 @@ impl Follower {
             request += &format!("{name}: {}\r\n", value.to_str().unwrap());
         }
         socket.write_all(format!("{request}\r\n").as_bytes()).await.unwrap();
-        let mut follower = Self { head: String::new(), lines: BufReader::new(socket) };
+        let mut follower =
+            Self { head: String::new(), began_at: String::new(), lines: BufReader::new(socket) };
         loop {
             let line = follower.line().await.expect("the head of an answer");
             if line.is_empty() {
@@ -84,7 +85,9 @@ impl Follower {
             follower.head.push('\n');
         }
         // The first thing that is said; from then on nothing is missed.
-        follower.block().await.expect("a stream begins at once");
+        let hello = follower.block().await.expect("a stream begins at once");
+        let id = hello.iter().find_map(|line| line.strip_prefix("id: "));
+        follower.began_at = id.expect("a stream begins with an id").to_owned();
         follower
     }
 
@@ -125,9 +128,4 @@ impl Follower {
         while self.block().await.is_some() {}
         true
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "makes an event that never comes a failure instead of a hang")]
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it comes within 20 seconds")
 }

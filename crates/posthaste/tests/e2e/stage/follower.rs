@@ -23,7 +23,8 @@ impl Follower {
         let resume = last_event_id.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
         let request = format!("GET /v1/webhook-outbox/stream HTTP/1.0\r\nhost: {address}\r\n{resume}\r\n");
         stream.write_all(request.as_bytes()).unwrap();
-        let mut follower = Self { lines: BufReader::new(stream), last_event_id: last_event_id.map(str::to_owned) };
+        let mut follower =
+            Self { lines: BufReader::new(stream), last_event_id: last_event_id.map(str::to_owned) };
         let head = follower.block().expect("an answer");
         assert!(head[0].contains(" 200 "), "{head:?}");
         // The first thing that is said; from then on nothing is missed.
@@ -75,7 +76,7 @@ impl Follower {
     }
 
     /// Reads on until the server ends the stream.
-    pub(crate) fn to_the_end(mut self) {
+    pub(crate) fn finish(mut self) {
         while self.block().is_some() {}
     }
 }

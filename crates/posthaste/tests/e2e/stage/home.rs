@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::output::DATABASE_PASSWORD;
 use super::process::{Ended, Process};
 use super::service::Service;
+use super::watched::PATIENCE;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
@@ -34,7 +35,8 @@ impl Home {
             Store::Sqlite => Self::without_database(store),
             Store::Postgres => {
                 let server = PostgresServer::shared();
-                Self::without_database(store).on_database(server, &server.create_database_from(template()).name)
+                Self::without_database(store)
+                    .on_database(server, &server.create_database_from(template()).name)
             }
         }
     }
@@ -104,7 +106,11 @@ impl Home {
     /// Runs a command to its end.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
-        Process::start(&mut self.command(arguments)).end()
+        self.start(arguments).end()
+    }
+
+    pub(crate) fn start(&self, arguments: &[&str]) -> Process {
+        Process::start(&mut self.command(arguments))
     }
 
     /// Starts `posthaste serve`, and returns when it answers.
@@ -115,13 +121,13 @@ impl Home {
 
     #[track_caller]
     pub(crate) fn serve_with(&self, flags: &[&str]) -> Service {
-        Service::start(Process::start(&mut self.command(&[&["serve"], flags].concat())))
+        Service::start(self.start(&[&["serve"], flags].concat()))
     }
 
     /// Starts `posthaste worker`, and returns when it delivers.
     #[track_caller]
     pub(crate) fn worker(&self) -> Process {
-        let process = Process::start(&mut self.command(&["worker"]));
+        let process = self.start(&["worker"]);
         process.logged("delivering", 1);
         process
     }
@@ -133,16 +139,28 @@ impl Home {
 
     /// How often an event was claimed, from the store itself: nobody else tells.
     pub(crate) fn claims(&self, event_id: &str) -> usize {
-        let claims = "SELECT claims FROM webhook_outbox_events WHERE event_id =";
+        self.sql(&format!("SELECT claims FROM webhook_outbox_events WHERE event_id = '{event_id}'"))
+            .parse()
+            .unwrap()
+    }
+
+    /// Runs SQL beside the processes, and returns the value that it selects, as text.
+    pub(crate) fn sql(&self, sql: &str) -> String {
         match &self.database {
+            Some((server, name)) => server.psql(name, &format!("SET search_path TO app; {sql};")).unwrap(),
             None => {
                 let file = rusqlite::Connection::open(self.directory.path().join("outbox.db")).unwrap();
-                let claims: i64 = file.query_row(&format!("{claims} ?1"), [event_id], |row| row.get(0)).unwrap();
-                usize::try_from(claims).unwrap()
-            }
-            Some((server, name)) => {
-                let claims = claims.replace("webhook_outbox_events", "app.webhook_outbox_events");
-                server.psql(name, &format!("{claims} '{event_id}'")).unwrap().parse().unwrap()
+                file.busy_timeout(PATIENCE).unwrap();
+                if !sql.starts_with("SELECT") {
+                    file.execute_batch(sql).unwrap();
+                    return String::new();
+                }
+                let value = file.query_row(sql, [], |row| row.get::<_, rusqlite::types::Value>(0)).unwrap();
+                match value {
+                    rusqlite::types::Value::Text(text) => text,
+                    rusqlite::types::Value::Integer(number) => number.to_string(),
+                    other => panic!("{sql} is no text and no number: {other:?}"),
+                }
             }
         }
     }

@@ -13,6 +13,7 @@ mod watched;
 pub(crate) use event::Event;
 pub(crate) use home::{Home, SECRET, Store};
 pub(crate) use http::{Answer, ask};
+pub(crate) use process::Ended;
 pub(crate) use receiver::{Received, Receiver, Reply};
 pub(crate) use service::{DLQ, EVENTS, Service};
 pub(crate) use watched::{Moment, until};

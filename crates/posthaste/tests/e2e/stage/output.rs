@@ -63,7 +63,9 @@ impl Output {
 /// Text about secrets is not a secret.
 fn has_secret(text: &str) -> bool {
     let is_base64 = |c: &char| c.is_ascii_alphanumeric() || "+/=".contains(*c);
-    text.split(SECRET_START).skip(1).any(|rest| rest.chars().take_while(is_base64).count() >= SECRET_CHARS_MIN)
+    text.split(SECRET_START)
+        .skip(1)
+        .any(|rest| rest.chars().take_while(is_base64).count() >= SECRET_CHARS_MIN)
 }
 
 #[test]
@@ -73,7 +75,13 @@ fn what_may_not_be_printed_is_noticed() {
         Output { lines, ended: 0 }.indiscretion().is_some()
     };
     let secret = crate::stage::SECRET;
-    for text in [secret, &format!("\"secret\":\"{secret}\""), &format!("x{PAYLOAD_MARK}"), DATABASE_PASSWORD, KEY_MARK] {
+    for text in [
+        secret,
+        &format!("\"secret\":\"{secret}\""),
+        &format!("x{PAYLOAD_MARK}"),
+        DATABASE_PASSWORD,
+        KEY_MARK,
+    ] {
         assert!(printed(text), "{text}");
     }
     for text in ["a secret is whsec_ and base64", "whsec_REPLACE_ME", ""] {

@@ -17,7 +17,8 @@ pub(crate) struct Received {
 
 impl Received {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut values = self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let mut values =
+            self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let (value, again) = (values.next(), values.next());
         assert_eq!(again, None, "{name} is sent once");
         value

@@ -61,7 +61,11 @@ impl Service {
     #[track_caller]
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let answer = ask(self.address, method, path, headers, body).unwrap();
-        assert!(!answer.body.contains(PAYLOAD_MARK), "{method} {path} answered with a payload: {}", answer.body);
+        assert!(
+            !answer.body.contains(PAYLOAD_MARK),
+            "{method} {path} answered with a payload: {}",
+            answer.body
+        );
         answer
     }
 
