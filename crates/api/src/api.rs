@@ -38,6 +38,8 @@ pub struct Api {
     pub readiness: Arc<dyn Readiness>,
     /// Ended by whoever shuts the service down.
     pub streams: Streams,
+    /// Shown to operators with the overview.
+    pub warnings: Vec<String>,
 }
 
 /// What is taken in.
@@ -68,6 +70,7 @@ pub(crate) struct Service {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) streams: Streams,
+    pub(crate) warnings: Vec<String>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bodies: Bodies,
     /// None while the store is away.
@@ -76,9 +79,9 @@ pub(crate) struct Service {
 }
 
 impl Api {
-    /// Everything but the operators' page at `/`.
-    pub fn router(self) -> Router {
-        self.serving(Router::from(documented()).merge(reference::routes()))
+    /// The API, and whatever else is to stand behind the same checks, such as the operators' page at `/`.
+    pub fn router(self, beside: Router) -> Router {
+        self.serving(Router::from(documented()).merge(reference::routes()).merge(beside.with_state(())))
     }
 
     /// Only what watches a process: metrics, liveness and readiness.
@@ -96,6 +99,7 @@ impl Api {
             metrics: self.metrics,
             readiness: self.readiness,
             streams: self.streams,
+            warnings: self.warnings,
             clock: Arc::new(TokioClock::start()),
             bodies: Bodies::default(),
             counts: Fresh::default(),

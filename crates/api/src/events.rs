@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use http::Uri;
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::{EventDetail, EventQuery};
+use posthaste_store::{EventDetail, EventQuery, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -89,7 +89,11 @@ pub(crate) async fn event(
     Parameters::of(&uri, &[])?;
     let EventDetail { event, history, audit } = service.store.event(&event_id).await?;
     let destination = match event.status {
-        DeliveryStatus::Pending => Some(service.store.destination(event.destination_id).await?),
+        DeliveryStatus::Pending => match service.store.destination(event.destination_id).await {
+            // Gone since the event was read.
+            Err(StoreError::DestinationNotFound { .. }) => None,
+            found => Some(found?),
+        },
         // What is over waits for nobody.
         DeliveryStatus::Delivered | DeliveryStatus::Failed => None,
     };

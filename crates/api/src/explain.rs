@@ -40,7 +40,7 @@ fn failed(event: &EventView) -> String {
             format!("Cancelled{by} at {at}{reason}, {}. A requeue sends it again.", made(event))
         }
         Some(FailureKind::Gone) => format!(
-            "Dead-lettered at {at}: the receiver answered that it is gone for good ({error}). A requeue tries once more."
+            "Dead-lettered at {at}: the receiver answered that it is gone for good ({error}). A requeue starts over."
         ),
         Some(FailureKind::Abandoned) => format!(
             "Dead-lettered at {at}: its workers went away again and again without a result ({error}). It may be what takes \

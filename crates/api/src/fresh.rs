@@ -21,17 +21,18 @@ impl<T> Default for Fresh<T> {
 }
 
 impl<T: Clone> Fresh<T> {
-    /// The latest reading, or a new one. Counts from when it was asked for: an answer that took long is not new.
+    /// The latest reading, or a new one. One that was finished since it was asked for is new, however long it took:
+    /// those who waited for it do not take one each.
     pub(crate) async fn get(&self, clock: &dyn Clock, reading: impl Future<Output = T>) -> T {
+        let asked_at = clock.monotonic();
         let mut latest = self.latest.lock().await;
-        let now = clock.monotonic();
         if let Some((taken_at, value)) = &*latest
-            && now.saturating_sub(*taken_at) < FRESH_FOR
+            && (*taken_at >= asked_at || asked_at - *taken_at < FRESH_FOR)
         {
             return value.clone();
         }
         let value = reading.await;
-        *latest = Some((now, value.clone()));
+        *latest = Some((clock.monotonic(), value.clone()));
         value
     }
 }

@@ -36,10 +36,15 @@ pub(crate) struct OverviewBody {
     /// Since the oldest pending event was created, in whole seconds; null when nothing is pending.
     #[schema(example = 42)]
     oldest_pending_age_seconds: Option<u64>,
+    /// What the instance's operators should know about how it runs, such as retries faster than the contract allows; left
+    /// out when there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    warnings: Vec<String>,
 }
 
-impl From<Overview> for OverviewBody {
-    fn from(overview: Overview) -> Self {
+impl OverviewBody {
+    fn of(overview: Overview, warnings: &[String]) -> Self {
         Self {
             pending_count: overview.pending,
             pending_ready_count: overview.pending_ready,
@@ -47,6 +52,7 @@ impl From<Overview> for OverviewBody {
             failed_count: overview.failed,
             delivered_count: overview.delivered,
             oldest_pending_age_seconds: overview.oldest_pending_age.map(|age| age.as_secs()),
+            warnings: warnings.to_vec(),
         }
     }
 }
@@ -64,5 +70,5 @@ pub(crate) async fn overview(
     uri: Uri,
 ) -> Result<Json<OverviewBody>, ApiError> {
     Parameters::of(&uri, &[])?;
-    Ok(Json(service.store.overview().await?.into()))
+    Ok(Json(OverviewBody::of(service.store.overview().await?, &service.warnings)))
 }

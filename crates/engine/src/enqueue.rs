@@ -1,7 +1,7 @@
 //! Lets concurrent producers share a commit. Alone, a request does not wait.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use posthaste_store::{EnqueueRequest, Enqueued, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -20,8 +20,23 @@ pub struct Enqueuer {
 }
 
 struct Waiting {
-    request: EnqueueRequest,
+    /// None when its producer has gone away: what nobody waits for is not kept in memory while the store is away.
+    request: Arc<Mutex<Option<EnqueueRequest>>>,
     reply: oneshot::Sender<Result<Enqueued, StoreError>>,
+}
+
+/// Takes a request back when its producer goes away before it was stored.
+struct Withdrawal(Arc<Mutex<Option<EnqueueRequest>>>);
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        let withdrawn = take(&self.0);
+        drop(withdrawn);
+    }
+}
+
+fn take(request: &Mutex<Option<EnqueueRequest>>) -> Option<EnqueueRequest> {
+    request.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// The front and the loop behind it, which ends when every front is gone.
@@ -34,6 +49,8 @@ impl Enqueuer {
     pub async fn enqueue(&self, request: EnqueueRequest) -> Result<Enqueued, StoreError> {
         let stopped = || StoreError::Unavailable { reason: "this process is shutting down".into() };
         let (reply, answer) = oneshot::channel();
+        let request = Arc::new(Mutex::new(Some(request)));
+        let _withdrawal = Withdrawal(Arc::clone(&request));
         self.queue.send(Waiting { request, reply }).await.map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
     }
@@ -42,14 +59,18 @@ impl Enqueuer {
 /// Whatever came while the last commit was made goes into the next.
 async fn run(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Waiting>) {
     while let Some(first) = queue.recv().await {
-        let mut events = first.request.events.len();
-        let mut replies = vec![first.reply];
-        let mut batch = vec![first.request];
-        while events < EVENTS_ENOUGH {
-            let Ok(next) = queue.try_recv() else { break };
-            events += next.request.events.len();
-            replies.push(next.reply);
-            batch.push(next.request);
+        let (mut events, mut replies, mut batch) = (0, Vec::new(), Vec::new());
+        let mut next = Some(first);
+        while let Some(Waiting { request, reply }) = next {
+            if let Some(request) = take(&request) {
+                events += request.events.len();
+                replies.push(reply);
+                batch.push(request);
+            }
+            next = if events < EVENTS_ENOUGH { queue.try_recv().ok() } else { None };
+        }
+        if batch.is_empty() {
+            continue;
         }
         let answers = match contained(store.enqueue(&batch)).await {
             Ok(answers) if answers.len() == batch.len() => answers,

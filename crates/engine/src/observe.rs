@@ -29,7 +29,8 @@ pub struct AttemptSeen<'a> {
 }
 
 impl AttemptSeen<'_> {
-    /// How long the event had been due when it was sent.
+    /// How long the event had been due when it was claimed, which is when it is sent: a claim takes no more than can be
+    /// sent at once.
     pub fn lag(&self) -> Duration {
         self.lease.overdue
     }

@@ -17,7 +17,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(shown) => return terminal::usage(&shown),
     };
-    let result = runtime(&cli).and_then(|runtime| runtime.block_on(commands::run(cli)));
+    let result = runtime(&cli).and_then(|runtime| {
+        let ended = runtime.block_on(commands::run(cli));
+        // Not even for a name lookup that blocks its thread: what matters has been waited for.
+        runtime.shutdown_background();
+        ended
+    });
     result.unwrap_or_else(|error| terminal::report(&error))
 }
 

@@ -20,7 +20,7 @@ pub(crate) use text::{counted, harmless, harmless_line};
 use crate::client::ClientError;
 
 /// Bad usage or configuration, by the contract of the command line.
-const EXIT_USAGE: u8 = 2;
+pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// Nobody reads our output any more.
 #[derive(Debug, thiserror::Error)]

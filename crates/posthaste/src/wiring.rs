@@ -1,6 +1,6 @@
 //! Which adapters stand behind the ports. Nothing else in this crate names them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use posthaste_store::{Store, StoreError, Vitals};
@@ -26,6 +26,14 @@ pub enum DatabaseError {
     Postgres(#[from] MigrateError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("there is no database yet; start `posthaste serve`, or name the right one with --database-url")]
+    None,
+    #[error(
+        "the schema has version {found}, and this Posthaste works with {known}; `posthaste migrate` or a newer Posthaste"
+    )]
+    OtherSchema { found: i64, known: i64 },
+    #[error("{} cannot be created: its directory does not exist or cannot be written to; create it", .0.display())]
+    NoPlace(PathBuf),
 }
 
 /// A store that has been opened, under its own type, for callers who enqueue in their own transactions.
@@ -50,14 +58,7 @@ impl Database {
     /// Creates the schema or brings it up to date, and opens the store.
     pub async fn open(&self, defaults: CallerDefaults) -> Result<Opened, DatabaseError> {
         match self {
-            Self::Sqlite(path) => {
-                let path = path.clone();
-                let open = move || -> Result<SqliteStore, SqliteError> {
-                    let clock = Arc::new(posthaste_store_sqlite::SystemClock);
-                    SqliteStore::open(path, clock, posthaste_store_sqlite::entropy()?, Default::default())
-                };
-                Ok(Opened::Sqlite(blocking(open).await?))
-            }
+            Self::Sqlite(path) => Ok(Opened::Sqlite(open_sqlite(path.clone()).await?)),
             Self::Postgres(config) => {
                 let store = PostgresStore::open((**config).clone()).await?;
                 store.set_caller_defaults(defaults).await?;
@@ -66,9 +67,28 @@ impl Database {
         }
     }
 
+    /// Opens what is there and changes nothing about it; the schema must be the one that this program works with.
+    pub async fn attach(&self) -> Result<Opened, DatabaseError> {
+        match self.examine().await? {
+            None => return Err(DatabaseError::None),
+            Some(vitals) if !vitals.is_current() => {
+                return Err(DatabaseError::OtherSchema { found: vitals.schema, known: vitals.schema_known });
+            }
+            Some(_) => {}
+        }
+        match self {
+            // Nothing is left for it to migrate.
+            Self::Sqlite(path) => Ok(Opened::Sqlite(open_sqlite(path.clone()).await?)),
+            Self::Postgres(config) => Ok(Opened::Postgres(PostgresStore::connect((**config).clone()))),
+        }
+    }
+
     /// Looks at it and changes nothing; none where there is no database yet and the first start will create it.
     pub async fn examine(&self) -> Result<Option<Vitals>, DatabaseError> {
         match self {
+            Self::Sqlite(path) if !path.exists() && !can_be_created(path) => {
+                Err(DatabaseError::NoPlace(path.clone()))
+            }
             Self::Sqlite(path) if !path.exists() => Ok(None),
             Self::Sqlite(path) => {
                 let path = path.clone();
@@ -103,7 +123,20 @@ impl Opened {
     }
 }
 
+async fn open_sqlite(path: PathBuf) -> Result<SqliteStore, SqliteError> {
+    let open = move || {
+        let clock = Arc::new(posthaste_store_sqlite::SystemClock);
+        SqliteStore::open(path, clock, posthaste_store_sqlite::entropy()?, Default::default())
+    };
+    blocking(open).await
+}
+
 /// Opening a file may wait for whoever holds it locked.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("opening a store does not panic")
+}
+
+fn can_be_created(path: &Path) -> bool {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    directory.metadata().is_ok_and(|found| found.is_dir() && !found.permissions().readonly())
 }

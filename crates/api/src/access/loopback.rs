@@ -13,7 +13,7 @@ pub(super) fn judge(
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<(), String> {
-    if !listen.ip().is_loopback() {
+    if !listen.ip().to_canonical().is_loopback() {
         return Err(format!(
             "there are no API keys, and {listen} is not a loopback address: set API keys to serve others"
         ));

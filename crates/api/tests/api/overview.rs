@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::{EVENTS, OVERVIEW, Stage, event};
+use crate::stage::{EVENTS, OVERVIEW, Setting, Stage, event};
 
 crate::on_every_store! {
     s2_fr001_ac1_overview_over_http_counts_every_state,
@@ -68,4 +68,11 @@ async fn the_age_is_in_whole_seconds() {
     stage.pending(&event()).await;
     clock.advance(std::time::Duration::from_millis(90_999));
     assert_eq!(stage.get(OVERVIEW).await.json(200)["oldest_pending_age_seconds"], 90);
+}
+
+#[tokio::test]
+async fn what_operators_should_know_stands_beside_the_counts() {
+    let warnings = vec!["allow_fast_retries is on".to_owned()];
+    let stage = Stage::on_memory().await.with(Setting { warnings, ..Setting::default() });
+    assert_eq!(stage.get(OVERVIEW).await.json(200)["warnings"], json!(["allow_fast_retries is on"]));
 }

@@ -156,8 +156,9 @@ async fn a_follower_that_reads_nothing_is_let_go() {
     let mut told = 0;
     while frame(&mut body).await.is_some() {
         told += 1;
+        assert!(told < 100, "what was queued, and then the end");
     }
-    assert!((1..100).contains(&told), "what was queued, and then the end: {told}");
+    assert!(told > 0);
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::stage::{Call, Stage, event, secs};
+use bytes::Bytes;
+use posthaste_domain::{NewEvent, NewEventSpec};
 use posthaste_engine::enqueuer;
 use posthaste_store::{EnqueueRequest, Idempotency, StoreError};
 
@@ -73,4 +75,32 @@ async fn after_shutdown_producers_are_told_so() {
     drop(behind);
     let refused = front.enqueue(request("up", 0)).await;
     assert!(refused.is_err_and(|error| error.to_string().contains("shutting down")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_producer_that_has_gone_away_sent_is_neither_kept_nor_stored() {
+    let stage = Stage::set();
+    let (front, behind) = enqueuer(Arc::clone(&stage.store) as _);
+    let payload = Bytes::from(vec![b'x'; 64]);
+    let (waiting, sent) = (front.clone(), request_with("gone", &payload));
+    let waiting = tokio::spawn(async move { waiting.enqueue(sent).await });
+    tokio::task::yield_now().await;
+    assert!(!payload.is_unique(), "it waits in the queue");
+    waiting.abort();
+    let _ = waiting.await;
+    assert!(payload.is_unique(), "nobody waits for it any more");
+    tokio::spawn(behind);
+    assert_eq!(front.enqueue(request_with("stays", &payload)).await.unwrap().receipts.len(), 1);
+    assert_eq!(stage.memory.with_state(|state| state.rows.len()), 1);
+}
+
+fn request_with(event_id: &str, payload: &Bytes) -> EnqueueRequest {
+    let spec = NewEventSpec {
+        destination_url: "https://up.test/".into(),
+        event_type: "test".into(),
+        event_id: Some(event_id.into()),
+        payload: payload.clone(),
+        ..NewEventSpec::default()
+    };
+    EnqueueRequest { events: vec![NewEvent::accept(spec, 1_024, 5).unwrap()], idempotency: None }
 }

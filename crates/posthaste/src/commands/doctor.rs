@@ -16,7 +16,9 @@ use finding::{Finding, Verdict};
 const COLUMNS: &[Column] = &[Column::new("", 0), Column::new("check", 0), Column::new("finding", 0)];
 
 pub(crate) async fn run(args: &DoctorArgs, given: &Given, look: Look) -> anyhow::Result<ExitCode> {
-    let findings = match given.try_load() {
+    let loaded = given.try_load();
+    let readable = loaded.is_ok();
+    let findings = match loaded {
         Ok(config) => working::show("looking", examine::everything(&config)).await,
         Err(errors) => errors
             .iter()
@@ -30,7 +32,11 @@ pub(crate) async fn run(args: &DoctorArgs, given: &Given, look: Look) -> anyhow:
         terminal::print(&table(&findings, look))?;
     }
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
-    Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(match (readable, broken) {
+        (false, _) => ExitCode::from(terminal::EXIT_USAGE),
+        (true, true) => ExitCode::FAILURE,
+        (true, false) => ExitCode::SUCCESS,
+    })
 }
 
 /// What is to be done stands on a line of its own, below what was found.

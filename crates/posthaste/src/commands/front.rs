@@ -78,9 +78,10 @@ impl Front {
                 poll_interval: config.poll_interval,
             }),
             streams: streams.clone(),
+            warnings: config.warnings.clone(),
         };
         let router = match behind {
-            Behind::ApiAndPage => api.router().merge(page::router()),
+            Behind::ApiAndPage => api.router(page::router()),
             Behind::Probes => api.probes(),
         };
         let (stopper, stopping) = stop();

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use posthaste::config::Config;
 use posthaste::engine::Drained;
 use posthaste::service::logs;
@@ -37,6 +37,18 @@ pub(crate) fn place(config: &Config) -> &str {
 /// Opens the store and what else an instance needs, or says which could not be.
 pub(crate) async fn open(options: Options, config: &Config) -> anyhow::Result<Posthaste> {
     Posthaste::open(options).await.with_context(|| format!("cannot start on {}", place(config)))
+}
+
+/// As [`open`], unless a signal comes first: a server that does not answer must not keep us from stopping.
+pub(crate) async fn open_unless_stopped(
+    signals: &mut Signals,
+    options: Options,
+    config: &Config,
+) -> anyhow::Result<Posthaste> {
+    tokio::select! {
+        opened = open(options, config) => opened,
+        signal = signals.next() => bail!("stopped by {signal} before {} could be opened", place(config)),
+    }
 }
 
 /// Waits for a signal, then for `finish`; a second signal does not wait any longer.

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::Context as _;
 use posthaste::config::Config;
 use posthaste::domain::signature::Secret;
+use posthaste::service::chance::OsChance;
 
 use crate::commands::running;
 use crate::terminal;
@@ -17,14 +18,12 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         terminal::note("posthaste: from signing_secret, as configured here");
         return print(config.signing_secrets.iter().map(Secret::reveal));
     }
-    if running::database(&config)?.examine().await?.is_none() {
-        bail!(
-            "there is no database at {place} yet, and so no secret; start `posthaste serve`, or name its --database-url"
-        );
-    }
-    let posthaste = running::open(running::options(&config)?, &config).await?;
+    // Nothing of the instance is changed: this may run under another configuration than its processes.
+    let opened =
+        running::database(&config)?.attach().await.with_context(|| format!("cannot read {place}"))?;
+    let secrets = opened.store().signing_secrets(&OsChance::new()?.secret()).await?;
     terminal::note(&format!("posthaste: kept in {place}"));
-    print(posthaste.signing_keys().secrets().iter().map(Secret::reveal))
+    print(secrets.iter().map(Secret::reveal))
 }
 
 fn print<S: AsRef<str>>(secrets: impl Iterator<Item = S>) -> anyhow::Result<ExitCode> {

@@ -15,7 +15,7 @@ use crate::commands::running;
 use crate::terminal;
 
 pub(crate) async fn run(args: &ServeArgs, config: Config) -> anyhow::Result<ExitCode> {
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
     running::begin(&config);
     let mut options = running::options(&config)?;
     let front = Front::open(&config).await?;
@@ -23,13 +23,14 @@ pub(crate) async fn run(args: &ServeArgs, config: Config) -> anyhow::Result<Exit
     // Only a worker makes attempts.
     let collector = config.otlp_endpoint.as_ref().filter(|_| !args.no_worker);
     let traces = Traces::start(collector, &options.settings.worker_id)?;
-    let posthaste = traces.follow(running::open(options, &config).await?);
+    let posthaste = traces.follow(running::open_unless_stopped(&mut signals, options, &config).await?);
     let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
 
     let address = front.address;
     let serving = front.serve(&Behind::ApiAndPage, &config, &posthaste, worker.as_ref());
     tracing::info!(%address, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
-    terminal::print(&banner::banner(&config, address))?;
+    // For people; nobody may be reading.
+    let _ = terminal::print(&banner::banner(&config, address));
     running::until_stopped(signals, async {
         tokio::join!(serving.stop(), running::drain(worker, config.shutdown));
         traces.flush().await;

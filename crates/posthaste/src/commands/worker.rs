@@ -12,17 +12,18 @@ use posthaste::service::traces::Traces;
 
 use crate::commands::front::{Behind, Front};
 use crate::commands::running;
+use crate::terminal::BadUsage;
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
     running::begin(&config);
     let mut options = running::options(&config)?;
-    let front = if is_told_to_listen(&config) { Some(Front::open(&config).await?) } else { None };
+    let front = front(&config).await?;
     if let Some(front) = &front {
         options.observer = Arc::clone(&front.metrics) as _;
     }
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.follow(running::open(options, &config).await?);
+    let posthaste = traces.follow(running::open_unless_stopped(&mut signals, options, &config).await?);
     let worker = posthaste.start_worker()?;
 
     let worker_id = &posthaste.settings().worker_id;
@@ -32,13 +33,30 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     });
     tracing::info!(%worker_id, concurrency = config.concurrency, "delivering");
     running::until_stopped(signals, async {
-        running::drain(Some(worker), config.shutdown).await;
-        if let Some(serving) = serving {
-            serving.stop().await;
-        }
+        let stop_serving = async {
+            if let Some(serving) = serving {
+                serving.stop().await;
+            }
+        };
+        tokio::join!(stop_serving, running::drain(Some(worker), config.shutdown));
         traces.flush().await;
     })
     .await
+}
+
+/// Another process of this host may have the port, from the same file or environment: deliveries do not depend on it.
+async fn front(config: &Config) -> anyhow::Result<Option<Front>> {
+    if !is_told_to_listen(config) {
+        return Ok(None);
+    }
+    match Front::open(config).await {
+        Ok(front) => Ok(Some(front)),
+        Err(error) if error.is::<BadUsage>() => Err(error),
+        Err(error) => {
+            tracing::warn!(error = format!("{error:#}"), "no probes and no metrics of this worker");
+            Ok(None)
+        }
+    }
 }
 
 fn is_told_to_listen(config: &Config) -> bool {

@@ -48,7 +48,7 @@ const REFERENCE_TAIL: &str = "
   way past it is `allow_fast_retries = true`, which is for tests and warned of at every start.
 - `retry_max_backoff_seconds` is not below the base, or any step of the schedule, whichever is used.
 - An address that is not loopback needs `api_keys`.
-- While `listen` is a loopback address, events may be sent to loopback. Setting `allow_private_networks`, to whatever value, opens
+- While `listen` is a loopback address and the database is on this host, events may be sent to loopback. Setting `allow_private_networks`, to whatever value, opens
   exactly what it says: behind a reverse proxy on the same host, set it to `false`.
 - `timeout_seconds` may be longer than `lease_seconds`: leases are renewed while a request is under way.
 ";

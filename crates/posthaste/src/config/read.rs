@@ -31,7 +31,9 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 pub(super) fn read(reading: &mut Reading) -> Config {
     let retry = retry(reading);
     let listen = reading.value(&LISTEN, listen);
-    let closed_or_loopback = if listen.ip().to_canonical().is_loopback() {
+    let database = reading.value(&DATABASE_URL, Database::parse);
+    // Where the store is on another host, so may be those who enqueue.
+    let closed_or_loopback = if listen.ip().to_canonical().is_loopback() && database.is_here() {
         AllowedNetworks::loopback()
     } else {
         AllowedNetworks::none()
@@ -39,7 +41,7 @@ pub(super) fn read(reading: &mut Reading) -> Config {
     let dns = [("own", Dns::Own), ("system", Dns::System)];
     let formats = [("pretty", LogFormat::Pretty), ("json", LogFormat::Json)];
     Config {
-        database: reading.value(&DATABASE_URL, Database::parse),
+        database,
         retention: days(reading.value(&RETENTION_DAYS, count(0..=36_500))),
         listen,
         api_keys: reading.optional(&API_KEYS, api_keys),

@@ -1,6 +1,8 @@
 //! Listens and serves, within bounds: connections at once, time for a request's head, and time to finish when it
 //! is time to stop.
 
+mod impatient;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +16,16 @@ use tokio::sync::Semaphore;
 
 use crate::service::stop::Stop;
 
+use impatient::Impatient;
+
 /// Connections at once; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 2_048;
 /// How long a client may take for the head of a request, and how long a connection may idle.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How long a client may leave what it was sent unread.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+/// What a connection may make us hold before its request is understood.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// After an error of the listener itself, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -36,7 +44,8 @@ pub async fn serve(listener: TcpListener, router: Router, mut stop: Stop, grace:
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_WITHIN)
-            .serve_connection(TokioIo::new(stream), service);
+            .max_buf_size(BUFFER_BYTES_MAX)
+            .serve_connection(TokioIo::new(Impatient::new(stream, READ_WITHIN)), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // A client that breaks off is its own business.

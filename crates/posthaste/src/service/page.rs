@@ -15,7 +15,7 @@ pub fn router() -> Router {
 
 async fn asset(uri: Uri, headers: HeaderMap) -> Response {
     let Some(asset) = posthaste_dashboard::asset(uri.path()) else {
-        return (StatusCode::NOT_FOUND, "there is no such part of the page\n").into_response();
+        return StatusCode::NOT_FOUND.into_response();
     };
     let kept = headers.get(IF_NONE_MATCH).is_some_and(|etag| etag.as_bytes() == asset.etag.as_bytes());
     let cache = if asset.cacheable { "public, max-age=31536000, immutable" } else { "no-cache" };

@@ -28,6 +28,9 @@ fn loopback_receivers_are_allowed_while_the_api_is_on_loopback() {
     assert_eq!(allowed(&[]), AllowedNetworks::loopback());
     assert_eq!(allowed(&[("POSTHASTE_LISTEN", "[::1]:0")]), AllowedNetworks::loopback());
     assert_eq!(allowed(&[("POSTHASTE_LISTEN", "0.0.0.0:8600"), KEYS]), AllowedNetworks::none());
+    // Where others reach the store, others may enqueue: what is on this host is then not theirs to call.
+    let elsewhere = [("POSTHASTE_DATABASE_URL", "postgres://db.example/posthaste")];
+    assert_eq!(allowed(&elsewhere), AllowedNetworks::none());
 }
 
 #[test]

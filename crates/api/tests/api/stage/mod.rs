@@ -58,11 +58,12 @@ pub(crate) struct Stage {
 pub(crate) struct Setting {
     pub(crate) access: Access,
     pub(crate) readiness: Arc<dyn Readiness>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Default for Setting {
     fn default() -> Self {
-        Self { access: loopback(), readiness: Arc::new(Ready(vec![])) }
+        Self { access: loopback(), readiness: Arc::new(Ready(vec![])), warnings: Vec::new() }
     }
 }
 
@@ -129,8 +130,9 @@ impl Stage {
             metrics: Arc::clone(&metrics),
             readiness: setting.readiness,
             streams: streams.clone(),
+            warnings: setting.warnings,
         };
-        Self { store, router: api.router(), streams, metrics, _keep: keep }
+        Self { store, router: api.router(axum::Router::new()), streams, metrics, _keep: keep }
     }
 
     /// Another service on the same store.

@@ -59,7 +59,11 @@ async fn store(config: &Config) -> Vec<Finding> {
             Finding::new("store", Verdict::Good, "there is no database yet; the first start creates it"),
             clock(SystemClock.now(), None),
         ],
-        Ok(Some(vitals)) => vec![schema(&vitals), clock(SystemClock.now(), Some(vitals.now))],
+        Ok(Some(vitals)) => {
+            // An embedded store has no clock of its own.
+            let other_clock = matches!(database, Database::Postgres(_)).then_some(vitals.now);
+            vec![schema(&vitals), clock(SystemClock.now(), other_clock)]
+        }
         Err(error) => {
             let advice = "check that it runs and that database_url is right; an empty database wants `posthaste migrate`";
             vec![Finding::new("store", Verdict::Broken, format!("{error}; {advice}"))]
@@ -92,7 +96,14 @@ fn clock(host: Timestamp, store: Option<Timestamp>) -> Finding {
             "this host's clock is years behind: receivers will refuse our signatures; synchronise it (NTP)";
         return Finding::new("clock", Verdict::Broken, text);
     }
-    let skew = store.map_or(Duration::ZERO, |store| host.since(store).max(store.since(host)));
+    let Some(store) = store else {
+        return Finding::new(
+            "clock",
+            Verdict::Good,
+            "this host's is plausible; no other clock is there to compare it with",
+        );
+    };
+    let skew = host.since(store).max(store.since(host));
     let verdict = match skew {
         skew if skew >= SKEW_BROKEN => Verdict::Broken,
         skew if skew >= SKEW_MAX => Verdict::Careful,

@@ -26,7 +26,7 @@ pub(in crate::config) static ALLOW_PRIVATE_NETWORKS: Setting = Setting {
     form: Form::SwitchOrTextList,
     default: Fallback::Computed {
         usual: "127.0.0.0/8,::1/128",
-        otherwise: "false if listen is not a loopback address",
+        otherwise: "false if listen is not a loopback address, or the database is on another host",
     },
     rule: "true, false, or networks and addresses separated by commas, such as 10.0.0.0/8,192.168.1.7",
     help: "Networks that events may be sent to although they are not public; exactly what is written, so that false closes loopback too",
