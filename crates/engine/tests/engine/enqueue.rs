@@ -102,5 +102,8 @@ fn request_with(event_id: &str, payload: &Bytes) -> EnqueueRequest {
         payload: payload.clone(),
         ..NewEventSpec::default()
     };
-    EnqueueRequest { events: vec![NewEvent::accept(spec, 1_024, 5).unwrap()], idempotency: None }
+    EnqueueRequest {
+        events: vec![NewEvent::accept(spec, 1_024, 5).expect("a valid event")],
+        idempotency: None,
+    }
 }
