@@ -113,10 +113,15 @@ fn see_to_details(operation: &mut Operation) {
     }
 }
 
+/// Only there when there is something to say.
+const LEFT_OUT: &str = "warnings";
+
 /// Answers have all of their fields: what there is not is null.
 fn leaves_nothing_out(schema: &mut RefOr<Schema>) {
     match schema {
-        RefOr::T(Schema::Object(object)) => object.required = object.properties.keys().cloned().collect(),
+        RefOr::T(Schema::Object(object)) => {
+            object.required = object.properties.keys().filter(|name| *name != LEFT_OUT).cloned().collect();
+        }
         RefOr::T(Schema::AllOf(parts)) => parts.items.iter_mut().for_each(leaves_nothing_out),
         _ => {}
     }

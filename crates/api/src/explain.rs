@@ -277,8 +277,7 @@ mod tests {
             (
                 failed(Some(FailureKind::Gone), 1, "HTTP 410"),
                 format!(
-                    "Dead-lettered at {at}: the receiver answered that it is gone for good (HTTP 410). A requeue tries once \
-                     more."
+                    "Dead-lettered at {at}: the receiver answered that it is gone for good (HTTP 410). A requeue starts over."
                 ),
             ),
             (

@@ -38,9 +38,9 @@ pub(crate) struct OverviewBody {
     oldest_pending_age_seconds: Option<u64>,
     /// What the instance's operators should know about how it runs, such as retries faster than the contract allows; left
     /// out when there is nothing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    warnings: Option<Vec<String>>,
 }
 
 impl OverviewBody {
@@ -52,7 +52,7 @@ impl OverviewBody {
             failed_count: overview.failed,
             delivered_count: overview.delivered,
             oldest_pending_age_seconds: overview.oldest_pending_age.map(|age| age.as_secs()),
-            warnings: warnings.to_vec(),
+            warnings: (!warnings.is_empty()).then(|| warnings.to_vec()),
         }
     }
 }
