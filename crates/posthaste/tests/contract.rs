@@ -2,52 +2,28 @@
 //! them. No answer may be a 5xx, have a status that the document does not name, or break the document's own schema.
 #![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
 
-use std::io::{BufRead as _, BufReader};
+mod support;
+
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use support::{Service, posthaste};
 
 const PRODUCER: &str = "producer-key-of-the-contract";
 const OPERATOR: &str = "operator-key-of-the-contract";
 
-struct Service {
-    process: Child,
-    url: String,
-    directory: tempfile::TempDir,
+fn service() -> Service {
+    let keys = format!("p:producer:{PRODUCER},o:operator:{OPERATOR}");
+    Service::start(&["serve", "--no-worker"], &[("POSTHASTE_API_KEYS", &keys)])
 }
 
-impl Service {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_posthaste"))
-            .args(["serve", "--no-worker"])
-            .current_dir(&directory)
-            .env("POSTHASTE_LISTEN", "127.0.0.1:0")
-            .env("POSTHASTE_LOG", "warn")
-            .env("POSTHASTE_API_KEYS", format!("p:producer:{PRODUCER},o:operator:{OPERATOR}"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().rsplit(' ').next().unwrap().to_owned();
-        Self { process, url, directory }
-    }
-
-    /// The event that the document's examples speak of.
-    fn enqueue_the_example(&self) {
-        let sent = Command::new(env!("CARGO_BIN_EXE_posthaste"))
-            .args(["send", "--server", &self.url, "--key", PRODUCER, "--event-id", "order-17-created"])
+/// The event that the document's examples speak of.
+fn enqueue_the_example(service: &Service) {
+    let sent =
+        posthaste(&["send", "--server", &service.url, "--key", PRODUCER, "--event-id", "order-17-created"])
             .args(["--url", "https://receiver.example/hook", "--type", "invoice.paid", "--data", "{}"])
             .status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    assert!(sent.unwrap().success());
 }
 
 fn schemathesis() -> PathBuf {
@@ -63,15 +39,15 @@ fn schemathesis() -> PathBuf {
 /// The stream never ends, so it is left to tests of its own. That a value is refused which the document's schema cannot
 /// tell from a good one, such as a cursor that was made up, is right.
 fn hold_to_the_document(key: &str) {
-    let service = Service::start();
-    service.enqueue_the_example();
+    let service = service();
+    enqueue_the_example(&service);
     let output = Command::new(schemathesis())
         .args(["run", &format!("{}openapi.json", service.url), "--checks", "all"])
         .args(["--exclude-checks", "positive_data_acceptance"])
         .args(["--exclude-path", "/v1/webhook-outbox/stream", "--seed", "1", "--max-examples", "60"])
         .args(["--request-timeout", "10", "--no-color", "--continue-on-failure"])
         .args(["--header", &format!("Authorization:Bearer {key}")])
-        .current_dir(&service.directory)
+        .current_dir(service.directory())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

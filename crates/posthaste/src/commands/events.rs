@@ -98,7 +98,8 @@ async fn cancel(args: &CancelArgs, client: &Client) -> anyhow::Result<()> {
         return terminal::print_answer(answer.as_bytes());
     }
     let Settled { event_id, delivery_status } = answer.read()?;
-    terminal::print(&format!("{event_id} is cancelled: {delivery_status}"))?;
+    let (event_id, status) = (terminal::harmless_line(&event_id), terminal::harmless_line(&delivery_status));
+    terminal::print(&format!("{event_id} is cancelled: {status}"))?;
     terminal::note(&format!("`posthaste dlq requeue {event_id}` puts it back in line."));
     Ok(())
 }

@@ -38,6 +38,7 @@ impl List<'_> {
             }
             let Some(next) = page.next_cursor else { return Ok(()) };
             if !args.all {
+                let next = terminal::harmless_line(&next);
                 terminal::note(&format!(
                     "There are more: add --all, or --cursor '{next}' for the next page."
                 ));

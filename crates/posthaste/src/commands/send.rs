@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &SendArgs, client: &Client) -> anyhow::Result<Exit
     };
     let Accepted { event_id } = answer.read()?;
     if !args.json {
-        terminal::print(&event_id)?;
+        terminal::print(&terminal::harmless_line(&event_id))?;
     } else if !args.wait {
         terminal::print_answer(answer.as_bytes())?;
     }
