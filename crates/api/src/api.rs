@@ -53,13 +53,6 @@ pub struct Intake {
     pub idempotency_keep: Duration,
 }
 
-impl Intake {
-    /// 256 KiB of payload, and keys that are remembered for a day.
-    pub const fn new(max_attempts: u32) -> Self {
-        Self { payload_bytes_max: 256 << 10, max_attempts, idempotency_keep: Duration::from_secs(24 * 3_600) }
-    }
-}
-
 /// What handlers share.
 pub(crate) struct Service {
     pub(crate) store: Arc<dyn Store>,

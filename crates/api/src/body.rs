@@ -7,13 +7,12 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use http::{HeaderMap, header};
-use posthaste_engine::Clock;
+use posthaste_engine::{Clock, within};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
-use crate::fresh::within;
 
 /// From here on a body is large, and takes one of few places: what is in memory at once stays bounded.
 const LARGE_BYTES: usize = 1 << 20;

@@ -36,16 +36,3 @@ impl<T: Clone> Fresh<T> {
         value
     }
 }
-
-/// What the future gives, unless the limit passes first.
-pub(crate) async fn within<T>(
-    clock: &dyn Clock,
-    limit: Duration,
-    future: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::select! {
-        biased;
-        value = future => Some(value),
-        () = clock.sleep(limit) => None,
-    }
-}

@@ -8,11 +8,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
+use posthaste_engine::within;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::Service;
-use crate::fresh::within;
 
 /// What takes longer than this is not ready.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);

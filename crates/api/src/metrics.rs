@@ -15,7 +15,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use posthaste_engine::{AttemptSeen, Observer, Pulse};
+use posthaste_engine::{AttemptSeen, Observer, Pulse, within};
 use posthaste_store::Overview;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -23,7 +23,6 @@ use prometheus_client::registry::Registry;
 
 use crate::access::{Allowed, Reading};
 use crate::api::Service;
-use crate::fresh::within;
 
 use attempts::Attempts;
 use requests::Requests;

@@ -15,7 +15,7 @@ use futures_util::stream;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use posthaste_domain::TOPIC;
-use posthaste_engine::{Clock, Publisher, Subscription};
+use posthaste_engine::{Clock, Publisher, Subscription, within};
 use posthaste_store::{NoticeCursor, PublishedNotice, Store, StoreError};
 use serde::Serialize;
 use serde_json::json;
@@ -25,7 +25,6 @@ use utoipa::ToSchema;
 use crate::access::{Allowed, Reading};
 use crate::api::Service;
 use crate::error::ApiError;
-use crate::fresh::within;
 use crate::moment::Moment;
 use crate::page::Parameters;
 

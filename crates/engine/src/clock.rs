@@ -40,11 +40,7 @@ impl Clock for TokioClock {
 }
 
 /// What the future gives, unless the limit passes first.
-pub(crate) async fn within<T>(
-    clock: &dyn Clock,
-    limit: Duration,
-    future: impl Future<Output = T>,
-) -> Option<T> {
+pub async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         value = future => Some(value),

@@ -40,7 +40,7 @@ mod settings;
 mod supervise;
 mod worker;
 
-pub use clock::{Clock, TokioClock};
+pub use clock::{Clock, TokioClock, within};
 pub use engine::{Drained, Engine, OnceError, Runtimes};
 pub use enqueue::{Enqueuer, enqueuer};
 pub use observe::{AttemptSeen, Observer, Pulse};

@@ -67,7 +67,8 @@ fn same(origin: &Authority, host: &Authority) -> bool {
 
 fn is_loopback(host: &str) -> bool {
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost") || literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || literal.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 #[cfg(test)]
@@ -94,6 +95,7 @@ mod tests {
             "127.8.9.10:8600",
             "[::1]:8600",
             "[::1]",
+            "[::ffff:127.0.0.1]:8600",
             "localhost:9000",
         ] {
             assert_eq!(judged(&Method::GET, &[("host", host)]), Ok(()), "{host}");

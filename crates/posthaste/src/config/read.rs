@@ -19,8 +19,8 @@ use super::table::service::{
 };
 use super::typed::Config;
 use super::values::{
-    Dns, LogFormat, api_keys, count, http_url, listen, log, networks, one_of, path, seconds_within,
-    signing_secrets, size, whole,
+    Dns, LogFormat, api_keys, count, http_url, is_on_loopback, listen, log, networks, one_of, path,
+    seconds_within, signing_secrets, size, whole,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -33,7 +33,7 @@ pub(super) fn read(reading: &mut Reading) -> Config {
     let listen = reading.value(&LISTEN, listen);
     let database = reading.value(&DATABASE_URL, Database::parse);
     // Where the store is on another host, so may be those who enqueue.
-    let closed_or_loopback = if listen.ip().to_canonical().is_loopback() && database.is_here() {
+    let closed_or_loopback = if is_on_loopback(listen) && database.is_here() {
         AllowedNetworks::loopback()
     } else {
         AllowedNetworks::none()

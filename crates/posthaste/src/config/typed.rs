@@ -15,7 +15,7 @@ use url::Url;
 use super::database::Database;
 use super::effective::Effective;
 use super::redacted::Redacted;
-use super::values::{Dns, LogFormat};
+use super::values::{Dns, LogFormat, is_on_loopback};
 
 /// Made by [`load`](super::load) alone.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl Config {
 
     /// Whether only this host can reach the API.
     pub fn listens_on_loopback(&self) -> bool {
-        self.listen.ip().to_canonical().is_loopback()
+        is_on_loopback(self.listen)
     }
 
     /// How a setting of the table stands.

@@ -103,6 +103,11 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Whether only this host can connect.
+pub(super) fn is_on_loopback(listen: SocketAddr) -> bool {
+    listen.ip().to_canonical().is_loopback()
+}
+
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.starts_with("~/") {
         return Err("~ is not expanded here; write the whole path".to_owned());

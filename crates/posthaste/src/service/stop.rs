@@ -25,10 +25,6 @@ impl Stop {
     pub async fn stopped(&mut self) {
         let _ = self.0.wait_for(|stop| *stop).await;
     }
-
-    pub fn is_stopped(&self) -> bool {
-        *self.0.borrow()
-    }
 }
 
 /// SIGTERM and SIGINT, from the moment on at which this is made: none that comes later ends the process by itself, and

@@ -27,6 +27,7 @@ fn the_other_defaults_are_those_of_the_contract() {
     assert_eq!(config.idempotency, Duration::from_secs(24 * 3_600));
     assert_eq!(config.shutdown, Duration::from_secs(30));
     assert_eq!(config.dns, Dns::Own);
+    assert_eq!(config.payload_bytes_max, posthaste::PAYLOAD_BYTES_MAX_DEFAULT, "as for those who embed it");
     assert_eq!(config.allowed_networks, AllowedNetworks::loopback());
     assert_eq!(config.log.to_string(), "info");
     assert_eq!((config.log_format, config.allow_fast_retries), (None, false));

@@ -126,7 +126,11 @@ impl Stage {
             enqueuer,
             publisher,
             access: setting.access,
-            intake: Intake { payload_bytes_max: PAYLOAD_BYTES_MAX, ..Intake::new(MAX_ATTEMPTS) },
+            intake: Intake {
+                payload_bytes_max: PAYLOAD_BYTES_MAX,
+                max_attempts: MAX_ATTEMPTS,
+                idempotency_keep: std::time::Duration::from_secs(24 * 3_600),
+            },
             metrics: Arc::clone(&metrics),
             readiness: setting.readiness,
             streams: streams.clone(),
