@@ -91,11 +91,21 @@ impl Front {
 }
 
 impl Serving {
+    /// Returns if it ends although nobody stopped it, which is a bug of ours.
+    pub(crate) async fn ended(&mut self) {
+        if let Err(error) = (&mut self.task).await {
+            tracing::error!(%error, "the API ended badly");
+        }
+    }
+
     /// Takes no more requests, ends streams, and lets what is under way finish.
     pub(crate) async fn stop(self) {
         self.stopper.stop();
         self.streams.end();
-        if let Err(error) = self.task.await {
+        // What has ended already was told by whoever saw it.
+        if !self.task.is_finished()
+            && let Err(error) = self.task.await
+        {
             tracing::error!(%error, "the API ended badly");
         }
     }

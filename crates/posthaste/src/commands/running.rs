@@ -51,21 +51,35 @@ pub(crate) async fn open_unless_stopped(
     }
 }
 
-/// Waits for a signal, then for `finish`; a second signal does not wait any longer.
-pub(crate) async fn until_stopped(
-    mut signals: Signals,
-    finish: impl Future<Output = ()>,
-) -> anyhow::Result<ExitCode> {
-    let signal = signals.next().await;
-    tracing::info!(signal, "stopping: what is in flight may finish; a second signal stops at once");
+/// Waits until a signal comes, or until a part of this process has ended by itself: half a process would not be
+/// restarted by anybody.
+pub(crate) async fn until_stopped(signals: &mut Signals, ended: impl Future<Output = ()>) -> ExitCode {
     tokio::select! {
-        () = finish => {
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping: what is in flight may finish; a second signal stops at once");
+            ExitCode::SUCCESS
+        }
+        () = ended => {
+            tracing::error!("stopping: a part of this process has ended by itself; what is in flight may finish");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Waits for `finishing`, and no longer when a further signal comes.
+pub(crate) async fn finish(
+    mut signals: Signals,
+    exit_code: ExitCode,
+    finishing: impl Future<Output = ()>,
+) -> ExitCode {
+    tokio::select! {
+        () = finishing => {
             tracing::info!("stopped");
-            Ok(ExitCode::SUCCESS)
+            exit_code
         }
         signal = signals.next() => {
             tracing::warn!(signal, "stopped at once: what was in flight is delivered again when its leases expire");
-            Ok(ExitCode::FAILURE)
+            ExitCode::FAILURE
         }
     }
 }

@@ -27,13 +27,14 @@ pub(crate) async fn run(args: &ServeArgs, config: Config) -> anyhow::Result<Exit
     let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
 
     let address = front.address;
-    let serving = front.serve(&Behind::ApiAndPage, &config, &posthaste, worker.as_ref());
+    let mut serving = front.serve(&Behind::ApiAndPage, &config, &posthaste, worker.as_ref());
     tracing::info!(%address, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
     // For people; nobody may be reading.
     let _ = terminal::print(&banner::banner(&config, address));
-    running::until_stopped(signals, async {
+    let exit_code = running::until_stopped(&mut signals, serving.ended()).await;
+    let finishing = async {
         tokio::join!(serving.stop(), running::drain(worker, config.shutdown));
         traces.flush().await;
-    })
-    .await
+    };
+    Ok(running::finish(signals, exit_code, finishing).await)
 }

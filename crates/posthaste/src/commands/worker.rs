@@ -32,7 +32,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         front.serve(&Behind::Probes, &config, &posthaste, Some(&worker))
     });
     tracing::info!(%worker_id, concurrency = config.concurrency, "delivering");
-    running::until_stopped(signals, async {
+    // Deliveries do not depend on probes.
+    let exit_code = running::until_stopped(&mut signals, std::future::pending()).await;
+    let finishing = async {
         let stop_serving = async {
             if let Some(serving) = serving {
                 serving.stop().await;
@@ -40,8 +42,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         };
         tokio::join!(stop_serving, running::drain(Some(worker), config.shutdown));
         traces.flush().await;
-    })
-    .await
+    };
+    Ok(running::finish(signals, exit_code, finishing).await)
 }
 
 /// Another process of this host may have the port, from the same file or environment: deliveries do not depend on it.
