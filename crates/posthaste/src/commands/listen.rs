@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use posthaste::service::stop::Signals;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -39,6 +40,7 @@ const UNSHOWN_MAX: usize = 64;
 
 pub(crate) async fn run(args: &ListenArgs, look: Look) -> anyhow::Result<ExitCode> {
     let keys = keys(&args.secrets())?;
+    let mut signals = Signals::listen()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).await.with_context(|| {
         format!(
             "cannot listen on port {}; choose another with --port, or any that is free with --port 0",
@@ -50,15 +52,11 @@ pub(crate) async fn run(args: &ListenArgs, look: Look) -> anyhow::Result<ExitCod
     let (deliveries, mut arrived) = mpsc::channel(UNSHOWN_MAX);
     let receiver = Receiver::new(keys, Answering::new(args), deliveries);
     let mut tally = Tally::started(time::now());
-    let mut ended = std::pin::pin!(ended());
     let mut accepting = std::pin::pin!(accept(listener, Arc::new(receiver)));
     loop {
         tokio::select! {
             biased;
-            signal = &mut ended => {
-                signal?;
-                break;
-            }
+            _ = signals.next() => break,
             Some(delivery) = arrived.recv() => take(&delivery, &mut tally, args.json, look)?,
             never = &mut accepting => match never {},
         }
@@ -112,21 +110,4 @@ async fn accept(listener: TcpListener, receiver: Arc<Receiver>) -> std::convert:
             Err(_) => pause(Duration::from_millis(50)).await,
         }
     }
-}
-
-/// Ctrl-C, or being told to stop.
-#[cfg(unix)]
-async fn ended() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        biased;
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
-    }
-}
-
-#[cfg(not(unix))]
-async fn ended() -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await
 }
