@@ -73,9 +73,9 @@ impl WorkerId {
         checked("worker id", value.into()).map(Self)
     }
 
-    /// A host's name with a part that differs at every boot, so that a restarted worker is another owner.
-    pub fn booted(host: &str, boot: u64) -> Result<Self, InvalidId> {
-        Self::new(format!("{host}-{boot:016x}"))
+    /// A name with a part that differs at every start, so that a restarted worker is another owner.
+    pub fn booted(name: &str, boot: u64) -> Result<Self, InvalidId> {
+        Self::new(name).map(|Self(name)| Self(format!("{name}-{boot:016x}")))
     }
 
     /// As a store kept it.

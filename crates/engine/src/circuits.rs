@@ -141,7 +141,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
         let reports: Vec<CircuitReport> = closed
             .chain(tripped.iter().map(|(id, state)| (*id, *state)))
             .map(|(destination, state)| CircuitReport {
-                worker: worker.settings.worker_id.clone(),
+                worker: worker.settings.owner.clone(),
                 destination,
                 state,
                 expires_in: REPORT_EXPIRES_IN,

@@ -199,7 +199,7 @@ impl Claimer {
         }
         ClaimRequest {
             id: self.claim_id,
-            owner: worker.settings.worker_id.clone(),
+            owner: worker.settings.owner.clone(),
             lease: worker.settings.lease.duration(),
             limit: free.total.min(quota.total),
             retries_max: free.retries.min(quota.retries),

@@ -8,7 +8,10 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// What this worker is called in logs, reports and histories.
     pub worker_id: WorkerId,
+    /// What its leases are held under: another at every start, also where a name is given to it, or to two at once.
+    pub owner: WorkerId,
     pub policy: RetryPolicy,
     pub breaker: BreakerPolicy,
     pub lease: LeaseTerms,
@@ -40,10 +43,11 @@ pub struct InvalidSettings {
 }
 
 impl Settings {
-    /// The defaults of the contract.
-    pub fn new(worker_id: WorkerId) -> Self {
+    /// The defaults of the contract, for a worker that is called what its leases are held under.
+    pub fn new(owner: WorkerId) -> Self {
         Self {
-            worker_id,
+            worker_id: owner.clone(),
+            owner,
             policy: RetryPolicy::default(),
             breaker: BreakerPolicy::default(),
             lease: LeaseTerms::new(Duration::from_secs(30)).expect("30 s leave room for a heartbeat"),

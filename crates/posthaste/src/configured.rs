@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use posthaste_domain::WorkerId;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_sender::{Resolve, SenderOptions, SystemResolver};
 
 use crate::config::{self, Config, Dns};
-use crate::instance::{OpenError, Options, worker_id};
+use crate::instance::{OpenError, Options, owner};
 use crate::service::chance::OsChance;
 use crate::wiring::{Database, DatabaseError};
 
 impl Options {
     /// What the configuration says, watched by nobody.
     pub fn configured(config: &Config) -> Result<Self, OpenError> {
-        let worker_id = named(config)?;
+        let owner = owner(config.worker_id.as_ref(), &OsChance::new()?)?;
         Ok(Self {
             database: Database::configured(config)?,
-            settings: config.engine_settings(worker_id),
+            settings: config.engine_settings(owner),
             sender: sender(config),
             signing_keys: keys(config)?,
             payload_bytes_max: config.payload_bytes_max,
@@ -32,14 +31,6 @@ impl Database {
             config::Database::Sqlite(path) => Ok(Self::Sqlite(path.clone())),
             config::Database::Postgres(url) => Ok(Self::postgres(url.reveal())?),
         }
-    }
-}
-
-/// A name that is configured is used as it is: whoever gives one to two processes will not tell them apart.
-fn named(config: &Config) -> Result<WorkerId, OpenError> {
-    match &config.worker_id {
-        Some(name) => Ok(name.clone()),
-        None => Ok(worker_id(&OsChance::new()?)?),
     }
 }
 

@@ -62,7 +62,7 @@ impl Options {
     /// The defaults, under the name of this host and of this start of the process.
     pub fn new(database: Database) -> Result<Self, OpenError> {
         let mut sender = SenderOptions::new();
-        let settings = Settings::new(worker_id(&OsChance::new()?)?);
+        let settings = Settings::new(owner(None, &OsChance::new()?)?);
         sender.pool_size = settings.per_destination;
         sender.pool_size_total = settings.concurrency;
         Ok(Self {
@@ -76,12 +76,17 @@ impl Options {
     }
 }
 
-/// The host's name and a part that no other start of a process has.
-pub fn worker_id(chance: &OsChance) -> Result<WorkerId, InvalidId> {
+/// The worker's name, or else the host's, and a part that no other start of a process has.
+pub(crate) fn owner(name: Option<&WorkerId>, chance: &OsChance) -> Result<WorkerId, InvalidId> {
+    let name = name.map_or_else(host, |name| name.as_str().to_owned());
+    WorkerId::booted(&name, chance.boot())
+}
+
+fn host() -> String {
     let name = gethostname::gethostname().to_string_lossy().into_owned();
     let safe: String =
         name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(64).collect();
-    WorkerId::booted(if safe.is_empty() { "worker" } else { &safe }, chance.boot())
+    if safe.is_empty() { "worker".to_owned() } else { safe }
 }
 
 /// An instance with its store open. Cheap to clone; clones are one instance.
@@ -224,5 +229,21 @@ impl Drop for HeartbeatRuntime {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_keeps_its_name_is_another_owner_at_every_start() {
+        let name = WorkerId::new("w".repeat(256)).expect("as long as a name may be");
+        let [first, second] = [(); 2].map(|()| {
+            let chance = OsChance::new().expect("the system has entropy");
+            owner(Some(&name), &chance).expect("a name makes an owner")
+        });
+        assert!(first.as_str().starts_with(name.as_str()) && second.as_str().starts_with(name.as_str()));
+        assert_ne!(first, second);
     }
 }

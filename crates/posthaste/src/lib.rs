@@ -20,7 +20,6 @@ pub mod service;
 
 pub use instance::{
     DispatchError, OpenError, Options, PAYLOAD_BYTES_MAX_DEFAULT, Posthaste, RunningWorker, StartError,
-    worker_id,
 };
 pub use posthaste_domain as domain;
 pub use posthaste_engine as engine;

@@ -52,7 +52,11 @@ async fn one_life(world: &Arc<World>, sabotage: &dyn Sabotage, process: &Arc<Inc
         chance: Arc::clone(dice) as _,
         observer: Arc::new(()),
     };
-    let settings = Settings { worker_id: process.worker_id.clone(), ..world.scenario.settings.clone() };
+    let settings = Settings {
+        worker_id: process.worker_id.clone(),
+        owner: process.worker_id.clone(),
+        ..world.scenario.settings.clone()
+    };
     let engine =
         Engine::start(settings, ports, &Runtimes::current()).expect("the scenario's settings are valid");
     let publisher = engine.publisher().clone();

@@ -18,6 +18,20 @@ fn short_lease(settings: &mut Settings) {
 fn second_worker(settings: &mut Settings) {
     short_lease(settings);
     settings.worker_id = WorkerId::new("worker-b").expect("visible ASCII");
+    settings.owner = WorkerId::booted("worker-b", 2).expect("visible ASCII");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_held_under_the_owner_and_histories_name_the_worker() {
+    let stage = Stage::set();
+    let id = stage.enqueue("slow", 1).await.remove(0);
+    stage.receiver.always("slow", Reply::After(secs(20), 200));
+    let _engine = stage.start(second_worker);
+    stage.until("it is being sent", |_| stage.receiver.requests_to("slow") == 1).await;
+    let owner = stage.event(&id).await.event.lease_owner.expect("it is leased");
+    assert_eq!(owner.as_str(), "worker-b-0000000000000002");
+    stage.until_all(DeliveryStatus::Delivered).await;
+    assert_eq!(stage.event(&id).await.history[0].worker.as_str(), "worker-b");
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,12 +206,10 @@ fn a_sender_that_blocks_its_runtime_does_not_starve_the_heartbeat() {
     let mut ports = stage.ports();
     ports.sender = Arc::new(BlockingSender(std::sync::Mutex::new(waiting)));
     let runtimes = Runtimes { dispatch: dispatch.handle().clone(), heartbeat: heartbeat.handle().clone() };
-    let settings = settings(|settings| settings.lease = LeaseTerms::new(millis(300)).expect("long enough"));
+    let settings = settings(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
     let engine = Engine::start(settings, ports, &runtimes).unwrap();
     // The dispatch runtime's one thread is blocked; renewals are the fact to wait for.
-    while stage.door().calls(Call::Renew) < 5 {
-        std::thread::yield_now();
-    }
+    heartbeat.block_on(stage.until("the lease has been renewed", |_| stage.door().calls(Call::Renew) > 3));
     go_on.send(()).unwrap();
     let drained = heartbeat.block_on(engine.drain(secs(30)));
     assert_eq!((drained.released, drained.left), (0, 0));

@@ -64,9 +64,10 @@ impl Config {
         self.retry_policy.clone()
     }
 
-    pub fn engine_settings(&self, worker_id: WorkerId) -> Settings {
+    pub fn engine_settings(&self, owner: WorkerId) -> Settings {
         Settings {
-            worker_id,
+            worker_id: self.worker_id.clone().unwrap_or_else(|| owner.clone()),
+            owner,
             policy: self.retry_policy(),
             breaker: BreakerPolicy::default(),
             lease: self.lease,

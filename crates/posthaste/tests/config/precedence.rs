@@ -125,8 +125,8 @@ fn every_setting_changes_what_is_made_of_it() {
 #[test]
 fn every_setting_of_a_worker_reaches_the_engine() {
     let is_of_a_worker = |setting: &Setting| match setting.section {
-        // Who the worker is comes from elsewhere, and a guard leaves no trace once it is passed.
-        Section::Dispatch | Section::Retries => !["worker_id", "allow_fast_retries"].contains(&setting.name),
+        // A guard leaves no trace once it is passed.
+        Section::Dispatch | Section::Retries => setting.name != "allow_fast_retries",
         _ => setting.name == "retention_days",
     };
     for setting in SETTINGS.into_iter().filter(|setting| is_of_a_worker(setting)) {

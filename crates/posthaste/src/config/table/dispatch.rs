@@ -110,7 +110,7 @@ pub(in crate::config) static WORKER_ID: Setting = Setting {
         then: "the host's name and a part that differs at every start",
         example: "worker-1",
     },
-    rule: "1 to 256 visible ASCII characters without spaces, and another for every worker",
-    help: "Names this worker in leases and logs",
+    rule: "1 to 256 visible ASCII characters without spaces",
+    help: "Names this worker in reports, histories and logs; in leases, a part that differs at every start follows",
     ..PLAIN
 };
