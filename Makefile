@@ -40,11 +40,12 @@ lint: need-clippy ## clippy and rustdoc over everything, warnings are errors
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
 
 # stderr too, and without colour: there cargo says which test binary the results below belong to.
+# A seed, so that a run that failed fails again; `cargo test` by itself draws other cases every time.
 # pipefail once more, because an old make ignores .SHELLFLAGS and tee would hide a failure.
 .PHONY: run-tests
 run-tests: need-packages need-schemathesis ## all tests, with their results kept in target/test.log
 	@mkdir -p $(dir $(TEST_LOG))
-	set -o pipefail; cargo test --locked --workspace --all-targets --no-fail-fast --color never 2>&1 | tee $(TEST_LOG)
+	set -o pipefail; PROPTEST_RNG_SEED=1 cargo test --locked --workspace --all-targets --no-fail-fast --color never 2>&1 | tee $(TEST_LOG)
 	set -o pipefail; cargo test --locked --workspace --doc --color never 2>&1 | tee -a $(TEST_LOG)
 
 .PHONY: guardrails

@@ -21,4 +21,4 @@ mod supervisor;
 
 pub use command::CommandError;
 pub use database::Database;
-pub use server::{FOR_TESTS, PostgresServer, StartError, StopMode};
+pub use server::{FOR_TESTS, PostgresServer, StartError, StopMode, free_ports};

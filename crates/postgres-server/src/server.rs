@@ -245,8 +245,9 @@ impl PostgresServer {
     }
 }
 
-/// Starts anywhere, so that processes that start servers at the same time do not all try the same ports.
-fn free_ports() -> impl Iterator<Item = u16> {
+/// Ports that nobody listens on now. Starts anywhere, so that processes that start servers at the same time do not all
+/// try the same ports.
+pub fn free_ports() -> impl Iterator<Item = u16> {
     let random = RandomState::new().hash_one(());
     let ports = u64::from(PORTS.end - PORTS.start);
     iter::successors(Some(random % ports), move |offset| Some((offset + 1) % ports))

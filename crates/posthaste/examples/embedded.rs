@@ -118,6 +118,6 @@ async fn patiently<T, E>(wait: impl Future<Output = Result<T, E>>) -> anyhow::Re
 where
     E: Into<anyhow::Error>,
 {
-    let waited = tokio::time::timeout(Duration::from_secs(10), wait).await;
-    waited.context("nothing was delivered within ten seconds")?.map_err(Into::into)
+    let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+    waited.context("nothing was delivered within half a minute")?.map_err(Into::into)
 }

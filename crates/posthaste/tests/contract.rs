@@ -22,8 +22,9 @@ fn enqueue_the_example(service: &Service) {
     let sent =
         posthaste(&["send", "--server", &service.url, "--key", PRODUCER, "--event-id", "order-17-created"])
             .args(["--url", "https://receiver.example/hook", "--type", "invoice.paid", "--data", "{}"])
-            .status();
-    assert!(sent.unwrap().success());
+            .output()
+            .unwrap();
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
 }
 
 fn schemathesis() -> PathBuf {
@@ -45,7 +46,7 @@ fn hold_to_the_document(key: &str) {
         .args(["run", &format!("{}openapi.json", service.url), "--checks", "all"])
         .args(["--exclude-checks", "positive_data_acceptance"])
         .args(["--exclude-path", "/v1/webhook-outbox/stream", "--seed", "1", "--max-examples", "60"])
-        .args(["--request-timeout", "10", "--no-color", "--continue-on-failure"])
+        .args(["--request-timeout", "30", "--no-color", "--continue-on-failure"])
         .args(["--header", &format!("Authorization:Bearer {key}")])
         .current_dir(service.directory())
         .output()

@@ -26,7 +26,7 @@ use crate::queue::Queue;
 const PLACES: usize = 1_024;
 const PLACES_FOR_RENEWALS: usize = 64;
 /// The last handle does not hold up whoever drops it for longer than this; the thread then ends by itself.
-const JOIN_MAX: Duration = Duration::from_secs(2);
+const JOIN_MAX: Duration = Duration::from_secs(5);
 
 type Group = Vec<Box<dyn Command>>;
 

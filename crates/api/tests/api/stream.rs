@@ -122,9 +122,9 @@ async fn a_slow_follower_falls_back_to_the_log_and_misses_nothing() {
     let stage = Stage::over(Arc::new(store), Arc::new(()));
     let mut slow = open(&stage).await;
     let mut quick = Follower::connect(&stage, None).await;
-    let count = 3_000;
+    let count = 1_500;
     for _ in 0..3 {
-        let many = json!(vec![event(); 1_000]).to_string();
+        let many = json!(vec![event(); 500]).to_string();
         stage.post(EVENTS, many).await.json(202);
         for lease in claim_all(&stage.store).await {
             settle(&stage.store, &lease, status(200)).await;

@@ -61,6 +61,10 @@ pub(crate) async fn run(args: &ListenArgs, look: Look) -> anyhow::Result<ExitCod
             never = &mut accepting => match never {},
         }
     }
+    // What was answered is shown, also when the end came between the two.
+    while let Ok(delivery) = arrived.try_recv() {
+        take(&delivery, &mut tally, args.json, look)?;
+    }
     terminal::note(&tally.summary(time::now()));
     Ok(ExitCode::SUCCESS)
 }

@@ -48,7 +48,7 @@ const BATCH_WITHIN: Duration = Duration::from_secs(2);
 /// How long a collector may take to accept a batch, repetitions included.
 const EXPORT_WITHIN: Duration = Duration::from_secs(10);
 /// How long a process that ends waits for its last spans to be accepted.
-const FLUSH_WITHIN: Duration = Duration::from_secs(2);
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// The traces of this process. Dropped without a flush, it does not wait for spans that are not exported yet.
 pub struct Traces(Option<Exporting>);

@@ -35,7 +35,7 @@ fn s2_fr005_ac1_cancel_of_a_service_takes_an_optional_reason(home: Home) {
 }
 
 fn s2_fr005_ac2_a_cancelled_event_is_not_sent_again(home: Home) {
-    let home = home.with_fast_retries().with("BASE_RETRY_DELAY", "2");
+    let home = home.with_fast_retries().with("BASE_RETRY_DELAY", "6");
     let receiver = Receiver::answering(500);
     let service = home.serve();
     let cancelled = service.enqueue(&Event::to(&receiver));

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-use crate::stage::{DLQ, EVENTS, Event, Home, Receiver, Store, ask, until};
+use crate::stage::{DLQ, EVENTS, Event, Home, NOBODY, Receiver, Store, ask, until};
 
 on_each_store! {
     an_api_and_a_worker_are_two_processes_where_that_is_wanted,
@@ -133,8 +133,7 @@ fn an_address_that_others_can_reach_needs_keys() {
 
 #[test]
 fn a_database_that_does_not_answer_ends_a_start() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("postgres://postgres@{nobody}/posthaste");
+    let url = format!("postgres://postgres@{NOBODY}/posthaste");
     let home = Home::on(Store::Sqlite).with("POSTHASTE_DATABASE_URL", &url);
     for arguments in [&["serve"][..], &["worker"], &["dispatch", "--once"], &["migrate"]] {
         let ended = home.run(arguments);

@@ -23,7 +23,7 @@ fn counts(receiver: &Receiver) -> BTreeMap<String, usize> {
 
 fn what_was_in_flight_when_the_process_was_killed_is_delivered_by_the_next(home: Home) {
     const IN_FLIGHT: usize = 20;
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "2");
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "5");
     let receiver = Receiver::scripted(
         |_, before| if before < IN_FLIGHT { Reply::Held(200) } else { Reply::Status(200) },
     );
@@ -55,7 +55,7 @@ fn what_was_in_flight_when_the_process_was_killed_is_delivered_by_the_next(home:
 fn every_enqueue_that_was_acknowledged_outlives_the_process(home: Home) {
     const ACKNOWLEDGED_MIN: usize = 100;
     const PRODUCERS: usize = 4;
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "2");
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "5");
     let receiver = Receiver::answering(200);
     let service = home.serve();
     let (address, body) = (service.address, Event::to(&receiver).body());
@@ -98,10 +98,10 @@ fn every_enqueue_that_was_acknowledged_outlives_the_process(home: Home) {
 
 #[test]
 fn a_worker_takes_over_what_another_left_when_it_was_killed() {
-    const LEASE: Duration = Duration::from_secs(2);
+    const LEASE: Duration = Duration::from_secs(5);
     /// What a busy machine may add.
-    const NOISE: Duration = Duration::from_secs(3);
-    let mut home = Home::on(Store::Postgres).with("POSTHASTE_LEASE_SECONDS", "2");
+    const NOISE: Duration = Duration::from_secs(15);
+    let mut home = Home::on(Store::Postgres).with("POSTHASTE_LEASE_SECONDS", "5");
     let receiver =
         Receiver::scripted(|_, before| if before < 5 { Reply::Held(200) } else { Reply::Status(200) });
     let service = home.serve_with(&["--no-worker"]);

@@ -18,13 +18,14 @@ fn s1_queue_depth_of_a_service_rises_with_a_retry_and_falls_with_its_delivery(ho
         _ => Reply::Held(200),
     });
     let service = home.serve();
-    assert_eq!(service.metrics()["webhook_retry_queue_depth"], 0.0);
+    let retried = |count| move |told: &BTreeMap<_, _>| told.get("webhook_retry_queue_depth") == Some(&count);
+    service.metrics_when("none is retried", retried(0.0));
     let event_ids = service.enqueue_all(&vec![Event::to(&receiver); 3]);
-    service.metrics_when("three are retried", |told| told["webhook_retry_queue_depth"] == 3.0);
+    service.metrics_when("three are retried", retried(3.0));
     assert_eq!(service.overview()["retrying_count"], 3);
     receiver.let_go();
     event_ids.iter().for_each(|event_id| drop(service.delivered(event_id)));
-    service.metrics_when("none is retried", |told| told["webhook_retry_queue_depth"] == 0.0);
+    service.metrics_when("none is retried any more", retried(0.0));
     service.stop();
 }
 
@@ -55,7 +56,7 @@ fn s1_phase3_anomaly_a_service_shows_retries_that_are_too_fast_and_those_that_ar
 }
 
 fn s1_latency_of_a_service_is_measured_where_the_receiver_is_slow(home: Home) {
-    let home = home.with("WEBHOOK_TIMEOUT_SECONDS", "1");
+    let home = home.with("WEBHOOK_TIMEOUT_SECONDS", "5");
     let (fast, silent) = (Receiver::answering(200), Receiver::holding(200));
     let service = home.serve();
     let mut events = vec![Event::to(&fast); 3];
@@ -65,9 +66,9 @@ fn s1_latency_of_a_service_is_measured_where_the_receiver_is_slow(home: Home) {
     }
     let told = service.metrics_when("all are counted", |told| told["webhook_delivery_latency_count"] == 4.0);
     let within = |seconds: &str| told[&format!("webhook_delivery_latency_bucket{{le=\"{seconds}\"}}")];
-    assert_eq!(within("1.0"), 3.0, "three were answered at once");
+    assert_eq!(within("5.0"), 3.0, "three were answered at once");
     assert_eq!(within("+Inf"), 4.0, "one ran into its timeout");
-    assert!(told["webhook_delivery_latency_sum"] >= 1.0);
+    assert!(told["webhook_delivery_latency_sum"] >= 5.0);
     silent.let_go();
     service.stop();
 }

@@ -65,7 +65,7 @@ fn a_crash_of_the_database_costs_producers_who_insist_nothing() {
     const PRODUCERS: usize = 4;
     const EACH: usize = 40;
     let server = own_server();
-    let home = Home::on_server(server).with("POSTHASTE_LEASE_SECONDS", "2");
+    let home = Home::on_server(server).with("POSTHASTE_LEASE_SECONDS", "5");
     let receiver = Receiver::answering(200);
     let service = home.serve();
     let body = Event::to(&receiver).body();

@@ -48,7 +48,7 @@ fn a_stopping_service_finishes_what_is_in_flight(home: Home) {
 }
 
 fn a_second_signal_does_not_wait(home: Home) {
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "2");
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "5");
     let receiver =
         Receiver::scripted(|_, before| if before == 0 { Reply::Held(200) } else { Reply::Status(200) });
     let service = home.serve();
@@ -67,9 +67,9 @@ fn a_second_signal_does_not_wait(home: Home) {
     assert_eq!(receiver.count_of(&event_id), 2);
 }
 
-/// The lease is long: without being given back, the event would wait half a minute.
+/// The lease is long: without being given back, the event would wait ten minutes.
 fn what_has_not_finished_in_time_is_given_back(home: Home) {
-    let home = home.with("POSTHASTE_SHUTDOWN_SECONDS", "1").with("POSTHASTE_LEASE_SECONDS", "60");
+    let home = home.with("POSTHASTE_SHUTDOWN_SECONDS", "4").with("POSTHASTE_LEASE_SECONDS", "600");
     let receiver =
         Receiver::scripted(|_, before| if before == 0 { Reply::Held(200) } else { Reply::Status(200) });
     let service = home.serve();

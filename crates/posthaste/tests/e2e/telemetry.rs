@@ -1,11 +1,10 @@
 //! What a worker says about its work.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::stage::{EVENTS, Event, Home, Receiver, Reply};
+use crate::stage::{EVENTS, Event, Home, NOBODY, Receiver, Reply};
 
 const CYCLE: &str = "dispatch cycle complete";
 
@@ -35,8 +34,7 @@ on_each_store! {
 
 fn s2_fr002_ac1_dispatch_once_prints_one_line_with_every_bucket(home: Home) {
     let service = home.serve_with(&["--no-worker"]);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut events = vec![Event::to_url(&format!("http://{nobody}/"))];
+    let mut events = vec![Event::to_url(&format!("http://{NOBODY}/"))];
     for status in [200, 201, 302, 404, 410, 503] {
         events.push(Event::to(&Receiver::answering(status)));
     }
@@ -115,7 +113,7 @@ fn s2_nfr005_a_service_logs_every_cycle_also_an_idle_one(home: Home) {
     let service = home.serve();
     for cycle in service.logged(CYCLE, 2) {
         assert_eq!(cycle["claimed_count"], 0);
-        assert!((500..5_000).contains(&cycle["duration_ms"].as_u64().unwrap()), "{cycle}");
+        assert!((500..25_000).contains(&cycle["duration_ms"].as_u64().unwrap()), "{cycle}");
     }
     service.stop();
 }
@@ -141,13 +139,13 @@ fn s0_nfr003_nothing_that_a_service_prints_tells_of_a_payload_or_a_secret(home: 
 
 /// Longer than the lease; the cycle lines are the clock.
 fn s3_flow_1_a_send_longer_than_its_lease_is_sent_once_beside_another_worker(home: Home) {
-    let home = home.with("POSTHASTE_LEASE_SECONDS", "2").with("POSTHASTE_CYCLE_SECONDS", "1");
+    let home = home.with("POSTHASTE_LEASE_SECONDS", "6").with("POSTHASTE_CYCLE_SECONDS", "1");
     let receiver = Receiver::holding(200);
     let service = home.serve();
     let event_id = service.enqueue(&Event::to(&receiver));
     receiver.received(1);
     let other = home.worker();
-    other.logged(CYCLE, 3);
+    other.logged(CYCLE, 7);
     service.logged(CYCLE, service.logged_by_now(CYCLE) + 1);
     receiver.let_go();
     service.delivered(&event_id);

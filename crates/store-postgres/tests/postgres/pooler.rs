@@ -1,13 +1,13 @@
 //! Behind a transaction pooler, where a session is somebody else's the next moment.
 
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
-use posthaste_postgres_server::{Database, PostgresServer};
+use posthaste_postgres_server::{Database, PostgresServer, free_ports};
 use posthaste_store::{HeldLease, Retention, Settled, Store, StoreError};
 use posthaste_store_postgres::{PostgresStore, migrate};
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ impl Pooler {
     /// In transaction mode, before the tests' own server, and without help for prepared statements.
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_ports().next().expect("a port is free");
         let users = directory.path().join("users");
         std::fs::write(&users, "\"postgres\" \"\"\n").unwrap();
         let version = Command::new(program()).arg("--version").output();

@@ -111,7 +111,7 @@ async fn a_reader_of_a_partition_blocks_neither_maintenance_nor_dispatch() {
     let mut settles = 0;
     while !maintenance.is_finished() || settles < 5 {
         let settling = attempted(&*store, spec(), 200);
-        within(Duration::from_secs(3), "a settle waits for no reader", settling).await;
+        soon("a settle waits for no reader", settling).await;
         settles += 1;
     }
     soon("maintenance ends", maintenance).await.unwrap().expect("what cannot be done now is left");

@@ -37,7 +37,7 @@ async fn heartbeats_go_through_while_claims_and_settles_wait_for_a_lock() {
     })
     .await;
     let renewed =
-        within(Duration::from_secs(2), "a heartbeat waits for nobody", store.renew(&held, LEASE)).await;
+        within(Duration::from_secs(4), "a heartbeat waits for nobody", store.renew(&held, LEASE)).await;
     assert_eq!(renewed.unwrap(), []);
     admin.batch_execute("ROLLBACK").await.unwrap();
     for settled in join_all(waiting).await {

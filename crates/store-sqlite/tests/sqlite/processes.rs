@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use posthaste_domain::EventId;
 use posthaste_store::{Settled, Settlement, Store as _};
@@ -55,8 +56,10 @@ fn told(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     })
 }
 
+/// More patient than a service, which would ask again: SQLite lets those who wait in no order.
 fn open(database: &Path) -> SqliteStore {
-    SqliteStore::open(database, Arc::new(SystemClock), entropy().unwrap(), Options::default()).unwrap()
+    let options = Options { busy_timeout: Duration::from_secs(60), answer_within: Duration::from_secs(90) };
+    SqliteStore::open(database, Arc::new(SystemClock), entropy().unwrap(), options).unwrap()
 }
 
 /// Claims and delivers until nothing is pending; the number that it settled.

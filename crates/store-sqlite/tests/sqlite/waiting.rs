@@ -26,7 +26,7 @@ async fn a_call_that_another_process_holds_up_is_answered_and_the_next_succeeds(
 
 #[tokio::test]
 async fn a_call_that_nobody_answers_is_given_up() {
-    let fixture = impatient(Duration::from_millis(500), Duration::from_millis(20));
+    let fixture = impatient(Duration::from_secs(30), Duration::from_millis(20));
     let other = fixture.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = fixture.store.claim(&claim()).await.unwrap_err();

@@ -18,6 +18,9 @@ pub(crate) use receiver::{Received, Receiver, Reply};
 pub(crate) use service::{DLQ, EVENTS, Service};
 pub(crate) use watched::{Moment, until};
 
+/// Where nothing listens: a port that is never given to whoever asks for any.
+pub(crate) const NOBODY: &str = "127.0.0.1:1";
+
 /// One test on each store for each case, a function that takes a [`Home`]. The store is the module and not the name.
 macro_rules! on_each_store {
     ($($case:ident,)+) => {
