@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use url::Url;
+use url::{Host, Url};
 
 /// Longest accepted URL, in bytes.
 const URL_LEN_MAX: usize = 2_048;
@@ -23,6 +23,11 @@ pub enum InvalidDestination {
     Userinfo,
     #[error("destination_url has a fragment, which is never sent; remove everything from # on")]
     Fragment,
+    #[error(
+        "destination_url has a host that no receiver can have: {0:?}; a name is made of letters, digits, - and _, \
+         with single full stops between"
+    )]
+    Host(String),
 }
 
 impl DestinationUrl {
@@ -61,11 +66,24 @@ fn judge(text: &str) -> Result<Url, InvalidDestination> {
     if url.fragment().is_some() {
         return Err(InvalidDestination::Fragment);
     }
+    if let Some(Host::Domain(name)) = url.host()
+        && !is_name(name)
+    {
+        return Err(InvalidDestination::Host(name.chars().take(64).collect()));
+    }
     // Percent-encoding may have made it longer than what was given.
     match url.as_str().len() {
         len if len > URL_LEN_MAX => Err(InvalidDestination::TooLong(len)),
         _ => Ok(url),
     }
+}
+
+/// URLs allow more in a name than any host is called.
+fn is_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    name.strip_suffix('.').unwrap_or(name).split('.').all(is_label)
 }
 
 impl fmt::Display for DestinationUrl {
@@ -95,8 +113,20 @@ mod tests {
         assert!(rule("https://user:pass@example.com/").contains("user name"));
         assert!(rule("https://user@example.com/").contains("user name"));
         assert!(rule("https://example.com/#top").contains("fragment"));
+        for host in ["\"", "a..b", "..", "$(id)", "a'b", "a,b.example", "*.example"] {
+            assert!(rule(&format!("https://{host}/")).contains("no receiver can have"), "{host}");
+        }
         assert!(rule(&format!("https://example.com/{}", "a".repeat(2_048))).contains("at most"));
         assert!(rule(&format!("https://example.com/{}", "\u{e9}".repeat(900))).contains("at most"));
+    }
+
+    #[test]
+    fn hosts_that_are_called_like_a_host_are_accepted() {
+        for host in
+            ["localhost", "b\u{fc}cher.example", "_hook.a-b.example", "example.com.", "127.0.0.1", "[::1]"]
+        {
+            DestinationUrl::parse(&format!("https://{host}/hook")).unwrap();
+        }
     }
 
     #[test]

@@ -20,8 +20,9 @@ impl Backoff {
         wait
     }
 
-    pub(crate) fn reset(&mut self) {
-        self.0 = FIRST;
+    /// True where it had been waited for: what went wrong goes well again.
+    pub(crate) fn reset(&mut self) -> bool {
+        std::mem::replace(&mut self.0, FIRST) != FIRST
     }
 }
 
@@ -34,7 +35,7 @@ mod tests {
         let mut backoff = Backoff::new();
         let waits: Vec<u128> = (0..8).map(|_| backoff.next().as_millis()).collect();
         assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
-        backoff.reset();
+        assert!(backoff.reset() && !backoff.reset());
         assert_eq!(backoff.next(), FIRST);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 pub(crate) async fn once(worker: Arc<Worker>) -> Result<(), StoreError> {
     let mut claimer = Claimer::of(Arc::clone(&worker));
     let mut quota = Quota { total: worker.settings.concurrency, retries: worker.settings.retry_batch };
-    while quota.total > 0 {
+    while quota.total > 0 && worker.phases.current() == Phase::Running {
         let granted = match claimer.claim(quota).await {
             Ok(granted) => granted,
             Err(error) => {
@@ -42,7 +42,7 @@ pub(crate) async fn once(worker: Arc<Worker>) -> Result<(), StoreError> {
         quota.total = quota.total.saturating_sub(granted.leases);
         quota.retries = quota.retries.saturating_sub(granted.retries);
         // Nothing more that could be sent at once: a slot must free first, and if none is taken, that was all.
-        if granted.leases == 0 && !claimer.one_ends().await {
+        if granted.leases == 0 && !claimer.one_ends_before_draining().await {
             break;
         }
     }
@@ -112,8 +112,8 @@ impl Claimer {
                 break;
             }
             let claimed = self.claim(NO_QUOTA).await;
-            if claimed.is_ok() {
-                backoff.reset();
+            if claimed.is_ok() && backoff.reset() {
+                tracing::info!(worker_id = %worker.settings.worker_id, "claiming works again");
             }
             let next = async {
                 match claimed.map(|granted| granted.filled) {
@@ -226,14 +226,12 @@ impl Claimer {
         release(worker, &refused).await;
     }
 
-    /// Waits for one delivery to end; false when there is none.
-    async fn one_ends(&mut self) -> bool {
-        match self.deliveries.join_next().await {
-            Some(ended) => {
-                note_panic(ended);
-                true
-            }
-            None => false,
+    /// Waits for one delivery to end; false when there is none, or when the worker drains: then all are waited for.
+    async fn one_ends_before_draining(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.worker.phases.reached(Phase::Draining) => false,
+            ended = self.deliveries.join_next() => ended.map(note_panic).is_some(),
         }
     }
 

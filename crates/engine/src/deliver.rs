@@ -81,16 +81,20 @@ fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Opti
     worker.cycle.count(transition, settled);
     worker.ports.observer.attempted(&AttemptSeen { lease, transition, settled });
     let written = settled.is_some_and(Settled::is_written);
+    // No URL: the path of one is often a secret.
     tracing::debug!(
         event_id = %transition.event_id(),
+        event_type = lease.event_type,
+        destination_id = lease.destination_id.0,
         worker_id = %worker.settings.worker_id,
         attempt = transition.attempt(),
         outcome = transition.label(),
         bucket = transition.outcome().bucket().as_str(),
         http_status = transition.outcome().http_status(),
         error_class = transition.outcome().error_class().map(ErrorClass::as_str),
-        duration_ms = transition.duration().as_millis(),
-        retry_after_ms = transition.retry_after().map(|after| after.as_millis()),
+        lag_ms = millis(lease.overdue),
+        duration_ms = millis(transition.duration()),
+        retry_after_ms = transition.retry_after().map(millis),
         written,
         "attempt"
     );
@@ -101,4 +105,9 @@ fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Opti
     if written && transition.notice().is_some() {
         worker.publisher.look();
     }
+}
+
+/// As a number: a log keeps longer ones as text.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

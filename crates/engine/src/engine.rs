@@ -1,5 +1,6 @@
 //! A worker's loops, started together and drained together.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -93,17 +94,34 @@ impl Engine {
         ports: Ports,
         runtimes: &Runtimes,
     ) -> Result<CycleReport, OnceError> {
+        let never = std::future::pending();
+        let (report, _) = Self::once_until(settings, ports, runtimes, never, Duration::ZERO).await?;
+        Ok(report)
+    }
+
+    /// As [`Engine::once`], unless it is told to stop: then it drains within the deadline, as a running worker does.
+    pub async fn once_until(
+        settings: Settings,
+        ports: Ports,
+        runtimes: &Runtimes,
+        stop: impl Future<Output = ()>,
+        deadline: Duration,
+    ) -> Result<(CycleReport, Drained), OnceError> {
         let (worker, _running) = assemble(settings, ports, runtimes)?;
         let Settings { timeout, lease, concurrency, per_destination, .. } = worker.settings;
         // At worst every destination takes its events one after the other, each to its timeout.
         let rounds = u32::try_from(concurrency.div_ceil(per_destination)).unwrap_or(u32::MAX);
         let patience = timeout.saturating_mul(rounds).saturating_add(lease.duration() * 2);
-        within(&*worker.ports.clock, patience, claim::once(Arc::clone(&worker)))
-            .await
-            .ok_or(OnceError::Unfinished(patience))??;
-        let report = worker.cycle.end(worker.ports.clock.monotonic());
-        cycle::log(&worker.settings.worker_id, &report);
-        Ok(report)
+        let mut cycle = pin!(claim::once(Arc::clone(&worker)));
+        tokio::select! {
+            biased;
+            ended = within(&*worker.ports.clock, patience, &mut cycle) => {
+                ended.ok_or(OnceError::Unfinished(patience))??;
+            }
+            // Past the deadline, what is left is left to its leases.
+            () = stop => worker.drain(deadline, &mut cycle).await.transpose().map(drop)?,
+        }
+        Ok((worker.end_cycle(), worker.drained()))
     }
 
     /// Notices, as they are committed.
@@ -123,17 +141,36 @@ impl Engine {
 
     /// Stops claiming and lets what is in flight finish. Shortly before the deadline, gives back what has not.
     pub async fn drain(mut self, deadline: Duration) -> Drained {
-        let clock = Arc::clone(&self.worker.ports.clock);
+        // Past the deadline, what is left is left to its leases.
+        let _ = self.worker.drain(deadline, &mut self.claimer).await;
+        self.worker.end_cycle();
+        self.worker.drained()
+    }
+}
+
+impl Worker {
+    /// None when the claimer has not ended by the deadline.
+    async fn drain<T>(&self, deadline: Duration, mut claimer: impl Future<Output = T> + Unpin) -> Option<T> {
+        let clock = &*self.ports.clock;
         let for_release = RELEASE_WITHIN.min(deadline / 2);
-        self.worker.phases.enter(Phase::Draining);
-        if within(&*clock, deadline.saturating_sub(for_release), &mut self.claimer).await.is_none() {
-            self.worker.phases.enter(Phase::Interrupted);
-            // Past the deadline, what is left is left to its leases.
-            let _ = within(&*clock, for_release, &mut self.claimer).await;
+        self.phases.enter(Phase::Draining);
+        let finished = within(clock, deadline.saturating_sub(for_release), &mut claimer).await;
+        if finished.is_some() {
+            return finished;
         }
-        cycle::log(&self.worker.settings.worker_id, &self.worker.cycle.end(clock.monotonic()));
-        let leftover = &self.worker.leftover;
-        Drained { released: leftover.released(), left: leftover.owed() + self.in_flight() }
+        self.phases.enter(Phase::Interrupted);
+        within(clock, for_release, claimer).await
+    }
+
+    fn end_cycle(&self) -> CycleReport {
+        let report = self.cycle.end(self.ports.clock.monotonic());
+        cycle::log(&self.settings.worker_id, &report);
+        report
+    }
+
+    fn drained(&self) -> Drained {
+        let Self { leftover, slots, .. } = self;
+        Drained { released: leftover.released(), left: leftover.owed() + slots.in_flight() }
     }
 }
 

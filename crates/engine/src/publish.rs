@@ -55,9 +55,11 @@ impl Publisher {
         // The receiver comes before the cursor: what is published in between lies before the cursor, and is skipped.
         let notices = self.followers.subscribe();
         let cursor = self.store.notices(None, 0).await?.cursor;
-        self.read_on().get_or_insert(cursor);
+        // Somebody who came at the same time may have looked later and been first to say where the publisher begins.
+        // What lies before that place is not published, so this follower begins there too.
+        let published_after = *self.read_on().get_or_insert(cursor);
         self.look();
-        Ok(Subscription { cursor, notices })
+        Ok(Subscription { cursor: cursor.max(published_after), notices })
     }
 
     /// There may be something new in the log.

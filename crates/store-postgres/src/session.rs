@@ -27,24 +27,36 @@ const SESSION_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a pinned transaction sets, for itself alone. One statement, because each has its price.
 macro_rules! pins {
-    () => {
-        "SELECT set_config('statement_timeout', '12s', true), set_config('lock_timeout', '5s', true),
+    ($lock_timeout:literal) => {
+        concat!(
+            "SELECT set_config('statement_timeout', '12s', true), set_config('lock_timeout', '",
+            $lock_timeout,
+            "', true),
        set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
+        )
     };
 }
 
 /// Begins a transaction whose commits are durable, whose waiting is bounded, and which walks indexes.
-pub(crate) const BEGIN: &str = concat!(
-    "BEGIN ISOLATION LEVEL READ COMMITTED; ",
-    pins!(),
-    ", CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+macro_rules! begin {
+    ($lock_timeout:literal) => {
+        concat!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; ",
+            pins!($lock_timeout),
+            ", CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
             THEN set_config('synchronous_commit', 'on', true) END"
-);
+        )
+    };
+}
+
+pub(crate) const BEGIN: &str = begin!("5s");
+/// For what a caller's own transaction may hold for as long as it likes.
+pub(crate) const BEGIN_IMPATIENTLY: &str = begin!("250ms");
 
 /// The same for reading several things as of one moment.
-const BEGIN_SNAPSHOT: &str = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", pins!());
+const BEGIN_SNAPSHOT: &str = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", pins!("5s"));
 
 /// One statement, with the types of its parameters.
 pub(crate) struct Sql {
@@ -184,6 +196,16 @@ impl Session {
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.prepare(sql).await?;
         self.transaction(self.send(&statement, params)).await
+    }
+
+    /// The same, waiting for no lock for long.
+    pub(crate) async fn transact_impatiently(
+        &self,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let statement = self.prepare(sql).await?;
+        self.enclosed(BEGIN_IMPATIENTLY, self.send(&statement, params)).await
     }
 
     /// What `work` sends at its first poll, in a pinned transaction, in one round trip. Where `work` fails, the

@@ -8,6 +8,10 @@ pub enum StoreError {
     /// safe: claims by their id, settles by their token, enqueues by their idempotency key.
     #[error("the store is unavailable: {reason}")]
     Unavailable { reason: String },
+    /// A transaction of somebody else's that is still open holds what this request needs: the destination or the event id
+    /// that is named, where the store can tell. Nothing of it was stored, and it may be asked again.
+    #[error("another client's open transaction holds the destination or the event id")]
+    Contended { held: Option<String> },
     /// The store understood and refused; calling again will not help.
     #[error("the store refused: {reason}")]
     Rejected { reason: String },
@@ -31,7 +35,7 @@ impl StoreError {
     /// A stable word for logs and metrics.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Unavailable { .. } => "unavailable",
+            Self::Unavailable { .. } | Self::Contended { .. } => "unavailable",
             Self::Rejected { .. } => "rejected",
             Self::EventNotFound { .. } => "webhook_outbox_event_not_found",
             Self::NotRequeueable { .. } => "webhook_outbox_event_not_requeueable",
@@ -44,6 +48,6 @@ impl StoreError {
 
     /// True when the same call may succeed later.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(self, Self::Unavailable { .. } | Self::Contended { .. })
     }
 }

@@ -1,8 +1,8 @@
 //! One delivery and its three ends: delivered, retried, dead-lettered.
 
-use crate::stage::{Call, Reply, Stage, millis, secs, settings};
+use crate::stage::{ALL_CALLS, Call, Reply, Stage, millis, secs, settings};
 use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind, NoticeKind, RetryPolicy, RetryPolicySpec};
-use posthaste_engine::{Clock as _, Engine, Runtimes, Settings};
+use posthaste_engine::{Clock as _, Drained, Engine, Runtimes, Settings};
 use posthaste_store::Store as _;
 
 fn on_schedule(settings: &mut Settings) {
@@ -199,6 +199,52 @@ async fn one_cycle_gives_up_when_the_store_stays_away() {
     stage.door().fail(&[Call::Settle]);
     let unfinished = Engine::once(settings(|_| {}), stage.ports(), &Runtimes::current()).await;
     assert!(unfinished.is_err_and(|error| error.to_string().contains("was not finished within")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_cycle_that_is_told_to_stop_claims_nothing_more_and_finishes_what_is_in_flight() {
+    let stage = Stage::set();
+    stage.receiver.always("slow", Reply::After(secs(5), 200));
+    stage.enqueue("slow", 3).await;
+    let settings = settings(|settings| settings.per_destination = 1);
+    let told = stage.until("one is being sent", |_| stage.receiver.requests_to("slow") == 1);
+    let stopped = Engine::once_until(settings, stage.ports(), &Runtimes::current(), told, secs(30)).await;
+    let (report, drained) = stopped.unwrap();
+    assert_eq!((report.claimed_count, report.delivered_count), (1, 1));
+    assert_eq!(drained, Drained { released: 0, left: 0 });
+    let overview = stage.memory.overview().await.unwrap();
+    assert_eq!((overview.delivered, overview.pending_ready), (1, 2));
+    assert!(stage.monotonic() < secs(10), "it ended when its work did");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_cycle_that_is_told_to_stop_gives_back_what_has_not_finished_by_the_deadline() {
+    let stage = Stage::set();
+    stage.receiver.always("hangs", Reply::Hang);
+    let id = stage.enqueue("hangs", 1).await.remove(0);
+    stage.enqueue("up", 1).await;
+    let settings = settings(|settings| settings.timeout = secs(300));
+    let told = stage.until("both are sent", |_| stage.receiver.requests().len() == 2);
+    let stopped = Engine::once_until(settings, stage.ports(), &Runtimes::current(), told, secs(4)).await;
+    let (report, drained) = stopped.unwrap();
+    assert_eq!((report.claimed_count, report.delivered_count), (2, 1));
+    assert_eq!(drained, Drained { released: 1, left: 0 });
+    let event = stage.event(&id).await.event;
+    assert_eq!((event.attempts, event.lease_until, event.lost_leases), (0, None, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_cycle_that_is_told_to_stop_during_an_outage_says_what_it_left() {
+    let stage = Stage::set();
+    stage.receiver.always("hangs", Reply::Hang);
+    stage.enqueue("hangs", 2).await;
+    let told = async {
+        stage.until("both are sent", |_| stage.receiver.requests().len() == 2).await;
+        stage.door().fail(&ALL_CALLS);
+    };
+    let settings = settings(|settings| settings.timeout = secs(300));
+    let stopped = Engine::once_until(settings, stage.ports(), &Runtimes::current(), told, secs(4)).await;
+    assert_eq!(stopped.unwrap().1, Drained { released: 0, left: 2 });
 }
 
 #[tokio::test(start_paused = true)]

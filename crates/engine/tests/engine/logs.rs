@@ -165,6 +165,20 @@ async fn s2_nfr005_a_running_worker_logs_every_cycle() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_of_an_outage_is_told_once() {
+    let (log, _guard) = Log::listen();
+    let stage = Stage::set();
+    let _engine = stage.start(|_| {});
+    stage.door().fail(&[Call::Claim]);
+    stage.pass(secs(60)).await;
+    assert!(log.line_with("nothing could be claimed").contains("WARN"));
+    stage.door().heal();
+    stage.pass(secs(60)).await;
+    let told: Vec<_> = log.lines().into_iter().filter(|line| line.contains("claiming works again")).collect();
+    assert!(told.len() == 1 && told[0].contains("INFO"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn s0_nfr003_an_attempt_is_one_wide_line_without_the_payload() {
     let (log, _guard) = Log::listen();
     let stage = Stage::set();
@@ -180,6 +194,10 @@ async fn s0_nfr003_an_attempt_is_one_wide_line_without_the_payload() {
         "bucket=\"http_5xx\"",
         "http_status=500",
         "retry_after_ms=60000",
+        "event_type=\"test\"",
+        "destination_id=1",
+        "lag_ms=0",
+        "duration_ms=0",
     ] {
         assert!(attempts[0].contains(part), "{part:?} is missing from {:?}", attempts[0]);
     }

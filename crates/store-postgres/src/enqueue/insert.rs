@@ -15,8 +15,8 @@ use crate::moment::Moment;
 use crate::session::Sql;
 
 /// Message, event and place in line of every event, their count, and the bell, all together. Destinations that this
-/// process knows come with their ids, which are good if the server knows them too; others are looked up or made, in one
-/// order, so that nobody waits in a circle.
+/// process knows come with their ids, which are good if the server knows them too; others are looked up or made.
+/// Destinations and event ids are made in one order, so that nobody waits in a circle.
 pub(crate) static INSERT: Sql = Sql {
     text: "
 WITH places AS MATERIALIZED (
@@ -54,6 +54,7 @@ events AS (
     SELECT id, message_id, destination_id, app.webhook_now(), max_attempts, event_id, event_type, webhook_id,
            payment_request_id, session_id
     FROM keyed
+    ORDER BY event_id COLLATE \"C\"
 ),
 queue AS (
     INSERT INTO app.webhook_queue (id, destination_id, turn, next_attempt_at, updated_at)
@@ -89,7 +90,7 @@ pub(crate) struct Places {
 impl Places {
     const KNOWN_MAX: usize = 100_000;
 
-    fn known(&self, urls: &[&str]) -> Vec<Option<i64>> {
+    pub(super) fn known(&self, urls: &[&str]) -> Vec<Option<i64>> {
         let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         urls.iter().map(|url| ids.get(*url).copied()).collect()
     }

@@ -83,7 +83,7 @@ pub(super) async fn enqueue(
     session: &Session,
     batch: &[EnqueueRequest],
 ) -> Result<Answers, tokio_postgres::Error> {
-    session.client().batch_execute(crate::session::BEGIN).await?;
+    session.client().batch_execute(crate::session::BEGIN_IMPATIENTLY).await?;
     let keys = known_keys(session, batch).await?;
     let taken = taken_ids(session, batch).await?;
     let verdicts = judge(batch, keys, taken);

@@ -23,7 +23,7 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
 /// Longer than anything takes that works.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Nothing waits for the bound: it makes what never comes a failure instead of a hang.
 #[expect(clippy::disallowed_methods, reason = "bounds a wait for a server; nothing is scheduled by it")]

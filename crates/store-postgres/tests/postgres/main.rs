@@ -9,6 +9,7 @@ mod support;
 
 mod caller_transaction;
 mod connection;
+mod contention;
 mod deliveries_view;
 mod failover;
 mod late_commits;
