@@ -7,26 +7,32 @@ use crate::{DeliveryStatus, Excerpt, FailureKind, NoticeKind};
 pub struct Ending {
     kind: FailureKind,
     last_error: String,
+    reason: Option<String>,
 }
 
 impl Ending {
-    /// An operator's cancel, with the reason made safe and short.
+    /// An operator's cancel: the error has the reason made safe and short, the audit as it was given.
     pub fn cancelled(reason: Option<&str>) -> Self {
-        let reason = Excerpt::from_text(reason.unwrap_or_default());
-        let last_error = if reason.is_empty() {
-            "manual_cancelled".to_owned()
-        } else {
-            format!("manual_cancelled: {reason}")
-        };
-        Self { kind: FailureKind::Cancelled, last_error }
+        let given = reason.unwrap_or_default();
+        let short = Excerpt::from_text(given);
+        if short.is_empty() {
+            let last_error = "manual_cancelled".to_owned();
+            return Self { kind: FailureKind::Cancelled, last_error, reason: None };
+        }
+        // Text in a database has no NUL.
+        let reason = Some(given.replace('\0', ""));
+        Self { kind: FailureKind::Cancelled, last_error: format!("manual_cancelled: {short}"), reason }
     }
 
     /// A crash never eats the retry budget, but an event that loses `abandon_after` leases in a row is given up.
     /// `lost_leases` counts the expired lease that was just found; below the bound the event is claimable again.
     pub fn after_lost_leases(lost_leases: u32, abandon_after: u32) -> Option<Self> {
         let last_error = || format!("abandoned: {lost_leases} leases in a row expired without a result");
-        (lost_leases >= abandon_after)
-            .then(|| Self { kind: FailureKind::Abandoned, last_error: last_error() })
+        (lost_leases >= abandon_after).then(|| Self {
+            kind: FailureKind::Abandoned,
+            last_error: last_error(),
+            reason: None,
+        })
     }
 
     pub const fn status(&self) -> DeliveryStatus {
@@ -39,6 +45,11 @@ impl Ending {
 
     pub fn last_error(&self) -> &str {
         &self.last_error
+    }
+
+    /// Why, in the operator's own words; none where they gave none.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
     /// Broadcast when the event was not at its end before.
@@ -58,6 +69,17 @@ mod tests {
         assert_eq!(last_error(Some("  \n ")), "manual_cancelled");
         assert_eq!(last_error(Some(" wrong\n customer ")), "manual_cancelled: wrong customer");
         assert!(last_error(Some(&"x".repeat(10_000))).len() < 300);
+    }
+
+    #[test]
+    fn a_cancel_keeps_its_reason_as_it_was_given() {
+        let reason = |given| Ending::cancelled(given).reason().map(str::to_owned);
+        assert_eq!(reason(None), None);
+        assert_eq!(reason(Some(" \n\u{200b}")), None, "it says nothing");
+        assert_eq!(reason(Some(" wrong\n customer\0 ")).as_deref(), Some(" wrong\n customer "));
+        let long = "x".repeat(500);
+        assert_eq!(reason(Some(&long)), Some(long), "the error alone is cut");
+        assert_eq!(Ending::after_lost_leases(5, 5).unwrap().reason(), None);
     }
 
     #[test]

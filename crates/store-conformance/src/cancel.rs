@@ -1,7 +1,7 @@
 //! An operator ends an event.
 
 use posthaste_domain::{DeliveryStatus, EventId, FailureKind, NoticeKind};
-use posthaste_store::{EventView, HeldLease, ManualAction, Settled, StoreError};
+use posthaste_store::{EventView, HeldLease, ManualAction, PageRequest, Settled, StoreError};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -127,4 +127,40 @@ pub async fn every_action_is_audited_oldest_first(harness: &dyn Harness) {
     assert_eq!(done, expected);
     assert_eq!(detail.event.manual_last.as_ref(), detail.audit.last());
     assert_about(detail.audit[3].at, detail.event.updated_at);
+}
+
+pub async fn every_cancel_is_audited_with_its_own_reason(harness: &dyn Harness) {
+    let store = harness.store();
+    let event_id = enqueue(&store, event()).await;
+    let long = "x".repeat(500);
+    let given = [
+        (Some("wrong customer"), Some("wrong customer")),
+        (None, None),
+        (Some("  it's\r\n \u{1f980} "), Some("  it's\r\n \u{1f980} ")),
+        (Some("nul\0"), Some("nul")),
+        (Some(" \n\t "), None),
+        (Some(long.as_str()), Some(long.as_str())),
+    ];
+    for (reason, kept) in given {
+        let cancelled = cancel(&store, &event_id, reason).await;
+        let last = cancelled.manual_last.as_ref().expect("it was just cancelled");
+        assert_eq!((last.action, last.reason.as_deref()), (ManualAction::Cancel, kept));
+        assert_eq!(view(&store, &event_id).await, cancelled, "what was answered is what is stored");
+    }
+    let requeued = store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
+    assert_eq!(requeued.manual_last.expect("it was just requeued").reason, None);
+    let audit = detail(&store, &event_id).await.audit;
+    let reasons: Vec<_> = audit.iter().map(|audit| audit.reason.as_deref()).collect();
+    let expected: Vec<_> = given.iter().map(|(_, kept)| *kept).chain([None]).collect();
+    assert_eq!(reasons, expected, "and the requeue takes none of them away");
+
+    // A list shows it as well, and what was said of an event outlives its delivery.
+    let pending = enqueue(&store, event()).await;
+    let cancelled = cancel(&store, &pending, Some("in line")).await;
+    let listed = store.dead_letters(&PageRequest::default()).await.expect("the store is up");
+    assert_eq!(listed.items, [cancelled]);
+    for lease in claim_all(&store).await {
+        apply(&store, &lease, delivers()).await;
+    }
+    assert_eq!(detail(&store, &event_id).await.audit, audit);
 }

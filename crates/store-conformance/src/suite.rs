@@ -164,6 +164,7 @@ macro_rules! conformance_suite {
                 cancelling_a_pending_event_publishes_one_dead_letter,
                 cancelling_a_failed_event_publishes_nothing,
                 every_action_is_audited_oldest_first,
+                every_cancel_is_audited_with_its_own_reason,
             }
             overview {
                 an_empty_store_counts_nothing,

@@ -16,7 +16,7 @@ pub(crate) fn requeue(
     if status != DeliveryStatus::Failed {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status });
     }
-    Ok(act(state, now, key, ManualAction::Requeue, actor, |row| {
+    Ok(act(state, now, key, ManualAction::Requeue, actor, None, |row| {
         row.status = DeliveryStatus::Pending;
         row.failure_kind = None;
         row.attempts = 0;
@@ -41,7 +41,8 @@ pub(crate) fn cancel(
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status });
     }
     let ending = Ending::cancelled(reason);
-    let view = act(state, now, key, ManualAction::Cancel, actor, |row| row.end_by(&ending, now));
+    let view =
+        act(state, now, key, ManualAction::Cancel, actor, ending.reason(), |row| row.end_by(&ending, now));
     // An event that was failed already has had its notice.
     if status == DeliveryStatus::Pending {
         state.publish(key, ending.notice(), now);
@@ -56,9 +57,10 @@ fn act(
     key: EventKey,
     action: ManualAction,
     actor: &str,
+    reason: Option<&str>,
     change: impl FnOnce(&mut Row),
 ) -> EventView {
-    let audit = AuditView { action, actor: actor.to_owned(), at: now };
+    let audit = AuditView { action, actor: actor.to_owned(), at: now, reason: reason.map(str::to_owned) };
     let row = state.row_mut(key).expect("the caller found the key among the rows");
     change(row);
     row.manual_last = Some(audit.clone());

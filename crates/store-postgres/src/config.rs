@@ -24,11 +24,15 @@ const PEER_SILENT_MAX: Duration = Duration::from_secs(15);
 pub enum InvalidUrl {
     #[error("the database URL must begin with postgres:// or postgresql://")]
     Scheme,
-    /// The parser's own words; they repeat no part of the URL that could be a password.
+    /// In words that repeat no part of the URL: whatever is not understood could be a password.
     #[error("the database URL is not usable: {0}; write it as postgres://user:password@host:5432/database")]
-    Malformed(#[source] tokio_postgres::Error),
-    #[error("sslmode={0} is not known; use disable, prefer, require, verify-ca or verify-full")]
-    SslMode(String),
+    Malformed(String),
+    #[error(
+        "parameter {0} after the ? is not known; remove it, or write a ? that belongs to a password as %3F"
+    )]
+    Parameter(usize),
+    #[error("the sslmode is not known; use disable, prefer, require, verify-ca or verify-full")]
+    SslMode,
     #[error("the certificates in {path} could not be read: {reason}")]
     Certificates { path: PathBuf, reason: String },
     #[error("sslrootcert is given, but sslmode={0} verifies nothing; use sslmode=verify-full")]
@@ -44,12 +48,34 @@ pub struct PostgresConfig {
 }
 
 impl PostgresConfig {
+    /// Reads certificates too, where the URL asks for a server that is verified.
     pub fn from_url(url: &str) -> Result<Self, InvalidUrl> {
+        let Parsed { connect, verify, root_cert } = Parsed::from_url(url)?;
+        Ok(Self { connect, tls: tls::connector(verify, root_cert)? })
+    }
+
+    /// Whether a URL can be used, as far as its text tells: no file is read.
+    pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
+        Parsed::from_url(url).map(drop)
+    }
+}
+
+/// What the text of a URL says.
+struct Parsed {
+    connect: tokio_postgres::Config,
+    verify: Verify,
+    root_cert: Option<PathBuf>,
+}
+
+impl Parsed {
+    fn from_url(url: &str) -> Result<Self, InvalidUrl> {
         if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
             return Err(InvalidUrl::Scheme);
         }
-        let (url, ssl) = SslParameters::split_from(url);
-        let mut connect = tokio_postgres::Config::from_str(&url).map_err(InvalidUrl::Malformed)?;
+        let (rest, ssl) = SslParameters::split_from(url);
+        let mut connect =
+            tokio_postgres::Config::from_str(&rest).map_err(|error| not_understood(url, &error))?;
+        check_hosts(&connect)?;
         let mode = ssl.mode.as_deref().unwrap_or("prefer");
         let (ssl_mode, verify) = match mode {
             "disable" => (SslMode::Disable, Verify::Nothing),
@@ -57,7 +83,7 @@ impl PostgresConfig {
             "require" => (SslMode::Require, Verify::Nothing),
             "verify-ca" => (SslMode::Require, Verify::Authority),
             "verify-full" => (SslMode::Require, Verify::Host),
-            other => return Err(InvalidUrl::SslMode(other.to_owned())),
+            _ => return Err(InvalidUrl::SslMode),
         };
         if ssl.root_cert.is_some() && verify == Verify::Nothing {
             return Err(InvalidUrl::UnusedCertificates(mode.to_owned()));
@@ -71,7 +97,39 @@ impl PostgresConfig {
         }
         connect.tcp_user_timeout(PEER_SILENT_MAX);
         connect.keepalives_idle(KEEPALIVE_AFTER);
-        Ok(Self { connect, tls: tls::connector(verify, ssl.root_cert)? })
+        Ok(Self { connect, verify, root_cert: ssl.root_cert })
+    }
+}
+
+/// The driver would say this only when it dials.
+fn check_hosts(connect: &tokio_postgres::Config) -> Result<(), InvalidUrl> {
+    let hosts = connect.get_hosts().len().max(connect.get_hostaddrs().len());
+    match connect.get_ports().len() {
+        _ if hosts == 0 => Err(InvalidUrl::Malformed("it names no host".to_owned())),
+        0 | 1 => Ok(()),
+        ports if ports == hosts => Ok(()),
+        ports => Err(InvalidUrl::Malformed(format!("it names {hosts} hosts and {ports} ports"))),
+    }
+}
+
+/// How the driver's words about a parameter begin that it does not know; it repeats the name.
+const UNKNOWN: &str = "unknown option";
+
+/// A parameter that the driver does not know is told by its place.
+fn not_understood(url: &str, error: &tokio_postgres::Error) -> InvalidUrl {
+    let words = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let is_unknown = |pair: &str| {
+        // With a user, because the driver takes the first @ for the end of one.
+        let (rest, ssl) = SslParameters::split_from(&format!("postgres://user@host/?{pair}"));
+        ssl.is_empty() && tokio_postgres::Config::from_str(&rest).is_err()
+    };
+    match (1..).zip(query.split('&')).find(|(_, pair)| is_unknown(pair)) {
+        Some((position, _)) if words.starts_with(UNKNOWN) => InvalidUrl::Parameter(position),
+        _ if words.starts_with(UNKNOWN) => {
+            InvalidUrl::Malformed("a parameter after the ? is not known".to_owned())
+        }
+        _ => InvalidUrl::Malformed(words),
     }
 }
 
@@ -97,6 +155,10 @@ struct SslParameters {
 }
 
 impl SslParameters {
+    fn is_empty(&self) -> bool {
+        self.mode.is_none() && self.root_cert.is_none()
+    }
+
     fn split_from(url: &str) -> (String, Self) {
         let mut ssl = Self::default();
         let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), ssl) };
@@ -148,7 +210,29 @@ mod tests {
         assert!(refused("postgres://app@one/shop?sslrootcert=/x").contains("verifies nothing"));
         let missing = refused("postgres://app@one/shop?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch%20file");
         assert!(missing.contains("/no/such file"), "{missing}");
-        let shown = refused("postgres://app:hunter2@one:not-a-port/shop");
-        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_named_and_nothing_of_it_is_repeated() {
+        for (url, told) in [
+            ("postgres://app:hunter2@one:not-a-port/shop", "invalid value for option `port`"),
+            ("postgres://app@one/shop?connect_timeout=hunter2", "invalid value for option `connect_timeout`"),
+            ("postgres://app@one/shop?sslmode=disable&hunter2=yes", "parameter 2 after the ? is not known"),
+            ("postgres://app:@?hunter2=@one/shop", "parameter 1 after the ? is not known"),
+            ("postgres://app@one/shop?hunter2", "unterminated parameter"),
+            ("postgres://app@one/shop?sslmode=hunter2", "sslmode is not known"),
+            ("postgres:///hunter2", "names no host"),
+            ("postgres://one,two/hunter2?port=1,2,3", "2 hosts and 5 ports"),
+        ] {
+            let shown = refused(url);
+            assert!(shown.contains(told) && !shown.contains("hunter2"), "{url}: {shown}");
+            assert!(PostgresConfig::check_url(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_checked_without_the_files_that_it_names() {
+        let url = "postgres://app@one/shop?sslmode=verify-full&sslrootcert=/no/such/file";
+        assert!(PostgresConfig::check_url(url).is_ok() && PostgresConfig::from_url(url).is_err());
     }
 }

@@ -13,12 +13,25 @@ pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         return unavailable(format!("the connection to PostgreSQL failed: {}", chain(error)));
     };
-    let reason = format!("{} (SQLSTATE {})", db.message(), db.code().code());
+    let reason = told(error);
     match kind(db.code()) {
-        Kind::Passes(None) => StoreError::Unavailable { reason },
-        Kind::Passes(Some(advice)) => StoreError::Unavailable { reason: format!("{reason}; {advice}") },
-        Kind::Stays(None) => StoreError::Rejected { reason },
-        Kind::Stays(Some(advice)) => StoreError::Rejected { reason: format!("{reason}; {advice}") },
+        Kind::Passes(_) => StoreError::Unavailable { reason },
+        Kind::Stays(_) => StoreError::Rejected { reason },
+    }
+}
+
+/// What went wrong, once and in full, and what to do about it where that is known.
+pub(crate) fn told(error: &tokio_postgres::Error) -> String {
+    match error.code().map(kind) {
+        Some(Kind::Passes(Some(advice)) | Kind::Stays(Some(advice))) => format!("{}; {advice}", words(error)),
+        _ => words(error),
+    }
+}
+
+pub(crate) fn words(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(db) => format!("{} (SQLSTATE {})", db.message(), db.code().code()),
+        None => chain(error),
     }
 }
 

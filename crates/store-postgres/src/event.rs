@@ -17,7 +17,8 @@ macro_rules! event_columns {
         "v.id, v.event_id, v.message_id, v.destination_id, v.destination_url, v.event_type, v.payment_request_id, \
          v.webhook_id, v.session_id, v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, \
          v.lost_leases, v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, \
-         v.delivered_at, v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at"
+         v.delivered_at, v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at, \
+         v.manual_last_reason"
     };
 }
 
@@ -33,7 +34,9 @@ pub(crate) fn view(row: &Row) -> Result<EventView, tokio_postgres::Error> {
     let moment = |index| Ok(row.try_get::<_, Option<Moment>>(index)?.map(|Moment(at)| at));
     let word = |index| row.try_get::<_, Option<&str>>(index);
     let manual_last = match (word(21)?.and_then(ManualAction::from_word), word(22)?, moment(23)?) {
-        (Some(action), Some(actor), Some(at)) => Some(AuditView { action, actor: actor.to_owned(), at }),
+        (Some(action), Some(actor), Some(at)) => {
+            Some(AuditView { action, actor: actor.to_owned(), at, reason: row.try_get(26)? })
+        }
         _ => None,
     };
     Ok(EventView {

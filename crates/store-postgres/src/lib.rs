@@ -53,7 +53,7 @@ use tokio::task::AbortHandle;
 pub use config::{InvalidUrl, PostgresConfig};
 pub use defaults::CallerDefaults;
 pub use enqueue::{CallerError, enqueue_in};
-pub use migrate::{MigrateError, Migrated, known_version, migrate};
+pub use migrate::{MigrateError, Migrated, examine, known_version, migrate};
 /// The version of the driver whose transactions [`enqueue_in`] takes.
 pub use tokio_postgres;
 

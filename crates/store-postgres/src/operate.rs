@@ -57,15 +57,17 @@ WITH pending AS (
 ended AS (
     INSERT INTO app.webhook_endings (
         id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
-        manual_last_action, manual_last_actor, manual_last_at
+        manual_last_action, manual_last_actor, manual_last_at, manual_last_reason
     )
-    SELECT id, app.webhook_now(), last_attempted_at, attempts, claims, lost_leases, $4, $5, $2, $3, app.webhook_now()
+    SELECT id, app.webhook_now(), last_attempted_at, attempts, claims, lost_leases, $4, $5,
+           $2, $3, app.webhook_now(), $6
     FROM pending
 ),
 failed AS (
     UPDATE app.webhook_endings x
     SET failure_kind = $4, last_error = $5, updated_at = app.webhook_now(),
-        manual_last_action = $2, manual_last_actor = $3, manual_last_at = app.webhook_now()
+        manual_last_action = $2, manual_last_actor = $3, manual_last_at = app.webhook_now(),
+        manual_last_reason = $6
     FROM app.webhook_events e
     WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
     RETURNING x.id
@@ -82,11 +84,11 @@ changed AS (
     SELECT id FROM pending UNION ALL SELECT id FROM failed
 ),
 audited AS (
-    INSERT INTO app.webhook_audit (event_key, action, actor, at)
-    SELECT id, $2, $3, app.webhook_now() FROM changed
+    INSERT INTO app.webhook_audit (event_key, action, actor, at, reason)
+    SELECT id, $2, $3, app.webhook_now(), $6 FROM changed
 )
 SELECT id FROM changed",
-    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
+    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
 /// The last report of each destination stands.
@@ -124,7 +126,8 @@ pub(crate) async fn cancel(
 ) -> Result<EventView, StoreError> {
     let ending = Ending::cancelled(reason);
     let (action, kind) = (ManualAction::Cancel.as_str(), ending.failure_kind().as_str());
-    let params: Params<'_> = &[&event_id.as_str(), &action, &actor, &kind, &ending.last_error()];
+    let params: Params<'_> =
+        &[&event_id.as_str(), &action, &actor, &kind, &ending.last_error(), &ending.reason()];
     for _ in 0..TRIES {
         let (changed, event) = act(store, event_id, &CANCEL, params).await?;
         if changed {

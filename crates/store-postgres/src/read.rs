@@ -1,4 +1,5 @@
-//! What operators look at. Each listing is one statement, walks one index, and never comes near a payload.
+//! What operators look at. Each listing is one statement and never comes near a payload. None costs what was delivered
+//! long ago; where one has to step over something, it says so.
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::Shared;
+use crate::error::refusal;
 use crate::event::{BY_EVENT_ID, event_columns, view};
 use crate::migrate::known_version;
 use crate::moment::Moment;
@@ -48,13 +50,16 @@ FROM (
 };
 
 /// A schema of a newer Posthaste is told by its migrations.
-static VITALS: Sql =
+pub(crate) static VITALS: Sql =
     Sql { text: "SELECT app.webhook_now(), (SELECT max(version) FROM app.webhook_migrations)", types: &[] };
 
 pub(crate) async fn vitals(store: &Shared) -> Result<Vitals, StoreError> {
     let rows = store.sessions.operate.with(async |session| session.query(&VITALS, &[]).await).await?;
-    let now: Moment = rows[0].get(0);
-    let schema: i32 = rows[0].get(1);
+    vitals_of(&rows[0]).map_err(|error| refusal(&error))
+}
+
+pub(crate) fn vitals_of(row: &Row) -> Result<Vitals, tokio_postgres::Error> {
+    let (now, schema): (Moment, i32) = (row.try_get(0)?, row.try_get(1)?);
     Ok(Vitals { now: now.0, schema: schema.into(), schema_known: known_version().into() })
 }
 
@@ -81,7 +86,7 @@ ORDER BY v.updated_at DESC, v.id DESC"
 
 /// Events of which `$driver` yields the keys below $1, the newest first, at most $2; $3 is the destination.
 macro_rules! listing {
-    ($driver:literal) => {
+    ($($driver:expr),+) => {
         Sql {
             text: concat!(
                 "
@@ -89,8 +94,8 @@ SELECT ",
                 event_columns!(),
                 "
 FROM (",
-                $driver,
-                " ORDER BY d.id DESC LIMIT $2) d
+                $($driver,)+
+                " LIMIT $2) d
 JOIN app.webhook_outbox_events v ON v.id = d.id AND ($3::bigint IS NULL OR v.destination_id = $3)
 ORDER BY v.id DESC"
             ),
@@ -99,28 +104,73 @@ ORDER BY v.id DESC"
     };
 }
 
-static ANY: Sql = listing!("SELECT d.id FROM app.webhook_events d WHERE d.id < $1");
+/// The keys of one destination, the newest first, said so that only an index of (`$destination`, id) can have them: where
+/// there are few destinations, the planner would rather walk everybody's.
+macro_rules! there {
+    ($destination:literal) => {
+        concat!(
+            "(",
+            $destination,
+            ", d.id) < ($3, $1) AND ",
+            $destination,
+            " >= $3 ORDER BY ",
+            $destination,
+            " DESC, d.id DESC"
+        )
+    };
+}
+
+static ANY: Sql = listing!("SELECT d.id FROM app.webhook_events d WHERE d.id < $1 ORDER BY d.id DESC");
 static PENDING: Sql = listing!(
     "SELECT d.id FROM app.webhook_queue d
-     WHERE d.id < $1 AND d.id >= (SELECT o.key FROM app.webhook_oldest o)"
+     WHERE d.id < $1 AND d.id >= (SELECT o.key FROM app.webhook_oldest o) ORDER BY d.id DESC"
 );
-static FAILED: Sql =
-    listing!("SELECT d.id FROM app.webhook_endings d WHERE d.id < $1 AND d.failure_kind IS NOT NULL");
-static DELIVERED: Sql =
-    listing!("SELECT d.id FROM app.webhook_endings d WHERE d.id < $1 AND d.failure_kind IS NULL");
-static ANY_THERE: Sql =
-    listing!("SELECT d.id FROM app.webhook_events d WHERE d.destination_id = $3 AND d.id < $1");
+static FAILED: Sql = listing!(
+    "SELECT d.id FROM app.webhook_endings d WHERE d.id < $1 AND d.failure_kind IS NOT NULL ORDER BY d.id DESC"
+);
+static DELIVERED: Sql = listing!(
+    "SELECT d.id FROM app.webhook_endings d WHERE d.id < $1 AND d.failure_kind IS NULL ORDER BY d.id DESC"
+);
+/// Index webhook_events_destination, backwards.
+static ANY_THERE: Sql = listing!("SELECT d.id FROM app.webhook_events d WHERE ", there!("d.destination_id"));
+/// No index has the pending events of a destination by key, and every enqueue would pay for one. While it is down they are
+/// its latest events, and a short walk of webhook_events_destination fills the page. Else they are mostly few, and all that
+/// are in line (webhook_queue_destination_turn) are read and sorted; the fence keeps that from being a walk of everybody's.
 static PENDING_THERE: Sql = listing!(
-    "SELECT d.id FROM app.webhook_events d WHERE d.destination_id = $3 AND d.id < $1
-     AND EXISTS (SELECT FROM app.webhook_queue q WHERE q.id = d.id)"
+    "WITH latest AS MATERIALIZED (
+         SELECT d.id FROM app.webhook_events d WHERE ",
+    there!("d.destination_id"),
+    " LIMIT 1000
+     ),
+     near AS MATERIALIZED (
+         SELECT l.id FROM latest l JOIN app.webhook_queue q ON q.id = l.id ORDER BY l.id DESC LIMIT $2
+     ),
+     line AS (
+         SELECT q.id
+         FROM app.webhook_queue q
+         WHERE (SELECT count(*) FROM near) < $2
+               AND q.destination_id = $3 AND q.turn >= (SELECT o.key FROM app.webhook_oldest o)
+         OFFSET 0
+     )
+     SELECT d.id
+     FROM (
+         SELECT n.id FROM near n
+         UNION ALL
+         SELECT q.id FROM line q WHERE q.id < (SELECT min(l.id) FROM latest l)
+     ) d
+     ORDER BY d.id DESC"
 );
+/// Index webhook_endings_failed_destination, backwards.
 static FAILED_THERE: Sql = listing!(
-    "SELECT d.id FROM app.webhook_events d WHERE d.destination_id = $3 AND d.id < $1
-     AND EXISTS (SELECT FROM app.webhook_endings x WHERE x.id = d.id AND x.failure_kind IS NOT NULL)"
+    "SELECT d.id FROM app.webhook_endings d WHERE d.failure_kind IS NOT NULL AND ",
+    there!("d.failed_destination_id")
 );
+/// Index webhook_events_destination, backwards. Steps over what is newer and failed or pending there, about a microsecond
+/// each: an index of deliveries by destination would cost every settle.
 static DELIVERED_THERE: Sql = listing!(
-    "SELECT d.id FROM app.webhook_events d WHERE d.destination_id = $3 AND d.id < $1
-     AND EXISTS (SELECT FROM app.webhook_endings x WHERE x.id = d.id AND x.failure_kind IS NULL)"
+    "SELECT d.id FROM app.webhook_events d
+     WHERE EXISTS (SELECT FROM app.webhook_endings x WHERE x.id = d.id AND x.failure_kind IS NULL) AND ",
+    there!("d.destination_id")
 );
 
 static DESTINATION_OF: Sql = Sql {
@@ -140,7 +190,7 @@ ORDER BY a.recorded_at, a.attempt",
 
 static AUDIT: Sql = Sql {
     text: "
-SELECT a.action, a.actor, a.at
+SELECT a.action, a.actor, a.at, a.reason
 FROM app.webhook_audit a
 WHERE a.event_key = (SELECT e.id FROM app.webhook_events e WHERE e.event_id = $1)
 ORDER BY a.id",
@@ -290,6 +340,7 @@ fn audited(row: &Row) -> Result<AuditView, tokio_postgres::Error> {
         action: ManualAction::from_word(row.try_get(0)?).unwrap_or(ManualAction::Requeue),
         actor: row.try_get(1)?,
         at: row.try_get::<_, Moment>(2)?.0,
+        reason: row.try_get(3)?,
     })
 }
 

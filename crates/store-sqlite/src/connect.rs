@@ -1,5 +1,6 @@
 //! Connections, and what each is told before it is used.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ const READER_SETTINGS: &str = "
 pub(crate) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, OpenError> {
     check_version(rusqlite::version_number())?;
     check_place(path)?;
+    create(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(|error| OpenError::of(error, path))?;
@@ -109,6 +111,16 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
         }
         _ => Ok(()),
     }
+}
+
+/// For its owner alone, because payloads and the signing secret are in it; what SQLite puts beside it is as readable as
+/// the file is. One that is there keeps the mode that somebody gave it, and what cannot be created SQLite complains of.
+fn create(path: &Path) {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let _ = options.open(path);
 }
 
 /// A file without write permission is opened all the same, for reading.

@@ -19,6 +19,7 @@ mod claims;
 mod clock;
 mod connect;
 mod destination;
+mod ending;
 mod enqueue;
 mod fault;
 mod lease;
@@ -33,6 +34,7 @@ mod plans;
 mod queue;
 mod read;
 mod reader;
+mod rehearse;
 mod row;
 mod secrets;
 mod settle;
@@ -67,15 +69,15 @@ pub use open::{OpenError, Options, entropy};
 /// The version that [`SqliteStore::enqueue_in`] takes transactions of.
 pub use rusqlite;
 
-/// Handles are cheap to clone and share one writer; the threads end with the last of them.
+/// Handles are cheap to clone and share one writer; the threads end with the last of them, or when one is closed.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    writer: Writer,
     readers: Readers,
+    writer: Writer,
     clock: Arc<dyn StoreClock>,
     waker: Waker,
     answer_within: Duration,
@@ -85,6 +87,14 @@ struct Shared {
 }
 
 impl Shared {
+    /// The writer goes last: only a connection that may write takes what is in the log into the file, and only when
+    /// nobody reads beside it any more.
+    fn close(&self) -> bool {
+        let nobody_reads = self.readers.close();
+        self.writer.end();
+        nobody_reads && self.writer.has_ended()
+    }
+
     /// A generator of the caller's own: nobody waits for another's transaction.
     fn fork_random(&self) -> StdRng {
         StdRng::from_rng(&mut *self.random.lock().unwrap_or_else(PoisonError::into_inner))
@@ -111,10 +121,11 @@ impl SqliteStore {
             random: StdRng::from_rng(&mut random),
             waker: waker.clone(),
             rotation: Rotation::default(),
+            failing: Arc::default(),
         };
         let shared = Shared {
-            writer: Writer::start(session).map_err(OpenError::Thread)?,
             readers: Readers::new(path.clone(), options.busy_timeout),
+            writer: Writer::start(session).map_err(OpenError::Thread)?,
             clock,
             waker,
             answer_within: options.answer_within,
@@ -141,6 +152,15 @@ impl SqliteStore {
             enqueue::enqueue_events(transaction, self.shared.clock.now(), &mut random, events)
         });
         stored.map_err(|fault| fault.into_store_error(&self.shared.path))
+    }
+
+    /// Finishes what has been asked for and closes the file, for all handles: calls that come later are answered as
+    /// unavailable. Unless other processes use it, the file then holds everything, and has no log beside it.
+    ///
+    /// Waits for its threads, seconds at most. False where one is still busy then; the log stays beside the file, to be
+    /// read at the next start, and nothing is lost.
+    pub fn close(&self) -> bool {
+        self.shared.close()
     }
 
     /// Tells workers of this process that something may have become due.
@@ -184,7 +204,9 @@ fn within_savepoint<T>(db: &Connection, work: impl FnOnce() -> Result<T, Fault>)
     db.execute_batch("SAVEPOINT posthaste_enqueue")?;
     let done = work();
     if done.is_err() {
-        db.execute_batch("ROLLBACK TO posthaste_enqueue")?;
+        // May fail where SQLite has ended the transaction by itself, as it does when the disk is full.
+        let _ = db.execute_batch("ROLLBACK TO posthaste_enqueue; RELEASE posthaste_enqueue");
+        return done;
     }
     db.execute_batch("RELEASE posthaste_enqueue")?;
     done
@@ -287,7 +309,12 @@ impl Store for SqliteStore {
 
     async fn vitals(&self) -> Result<Vitals, StoreError> {
         let clock = Arc::clone(&self.shared.clock);
-        self.read(move |db| Ok(migrate::vitals(db, clock.now())?)).await
+        let vitals = self.read(move |db| Ok(migrate::vitals(db, clock.now())?)).await?;
+        // A full disk can be read well enough. Only somebody's write finds out, and only another that it is over.
+        if self.shared.writer.is_failing() {
+            self.write(Kind::Other, |writing| rehearse::rehearse(writing.db)).await?;
+        }
+        Ok(vitals)
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

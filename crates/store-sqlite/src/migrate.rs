@@ -16,6 +16,7 @@ use crate::open::{OpenError, Options, absolute};
 const MIGRATIONS: &[(&str, &str)] = &[
     ("outbox", include_str!("../migrations/0001_outbox.sql")),
     ("deliveries_view", include_str!("../migrations/0002_deliveries_view.sql")),
+    ("audit_reason", include_str!("../migrations/0003_audit_reason.sql")),
 ];
 
 /// From which version a database was brought to which; the same when there was nothing to do.
@@ -147,6 +148,38 @@ mod tests {
         assert_eq!(bring_up(&db, &path, &[FIRST]).unwrap(), Migrated { from: 1, to: 1 });
         assert_eq!(bring_up(&db, &path, &[FIRST, SECOND]).unwrap(), Migrated { from: 1, to: 2 });
         assert_eq!(tables(&db), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_was_audited_before_there_were_reasons_is_kept_without_one() {
+        let (_directory, path, db) = database();
+        bring_up(&db, &path, &MIGRATIONS[..2]).unwrap();
+        db.execute_batch(
+            "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, 'https://a.example/', 0);
+             INSERT INTO webhook_events
+                 (id, event_id, message_key, message_id, destination_id, event_type, max_attempts, created_at)
+             VALUES (1, 'msg_1', 1, x'00', 1, 't', 6, 0);
+             INSERT INTO webhook_failures
+                 (id, destination_id, failure_kind, attempts, claims, lost_leases, updated_at)
+             VALUES (1, 1, 'cancelled', 0, 0, 0, 0);
+             INSERT INTO webhook_audit (event_key, action, actor, at) VALUES (1, 'cancel', 'ops', 7)",
+        )
+        .unwrap();
+        assert_eq!(bring_up(&db, &path, MIGRATIONS).unwrap().from, 2);
+        let last: (String, i64, Option<String>) = db
+            .query_row(
+                "SELECT manual_last_actor, manual_last_at, manual_last_reason FROM webhook_outbox_events",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .unwrap();
+        assert_eq!(last, ("ops".to_owned(), 7, None));
+        // The view of deliveries reads the one that was made anew, and its triggers are still there.
+        let reset = "UPDATE webhook_deliveries SET status = 'pending', attempt_count = 0 WHERE id = 'msg_1'";
+        db.execute(reset, []).unwrap();
+        let status: String =
+            db.query_row("SELECT status FROM webhook_deliveries", [], |row| row.get(0)).unwrap();
+        assert_eq!(status, "pending");
     }
 
     #[test]

@@ -41,6 +41,10 @@ pub enum OpenError {
     ReadOnly { path: PathBuf },
     #[error("{} is not an SQLite database; move it away or name another file", path.display())]
     NotADatabase { path: PathBuf },
+    #[error("{} is damaged ({source}); look with `PRAGMA integrity_check`, restore a backup", path.display())]
+    Damaged { path: PathBuf, source: rusqlite::Error },
+    #[error("the disk is full: free space on the file system of {}", path.display())]
+    Full { path: PathBuf },
     #[error("{} is held locked by another process; end its transaction and start again", path.display())]
     Locked { path: PathBuf },
     #[error(
@@ -67,6 +71,8 @@ impl OpenError {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase { path },
             Some(ErrorCode::ReadOnly) => Self::ReadOnly { path },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked { path },
+            Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, source: error },
+            Some(ErrorCode::DiskFull) => Self::Full { path },
             _ => Self::Sqlite { path, source: error },
         }
     }
@@ -85,4 +91,27 @@ pub fn entropy() -> Result<StdRng, OpenError> {
 /// The path as SQLite takes it: absolute, so that no name means "in memory" or "temporary".
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|source| OpenError::NoPath { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn each_way_of_failing_has_its_own_way_out() {
+        for (code, advice) in [
+            (ffi::SQLITE_NOTADB, "move it away"),
+            (ffi::SQLITE_READONLY, "write the file"),
+            (ffi::SQLITE_BUSY, "end its transaction"),
+            (ffi::SQLITE_CORRUPT, "restore a backup"),
+            (ffi::SQLITE_FULL, "free space"),
+            (ffi::SQLITE_CANTOPEN, "permissions"),
+        ] {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            let told = OpenError::of(error, Path::new("/var/lib/outbox.db")).to_string();
+            assert!(told.contains(advice) && told.contains("/var/lib/outbox.db"), "{told}");
+        }
+    }
 }

@@ -35,7 +35,7 @@ pub(crate) fn requeue(
     let mut change = Change::default();
     change.requeued();
     change.write(db)?;
-    audit(db, now, found.key, ManualAction::Requeue, actor)
+    audit(db, now, found.key, ManualAction::Requeue, actor, None)
 }
 
 pub(crate) fn cancel(
@@ -69,7 +69,7 @@ pub(crate) fn cancel(
             entries.write(db, now)?;
         }
     }
-    audit(db, now, found.key, ManualAction::Cancel, actor)
+    audit(db, now, found.key, ManualAction::Cancel, actor, ending.reason())
 }
 
 /// The end without an attempt: by an operator, or because nobody could finish one. The caller sees to what the event
@@ -141,8 +141,11 @@ fn audit(
     key: EventKey,
     action: ManualAction,
     actor: &str,
+    reason: Option<&str>,
 ) -> Result<EventView, Fault> {
-    db.prepare_cached("INSERT INTO webhook_audit (event_key, action, actor, at) VALUES (?1, ?2, ?3, ?4)")?
-        .execute((key.0, action.as_str(), actor, now.as_micros()))?;
+    db.prepare_cached(
+        "INSERT INTO webhook_audit (event_key, action, actor, at, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute((key.0, action.as_str(), actor, now.as_micros(), reason))?;
     Ok(row::event(db, key)?)
 }

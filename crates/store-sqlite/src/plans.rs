@@ -131,6 +131,38 @@ fn every_list_of_events_seeks_in_an_index_in_its_order() {
 }
 
 #[test]
+fn a_list_of_one_destination_costs_nothing_of_what_was_delivered_there() {
+    let here = DestinationUrl::parse("https://here.example/").unwrap();
+    let cost = |delivered| {
+        let Database { db, _directory } = database();
+        db.execute(
+            "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, ?1, 0)",
+            [here.as_str()],
+        )
+        .unwrap();
+        fill(&db, 1, 2, "failed", 1, 0);
+        fill(&db, 1, 2, "pending", 0, 0);
+        fill(&db, 1, delivered, "delivered", 1, 0);
+        // To the end of the list, which is short, or to the end of a page.
+        let steps = |status| {
+            let query = EventQuery { status, destination: Some(here.clone()) };
+            let mut listed = db.prepare(&read::listing(&query)).unwrap();
+            let rows: Vec<i64> = listed
+                .query_map((i64::MAX, 3, here.as_str()), |row| row.get(0))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            (rows.len(), listed.get_status(StatementStatus::VmStep))
+        };
+        [None, Some(DeliveryStatus::Pending), Some(DeliveryStatus::Failed), Some(DeliveryStatus::Delivered)]
+            .map(steps)
+    };
+    let costs = cost(20_000);
+    assert_eq!(costs.map(|(rows, _)| rows), [3, 2, 2, 3]);
+    assert_eq!(costs, cost(100));
+}
+
+#[test]
 fn a_claim_finds_everything_through_its_indexes() {
     let Database { db, _directory } = database();
     assert_seeks(&db, claim::NEXT_DESTINATION, &[]);

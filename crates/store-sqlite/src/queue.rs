@@ -18,18 +18,31 @@ struct Waiting<J> {
     closed: bool,
 }
 
+/// What became of a job that was put in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// A thread is there to take it at once.
+    Taken,
+    Waiting,
+    /// The queue is closed.
+    Refused,
+}
+
 impl<J> Queue<J> {
     pub(crate) fn new() -> Self {
         let waiting = Waiting { jobs: VecDeque::new(), idle: 0, closed: false };
         Self { waiting: Mutex::new(waiting), bell: Condvar::new() }
     }
 
-    /// True when a thread is there to take it at once.
-    pub(crate) fn put(&self, job: J) -> bool {
+    /// Drops the job where the queue is closed.
+    pub(crate) fn put(&self, job: J) -> Put {
         let mut waiting = self.lock();
+        if waiting.closed {
+            return Put::Refused;
+        }
         waiting.jobs.push_back(job);
         self.bell.notify_one();
-        waiting.idle >= waiting.jobs.len()
+        if waiting.idle >= waiting.jobs.len() { Put::Taken } else { Put::Waiting }
     }
 
     pub(crate) fn close(&self) {
@@ -72,7 +85,7 @@ mod tests {
     fn jobs_come_out_in_the_order_they_went_in() {
         let queue = Queue::new();
         for job in 1..=4 {
-            assert!(!queue.put(job), "nobody waits for it");
+            assert_eq!(queue.put(job), Put::Waiting, "nobody waits for it");
         }
         assert_eq!(queue.take(), Some(1));
         assert_eq!(queue.take_all(), Some(vec![2, 3, 4]));
@@ -83,6 +96,7 @@ mod tests {
         let queue = Queue::new();
         queue.put("last");
         queue.close();
+        assert_eq!(queue.put("too late"), Put::Refused);
         assert_eq!(queue.take(), Some("last"));
         assert_eq!(queue.take(), None);
         assert_eq!(queue.take_all(), None);

@@ -188,11 +188,12 @@ fn history(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>>
 
 fn audit(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AuditView>> {
     // Index: webhook_audit_event.
-    let mut audit =
-        db.prepare_cached("SELECT action, actor, at FROM webhook_audit WHERE event_key = ?1 ORDER BY id")?;
+    let mut audit = db.prepare_cached(
+        "SELECT action, actor, at, reason FROM webhook_audit WHERE event_key = ?1 ORDER BY id",
+    )?;
     let rows = audit.query_map([key.0], |row| {
         let action = row::word(row, 0, ManualAction::from_word)?;
-        Ok(AuditView { action, actor: row.get(1)?, at: row::moment(row, 2)? })
+        Ok(AuditView { action, actor: row.get(1)?, at: row::moment(row, 2)?, reason: row.get(3)? })
     })?;
     rows.collect()
 }

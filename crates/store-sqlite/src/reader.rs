@@ -15,8 +15,9 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::connect;
+use crate::ending::Ending;
 use crate::fault::{Fault, store_error};
-use crate::queue::Queue;
+use crate::queue::{Put, Queue};
 
 /// Threads, each with its connection; started when they are first needed.
 const READERS_MAX: usize = 3;
@@ -30,6 +31,7 @@ pub(crate) struct Readers {
     queue: Arc<Queue<Job>>,
     places: Arc<Semaphore>,
     started: AtomicUsize,
+    ending: Ending,
     path: PathBuf,
     busy_timeout: Duration,
 }
@@ -40,6 +42,7 @@ impl Readers {
             queue: Arc::new(Queue::new()),
             places: Arc::new(Semaphore::new(PLACES)),
             started: AtomicUsize::new(0),
+            ending: Ending::new(),
             path,
             busy_timeout,
         }
@@ -54,21 +57,33 @@ impl Readers {
         let place = Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
         let path = self.path.clone();
-        let is_taken = self.queue.put(Box::new(move |db| {
+        let put = self.queue.put(Box::new(move |db| {
             let _place: OwnedSemaphorePermit = place;
             let outcome = db.and_then(|db| snapshot(db, look).map_err(|fault| fault.into_store_error(&path)));
             // A caller that has gone away does not want to know.
             let _ = reply.send(outcome);
         }));
-        if !is_taken {
-            self.start_another();
+        match put {
+            Put::Taken => {}
+            Put::Waiting => self.start_another(),
+            Put::Refused => {
+                let reason = "the store is closed; open it again".to_owned();
+                return Err(StoreError::Unavailable { reason });
+            }
         }
         answer.await.unwrap_or_else(|_| {
             Err(StoreError::Rejected { reason: "the read panicked; the log says where".to_owned() })
         })
     }
 
+    /// Takes no more reads, finishes those that wait, and closes the connections. Whether it did so in time.
+    pub(crate) fn close(&self) -> bool {
+        self.queue.close();
+        self.ending.wait()
+    }
+
     fn start_another(&self) {
+        let Some(pass) = self.ending.pass() else { return };
         let more = |started: usize| (started < READERS_MAX).then_some(started + 1);
         if self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             return;
@@ -85,6 +100,8 @@ impl Readers {
                 // A connection that failed to open or saw a panic is not used again.
                 db = opened.ok().filter(|_| looked.is_ok());
             }
+            drop(db);
+            drop(pass);
         });
         if let Err(error) = spawned {
             self.started.fetch_sub(1, Ordering::Relaxed);
@@ -95,7 +112,7 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        self.queue.close();
+        self.close();
     }
 }
 

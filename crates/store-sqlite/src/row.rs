@@ -16,7 +16,7 @@ macro_rules! event_columns {
          payment_request_id, webhook_id, session_id,
          delivery_status, failure_kind, attempts, max_attempts, claims, lost_leases,
          next_attempt_at, lease_owner, lease_until, last_error, last_attempted_at, delivered_at,
-         manual_last_action, manual_last_actor, manual_last_at, created_at, updated_at"
+         manual_last_action, manual_last_actor, manual_last_at, created_at, updated_at, manual_last_reason"
     };
 }
 pub(crate) use event_columns;
@@ -62,7 +62,7 @@ fn manual_last(row: &Row<'_>) -> rusqlite::Result<Option<AuditView>> {
     let Some(action) = optional_word(row, 21, ManualAction::from_word)? else {
         return Ok(None);
     };
-    Ok(Some(AuditView { action, actor: row.get(22)?, at: moment(row, 23)? }))
+    Ok(Some(AuditView { action, actor: row.get(22)?, at: moment(row, 23)?, reason: row.get(26)? }))
 }
 
 pub(crate) fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {

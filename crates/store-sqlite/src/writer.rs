@@ -7,10 +7,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use posthaste_store::{StoreClock, StoreError, Waker};
 use rand::rngs::StdRng;
@@ -19,14 +18,13 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::call::{Call, Command, Kind, Writing};
 use crate::claim::Rotation;
+use crate::ending::Ending;
 use crate::fault::{Fault, store_error};
 use crate::queue::Queue;
 
 /// Calls that may wait; more than these wait for a place. Renewals have their own.
 const PLACES: usize = 1_024;
 const PLACES_FOR_RENEWALS: usize = 64;
-/// The last handle does not hold up whoever drops it for longer than this; the thread then ends by itself.
-const JOIN_MAX: Duration = Duration::from_secs(5);
 
 type Group = Vec<Box<dyn Command>>;
 
@@ -35,7 +33,8 @@ pub(crate) struct Writer {
     queue: Arc<Queue<Box<dyn Command>>>,
     places: Arc<Semaphore>,
     places_for_renewals: Arc<Semaphore>,
-    ended: Mutex<Receiver<()>>,
+    ending: Ending,
+    failing: Arc<AtomicBool>,
 }
 
 /// The thread's own.
@@ -46,26 +45,44 @@ pub(crate) struct Session {
     pub(crate) random: StdRng,
     pub(crate) waker: Waker,
     pub(crate) rotation: Rotation,
+    /// SQLite could not do the last write.
+    pub(crate) failing: Arc<AtomicBool>,
 }
 
 impl Writer {
     pub(crate) fn start(mut session: Session) -> std::io::Result<Self> {
         let queue: Arc<Queue<Box<dyn Command>>> = Arc::new(Queue::new());
-        let (end, ended) = channel();
-        let commands = Arc::clone(&queue);
+        let (ending, failing) = (Ending::new(), Arc::clone(&session.failing));
+        let (commands, pass) = (Arc::clone(&queue), ending.pass());
         thread::Builder::new().name("posthaste-write".to_owned()).spawn(move || {
             while let Some(group) = commands.take_all() {
                 session.serve(group);
             }
             drop(session);
-            let _ = end.send(());
+            drop(pass);
         })?;
         Ok(Self {
             queue,
             places: Arc::new(Semaphore::new(PLACES)),
             places_for_renewals: Arc::new(Semaphore::new(PLACES_FOR_RENEWALS)),
-            ended: Mutex::new(ended),
+            ending,
+            failing,
         })
+    }
+
+    /// Whether SQLite could not do the last write. What wrote nothing tells nothing: it succeeds on a full disk too.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more commands. The thread finishes those that wait, and closes its connection.
+    pub(crate) fn end(&self) {
+        self.queue.close();
+    }
+
+    /// Waits for that, within bounds.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ending.wait()
     }
 
     /// Runs `work` in a transaction of the writer's and answers when it is committed.
@@ -79,18 +96,15 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         self.queue.put(Box::new(Call { kind, work, kept: None, reply, _place: place }));
         answer.await.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable {
-                reason: "the writing thread has ended; open the store again".to_owned(),
-            })
+            Err(StoreError::Unavailable { reason: "the store is closed; open it again".to_owned() })
         })
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue.close();
-        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = ended.recv_timeout(JOIN_MAX);
+        self.end();
+        self.has_ended();
     }
 }
 
@@ -98,6 +112,7 @@ impl Session {
     fn serve(&mut self, mut group: Group) {
         group.retain(|command| command.is_awaited());
         group.sort_by_key(|command| command.kind() != Kind::Renewal);
+        let changes_before = self.db.total_changes();
         match self.commit(&mut group) {
             Err(Failure::OfACommand(_)) if group.len() > 1 => {
                 for command in group {
@@ -105,6 +120,7 @@ impl Session {
                 }
             }
             outcome => {
+                self.note(&outcome, changes_before);
                 let outcome = outcome.map_err(|failure| self.told(&failure));
                 if outcome.is_ok() && group.iter().any(|command| command.kind() == Kind::MakesDue) {
                     self.waker.wake();
@@ -113,6 +129,18 @@ impl Session {
                     command.answer(outcome.clone());
                 }
             }
+        }
+    }
+
+    fn note(&self, outcome: &Result<(), Failure>, changes_before: u64) {
+        match outcome {
+            Err(Failure::OfTheStore(Cause::Sqlite(_)) | Failure::OfACommand(Cause::Sqlite(_))) => {
+                self.failing.store(true, Ordering::Relaxed);
+            }
+            Ok(()) if self.db.total_changes() != changes_before => {
+                self.failing.store(false, Ordering::Relaxed);
+            }
+            _ => {}
         }
     }
 

@@ -65,12 +65,14 @@ posthaste_domain::words!(ManualAction {
     Cancel => "cancel",
 });
 
-/// Who did what to an event, when.
+/// Who did what to an event, when and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditView {
     pub action: ManualAction,
     pub actor: String,
     pub at: Timestamp,
+    /// Of a cancel, as [`Ending::reason`](posthaste_domain::Ending::reason) has it. A requeue needs none.
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -57,6 +57,7 @@ bugs! {
     requeue_that_keeps_attempts_is_caught: keep::requeue_keeps_attempts, "attempts";
     cancel_without_a_notice_is_caught: keep::cancel_is_silent, "a notice is missing";
     an_action_without_audit_is_caught: keep::cancel_is_not_audited, "the audit of";
+    an_audit_without_the_reason_is_caught: keep::cancel_forgets_why, "the audit of";
     retention_that_takes_failed_events_is_caught: keep::retention_takes_failed_events, "is missing";
     retention_by_age_of_arrival_is_caught: keep::retention_counts_from_arrival, "is missing";
     retention_that_forgets_no_notices_is_caught: keep::notices_are_kept, "the page of notices";

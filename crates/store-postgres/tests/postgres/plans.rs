@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use posthaste_domain::{DeliveryStatus, DestinationUrl};
 use posthaste_postgres_server::{Database, FOR_TESTS, PostgresServer};
-use posthaste_store::{EventQuery, HeldLease, PageRequest, Store};
+use posthaste_store::{EventQuery, HeldLease, PageLimit, PageRequest, Store};
 use serde_json::Value;
 
 use crate::fixture::*;
@@ -28,6 +29,8 @@ struct Ran {
     text: String,
     /// Scans of tables and their indexes, nested ones included.
     scans: Vec<Scan>,
+    /// Rows of large tables that the scans looked at.
+    rows: f64,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
@@ -44,6 +47,8 @@ impl Explained {
             ("auto_explain.log_min_duration", "0"),
             ("auto_explain.log_format", "json"),
             ("auto_explain.log_nested_statements", "on"),
+            ("auto_explain.log_analyze", "on"),
+            ("auto_explain.log_timing", "off"),
             ("autovacuum", "off"),
         ];
         let settings: Vec<_> = FOR_TESTS.iter().copied().chain(explain).collect();
@@ -78,21 +83,28 @@ fn plans(log: &str) -> Vec<Ran> {
     let plan = |text: &str| {
         let json: String = text.lines().take_while(|line| line.starts_with('\t')).collect();
         let plan: Value = serde_json::from_str(&json).ok()?;
-        let mut scans = Vec::new();
-        scans_of(&plan["Plan"], &mut scans);
-        Some(Ran { text: plan["Query Text"].as_str()?.to_owned(), scans })
+        let mut ran = Ran { text: plan["Query Text"].as_str()?.to_owned(), scans: Vec::new(), rows: 0.0 };
+        scans_of(&plan["Plan"], &mut ran);
+        Some(ran)
     };
     // The last one may be cut off by the mark that is inside it.
     after.filter_map(plan).collect()
 }
 
-fn scans_of(node: &Value, scans: &mut Vec<Scan>) {
+fn scans_of(node: &Value, ran: &mut Ran) {
     let word = |field: &str| node[field].as_str().unwrap_or_default().to_owned();
     if word("Node Type").ends_with("Scan") && !word("Relation Name").is_empty() {
-        scans.push(Scan { node: word("Node Type"), table: word("Relation Name"), index: word("Index Name") });
+        let scan = Scan { node: word("Node Type"), table: word("Relation Name"), index: word("Index Name") };
+        if is_large(&scan.table) {
+            let number = |field: &str| node[field].as_f64().unwrap_or_default();
+            // Counts are of one loop each; a loop that finds nothing has looked as well.
+            let of_a_loop = number("Actual Rows") + number("Rows Removed by Filter");
+            ran.rows += of_a_loop.max(1.0) * number("Actual Loops");
+        }
+        ran.scans.push(scan);
     }
     for child in node["Plans"].as_array().into_iter().flatten() {
-        scans_of(child, scans);
+        scans_of(child, ran);
     }
 }
 
@@ -217,6 +229,91 @@ async fn s2_nfr001_overview_and_dead_letters_of_postgres_read_no_payload_and_sca
             assert_walks_indexes_only(&dead_letters, &["webhook_endings_dead_letters", "webhook_events_id"]);
             for scan in overview.iter().chain(&dead_letters) {
                 assert_ne!(scan.table, "webhook_messages", "payloads are there");
+            }
+        }
+    }
+}
+
+/// Thirty thousand events of a destination, one in a thousand of them pending, the others all at the same end.
+async fn history(explained: &Explained, url: &str, failure_kind: &str) {
+    let client = client(&explained.database.url).await;
+    let sql = format!(
+        "SET auto_explain.log_min_duration = -1;
+         WITH there AS MATERIALIZED (SELECT app.webhook_destination('{url}') AS id),
+         events AS (
+             INSERT INTO app.webhook_events (
+                 id, message_id, destination_id, created_at, max_attempts, event_id, event_type
+             )
+             SELECT nextval('app.webhook_turn'), gen_random_uuid(), there.id, now(), 6, gen_random_uuid()::text, 't'
+             FROM there, generate_series(1, 30000)
+             RETURNING id, destination_id
+         ),
+         queue AS (
+             INSERT INTO app.webhook_queue (id, destination_id, turn, next_attempt_at, updated_at)
+             SELECT id, destination_id, id, now(), now() FROM events WHERE id % 1000 = 0
+         )
+         INSERT INTO app.webhook_endings (id, updated_at, attempts, claims, lost_leases, failure_kind)
+         SELECT id, now(), 1, 1, 0, {failure_kind} FROM events WHERE id % 1000 <> 0"
+    );
+    client.batch_execute(&sql).await.expect("the schema is there");
+}
+
+#[tokio::test]
+async fn a_list_of_one_destination_costs_nothing_of_what_was_delivered_there() {
+    const DELIVERS: &str = "https://delivers.example/";
+    const DIES: &str = "https://dies.example/";
+    let explained = Explained::start();
+    let store = open(&explained.database.url).await;
+    history(&explained, DELIVERS, "NULL").await;
+    history(&explained, DIES, "'exhausted'").await;
+    let looked_at = async |store: &dyn Store, url: &str, status: Option<DeliveryStatus>| {
+        let query = EventQuery { status, destination: Some(DestinationUrl::parse(url).unwrap()) };
+        let page = |after| PageRequest { after, limit: PageLimit::new(20).unwrap() };
+        let mut listed = Vec::new();
+        let ran = explained
+            .ran_by(async {
+                let first = store.events(&query, &page(None)).await.unwrap();
+                listed.extend(first.items);
+                if first.next.is_some() {
+                    listed.extend(store.events(&query, &page(first.next)).await.unwrap().items);
+                }
+            })
+            .await;
+        assert!(listed.windows(2).all(|pair| pair[0].key > pair[1].key), "the newest first, none twice");
+        for event in &listed {
+            assert_eq!(event.destination_url.as_str(), url);
+            assert_eq!(event.status, status.unwrap_or(event.status));
+        }
+        let words = ["app.webhook_outbox_events v ON v.id = d.id"];
+        let scans = scans(&ran, &words);
+        let index = match status {
+            Some(DeliveryStatus::Failed) => "webhook_endings_failed_destination",
+            _ => "webhook_events_destination",
+        };
+        assert_walks_indexes_only(&scans, &[index, "webhook_events_id"]);
+        let rows: f64 = ran.iter().filter(|ran| ran.text.contains(words[0])).map(|ran| ran.rows).sum();
+        (listed.len(), rows)
+    };
+    // Plans that were made on no statistics, and plans that are made on those of now.
+    for analyzed in [false, true] {
+        if analyzed {
+            say(&explained.server, &explained.database.name, "ANALYZE");
+        }
+        let fresh = open(&explained.database.url).await;
+        for store in [&store, &fresh] {
+            use DeliveryStatus::{Delivered, Failed, Pending};
+            for (url, status, expected) in [
+                (DELIVERS, None, 40),
+                (DELIVERS, Some(Pending), 30),
+                (DELIVERS, Some(Failed), 0),
+                (DELIVERS, Some(Delivered), 40),
+                (DIES, None, 40),
+                (DIES, Some(Pending), 30),
+                (DIES, Some(Failed), 40),
+            ] {
+                let (listed, rows) = looked_at(store, url, status).await;
+                assert_eq!(listed, expected, "{status:?} to {url}");
+                assert!(rows < 5_000.0, "{rows} rows for the {status:?} to {url}, analyzed: {analyzed}");
             }
         }
     }

@@ -1,7 +1,5 @@
 //! Attempt records by day: partitions made ahead, dropped whole, and never in dispatch's way.
 
-use std::time::Duration;
-
 use posthaste_postgres_server::PostgresServer;
 use posthaste_store::{Maintained, Retention, Settled, Store};
 use posthaste_store_conformance::Harness as _;

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use posthaste_domain::Timestamp;
 use rand::SeedableRng as _;
@@ -46,6 +48,7 @@ impl Bench {
             random: StdRng::seed_from_u64(1),
             waker: waker.clone(),
             rotation: Rotation::default(),
+            failing: Arc::default(),
         };
         Self { writer: Arc::new(Writer::start(session).unwrap()), waker, path, _directory: directory }
     }

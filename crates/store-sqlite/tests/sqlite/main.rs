@@ -5,6 +5,7 @@
 )]
 
 mod bookkeeping;
+mod closing;
 mod deliveries_view;
 mod open;
 mod own_transaction;

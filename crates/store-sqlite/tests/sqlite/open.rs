@@ -93,3 +93,32 @@ fn threads_that_open_a_new_file_at_once_migrate_it_once() {
         assert_eq!(from.iter().filter(|from| **from == 0).count(), 1, "one of them did it: {from:?}");
     }
 }
+
+/// The modes of a database and of what SQLite keeps beside it.
+#[cfg(unix)]
+fn modes(path: &Path) -> [u32; 3] {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    [mode(path), mode(&path.with_extension("db-wal")), mode(&path.with_extension("db-shm"))]
+}
+
+#[cfg(unix)]
+#[test]
+fn a_database_that_is_created_is_for_its_owner_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("outbox.db");
+    let _store = open(&path).unwrap();
+    assert_eq!(modes(&path), [0o600; 3]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_database_that_is_there_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("outbox.db");
+    drop(open(&path).unwrap());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let _store = open(&path).unwrap();
+    assert_eq!(modes(&path), [0o640; 3]);
+}

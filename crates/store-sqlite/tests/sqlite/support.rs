@@ -25,7 +25,7 @@ pub(crate) struct Fixture {
     pub(crate) store: SqliteStore,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) path: PathBuf,
-    _directory: tempfile::TempDir,
+    pub(crate) _directory: tempfile::TempDir,
 }
 
 impl Fixture {

@@ -46,6 +46,20 @@ store_bug! {
 }
 
 store_bug! {
+    cancel_forgets_why;
+
+    async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
+        let cancelled = self.memory.cancel(event_id, actor, reason).await?;
+        self.memory.with_state(|state| {
+            if let Some((_, audit)) = state.audit.last_mut() {
+                audit.reason = None;
+            }
+        });
+        Ok(cancelled)
+    }
+}
+
+store_bug! {
     retention_takes_failed_events;
 
     async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
