@@ -1,27 +1,32 @@
 //! A new connection to a receiver: its addresses are judged, one is dialled, and a protocol is agreed on.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use posthaste_domain::ErrorClass;
 use tokio::net::TcpStream;
 use url::Host;
 
 use crate::deadline::{Progress, Stage};
-use crate::dial::dial;
+use crate::dial::{ADDRESSES_MAX, dial, in_turns};
 use crate::failure::Failure;
 use crate::guard::{Guard, Permitted};
 use crate::link::{Http1, Http2, Link};
 use crate::meter::{Meter, Metered};
 use crate::options::{InvalidOptions, SenderOptions};
-use crate::proxy::{Proxy, TunnelTarget};
+use crate::proxy::{NoTunnel, Proxy, TunnelTarget};
+use crate::race::first;
 use crate::resolve::Resolve;
 use crate::stream::Stream;
 use crate::target::Origin;
 use crate::tls::Tls;
 
-/// Addresses of one receiver that a proxy is asked for, one after the other.
+/// Addresses of one receiver that a proxy is asked for.
 const TUNNELS_MAX: usize = 3;
+/// How long a tunnel may take before the next is asked for beside it: longer than to dial, since the proxy dials too.
+const TUNNEL_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Connector {
     guard: Guard,
@@ -58,46 +63,46 @@ impl Connector {
 
     async fn reach(&self, origin: &Origin, progress: &Progress) -> Result<TcpStream, Failure> {
         let Some(proxy) = &self.proxy else {
-            let addresses = self.permitted(origin, progress).await?;
+            let addresses = self.permitted(origin, ADDRESSES_MAX, progress).await?;
             progress.reached(Stage::Connect);
-            return dial(&addresses).await.map_err(|error| unreachable(&error));
+            return dial(&addresses).await.map_err(|error| not_reached(&error));
         };
         let targets = match &origin.host {
             Host::Domain(name) if proxy.takes_names() => vec![TunnelTarget::Name { name, port: origin.port }],
             _ => {
-                let addresses = self.permitted(origin, progress).await?.into_iter();
-                addresses.map(|address| TunnelTarget::Address(address.address())).take(TUNNELS_MAX).collect()
+                let addresses = self.permitted(origin, TUNNELS_MAX, progress).await?.into_iter();
+                addresses.map(|address| TunnelTarget::Address(address.address())).collect()
             }
         };
         progress.reached(Stage::Proxy);
-        let mut refused = None;
-        for target in &targets {
-            match self.tunnel(proxy, target).await {
-                Ok(stream) => return Ok(stream),
-                Err(failure) => refused = Some(failure),
-            }
-        }
-        Err(refused.unwrap_or_else(|| Failure::new(ErrorClass::Dns, "the name has no address")))
+        let addresses = self.addresses_of(proxy).await?;
+        let ask_for = |target| tunnel(proxy, &addresses, target);
+        let tunnelled = first(targets, TUNNEL_PATIENCE, ask_for, NoTunnel::is_to_anything).await;
+        tunnelled.map_err(|refused| refused.expect("a receiver has a name or an address").into())
     }
 
-    async fn tunnel(&self, proxy: &Proxy, target: &TunnelTarget<'_>) -> Result<TcpStream, Failure> {
-        // Whatever keeps us from the proxy is no fault of the receiver's name.
-        let of_proxy = |detail| Failure::new(ErrorClass::Connect, format!("the egress proxy: {detail}"));
+    /// Whatever keeps us from the proxy is no fault of the receiver's name.
+    async fn addresses_of(&self, proxy: &Proxy) -> Result<Vec<Permitted>, Failure> {
         let addresses = self.addresses(proxy.host(), proxy.port()).await;
-        let addresses = addresses.map_err(|failure| of_proxy(failure.detail))?;
+        let addresses = addresses.map_err(|failure| of_proxy(&failure.detail))?;
         let addresses: Vec<_> = addresses.into_iter().map(Permitted::by_configuration).collect();
-        let mut stream = dial(&addresses).await.map_err(|error| of_proxy(error.to_string()))?;
-        proxy.tunnel(&mut stream, target).await?;
-        Ok(stream)
+        Ok(in_turns(&addresses, ADDRESSES_MAX))
     }
 
-    /// The addresses that may be dialled: all that the name has, or none if any of them is forbidden.
-    async fn permitted(&self, origin: &Origin, progress: &Progress) -> Result<Vec<Permitted>, Failure> {
+    /// The addresses that are tried: so many of those that the name has, or none if any of all is forbidden.
+    async fn permitted(
+        &self,
+        origin: &Origin,
+        max: usize,
+        progress: &Progress,
+    ) -> Result<Vec<Permitted>, Failure> {
         progress.reached(Stage::Lookup);
         let addresses = self.addresses(&origin.host, origin.port).await?;
-        self.guard
+        let permitted = self
+            .guard
             .permit_all(addresses)
-            .map_err(|forbidden| Failure::new(ErrorClass::BlockedAddress, forbidden.to_string()))
+            .map_err(|forbidden| Failure::new(ErrorClass::BlockedAddress, forbidden.to_string()))?;
+        Ok(in_turns(&permitted, max))
     }
 
     async fn addresses(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Failure> {
@@ -116,6 +121,22 @@ impl Connector {
     }
 }
 
-fn unreachable(error: &std::io::Error) -> Failure {
+/// On a connection to the proxy that is its own.
+async fn tunnel(
+    proxy: &Proxy,
+    addresses: &[Permitted],
+    target: TunnelTarget<'_>,
+) -> Result<TcpStream, NoTunnel> {
+    let dialled = dial(addresses).await;
+    let mut stream = dialled.map_err(|error| NoTunnel::ToAnything(of_proxy(&error)))?;
+    proxy.tunnel(&mut stream, &target).await?;
+    Ok(stream)
+}
+
+fn of_proxy(why: &dyn fmt::Display) -> Failure {
+    Failure::new(ErrorClass::Connect, format!("the egress proxy: {why}"))
+}
+
+fn not_reached(error: &std::io::Error) -> Failure {
     Failure::new(ErrorClass::Connect, error.to_string())
 }

@@ -1,7 +1,7 @@
 //! The one deadline of an attempt, and where the attempt stood when it passed.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::ErrorClass;
@@ -33,15 +33,16 @@ impl Deadline {
         tokio::time::timeout_at(self.at, future).await.ok()
     }
 
-    pub(crate) fn passed(self, stage: &Progress) -> Failure {
-        let stage = stage.get().as_str();
+    pub(crate) fn passed(self, progress: &Progress) -> Failure {
+        let stage = progress.stage().as_str();
         Failure::new(ErrorClass::Timeout, format!("no response within {:?}, {stage}", self.timeout))
     }
 }
 
 /// What an attempt is waiting for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Stage {
+    #[default]
     Lookup,
     Connect,
     Proxy,
@@ -50,8 +51,6 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 5] = [Self::Lookup, Self::Connect, Self::Proxy, Self::Tls, Self::Response];
-
     const fn as_str(self) -> &'static str {
         match self {
             Self::Lookup => "while the name was looked up",
@@ -65,14 +64,14 @@ impl Stage {
 
 /// Told by the steps of an attempt, read when its deadline passes.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(AtomicU8);
+pub(crate) struct Progress(Mutex<Stage>);
 
 impl Progress {
     pub(crate) fn reached(&self, stage: Stage) {
-        self.0.store(stage as u8, Ordering::Relaxed);
+        *self.stage() = stage;
     }
 
-    fn get(&self) -> Stage {
-        Stage::ALL[usize::from(self.0.load(Ordering::Relaxed))]
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,56 +1,44 @@
 //! From permitted addresses to an open socket.
 //!
-//! Addresses are tried in turn, the next one when the last has failed or has kept us waiting for a moment, and the
-//! first that answers wins: a receiver with a dead IPv6 route is still reached over IPv4 within one attempt.
+//! A receiver with a dead IPv6 route is still reached over IPv4 within one attempt: the two families take turns.
 
 use std::io;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 
 use crate::guard::Permitted;
+use crate::race::first;
 
 /// How long one address may keep us waiting before the next is tried beside it.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Addresses that are tried at all. A name may have hundreds; nobody shall make us scan them.
-const ADDRESSES_MAX: usize = 6;
+pub(crate) const ADDRESSES_MAX: usize = 6;
 
+/// In this order.
 pub(crate) async fn dial(addresses: &[Permitted]) -> io::Result<TcpStream> {
-    let mut waiting = in_turns(addresses).into_iter().take(ADDRESSES_MAX);
-    let mut dialling = FuturesUnordered::new();
-    let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "there is no address to dial");
-    dialling.extend(waiting.next().map(connect));
-    loop {
-        tokio::select! {
-            biased;
-            Some(connected) = dialling.next() => match connected {
-                Ok(stream) => return Ok(stream),
-                Err(error) => {
-                    failure = error;
-                    dialling.extend(waiting.next().map(connect));
-                }
-            },
-            () = patience(), if waiting.len() > 0 => dialling.extend(waiting.next().map(connect)),
-            else => return Err(failure),
-        }
-    }
+    let dialled = first(addresses.iter().copied(), PATIENCE, connect, |_| false).await;
+    dialled.map_err(|failure| {
+        let no_address = || io::Error::new(io::ErrorKind::AddrNotAvailable, "there is no address to dial");
+        failure.unwrap_or_else(no_address)
+    })
 }
 
-/// One family after the other, beginning with that of the first address.
-fn in_turns(addresses: &[Permitted]) -> Vec<Permitted> {
+/// Those to be tried, one family after the other, beginning with that of the first address. The others are let go of:
+/// an attempt does not hold what it will not dial.
+pub(crate) fn in_turns(addresses: &[Permitted], max: usize) -> Vec<Permitted> {
     let is_first = |address: &&Permitted| address.address().is_ipv4() == addresses[0].address().is_ipv4();
     let (mut first, mut second) =
         (addresses.iter().filter(is_first), addresses.iter().filter(|address| !is_first(address)));
-    let mut ordered = Vec::with_capacity(addresses.len());
-    loop {
+    let mut ordered = Vec::with_capacity(max);
+    while ordered.len() < max {
         let pair = [first.next(), second.next()];
         if pair == [None, None] {
-            return ordered;
+            break;
         }
-        ordered.extend(pair.into_iter().flatten().copied());
+        ordered.extend(pair.into_iter().flatten().take(max - ordered.len()));
     }
+    ordered
 }
 
 async fn connect(address: Permitted) -> io::Result<TcpStream> {
@@ -58,11 +46,6 @@ async fn connect(address: Permitted) -> io::Result<TcpStream> {
     // A request is written at once and must leave at once.
     stream.set_nodelay(true)?;
     Ok(stream)
-}
-
-#[expect(clippy::disallowed_methods, reason = "real sockets are waited for in real time")]
-async fn patience() {
-    tokio::time::sleep(PATIENCE).await;
 }
 
 #[cfg(test)]
@@ -77,8 +60,21 @@ mod tests {
 
     #[test]
     fn the_two_families_take_turns() {
-        let order = in_turns(&permitted(&["[::1]:1", "[::1]:2", "[::1]:3", "127.0.0.1:4"]));
-        assert_eq!(order, permitted(&["[::1]:1", "127.0.0.1:4", "[::1]:2", "[::1]:3"]));
+        let all = permitted(&["[::1]:1", "[::1]:2", "[::1]:3", "127.0.0.1:4"]);
+        assert_eq!(in_turns(&all, 6), permitted(&["[::1]:1", "127.0.0.1:4", "[::1]:2", "[::1]:3"]));
+        assert_eq!(in_turns(&all, 3), permitted(&["[::1]:1", "127.0.0.1:4", "[::1]:2"]));
+        assert_eq!(in_turns(&[], 6), []);
+    }
+
+    #[test]
+    fn of_very_many_addresses_only_those_to_be_tried_are_held() {
+        let mut all = permitted(&["192.0.2.1:443"; 4_000]);
+        all.extend(permitted(&["[2001:db8::1]:443"; 4_000]));
+        for max in 1..=ADDRESSES_MAX {
+            let held = in_turns(&all, max);
+            assert_eq!((held.len(), held.capacity()), (max, max));
+            assert_eq!(held.iter().filter(|address| address.address().is_ipv6()).count(), max / 2);
+        }
     }
 
     #[tokio::test]

@@ -18,20 +18,23 @@ pub(crate) struct Client {
     pub(crate) pool: Arc<Pool>,
 }
 
-/// A response whose head has arrived, and the connection that its body comes over.
-pub(crate) struct Exchanged {
+/// A response whose head has arrived, and the connection that its body comes over. Dropped, the connection is not used
+/// again: what is left of the body would hold up the next.
+pub(crate) struct Exchanged<'a> {
     pub(crate) response: Response<Incoming>,
     pub(crate) link: Link,
+    /// None where nobody shares the connection.
+    distrust: Option<Distrust<'a>>,
 }
 
 impl Client {
     /// Nothing here sends a request again. One that a closed connection handed back untouched goes out on another.
-    pub(crate) async fn exchange(
-        &self,
-        target: &Target,
+    pub(crate) async fn exchange<'a>(
+        &'a self,
+        target: &'a Target,
         mut request: Request<Bytes>,
         progress: &Progress,
-    ) -> Result<Exchanged, Failure> {
+    ) -> Result<Exchanged<'a>, Failure> {
         let payload = request.body().clone();
         while let Some(link) = self.pool.take(&target.origin).await {
             progress.reached(Stage::Response);
@@ -48,44 +51,39 @@ impl Client {
         self.send(link, target, request).await.map_err(Failure::from)
     }
 
-    /// Keeps the connection of a response that has been read, unless a part of its request is still to be written.
-    pub(crate) fn finish(&self, target: &Target, exchanged: Exchanged) {
-        let Exchanged { response, link } = exchanged;
+    /// Keeps the connection of a response that has been read to its end, unless a part of its request is still to be
+    /// written.
+    pub(crate) fn finish(&self, target: &Target, exchanged: Exchanged<'_>) {
+        let Exchanged { response, link, distrust } = exchanged;
         drop(response);
         match link {
             Link::Http1(link) => self.pool.put(&target.origin, link),
-            Link::Http2(place) if !place.is_written() => self.pool.forget(&target.origin, place.link()),
+            Link::Http2(place) if place.is_written() => {
+                place.end();
+                distrust.into_iter().for_each(Distrust::dispel);
+            }
             Link::Http2(_) => {}
         }
     }
 
-    /// Gives up on a response whose body did not end in time: what is left of it would hold up the next.
-    pub(crate) fn give_up(&self, target: &Target, exchanged: &Exchanged) {
-        if let Link::Http2(place) = &exchanged.link {
-            self.pool.forget(&target.origin, place.link());
-        }
-    }
-
-    async fn send(
-        &self,
+    async fn send<'a>(
+        &'a self,
         mut link: Link,
-        target: &Target,
+        target: &'a Target,
         request: Request<Bytes>,
-    ) -> Result<Exchanged, Unanswered> {
+    ) -> Result<Exchanged<'a>, Unanswered> {
         let distrust = match &link {
             Link::Http1(_) => None,
             Link::Http2(place) => Some(Distrust::of(&self.pool, &target.origin, place.link())),
         };
         let response = link.send(target, request).await?;
-        if let Some(distrust) = distrust {
-            distrust.dispel();
-        }
-        Ok(Exchanged { response, link })
+        Ok(Exchanged { response, link, distrust })
     }
 }
 
-/// Takes a shared connection out of use unless it answers: one that has gone dead would else swallow every request
-/// until the system noticed. Also when the deadline passes, which only drops what waits for it.
+/// Takes a shared connection out of use unless its answer ends: one that has gone dead would else swallow every request
+/// until the system noticed, and one that sends more than is read would be reset again and again. Also when the deadline
+/// passes, which only drops what waits for it.
 struct Distrust<'a> {
     pool: &'a Pool,
     origin: &'a Origin,

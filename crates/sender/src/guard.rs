@@ -26,7 +26,8 @@ pub struct Guard {
     allowed: AllowedNetworks,
 }
 
-/// An address that may be dialled: only the guard makes one, and only this can be dialled.
+/// An address that may be dialled; no other can be. For a receiver only the guard makes one. The operator's own proxy is
+/// the one thing that is dialled unjudged, as it is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permitted(SocketAddr);
 

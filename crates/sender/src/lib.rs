@@ -10,7 +10,8 @@
 //!
 //! Receivers are strangers. Everything from the name lookup to the last byte of the response happens under one
 //! deadline and within fixed bounds, and whatever a receiver does becomes an [`Outcome`](posthaste_domain::Outcome):
-//! there is no `Err`. Only an address that the [`Guard`] has permitted can be dialled.
+//! there is no `Err`. A receiver is dialled, or asked of the proxy, only at addresses that the [`Guard`] has permitted,
+//! unless the proxy was chosen to look names up itself.
 #![forbid(unsafe_code)]
 
 mod sender;
@@ -24,6 +25,7 @@ mod connect;
 mod dial;
 mod guard;
 mod proxy;
+mod race;
 mod resolve;
 mod tls;
 

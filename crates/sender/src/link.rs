@@ -53,8 +53,8 @@ impl Link {
         }
     }
 
-    /// The next piece of a response's body; none at its end, and none where it breaks.
-    pub(crate) async fn next_piece(&mut self, body: &mut Incoming) -> Option<Bytes> {
+    /// The next piece of a response's body; none at its end.
+    pub(crate) async fn next_piece(&mut self, body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
         match self {
             Self::Http1(link) => link.next_piece(body).await,
             Self::Http2(_) => http2::next_piece(body).await,

@@ -3,76 +3,139 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What a receiver may send before the first request: the longest handshake, with room to spare.
 const OPENING_BYTES: usize = 128 * 1024;
-/// What each request entitles it to: a head, a body as far as it is read, and their framing.
-const GRANT_BYTES: usize = 64 * 1024;
+/// What each request entitles it to: a head, as much of a body as it may send before it hears that we have read enough,
+/// and their framing.
+pub(crate) const GRANT_BYTES: usize = 96 * 1024;
 /// What it may send while no request waits for an answer: pings, settings, session tickets.
 const IDLE_BYTES: usize = 16 * 1024;
 
 /// Blocks of headers that a request entitles it to over HTTP/2: interim responses, the answer and its trailers.
 const GRANT_HEADS: usize = 16;
 
-/// What one connection may still send.
+/// What an operator reads of a receiver that goes on regardless.
+pub(crate) const BREACH: &str = "the receiver sends more than any answer needs";
+
+/// What one connection may still send. Once it is over, it is over: another request must not revive a flood.
 #[derive(Debug)]
-pub(crate) struct Meter {
-    bytes: AtomicUsize,
-    heads: AtomicUsize,
+pub(crate) struct Meter(Mutex<Left>);
+
+#[derive(Debug)]
+struct Left {
+    bytes: usize,
+    heads: usize,
+    /// Requests whose answers have not ended.
+    waiting: usize,
+    /// Whether one of them was given up. Its answer may still be on its way, so that its share is not taken back; and as it
+    /// would be there for a flood, no other request is granted one.
+    given_up: bool,
 }
 
 impl Meter {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { bytes: AtomicUsize::new(OPENING_BYTES), heads: AtomicUsize::new(GRANT_HEADS) })
+        Arc::new(Self(Mutex::new(Left {
+            bytes: OPENING_BYTES,
+            heads: GRANT_HEADS,
+            waiting: 0,
+            given_up: false,
+        })))
     }
 
-    /// A request is about to be sent.
-    pub(crate) fn grant(&self) {
-        change(&self.bytes, |left| left.saturating_add(GRANT_BYTES));
-        change(&self.heads, |left| left.saturating_add(GRANT_HEADS));
+    /// A request is about to be sent, unless so many wait already, or nothing more shall be sent at all.
+    #[must_use]
+    pub(crate) fn grant(&self, waiting_max: usize) -> bool {
+        let mut left = self.left();
+        let granted = left.has_room(waiting_max);
+        if granted {
+            left.grant();
+        }
+        granted
     }
 
-    /// A request has its answer, or is given up. What it did not use cannot be saved up: so much is left for those that
-    /// still wait.
-    pub(crate) fn revoke(&self, still_waiting: usize) {
-        change(&self.bytes, |left| {
-            left.min(still_waiting.saturating_mul(GRANT_BYTES).saturating_add(IDLE_BYTES))
-        });
-        // One is left of what is not spent, or the next request would come to a meter that has run out.
-        change(&self.heads, |left| left.min(still_waiting.saturating_mul(GRANT_HEADS).saturating_add(1)));
+    /// Whether a request would be granted its share.
+    pub(crate) fn has_room(&self, waiting_max: usize) -> bool {
+        self.left().has_room(waiting_max)
+    }
+
+    /// A request is about to be sent, and no other waits: what the handshakes left, or the answer before, is not for its
+    /// answer.
+    pub(crate) fn grant_alone(&self) {
+        let mut left = self.left();
+        left.waiting = 0;
+        left.clip();
+        left.grant();
+    }
+
+    /// The answer to a request has ended. What it did not use cannot be saved up.
+    pub(crate) fn revoke(&self) {
+        let mut left = self.left();
+        left.waiting -= 1;
+        left.clip();
+    }
+
+    /// Nobody waits for the answer to a request any more, although it has not ended.
+    pub(crate) fn give_up(&self) {
+        self.left().given_up = true;
+    }
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.left().waiting == 0
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) == 0 || self.heads.load(Ordering::Relaxed) == 0
+        self.left().is_exhausted()
     }
 
     /// A block of headers begins.
     pub(crate) fn spend_head(&self) {
-        change(&self.heads, |left| left - 1);
+        let mut left = self.left();
+        left.heads = left.heads.saturating_sub(1);
     }
 
     /// What a connection fails with that is read on when its meter has run out.
-    pub(crate) fn breach(&self) -> io::Error {
-        io::Error::other(BREACH)
+    pub(crate) fn check(&self) -> io::Result<()> {
+        if self.is_exhausted() { Err(io::Error::other(BREACH)) } else { Ok(()) }
     }
 
     fn spend(&self, bytes: usize) {
-        change(&self.bytes, |left| left.saturating_sub(bytes));
+        let mut left = self.left();
+        left.bytes = left.bytes.saturating_sub(bytes);
+    }
+
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What an operator reads of it.
-pub(crate) const BREACH: &str = "the receiver sends more than any answer needs";
+impl Left {
+    fn is_exhausted(&self) -> bool {
+        self.bytes == 0 || self.heads == 0
+    }
 
-/// Once it is over, it is over: another request must not revive a flood.
-fn change(left: &AtomicUsize, change: impl Fn(usize) -> usize) {
-    let changed = |left: usize| if left == 0 { None } else { Some(change(left)) };
-    let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+    fn has_room(&self, waiting_max: usize) -> bool {
+        self.waiting < waiting_max && !self.given_up && !self.is_exhausted()
+    }
+
+    fn grant(&mut self) {
+        self.waiting += 1;
+        if !self.is_exhausted() {
+            self.bytes += GRANT_BYTES;
+            self.heads += GRANT_HEADS;
+        }
+    }
+
+    /// Down to what those that wait are entitled to.
+    fn clip(&mut self) {
+        self.bytes = self.bytes.min(self.waiting * GRANT_BYTES + IDLE_BYTES);
+        // One is left of what is not spent, or the next request would come to a meter that has run out.
+        self.heads = self.heads.min(self.waiting * GRANT_HEADS + 1);
+    }
 }
 
 /// A connection that breaks off when its meter has run out.
@@ -94,9 +157,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.meter.is_exhausted() {
-            return Poll::Ready(Err(self.meter.breach()));
-        }
+        self.meter.check()?;
         let before = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         self.meter.spend(buf.filled().len() - before);
@@ -142,7 +203,8 @@ mod tests {
         let mut received = Vec::new();
         assert!(flood.read_to_end(&mut received).await.is_err());
         assert!((OPENING_BYTES..2 * OPENING_BYTES).contains(&received.len()), "{}", received.len());
-        meter.grant();
+        assert!(!meter.grant(1));
+        meter.grant_alone();
         assert!(meter.is_exhausted());
         assert!(flood.read_u8().await.is_err());
     }
@@ -150,15 +212,61 @@ mod tests {
     #[test]
     fn what_one_request_did_not_use_is_not_saved_up_for_a_flood() {
         let meter = Meter::new();
+        meter.grant_alone();
+        meter.revoke();
         for _ in 0..1_000 {
-            meter.grant();
-            meter.revoke(0);
+            assert!(meter.grant(1));
+            meter.revoke();
         }
-        assert_eq!(meter.bytes.load(Ordering::Relaxed), IDLE_BYTES);
+        assert_eq!(meter.left().bytes, IDLE_BYTES);
         for _ in 0..20 {
-            meter.grant();
+            assert!(meter.grant(20));
         }
-        meter.revoke(19);
-        assert_eq!(meter.bytes.load(Ordering::Relaxed), 19 * GRANT_BYTES + IDLE_BYTES);
+        meter.revoke();
+        assert_eq!(meter.left().bytes, 19 * GRANT_BYTES + IDLE_BYTES);
+        assert_eq!(meter.left().heads, 19 * GRANT_HEADS + 1);
+    }
+
+    #[test]
+    fn an_answer_that_was_given_up_keeps_its_share_when_others_end() {
+        let meter = Meter::new();
+        meter.grant_alone();
+        for _ in 0..20 {
+            assert!(meter.grant(32));
+        }
+        meter.give_up();
+        assert!(!meter.grant(32), "what is not taken back is not added to");
+        for _ in 0..20 {
+            meter.revoke();
+        }
+        assert_eq!(meter.left().bytes, GRANT_BYTES + IDLE_BYTES);
+        assert!(!meter.is_unused());
+    }
+
+    #[test]
+    fn no_more_requests_are_granted_than_there_is_room_for() {
+        let meter = Meter::new();
+        assert!(meter.grant(2) && meter.grant(2) && !meter.grant(2));
+        assert!(meter.grant(3));
+        meter.revoke();
+        meter.revoke();
+        assert!(meter.grant(2) && !meter.grant(2));
+    }
+
+    #[test]
+    fn a_request_that_begins_in_the_very_moment_in_which_another_ends_has_its_own_share() {
+        let meter = Meter::new();
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    for _ in 0..1_000_000 {
+                        assert!(meter.grant(2));
+                        meter.spend_head();
+                        assert!(!meter.is_exhausted(), "its own answer was one too many");
+                        meter.revoke();
+                    }
+                });
+            }
+        });
     }
 }

@@ -12,9 +12,10 @@ use crate::resolve::{OwnResolver, Resolve};
 pub struct SenderOptions {
     /// Networks that may be dialled although they are not public.
     pub allowed_networks: AllowedNetworks,
-    /// Idle connections that are kept per receiver, which is a host and a port; several destinations may share it.
+    /// Connections that are kept for later requests per receiver, which is a host and a port; several destinations may
+    /// share it. One over HTTP/2 counts while it is used, too.
     pub pool_size: usize,
-    /// Idle connections that are kept in all. Each holds a file descriptor.
+    /// Connections that are kept in all. Each holds a file descriptor.
     pub pool_size_total: usize,
     /// Authorities that are trusted beside the system's, as PEM.
     pub ca_file: Option<PathBuf>,

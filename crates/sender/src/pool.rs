@@ -1,8 +1,11 @@
 //! Connections that wait for their next request.
 //!
 //! HTTP/1.1 connections are handed out, newest first, and come back when their response has been read; an HTTP/2
-//! connection stays here while it is used. Bounded per receiver and in all, in idle time and in age: a receiver that
-//! moves to other addresses is followed within minutes.
+//! connection stays here while it is used. Those that are here are bounded per receiver and in all, in idle time and in
+//! age: a receiver that moves to other addresses is followed within minutes.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -47,6 +50,12 @@ struct Shared {
     link: Http2,
 }
 
+impl Shared {
+    fn is_young(&self, now: Instant) -> bool {
+        self.link.opened_at() + AGE_MAX > now
+    }
+}
+
 /// What was taken out, to be let go of when the lock is: closing a socket is a system call.
 type TakenOut = (Vec<Idle>, Vec<Shared>);
 
@@ -80,25 +89,28 @@ impl Pool {
         }
         let taken_out = {
             let mut shelves = self.shelves();
-            let full = shelves.idle.get(origin).is_some_and(|shelf| shelf.len() >= self.per_origin_max);
-            let oldest = if full { shelves.take_oldest_of(origin) } else { None };
             shelves.keep(origin, link, now());
-            (oldest, shelves.trim(self.total_max))
+            (shelves.trim_origin(origin, self.per_origin_max), shelves.trim(self.total_max))
         };
         drop(taken_out);
     }
 
-    /// Lets others use a connection from now on.
+    /// Lets others use a connection from now on, if they need it: of several that were opened at once, those that come too
+    /// late carry the request that they were opened for, and close.
     pub(crate) fn share(&self, origin: &Arc<Origin>, link: &Http2) {
-        if self.per_origin_max == 0 {
-            return;
-        }
+        let now = now();
         let taken_out = {
             let mut shelves = self.shelves();
-            let shared = Shared { used_at: now(), link: link.clone() };
-            shelves.shared.entry(Arc::clone(origin)).or_default().push(shared);
-            shelves.shared_count += 1;
-            shelves.trim(self.total_max)
+            let closed = shelves.take_shared(origin, |shared| !shared.link.is_open());
+            if !shelves.has_place(origin, now) {
+                shelves
+                    .shared
+                    .entry(Arc::clone(origin))
+                    .or_default()
+                    .push(Shared { used_at: now, link: link.clone() });
+                shelves.shared_count += 1;
+            }
+            (closed, shelves.trim_origin(origin, self.per_origin_max), shelves.trim(self.total_max))
         };
         drop(taken_out);
     }
@@ -117,7 +129,7 @@ impl Pool {
 impl Shelves {
     fn pick(&mut self, origin: &Origin, now: Instant) -> Option<Link> {
         for shared in self.shared.get_mut(origin).into_iter().flatten() {
-            if shared.link.opened_at() + AGE_MAX > now
+            if shared.is_young(now)
                 && let Some(place) = shared.link.place()
             {
                 shared.used_at = now;
@@ -128,6 +140,11 @@ impl Shelves {
         let newest = shelf.pop_back()?;
         self.unlist(origin, newest.arrival);
         Some(Link::Http1(newest.link))
+    }
+
+    fn has_place(&self, origin: &Origin, now: Instant) -> bool {
+        let mut shared = self.shared.get(origin).into_iter().flatten();
+        shared.any(|shared| shared.is_young(now) && shared.link.has_place())
     }
 
     fn keep(&mut self, origin: &Arc<Origin>, link: Box<Http1>, since: Instant) {
@@ -161,7 +178,28 @@ impl Shelves {
         taken
     }
 
-    /// Down to the limit: the oldest idle connection goes first, then the shared one that was used longest ago.
+    /// Down to the limit of one receiver: what was used longest ago goes first, of either kind.
+    fn trim_origin(&mut self, origin: &Origin, per_origin_max: usize) -> TakenOut {
+        let (mut idle, mut shared) = TakenOut::default();
+        while self.count_of(origin) > per_origin_max {
+            let oldest = self.idle.get(origin).and_then(VecDeque::front);
+            let stalest = self.shared.get(origin).into_iter().flatten().min_by_key(|shared| shared.used_at);
+            match stalest {
+                Some(stalest) if oldest.is_none_or(|oldest| stalest.used_at < oldest.since) => {
+                    let link = stalest.link.clone();
+                    shared.extend(self.take_shared(origin, |shared| shared.link.is_same_as(&link)));
+                }
+                _ => idle.extend(self.take_oldest_of(origin)),
+            }
+        }
+        (idle, shared)
+    }
+
+    fn count_of(&self, origin: &Origin) -> usize {
+        self.idle.get(origin).map_or(0, VecDeque::len) + self.shared.get(origin).map_or(0, Vec::len)
+    }
+
+    /// Down to the limit of all: the oldest idle connection goes first, then the shared one that was used longest ago.
     fn trim(&mut self, total_max: usize) -> TakenOut {
         let (mut idle, mut shared) = TakenOut::default();
         while self.by_arrival.len() + self.shared_count > total_max {

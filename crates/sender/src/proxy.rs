@@ -18,11 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use url::{Host, Url};
 
 use crate::failure::Failure;
+use crate::resolve::qualified;
 
 /// What SOCKS5 can carry; more is of no use to HTTP either.
 const CREDENTIAL_LEN_MAX: usize = 255;
-/// The longest name that DNS and SOCKS5 know.
-const NAME_LEN_MAX: usize = 255;
 const SOCKS5_PORT: u16 = 1_080;
 
 /// Where every request leaves through.
@@ -77,6 +76,28 @@ pub(crate) enum TunnelTarget<'a> {
     Name { name: &'a str, port: u16 },
 }
 
+/// Why there is no tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoTunnel {
+    /// Another address of the receiver may do.
+    ToTarget(Failure),
+    /// Whatever the proxy is asked for, the answer will be the same.
+    ToAnything(Failure),
+}
+
+impl NoTunnel {
+    pub(crate) fn is_to_anything(&self) -> bool {
+        matches!(self, Self::ToAnything(_))
+    }
+}
+
+impl From<NoTunnel> for Failure {
+    fn from(why: NoTunnel) -> Self {
+        let (NoTunnel::ToTarget(failure) | NoTunnel::ToAnything(failure)) = why;
+        failure
+    }
+}
+
 impl Proxy {
     /// `http://` and `socks5://` ask for addresses, `httph://` and `socks5h://` for names; each may be followed by
     /// `user:password@`, percent-encoded.
@@ -121,16 +142,15 @@ impl Proxy {
 
     /// Asks an open connection to the proxy for a tunnel. When it is granted, not one byte of what comes through the
     /// tunnel has been read. The caller bounds the time.
-    pub(crate) async fn tunnel<S>(&self, stream: &mut S, target: &TunnelTarget<'_>) -> Result<(), Failure>
+    pub(crate) async fn tunnel<S>(&self, stream: &mut S, target: &TunnelTarget<'_>) -> Result<(), NoTunnel>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
+        // Nothing that could end a line or a field in what is sent to the proxy.
         if let TunnelTarget::Name { name, .. } = target
-            && !is_hostname(name)
+            && let Err(error) = qualified(name)
         {
-            return Err(refusal(
-                "the destination's host is not a name that an egress proxy can be asked for",
-            ));
+            return Err(NoTunnel::ToAnything(Failure::new(ErrorClass::Dns, error.to_string())));
         }
         match self.protocol {
             Protocol::Connect => connect::tunnel(stream, target, self.credentials.as_ref()).await,
@@ -185,17 +205,17 @@ fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Nothing that could end a line or a field in what is sent to the proxy.
-fn is_hostname(name: &str) -> bool {
-    (1..=NAME_LEN_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+/// Of this target.
+fn refusal(detail: impl Into<String>) -> NoTunnel {
+    NoTunnel::ToTarget(Failure::new(ErrorClass::Connect, detail))
 }
 
-fn refusal(detail: impl Into<String>) -> Failure {
-    Failure::new(ErrorClass::Connect, detail)
+/// Of us, or by something that is no such proxy.
+fn unusable(detail: impl Into<String>) -> NoTunnel {
+    NoTunnel::ToAnything(Failure::new(ErrorClass::Connect, detail))
 }
 
-fn broken(error: &io::Error) -> Failure {
+fn broken(error: &io::Error) -> NoTunnel {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => refusal("the egress proxy closed the connection before it answered"),
         kind => refusal(format!("the connection to the egress proxy broke: {kind}")),
@@ -281,7 +301,19 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_would_break_the_request_is_not_sent() {
         for proxy in ["httph://proxy.example:3128", "socks5h://proxy.example:1080"] {
-            for name in ["", "a b", "a\r\nb", "a\0b", "a:1", "b\u{fc}cher.example", &"a".repeat(256)] {
+            let refused = [
+                "",
+                "a b",
+                "a\r\nb",
+                "a\0b",
+                "a:1",
+                "b\u{fc}cher.example",
+                "a..example",
+                "127.1",
+                &"a".repeat(64),
+                &vec!["a".repeat(63); 4].join("."),
+            ];
+            for name in refused {
                 let asked = scripted::ask(proxy, TunnelTarget::Name { name, port: 443 }, b"").await;
                 assert_eq!(asked.request, b"", "{name:?}");
                 assert!(asked.detail().contains("not a name"), "{name:?}");

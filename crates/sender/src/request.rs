@@ -25,7 +25,8 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("posthaste/", env!("
 
 /// Signed afresh for every attempt; only the timestamp, the signature and the attempt's number change.
 ///
-/// Whom it goes to is the connection's business. There is no `accept-encoding`, so that no receiver has a reason to answer with something to unpack.
+/// Whom it goes to is the connection's business. There is no `accept-encoding`, so that no receiver has a reason to
+/// answer with something to unpack.
 pub(crate) fn request(lease: &Lease, keys: &SigningKeys, now: Timestamp) -> Result<Request<Bytes>, Failure> {
     let mut request = Request::new(lease.payload.clone());
     *request.method_mut() = Method::POST;

@@ -3,10 +3,12 @@
 //! A name is looked up exactly as it is written: search domains would let whoever controls one of them answer for a
 //! receiver. The hosts file comes first, as everywhere on the host.
 
+mod asking;
 mod client;
 mod hosts;
 mod own;
 mod qualified;
+mod recent;
 mod system;
 
 use std::net::IpAddr;
@@ -15,6 +17,7 @@ use async_trait::async_trait;
 use hickory_resolver::lookup::Lookup;
 
 pub use own::OwnResolver;
+pub(crate) use qualified::qualified;
 pub use system::SystemResolver;
 
 /// Looks names up. The caller bounds the time, and judges every address of the answer.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use posthaste_domain::{Outcome, Timestamp, retry_after};
 
 use crate::exchange::Exchanged;
@@ -31,18 +31,21 @@ impl Answer {
         }
     }
 
-    /// Reads the body up to its bound. Dropped half-way, what was read so far is kept.
-    pub(crate) async fn read(&mut self, exchanged: &mut Exchanged) {
+    /// Reads the body up to its bound, and says whether it ended: it may also go on, or break. Dropped half-way, what was
+    /// read so far is kept.
+    pub(crate) async fn read(&mut self, exchanged: &mut Exchanged<'_>) -> bool {
         let body = exchanged.response.body_mut();
         let mut read = 0;
-        while let Some(piece) = exchanged.link.next_piece(body).await {
+        while read <= BODY_BYTES_MAX
+            && let Ok(piece) = exchanged.link.next_piece(body).await
+        {
+            let Some(piece) = piece else { return true };
             let room = KEPT_BYTES_MAX - self.kept.len();
             self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
             read += piece.len();
-            if read > BODY_BYTES_MAX {
-                return;
-            }
         }
+        // The piece that was one too many may have been the last.
+        body.is_end_stream()
     }
 
     pub(crate) fn outcome(&self) -> Outcome {

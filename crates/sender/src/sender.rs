@@ -1,7 +1,7 @@
 //! One attempt, from a lease to an outcome.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ use crate::tls;
 /// Sends over HTTP. One for a whole worker: its connections are pooled.
 pub struct HttpSender {
     client: Client,
-    keys: RwLock<Arc<SigningKeys>>,
+    keys: SigningKeys,
     clock: Arc<dyn WallClock>,
 }
 
@@ -36,7 +36,7 @@ impl HttpSender {
                 connector: Connector::new(&options)?,
                 pool: Pool::new(options.pool_size, options.pool_size_total),
             },
-            keys: RwLock::new(Arc::new(keys)),
+            keys,
             clock: options.clock,
         })
     }
@@ -46,27 +46,17 @@ impl HttpSender {
         tls::authorities(ca_file).map(|authorities| authorities.len())
     }
 
-    /// Signs with these from now on. While secrets are rotated, both the new one and the old one belong here.
-    pub fn sign_with(&self, keys: SigningKeys) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-    }
-
     async fn attempt(&self, lease: &Lease, deadline: Deadline) -> Result<Outcome, Failure> {
         let target = Target::of(&lease.destination_url)?;
-        let request = request(lease, &self.keys(), self.clock.now())?;
+        let request = request(lease, &self.keys, self.clock.now())?;
         let progress = Progress::default();
         let exchanging = deadline.within(self.client.exchange(&target, request, &progress));
         let mut exchanged = exchanging.await.ok_or_else(|| deadline.passed(&progress))??;
         let mut answer = Answer::of(&exchanged.response, self.clock.now());
-        match deadline.within(answer.read(&mut exchanged)).await {
-            Some(()) => self.client.finish(&target, exchanged),
-            None => self.client.give_up(&target, &exchanged),
+        if deadline.within(answer.read(&mut exchanged)).await == Some(true) {
+            self.client.finish(&target, exchanged);
         }
         Ok(answer.outcome())
-    }
-
-    fn keys(&self) -> Arc<SigningKeys> {
-        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -14,6 +14,9 @@ use crate::meter::Metered;
 pub(crate) enum Stream {
     Plain(Metered<TcpStream>),
     Tls(Box<TlsStream<Metered<TcpStream>>>),
+    /// Without a socket, for tests that move time.
+    #[cfg(test)]
+    Memory(tokio::io::DuplexStream),
 }
 
 macro_rules! on_either {
@@ -21,6 +24,8 @@ macro_rules! on_either {
         match $stream {
             Stream::Plain($inner) => $call,
             Stream::Tls($inner) => $call,
+            #[cfg(test)]
+            Stream::Memory($inner) => $call,
         }
     };
 }

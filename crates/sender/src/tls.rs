@@ -8,6 +8,7 @@ use posthaste_domain::ErrorClass;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls_native_certs::CertificateResult;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -19,6 +20,8 @@ use crate::options::InvalidOptions;
 
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+/// Files named in a warning; one that cannot be read is rarely alone.
+const UNREAD_SHOWN_MAX: usize = 3;
 
 pub(crate) struct Tls(TlsConnector);
 
@@ -60,8 +63,7 @@ impl Tls {
 
 /// None at all is no error: plain destinations need none, and the others will say what they miss.
 pub(crate) fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, InvalidOptions> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let mut roots = of_system(rustls_native_certs::load_native_certs());
     if let Some(path) = ca_file {
         let refused = |reason: String| InvalidOptions::Certificates { path: path.to_owned(), reason };
         let before = roots.len();
@@ -74,6 +76,21 @@ pub(crate) fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, Inval
         }
     }
     Ok(roots)
+}
+
+fn of_system(loaded: CertificateResult) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(loaded.certs);
+    if !loaded.errors.is_empty() {
+        let shown = loaded.errors.iter().take(UNREAD_SHOWN_MAX).map(ToString::to_string);
+        tracing::warn!(
+            unread = loaded.errors.len(),
+            first = shown.collect::<Vec<_>>().join("; "),
+            trusted = roots.len(),
+            "not all of the system's certificate authorities can be read; receivers that only they vouch for are refused"
+        );
+    }
+    roots
 }
 
 fn server_name(host: &Host<String>) -> Result<ServerName<'static>, Failure> {
@@ -107,5 +124,68 @@ fn complaint(why: &CertificateError) -> String {
         CertificateError::UnknownIssuer => "is signed by no authority that is trusted here".to_owned(),
         CertificateError::Revoked => "was revoked".to_owned(),
         other => format!("cannot be accepted: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use rustls_native_certs::load_certs_from_paths;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// How many authorities are left, and what is logged.
+    fn left(loaded: CertificateResult) -> (usize, String) {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let roots = tracing::subscriber::with_default(subscriber, || of_system(loaded));
+        let logged = log.0.lock().unwrap().clone();
+        (roots.len(), String::from_utf8(logged).unwrap())
+    }
+
+    #[test]
+    fn authorities_that_cannot_be_read_are_named_once_though_others_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let certificate = rcgen::generate_simple_self_signed(["authority.example".to_owned()]).unwrap();
+        std::fs::write(directory.path().join("good.pem"), certificate.cert.pem()).unwrap();
+        let missing = directory.path().join("missing.pem");
+        assert_eq!(left(load_certs_from_paths(None, Some(directory.path()))), (1, String::new()));
+
+        let (count, logged) = left(load_certs_from_paths(Some(&missing), Some(directory.path())));
+        assert_eq!((count, logged.lines().count()), (1, 1), "{logged}");
+        assert!(
+            logged.contains("WARN") && logged.contains("missing.pem") && logged.contains("trusted=1"),
+            "{logged}"
+        );
+    }
+
+    #[test]
+    fn of_very_many_that_cannot_be_read_a_few_are_named() {
+        let mut loaded = CertificateResult::default();
+        for number in 0..500 {
+            let missing = format!("/nonexistent/{number}.pem");
+            loaded.errors.extend(load_certs_from_paths(Some(Path::new(&missing)), None).errors);
+        }
+        let (count, logged) = left(loaded);
+        assert_eq!((count, logged.lines().count()), (0, 1), "{logged}");
+        assert!(logged.contains("unread=500") && logged.len() < 1_000, "{logged}");
     }
 }

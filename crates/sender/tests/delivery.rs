@@ -1,6 +1,8 @@
 //! What a well-behaved receiver gets, and what becomes of the connections to it.
 #![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
 
+#[path = "support/certificate.rs"]
+mod certificate;
 #[path = "delivery/receiver.rs"]
 mod receiver;
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Timestamp, Trigger,
-    Verdict,
-};
+use posthaste_domain::{DestinationUrl, Lease, Verdict};
 use posthaste_engine::Sender as _;
 use posthaste_sender::{AllowedNetworks, HttpSender, SenderOptions};
 use tokio::task::JoinSet;
+
+#[path = "../../tests/support/lease.rs"]
+mod lease;
 
 use crate::bare::Bare;
 use crate::sink::Sink;
@@ -131,22 +131,6 @@ fn keys() -> SigningKeys {
 }
 
 fn lease(sink: &Sink, payload_bytes: usize) -> Lease {
-    let message_id = MessageId::v7(Timestamp::default(), [9; 10]);
-    Lease {
-        token: LeaseToken::random([7; 16]),
-        key: EventKey(1),
-        event_id: EventId::of(message_id),
-        message_id,
-        destination_id: DestinationId(1),
-        destination_url: DestinationUrl::parse(&format!("http://{}/hook", sink.address))
-            .expect("a valid URL"),
-        event_type: "invoice.paid".to_owned(),
-        content_type: "application/json".to_owned(),
-        payload: Bytes::from(vec![b'x'; payload_bytes]),
-        traceparent: None,
-        attempts: 0,
-        max_attempts: 6,
-        trigger: Trigger::Scheduled,
-        overdue: Duration::ZERO,
-    }
+    let url = DestinationUrl::parse(&format!("http://{}/hook", sink.address)).expect("a valid URL");
+    Lease { payload: Bytes::from(vec![b'x'; payload_bytes]), ..lease::lease(url) }
 }

@@ -66,9 +66,7 @@ impl AsyncRead for Frames {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         self.look_at(&buf.filled()[before..]);
-        if self.meter.is_exhausted() {
-            return Poll::Ready(Err(self.meter.breach()));
-        }
+        self.meter.check()?;
         read
     }
 }

@@ -48,8 +48,7 @@ impl Http1 {
     }
 
     pub(super) async fn send(&mut self, request: Request<Bytes>) -> Result<Response<Incoming>, Unanswered> {
-        self.meter.revoke(0);
-        self.meter.grant();
+        self.meter.grant_alone();
         let answer = self.requests.try_send_request(request.map(Body::new));
         self.wire.drive(answer).await.map_err(|mut error| match error.take_message() {
             Some(request) => Unanswered::NeverStarted(Box::new(request.map(drop))),
@@ -57,15 +56,15 @@ impl Http1 {
         })
     }
 
-    pub(super) async fn next_piece(&mut self, body: &mut Incoming) -> Option<Bytes> {
+    pub(super) async fn next_piece(&mut self, body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
         while !body.is_end_stream() {
-            let frame = self.wire.drive(body.frame()).await?.ok()?;
+            let Some(frame) = self.wire.drive(body.frame()).await.transpose()? else { break };
             // Trailers are not looked at.
             if let Ok(piece) = frame.into_data() {
-                return Some(piece);
+                return Ok(Some(piece));
             }
         }
-        None
+        Ok(None)
     }
 
     /// Whether the receiver has neither closed it nor sent anything that nobody asked for.

@@ -19,13 +19,15 @@ use crate::deadline::now;
 use crate::failure::Failure;
 use crate::link::frames::Frames;
 use crate::link::{HEAD_BYTES_MAX, Unanswered};
-use crate::meter::Meter;
+use crate::meter::{GRANT_BYTES, Meter};
 use crate::request::Body;
 use crate::stream::Stream;
 
 /// What a receiver may send of one response before we have read it, and of all responses on one connection.
 const STREAM_WINDOW_BYTES: u32 = 32 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// A head, a window, and as much again for what was read of it: more would be at the cost of others.
+const _: () = assert!(HEAD_BYTES_MAX + 2 * STREAM_WINDOW_BYTES as usize <= GRANT_BYTES);
 /// Requests that one connection carries at once, where its receiver allows as many. More go over another one: a request
 /// that waits inside the connection would be sent although its attempt has long been given up.
 const REQUESTS_MAX: usize = 32;
@@ -36,9 +38,8 @@ pub(crate) struct Http2(Arc<Shared>);
 
 struct Shared {
     requests: SendRequest<Body>,
+    /// Also knows how many requests are carried.
     meter: Arc<Meter>,
-    /// Requests that hold a place now.
-    carried: AtomicUsize,
     /// What the receiver allows; it may change its mind.
     allowed: Arc<AtomicUsize>,
     opened_at: Instant,
@@ -50,12 +51,11 @@ pub(crate) struct Http2Place {
     link: Http2,
     /// Held by every piece of the payload that has not been written yet.
     unwritten: Arc<()>,
+    ended: bool,
 }
 
 impl Http2 {
     pub(crate) async fn open(stream: Stream, meter: Arc<Meter>) -> Result<Self, Failure> {
-        // What the handshakes did not need is not for answers.
-        meter.revoke(0);
         let tasks = Tasks(Spawner::new());
         let (requests, mut connection) = Builder::new(tasks.0.clone())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -72,33 +72,43 @@ impl Http2 {
             told.store(connection.current_max_send_streams(), Ordering::Relaxed);
             done
         }));
-        let (carried, opened_at) = (AtomicUsize::new(0), now());
-        Ok(Self(Arc::new(Shared { requests, meter, carried, allowed, opened_at, _tasks: tasks })))
+        Ok(Self(Arc::new(Shared { requests, meter, allowed, opened_at: now(), _tasks: tasks })))
     }
 
-    /// A place for one more request, unless the connection is closed or carries all that it can.
+    /// A place for one more request, unless the connection is closed, carries all that it can, or carried one that was
+    /// given up.
     pub(crate) fn place(&self) -> Option<Http2Place> {
-        if !self.is_open() {
-            return None;
-        }
-        let room = self.0.allowed.load(Ordering::Relaxed).min(REQUESTS_MAX);
-        let one_more = |carried: usize| if carried < room { Some(carried + 1) } else { None };
-        self.0.carried.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Http2Place { link: self.clone(), unwritten: Arc::new(()) })
+        let Shared { requests, meter, .. } = &*self.0;
+        (!requests.is_closed() && meter.grant(self.room())).then(|| self.granted_place())
+    }
+
+    pub(crate) fn has_place(&self) -> bool {
+        let Shared { requests, meter, .. } = &*self.0;
+        !requests.is_closed() && meter.has_room(self.room())
     }
 
     /// The place of the request that the connection was opened for. What its receiver allows is not known yet.
     pub(crate) fn first_place(&self) -> Http2Place {
-        self.0.carried.fetch_add(1, Ordering::Relaxed);
-        Http2Place { link: self.clone(), unwritten: Arc::new(()) }
+        self.0.meter.grant_alone();
+        self.granted_place()
     }
 
+    /// Whether it may have a place, now or later.
     pub(crate) fn is_open(&self) -> bool {
-        !self.0.requests.is_closed() && !self.0.meter.is_exhausted()
+        let Shared { requests, meter, .. } = &*self.0;
+        !requests.is_closed() && meter.has_room(usize::MAX)
     }
 
     pub(crate) fn is_unused(&self) -> bool {
-        self.0.carried.load(Ordering::Relaxed) == 0
+        self.0.meter.is_unused()
+    }
+
+    fn room(&self) -> usize {
+        self.0.allowed.load(Ordering::Relaxed).min(REQUESTS_MAX)
+    }
+
+    fn granted_place(&self) -> Http2Place {
+        Http2Place { link: self.clone(), unwritten: Arc::new(()), ended: false }
     }
 
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
@@ -117,7 +127,6 @@ impl Http2Place {
 
     pub(super) async fn send(&mut self, request: Request<Bytes>) -> Result<Response<Incoming>, Unanswered> {
         let Shared { requests, meter, .. } = &*self.link.0;
-        meter.grant();
         let unwritten = Arc::clone(&self.unwritten);
         let request =
             request.map(|payload| Body::new(Bytes::from_owner(Unwritten { payload, _hold: unwritten })));
@@ -125,6 +134,11 @@ impl Http2Place {
             Some(request) => Unanswered::NeverStarted(Box::new(request.map(drop))),
             None => Unanswered::Failed(Failure::of(error.error(), meter)),
         })
+    }
+
+    /// Its answer has ended: nothing more comes for it, and another request may have its place.
+    pub(crate) fn end(mut self) {
+        self.ended = true;
     }
 
     /// Whether all of the request has been written. A receiver may answer without reading, and what it does not read
@@ -136,9 +150,8 @@ impl Http2Place {
 
 impl Drop for Http2Place {
     fn drop(&mut self) {
-        let Shared { carried, meter, .. } = &*self.link.0;
-        let others = carried.fetch_sub(1, Ordering::Relaxed) - 1;
-        meter.revoke(others);
+        let meter = &self.link.0.meter;
+        if self.ended { meter.revoke() } else { meter.give_up() }
     }
 }
 
@@ -154,13 +167,14 @@ impl AsRef<[u8]> for Unwritten {
     }
 }
 
-pub(super) async fn next_piece(body: &mut Incoming) -> Option<Bytes> {
-    loop {
+pub(super) async fn next_piece(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
+    while let Some(frame) = body.frame().await.transpose()? {
         // Trailers are not looked at.
-        if let Ok(piece) = body.frame().await?.ok()?.into_data() {
-            return Some(piece);
+        if let Ok(piece) = frame.into_data() {
+            return Ok(Some(piece));
         }
     }
+    Ok(None)
 }
 
 /// Ends the connection's tasks at once: a receiver that stops reading cannot keep them alive with what is unsent.

@@ -6,8 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{Credentials, TunnelTarget, broken, refusal};
-use crate::failure::Failure;
+use super::{Credentials, NoTunnel, TunnelTarget, broken, refusal, unusable};
 
 /// Longest accepted head of one answer.
 const HEAD_LEN_MAX: usize = 8 * 1_024;
@@ -19,7 +18,7 @@ pub(super) async fn tunnel<S>(
     stream: &mut S,
     target: &TunnelTarget<'_>,
     credentials: Option<&Credentials>,
-) -> Result<(), Failure>
+) -> Result<(), NoTunnel>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -32,14 +31,19 @@ where
             Some(200..=299) => return Ok(()),
             Some(100 | 102..=199) => {}
             Some(407) if credentials.is_none() => {
-                return Err(refusal("the egress proxy asks for credentials"));
+                return Err(unusable("the egress proxy asks for credentials"));
             }
-            Some(407) => return Err(refusal("the egress proxy does not accept the credentials")),
-            Some(status) => return Err(refusal(format!("the egress proxy answered {status} to CONNECT"))),
-            None => return Err(refusal("the egress proxy's answer to CONNECT is not HTTP")),
+            Some(407) => return Err(unusable("the egress proxy does not accept the credentials")),
+            Some(status @ (405 | 501)) => return Err(unusable(answered(status))),
+            Some(status) => return Err(refusal(answered(status))),
+            None => return Err(unusable("the egress proxy's answer to CONNECT is not HTTP")),
         }
     }
-    Err(refusal("the egress proxy sends interim answers without end"))
+    Err(unusable("the egress proxy sends interim answers without end"))
+}
+
+fn answered(status: u16) -> String {
+    format!("the egress proxy answered {status} to CONNECT")
 }
 
 fn request(target: &TunnelTarget<'_>, credentials: Option<&Credentials>) -> String {
@@ -56,7 +60,7 @@ fn request(target: &TunnelTarget<'_>, credentials: Option<&Credentials>) -> Stri
 }
 
 /// Everything up to the empty line, and not a byte more: a read never asks for more than the end still lacks.
-async fn head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, Failure> {
+async fn head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, NoTunnel> {
     let mut head = Vec::with_capacity(256);
     loop {
         let present = (0..=HEAD_END.len()).rev().find(|len| head.ends_with(&HEAD_END[..*len])).unwrap_or(0);
@@ -65,7 +69,7 @@ async fn head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, Failure> 
             return Ok(head);
         }
         if head.len() + lacking > HEAD_LEN_MAX {
-            return Err(refusal(format!(
+            return Err(unusable(format!(
                 "the egress proxy's answer to CONNECT is longer than {HEAD_LEN_MAX} bytes"
             )));
         }
@@ -162,6 +166,21 @@ mod tests {
         let target = TunnelTarget::Address(TARGET.parse().unwrap());
         let detail = ask("http://user:hunter2@proxy.example:3128", target, answer).await.detail();
         assert_eq!(detail, "the egress proxy does not accept the credentials");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_us_is_told_from_one_of_the_target() {
+        let speaks_for_all = async |answer: &str| {
+            let asked = connect(format!("{answer}\r\n\r\n").as_bytes()).await;
+            asked.result.unwrap_err().is_to_anything()
+        };
+        for of_us in ["HTTP/1.1 407 x", "HTTP/1.1 405 x", "HTTP/1.1 501 x", "SSH-2.0-proxy"] {
+            assert!(speaks_for_all(of_us).await, "{of_us}");
+        }
+        for of_target in [400, 403, 404, 429, 500, 502, 503, 504] {
+            assert!(!speaks_for_all(&format!("HTTP/1.1 {of_target} x")).await, "{of_target}");
+        }
+        assert!(!connect(b"").await.result.unwrap_err().is_to_anything(), "it hung up when it was asked");
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-use super::{Proxy, TunnelTarget};
+use super::{NoTunnel, Proxy, TunnelTarget};
 use crate::failure::Failure;
 
 /// More than any request to a proxy, and more than any answer in these tests.
@@ -10,7 +10,7 @@ const BUFFER_LEN: usize = 256 * 1_024;
 
 /// What became of asking a proxy.
 pub(super) struct Asked {
-    pub(super) result: Result<(), Failure>,
+    pub(super) result: Result<(), NoTunnel>,
     /// What the proxy was sent.
     pub(super) request: Vec<u8>,
     /// What was left unread of what the proxy said.
@@ -19,7 +19,7 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn detail(self) -> String {
-        self.result.unwrap_err().detail
+        Failure::from(self.result.unwrap_err()).detail
     }
 }
 

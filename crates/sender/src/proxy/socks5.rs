@@ -6,8 +6,7 @@ use std::net::IpAddr;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{Credentials, TunnelTarget, broken, refusal};
-use crate::failure::Failure;
+use super::{Credentials, NoTunnel, TunnelTarget, broken, refusal, unusable};
 
 const VERSION: u8 = 5;
 const LOGIN_VERSION: u8 = 1;
@@ -23,11 +22,14 @@ const ADDRESS_NAME: u8 = 3;
 const ADDRESS_V6: u8 = 4;
 const PORT_LEN: usize = 2;
 
+const REPLY_GRANTED: u8 = 0;
+const REPLY_NO_COMMAND: u8 = 7;
+
 pub(super) async fn tunnel<S>(
     stream: &mut S,
     target: &TunnelTarget<'_>,
     credentials: Option<&Credentials>,
-) -> Result<(), Failure>
+) -> Result<(), NoTunnel>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -38,8 +40,8 @@ where
     if version != VERSION {
         return Err(not_socks5());
     }
-    if reply != 0 {
-        return Err(refusal(format!("the egress proxy refused: {}", reply_in_words(reply))));
+    if reply != REPLY_GRANTED {
+        return Err(refused(reply));
     }
     // The address that the proxy dials from follows; it tells us nothing, but it has to be out of the way.
     let [_, address_type] = read(stream).await?;
@@ -54,7 +56,7 @@ where
     Ok(())
 }
 
-async fn log_in<S>(stream: &mut S, credentials: Option<&Credentials>) -> Result<(), Failure>
+async fn log_in<S>(stream: &mut S, credentials: Option<&Credentials>) -> Result<(), NoTunnel>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -71,18 +73,18 @@ where
             if status == 0 {
                 Ok(())
             } else {
-                Err(refusal("the egress proxy does not accept the credentials"))
+                Err(unusable("the egress proxy does not accept the credentials"))
             }
         }
-        (VERSION, METHOD_REFUSED, None) => Err(refusal("the egress proxy asks for credentials")),
+        (VERSION, METHOD_REFUSED, None) => Err(unusable("the egress proxy asks for credentials")),
         (VERSION, METHOD_REFUSED, Some(_)) => {
-            Err(refusal("the egress proxy accepts neither a user name and password nor a login without"))
+            Err(unusable("the egress proxy accepts neither a user name and password nor a login without"))
         }
         _ => Err(not_socks5()),
     }
 }
 
-fn request(target: &TunnelTarget<'_>) -> Result<Vec<u8>, Failure> {
+fn request(target: &TunnelTarget<'_>) -> Result<Vec<u8>, NoTunnel> {
     let (address_type, address, port) = match target {
         TunnelTarget::Address(address) => match address.ip() {
             IpAddr::V4(ip) => (ADDRESS_V4, ip.octets().to_vec(), address.port()),
@@ -95,25 +97,30 @@ fn request(target: &TunnelTarget<'_>) -> Result<Vec<u8>, Failure> {
 }
 
 /// A field that carries its length in its first byte.
-fn counted(field: &[u8]) -> Result<Vec<u8>, Failure> {
+fn counted(field: &[u8]) -> Result<Vec<u8>, NoTunnel> {
     let len =
-        u8::try_from(field.len()).map_err(|_| refusal("a SOCKS5 proxy takes no more than 255 bytes"))?;
+        u8::try_from(field.len()).map_err(|_| unusable("a SOCKS5 proxy takes no more than 255 bytes"))?;
     Ok([&[len], field].concat())
 }
 
-async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> Result<(), Failure> {
+async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> Result<(), NoTunnel> {
     stream.write_all(bytes).await.map_err(|error| broken(&error))?;
     stream.flush().await.map_err(|error| broken(&error))
 }
 
-async fn read<const LEN: usize, S: AsyncRead + Unpin>(stream: &mut S) -> Result<[u8; LEN], Failure> {
+async fn read<const LEN: usize, S: AsyncRead + Unpin>(stream: &mut S) -> Result<[u8; LEN], NoTunnel> {
     let mut bytes = [0; LEN];
     stream.read_exact(&mut bytes).await.map_err(|error| broken(&error))?;
     Ok(bytes)
 }
 
-fn not_socks5() -> Failure {
-    refusal("the egress proxy's answer is not SOCKS5")
+fn not_socks5() -> NoTunnel {
+    unusable("the egress proxy's answer is not SOCKS5")
+}
+
+fn refused(reply: u8) -> NoTunnel {
+    let why = format!("the egress proxy refused: {}", reply_in_words(reply));
+    if reply == REPLY_NO_COMMAND { unusable(why) } else { refusal(why) }
 }
 
 fn reply_in_words(reply: u8) -> String {
@@ -124,7 +131,7 @@ fn reply_in_words(reply: u8) -> String {
         4 => "host unreachable".to_owned(),
         5 => "connection refused by the destination".to_owned(),
         6 => "time to live expired".to_owned(),
-        7 => "it does not know the command to connect".to_owned(),
+        REPLY_NO_COMMAND => "it does not know the command to connect".to_owned(),
         8 => "it does not know this type of address".to_owned(),
         code => format!("code {code}"),
     }
@@ -170,11 +177,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_longest_name_is_sent_whole() {
-        let name = "a".repeat(255);
+        let name = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(61));
         let target = TunnelTarget::Name { name: &name, port: 80 };
         let asked = ask("socks5h://proxy.example", target, &[NO_LOGIN, GRANTED].concat()).await;
         assert_eq!(asked.result, Ok(()));
-        assert_eq!(asked.request.len(), 3 + 4 + 1 + 255 + 2);
+        assert_eq!(asked.request.len(), 3 + 4 + 1 + 253 + 2);
     }
 
     #[tokio::test]
@@ -234,6 +241,19 @@ mod tests {
             let detail = connect(&[5, 0, 5, reply]).await.detail();
             assert_eq!(detail, format!("the egress proxy refused: code {reply}"));
         }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_us_is_told_from_one_of_the_target() {
+        let speaks_for_all = async |answer: &[u8]| connect(answer).await.result.unwrap_err().is_to_anything();
+        for of_us in [&[5, 0xff][..], &[5, 0, 5, 7], &[4, 0], &[5, 0, 4, 0]] {
+            assert!(speaks_for_all(of_us).await, "{of_us:?}");
+        }
+        for reply in [1, 2, 3, 4, 5, 6, 8, 9] {
+            assert!(!speaks_for_all(&[5, 0, 5, reply]).await, "{reply}");
+        }
+        assert!(!speaks_for_all(&[5, 0]).await, "it hung up when it was asked");
+        assert!(connect_with_credentials(&[5, 2, 1, 1]).await.result.unwrap_err().is_to_anything());
     }
 
     #[tokio::test]

@@ -1,9 +1,10 @@
 //! The DNS client: its timeouts and its cache are ours.
 //!
 //! Lookups of one name at one time share their questions, and a slow name does not hold up others. A chain of aliases
-//! ends after eight.
+//! ends after eight. Of an answer only the addresses are kept: whole messages would be as large as a zone makes them.
 
 use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -15,8 +16,9 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RecordType};
 
+use super::recent::{Answer, Recent};
 use super::{LookupError, addresses_in};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, now};
 
 /// Name servers that are asked, as many as the C library asks.
 const SERVERS_MAX: usize = 3;
@@ -31,8 +33,8 @@ const SECOND_FAMILY_TIMEOUT: Duration = Duration::from_secs(1);
 const CACHE_TTL_MAX: Duration = Duration::from_secs(300);
 /// A name that comes into being is found soon.
 const CACHE_NEGATIVE_TTL_MAX: Duration = Duration::from_secs(10);
-/// Answers, of which a name has two. Each is at most 64 KiB long, and typically 200 bytes.
-const CACHE_SIZE: u64 = 2_048;
+/// Answers, of which a name has two.
+const CACHE_SIZE: usize = 2_048;
 /// Questions at once over one TCP connection; over UDP each has a socket of its own.
 const TCP_QUESTIONS_MAX: usize = 1_024;
 
@@ -41,6 +43,15 @@ pub(super) struct DnsClient {
     all: TokioResolver,
     /// Where there are several: one for each server.
     each: Vec<TokioResolver>,
+    cache: Mutex<Recent<Question, Answer>>,
+}
+
+type Question = (Name, RecordType);
+
+/// What servers say to one question, and for how long they stand by it.
+struct Found {
+    addresses: Vec<IpAddr>,
+    ttl: Duration,
 }
 
 impl DnsClient {
@@ -50,6 +61,7 @@ impl DnsClient {
         Self {
             all: resolver(servers.to_vec()),
             each: each.iter().map(|server| resolver(vec![server.clone()])).collect(),
+            cache: Mutex::new(Recent::new(CACHE_SIZE)),
         }
     }
 
@@ -79,18 +91,36 @@ impl DnsClient {
         }
     }
 
-    /// A server that says it failed is believed at once, although another may know better: so each is asked by itself.
+    /// From the cache, or from the servers. A failure is not remembered.
     async fn family(&self, name: &Name, family: RecordType) -> Result<Vec<IpAddr>, NetError> {
-        let mut answer = addresses(self.all.lookup(name.clone(), family).await);
+        let question = (name.clone(), family);
+        let remembered = self.cache().get(&question).and_then(|answer| answer.addresses(now()));
+        if let Some(addresses) = remembered {
+            return Ok(addresses);
+        }
+        let Found { addresses, ttl } = self.ask(name, family).await?;
+        if let Some(answer) = Answer::worth_keeping(&addresses, ttl, now()) {
+            self.cache().put(question, answer);
+        }
+        Ok(addresses)
+    }
+
+    /// A server that says it failed is believed at once, although another may know better: so each is asked by itself.
+    async fn ask(&self, name: &Name, family: RecordType) -> Result<Found, NetError> {
+        let mut answer = found(self.all.lookup(name.clone(), family).await);
         for server in &self.each {
             match answer {
                 Err(NetError::Dns(_) | NetError::Proto(_)) => {
-                    answer = addresses(server.lookup(name.clone(), family).await);
+                    answer = found(server.lookup(name.clone(), family).await);
                 }
                 _ => break,
             }
         }
         answer
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Recent<Question, Answer>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,9 +136,8 @@ fn options() -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.timeout = QUESTION_TIMEOUT;
     options.attempts = REPEATS_MAX;
-    options.cache_size = CACHE_SIZE;
-    options.positive_max_ttl = Some(CACHE_TTL_MAX);
-    options.negative_max_ttl = Some(CACHE_NEGATIVE_TTL_MAX);
+    // It would keep whole messages.
+    options.cache_size = 0;
     options.max_active_requests = TCP_QUESTIONS_MAX;
     // Aliases stay in the answer, so that an answer is kept no longer than the alias that led to it.
     options.preserve_intermediates = true;
@@ -120,12 +149,22 @@ fn options() -> ResolverOpts {
 }
 
 /// That there are no records is an answer, and an empty one.
-fn addresses(answer: Result<Lookup, NetError>) -> Result<Vec<IpAddr>, NetError> {
+fn found(answer: Result<Lookup, NetError>) -> Result<Found, NetError> {
     match answer {
-        Ok(lookup) => Ok(addresses_in(&lookup).collect()),
-        Err(error) if error.is_no_records_found() => Ok(Vec::new()),
+        Ok(lookup) => {
+            let ttl = lookup.answers().iter().map(|record| record.ttl).min();
+            Ok(Found { addresses: addresses_in(&lookup).collect(), ttl: bounded(ttl, CACHE_TTL_MAX) })
+        }
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
+            Ok(Found { addresses: Vec::new(), ttl: bounded(none.negative_ttl, CACHE_NEGATIVE_TTL_MAX) })
+        }
         Err(error) => Err(error),
     }
+}
+
+/// Who does not say for how long does not say that it may be kept.
+fn bounded(ttl: Option<u32>, max: Duration) -> Duration {
+    Duration::from_secs(ttl.unwrap_or(0).into()).min(max)
 }
 
 fn in_words(error: &NetError) -> &'static str {

@@ -12,7 +12,7 @@ const LABEL_LEN_MAX: usize = 63;
 ///
 /// Refuses what is not a host's name. That includes all spellings of an IPv4 address, such as `127.1` and
 /// `0x7f000001`, which some resolvers read as one: literals are judged without a lookup.
-pub(super) fn qualified(name: &str) -> Result<Name, LookupError> {
+pub(crate) fn qualified(name: &str) -> Result<Name, LookupError> {
     let invalid = || LookupError::InvalidName(name.to_owned());
     let relative = name.strip_suffix('.').unwrap_or(name);
     if relative.len() > NAME_LEN_MAX || !relative.split('.').all(is_label) {

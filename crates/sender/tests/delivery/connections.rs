@@ -12,7 +12,7 @@ async fn one_connection_carries_one_request_after_another() {
         assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200));
     }
     assert_eq!(receiver.requests().len(), 20);
-    assert_eq!(receiver.opened(), 1);
+    assert_eq!(receiver.connections().opened(), 1);
 }
 
 #[tokio::test]
@@ -20,9 +20,11 @@ async fn no_more_connections_to_one_receiver_are_kept_than_allowed() {
     let receiver = Receiver::accepting().await;
     let sender = sender(&[SECRET], |options| options.pool_size = 2);
     let lease = lease(&receiver.url());
-    join_all((0..8).map(|_| send(&sender, &lease))).await;
-    assert!(receiver.opened() > 2, "eight at once need more than are kept");
-    receiver.open_connections_become(2).await;
+    for outcome in join_all((0..8).map(|_| send(&sender, &lease))).await {
+        assert_eq!(outcome.http_status(), Some(200));
+    }
+    assert!(receiver.connections().opened() > 2, "eight at once need more than are kept");
+    receiver.connections().become_so_many(2).await;
 }
 
 #[tokio::test]
@@ -30,10 +32,10 @@ async fn no_more_connections_in_all_are_kept_than_allowed_and_the_oldest_goes_fi
     let receivers = join_all((0..4).map(|_| Receiver::accepting())).await;
     let sender = sender(&[SECRET], |options| options.pool_size_total = 3);
     for receiver in &receivers {
-        send(&sender, &lease(&receiver.url())).await;
+        assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200));
     }
     for (receiver, open) in receivers.iter().zip([0, 1, 1, 1]) {
-        receiver.open_connections_become(open).await;
+        receiver.connections().become_so_many(open).await;
     }
 }
 
@@ -43,8 +45,8 @@ async fn a_pool_of_no_connections_keeps_none() {
     let sender = sender(&[SECRET], |options| options.pool_size = 0);
     for sent in 1..=3 {
         assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200));
-        assert_eq!(receiver.opened(), sent);
-        receiver.open_connections_become(0).await;
+        assert_eq!(receiver.connections().opened(), sent);
+        receiver.connections().become_so_many(0).await;
     }
 }
 
@@ -55,7 +57,7 @@ async fn a_receiver_that_asks_to_close_is_not_sent_another_request_on_that_conne
     let sender = sender(&[SECRET], |_| ());
     for sent in 1..=3 {
         assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200));
-        assert_eq!(receiver.opened(), sent);
+        assert_eq!(receiver.connections().opened(), sent);
     }
 }
 
@@ -68,8 +70,8 @@ async fn a_response_longer_than_is_read_costs_its_connection_and_nothing_else() 
     let sender = sender(&[SECRET], |_| ());
     for sent in 1..=2 {
         assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200));
-        assert_eq!(receiver.opened(), sent);
-        receiver.open_connections_become(0).await;
+        assert_eq!(receiver.connections().opened(), sent);
+        receiver.connections().become_so_many(0).await;
     }
 }
 
@@ -78,7 +80,8 @@ async fn destinations_of_one_receiver_share_its_connections() {
     let receiver = Receiver::accepting().await;
     let sender = sender(&[SECRET], |_| ());
     for path in ["a", "b", "c?d"] {
-        send(&sender, &lease(&format!("http://{}/{path}", receiver.address))).await;
+        let lease = lease(&format!("http://{}/{path}", receiver.address));
+        assert_eq!(send(&sender, &lease).await.http_status(), Some(200));
     }
-    assert_eq!(receiver.opened(), 1);
+    assert_eq!(receiver.connections().opened(), 1);
 }

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bytes::Bytes;
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Outcome, Trigger,
-};
+use posthaste_domain::{DestinationUrl, Lease, Outcome};
 use posthaste_engine::Sender as _;
 use posthaste_sender::{AllowedNetworks, HttpSender, SenderOptions};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+#[path = "../support/lease.rs"]
+mod lease;
+#[path = "../support/within.rs"]
+mod within;
+
+use within::within;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
@@ -26,9 +30,49 @@ pub(crate) struct Receiver {
 
 struct Seen {
     requests: Mutex<Vec<Received>>,
-    /// Connections that were ever opened, and those that still are.
-    connections: watch::Sender<(usize, usize)>,
+    connections: Connections,
     answer: String,
+}
+
+/// How many connections a receiver has, and had.
+#[derive(Clone, Default)]
+pub(crate) struct Connections(watch::Sender<Count>);
+
+#[derive(Default)]
+struct Count {
+    opened: usize,
+    open: usize,
+}
+
+/// One of them, until it is dropped.
+pub(crate) struct Open(Connections);
+
+impl Connections {
+    pub(crate) fn open(&self) -> Open {
+        self.0.send_modify(|count| {
+            count.opened += 1;
+            count.open += 1;
+        });
+        Open(self.clone())
+    }
+
+    /// Those that were ever opened.
+    pub(crate) fn opened(&self) -> usize {
+        self.0.borrow().opened
+    }
+
+    /// Returns when so many are open, and no other number.
+    pub(crate) async fn become_so_many(&self, open: usize) {
+        let become_so = async { self.0.subscribe().wait_for(|count| count.open == open).await.map(drop) };
+        let in_time = within(TIMEOUT, become_so).await;
+        in_time.unwrap_or_else(|| panic!("{} are open, not {open}", self.0.borrow().open)).unwrap();
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| count.open -= 1);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -50,7 +94,7 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Seen {
             requests: Mutex::default(),
-            connections: watch::Sender::new((0, 0)),
+            connections: Connections::default(),
             answer: answer.into(),
         });
         let serving = Arc::clone(&seen);
@@ -74,23 +118,13 @@ impl Receiver {
         self.seen.requests.lock().unwrap().clone()
     }
 
-    /// Connections that were ever opened.
-    pub(crate) fn opened(&self) -> usize {
-        self.seen.connections.borrow().0
-    }
-
-    /// Returns when so many connections are open, and no other number.
-    pub(crate) async fn open_connections_become(&self, count: usize) {
-        let mut connections = self.seen.connections.subscribe();
-        connections.wait_for(|(_, open)| *open == count).await.unwrap();
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.seen.connections
     }
 }
 
 async fn serve(stream: TcpStream, seen: Arc<Seen>) {
-    seen.connections.send_modify(|(opened, open)| {
-        *opened += 1;
-        *open += 1;
-    });
+    let _open = seen.connections.open();
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await {
         seen.requests.lock().unwrap().push(request);
@@ -98,7 +132,6 @@ async fn serve(stream: TcpStream, seen: Arc<Seen>) {
             break;
         }
     }
-    seen.connections.send_modify(|(_, open)| *open -= 1);
 }
 
 async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Received> {
@@ -143,20 +176,5 @@ pub(crate) async fn send(sender: &HttpSender, lease: &Lease) -> Outcome {
 }
 
 pub(crate) fn lease(url: &str) -> Lease {
-    Lease {
-        token: LeaseToken::random([7; 16]),
-        key: EventKey(1),
-        event_id: EventId::new("msg_p5jXN8AQM9LWM0D4loKWxJek").unwrap(),
-        message_id: MessageId::v7(posthaste_domain::Timestamp::default(), [9; 10]),
-        destination_id: DestinationId(1),
-        destination_url: DestinationUrl::stored(url.to_owned()),
-        event_type: "invoice.paid".to_owned(),
-        content_type: "application/json".to_owned(),
-        payload: Bytes::from_static(br#"{"test": 2432232314}"#),
-        traceparent: None,
-        attempts: 0,
-        max_attempts: 6,
-        trigger: Trigger::Scheduled,
-        overdue: Duration::ZERO,
-    }
+    lease::lease(DestinationUrl::stored(url.to_owned()))
 }

@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Outcome, Timestamp,
-    Trigger,
-};
+use posthaste_domain::{DestinationUrl, Outcome};
 use posthaste_engine::Sender as _;
 use posthaste_sender::{AllowedNetworks, HttpSender, LookupError, Resolve, SenderOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-const PAYLOAD: &[u8] = b"{\"canary\":true}";
+#[path = "../support/lease.rs"]
+mod lease;
+
+use lease::{PAYLOAD, lease};
+
 /// Only reached by what hangs.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -161,25 +161,6 @@ pub(crate) async fn send(sender: &HttpSender, url: DestinationUrl) -> Outcome {
 
 pub(crate) async fn send_to(sender: &HttpSender, url: &str) -> Outcome {
     send(sender, DestinationUrl::parse(url).unwrap()).await
-}
-
-fn lease(destination_url: DestinationUrl) -> Lease {
-    Lease {
-        token: LeaseToken::random([1; 16]),
-        key: EventKey(1),
-        event_id: EventId::new("msg_1").unwrap(),
-        message_id: MessageId::v7(Timestamp::default(), [2; 10]),
-        destination_id: DestinationId(1),
-        destination_url,
-        event_type: "canary.seen".to_owned(),
-        content_type: "application/json".to_owned(),
-        payload: Bytes::from_static(PAYLOAD),
-        traceparent: None,
-        attempts: 0,
-        max_attempts: 3,
-        trigger: Trigger::Scheduled,
-        overdue: Duration::ZERO,
-    }
 }
 
 pub(crate) fn addresses(texts: &[&str]) -> Vec<IpAddr> {

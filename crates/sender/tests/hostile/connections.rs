@@ -10,8 +10,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::stage::behaviours_http1::OK;
 use crate::stage::certificates::Handshake;
 use crate::stage::frames::{
-    END_STREAM, FIRST, MAX_CONCURRENT_STREAMS, NO_ERROR, STATUS_200, goaway, headers, settings,
+    DATA, END_STREAM, FIRST, MAX_CONCURRENT_STREAMS, NO_ERROR, STATUS_200, frame, goaway, headers, settings,
 };
+use crate::stage::receiver::Receiver;
 use crate::stage::script::Step::{self, Close, Read, ReadHead, Reset, Serve, Silence, Wait};
 use crate::stage::script::{SMALL_BYTES, Transport, write};
 use crate::stage::time::{becomes, wait};
@@ -164,6 +165,93 @@ async fn a_request_that_times_out_leaves_the_others_on_its_connection_alone() {
     assert_eq!(impatient.error_class(), Some(ErrorClass::Timeout), "{impatient:?}");
     assert_eq!(patient.http_status(), Some(200), "{patient:?}");
     assert_eq!((receiver.seen.connections(), receiver.seen.requests()), (1, 3));
+}
+
+/// As many as one connection carries.
+const CROWD: u32 = 32;
+/// How long they wait, and how long the first of them does.
+const LONG: Duration = Duration::from_secs(60);
+const LONGER: Duration = Duration::from_secs(3_600);
+/// More of a body than is read, in two frames, and what its receiver may still send of it unasked.
+const CUT_OFF: [usize; 2] = [16 << 10, 1];
+const STILL_COMING: usize = (16 << 10) - 1;
+
+/// The streams of all requests of a crowd but the first. Before them all, one request opened the connection.
+fn streams_of_the_others() -> impl Iterator<Item = u32> {
+    (2..=CROWD).map(|number| FIRST + 2 * number)
+}
+
+fn body(stream: u32, pieces: &[usize]) -> Vec<u8> {
+    let frames = pieces.iter().map(|bytes| frame(DATA, 0, stream, &vec![b'a'; *bytes]));
+    frames.flatten().collect()
+}
+
+/// Opens a connection and shares it with a crowd. The outcomes of all but the first; when they are there, the receiver
+/// goes on, and then there is that of the first.
+async fn crowd(
+    world: &World,
+    receiver: &Receiver,
+    once_all_arrived: impl AsyncFnOnce(),
+) -> (Vec<Outcome>, Outcome) {
+    assert_eq!(world.send_to(receiver).await.http_status(), Some(200));
+    let others = async {
+        let others = join_all((1..CROWD).map(|_| world.send(&receiver.url, SMALL_BYTES, LONG)));
+        let arrived = async {
+            receiver.seen.has(usize::try_from(CROWD).unwrap() + 1).await;
+            once_all_arrived().await;
+        };
+        let (others, ()) = tokio::join!(others, arrived);
+        receiver.go_on();
+        others
+    };
+    let patient = world.send(&receiver.url, SMALL_BYTES, LONGER);
+    let (patient, others) = tokio::join!(patient, others);
+    assert_eq!(receiver.seen.connections(), 1);
+    (others, patient)
+}
+
+#[tokio::test]
+async fn what_still_comes_of_answers_that_were_cut_off_costs_the_others_nothing() {
+    let world = World::new();
+    let begun =
+        streams_of_the_others().flat_map(|stream| [headers(0, stream, STATUS_200), body(stream, &CUT_OFF)]);
+    let rest = streams_of_the_others().map(|stream| body(stream, &[STILL_COMING]));
+    let last = headers(END_STREAM, FIRST + 2, STATUS_200);
+    let steps = [Read, answer(HTTP2)]
+        .into_iter()
+        .chain((0..CROWD).map(|_| Read))
+        .chain([write(begun.flatten().collect::<Vec<_>>()), Wait])
+        .chain([write(rest.flatten().collect::<Vec<_>>()), write(last), Silence]);
+    let receiver = world.receiver(HTTP2, steps.collect::<Vec<_>>()).await;
+    let (others, patient) = crowd(&world, &receiver, async || ()).await;
+    for outcome in others.iter().chain([&patient]) {
+        assert_eq!(outcome.http_status(), Some(200), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn late_answers_to_requests_that_timed_out_cost_the_others_nothing() {
+    let world = World::new();
+    let late = streams_of_the_others()
+        .flat_map(|stream| [headers(0, stream, STATUS_200), body(stream, &[16 << 10, 16 << 10])]);
+    let last = headers(END_STREAM, FIRST + 2, STATUS_200);
+    let steps = [Read, answer(HTTP2)].into_iter().chain((0..CROWD).map(|_| Read)).chain([
+        Wait,
+        write(late.flatten().collect::<Vec<_>>()),
+        write(last),
+        Silence,
+    ]);
+    let receiver = world.receiver(HTTP2, steps.collect::<Vec<_>>()).await;
+    let (others, patient) = crowd(&world, &receiver, async || {
+        tokio::time::pause();
+        tokio::time::advance(LONG).await;
+        tokio::time::resume();
+    })
+    .await;
+    for outcome in others {
+        assert_eq!(outcome.error_class(), Some(ErrorClass::Timeout), "{outcome:?}");
+    }
+    assert_eq!(patient.http_status(), Some(200), "{patient:?}");
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use posthaste_domain::Outcome;
 
 use crate::stage::script::Case;
-use crate::stage::time::{becomes, now, wait, within};
+use crate::stage::time::{becomes, now, wait};
+use crate::stage::within::within;
 use crate::stage::world::World;
 
 /// How late an outcome may be.

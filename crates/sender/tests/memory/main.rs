@@ -9,6 +9,7 @@ mod stage;
 use std::time::Duration;
 
 use peak_alloc::PeakAlloc;
+use posthaste_domain::ErrorClass;
 use tokio::sync::Mutex;
 
 use crate::stage::certificates::Handshake;
@@ -50,7 +51,7 @@ async fn no_flood_takes_more_memory_than_an_attempt_may() {
     for case in &floods {
         // Once before, so that what is set up once is not counted.
         attempt(&world, case).await;
-        let bytes = most_bytes_during(attempt(&world, case)).await;
+        let ((), bytes) = most_bytes_during(attempt(&world, case)).await;
         println!("{:60} {:6} KiB", case.name, bytes >> 10);
         if bytes > ATTEMPT_BYTES_MAX {
             greedy.push((case.name, bytes));
@@ -76,7 +77,8 @@ async fn good_behaviour_does_not_earn_the_right_to_flood() {
     for _ in 0..40 {
         assert_eq!(world.send_to(&receiver).await.http_status(), Some(200));
     }
-    let bytes = most_bytes_during(world.send_to(&receiver)).await;
+    let (outcome, bytes) = most_bytes_during(world.send_to(&receiver)).await;
+    assert_eq!(outcome.error_class(), Some(ErrorClass::BrokenResponse), "{outcome:?}");
     println!("{:60} {:6} KiB", "a flood after forty good answers", bytes >> 10);
     assert!(bytes <= ATTEMPT_BYTES_MAX, "{bytes} bytes");
 }
@@ -123,17 +125,18 @@ async fn attempt(world: &World, case: &Case) {
     let receiver = world.receiver(case.over, case.steps.clone()).await;
     let lasts = case.deadline < AMPLE;
     let deadline = if lasts { SHORT } else { AMPLE };
-    world.send(&receiver.url, case.payload_bytes, deadline).await;
+    let outcome = world.send(&receiver.url, case.payload_bytes, deadline).await;
+    assert!(lasts || case.ends.fits(&outcome), "{}: {outcome:?}", case.name);
 }
 
-/// The most bytes that were allocated during an attempt, above what was before.
-async fn most_bytes_during<T>(attempt: impl Future<Output = T>) -> usize {
+/// What an attempt comes to, and the most bytes that were allocated during it, above what was before.
+async fn most_bytes_during<T>(attempt: impl Future<Output = T>) -> (T, usize) {
     // The attempt before may still be cleared away, by tasks of its own.
     wait(A_MOMENT).await;
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();
-    attempt.await;
-    ALLOCATOR.peak_usage() - before
+    let output = attempt.await;
+    (output, ALLOCATOR.peak_usage() - before)
 }
 
 fn descriptors() -> usize {

@@ -1,11 +1,13 @@
 //! What gets through.
 
+use std::net::IpAddr;
+
 use posthaste_domain::ErrorClass;
 use posthaste_domain::signature::SignedHeaders;
 use posthaste_sender::{SystemClock, WallClock as _};
 
 use crate::receiver::{Received, Receiver, SECRET, keys, lease, send};
-use crate::server::{Conduct, LOGIN, PROTOCOLS, ProxyServer, Wanted, sending_through};
+use crate::server::{Conduct, LOGIN, PROTOCOLS, ProxyServer, UNREACHABLE, Wanted, sending_through};
 
 fn assert_signed(request: &Received) {
     let header = |name| request.header(name).unwrap();
@@ -49,7 +51,7 @@ async fn a_tunnel_is_kept_for_the_next_request() {
         for _ in 0..5 {
             assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200));
         }
-        assert_eq!((proxy.connections(), receiver.opened()), (1, 1));
+        assert_eq!((proxy.connections(), receiver.connections().opened()), (1, 1));
     }
 }
 
@@ -62,6 +64,23 @@ async fn a_proxy_that_wants_a_login_gets_it() {
         assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200), "{protocol:?}");
         let told = format!("{:?}", receiver.requests());
         assert!(!told.to_lowercase().contains("proxy"), "the receiver learns nothing of it: {told}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_the_proxy_does_not_get_to_does_not_hide_another() {
+    for protocol in PROTOCOLS {
+        for conduct in [Conduct::HangsForOne, Conduct::RefusesOne] {
+            let receiver = Receiver::accepting().await;
+            let proxy = ProxyServer::start(protocol, conduct).await;
+            let sender = sending_through(&proxy.url(None), &[UNREACHABLE, "127.0.0.1"]);
+            let port = receiver.address.port();
+            let outcome = send(&sender, &lease(&format!("http://receiver.example:{port}/hook"))).await;
+            assert_eq!(outcome.http_status(), Some(200), "{protocol:?} {conduct:?}: {outcome:?}");
+            let wanted = [UNREACHABLE, "127.0.0.1"]
+                .map(|ip| Wanted::Address((ip.parse::<IpAddr>().unwrap(), port).into()));
+            assert_eq!(proxy.wanted(), wanted, "{protocol:?} {conduct:?}");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ const DELIVERY: &str = "environment::a_delivery_without_a_proxy_arrives";
 async fn a_delivery_without_a_proxy_arrives() {
     let receiver = Receiver::accepting().await;
     assert_eq!(send(&sender(&[SECRET], |_| ()), &lease(&receiver.url())).await.http_status(), Some(200));
-    assert_eq!(receiver.opened(), 1);
+    assert_eq!(receiver.connections().opened(), 1);
 }
 
 /// The delivery above again, in a process whose environment names a proxy that is not there.

@@ -22,6 +22,9 @@ pub(crate) enum Protocol {
     Socks5,
 }
 
+/// One of the addresses that a receiver may have, though nobody gets there.
+pub(crate) const UNREACHABLE: &str = "127.0.0.2";
+
 pub(crate) const PROTOCOLS: [Protocol; 2] = [Protocol::Connect, Protocol::Socks5];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,10 @@ pub(crate) enum Conduct {
     Silent,
     /// Closes the connection as soon as it was asked.
     HangsUp,
+    /// Never answers whoever asks for [`UNREACHABLE`], and serves the others.
+    HangsForOne,
+    /// Says that there is no way to [`UNREACHABLE`], and serves the others.
+    RefusesOne,
 }
 
 /// What a proxy was asked for, as it was written.
@@ -120,19 +127,21 @@ async fn serve(
     seen: Arc<Mutex<Seen>>,
 ) -> Option<()> {
     if conduct == Conduct::Silent {
-        // Until the client has gone.
-        while client.read_u8().await.is_ok() {}
-        return None;
+        return silent(client).await;
     }
     let wanted = match protocol {
         Protocol::Connect => accept_connect(&mut client, conduct).await?,
         Protocol::Socks5 => accept_socks5(&mut client, conduct).await?,
     };
     seen.lock().unwrap().wanted.push(wanted.clone());
+    let gets_there = !matches!(wanted, Wanted::Address(address) if address.ip().to_string() == UNREACHABLE);
     let refusal: &[u8] = match (conduct, protocol) {
         (Conduct::HangsUp, _) => return None,
+        (Conduct::HangsForOne, _) if !gets_there => return silent(client).await,
         (Conduct::Refuses, Protocol::Connect) => b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n",
         (Conduct::Refuses, Protocol::Socks5) => &[5, 2, 0, 1, 0, 0, 0, 0, 0, 0],
+        (Conduct::RefusesOne, Protocol::Connect) if !gets_there => b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
+        (Conduct::RefusesOne, Protocol::Socks5) if !gets_there => &[5, 4, 0, 1, 0, 0, 0, 0, 0, 0],
         _ => b"",
     };
     if !refusal.is_empty() {
@@ -149,6 +158,12 @@ async fn serve(
     };
     client.write_all(granted).await.ok()?;
     copy_bidirectional(&mut client, &mut receiver).await.ok().map(drop)
+}
+
+/// Until the client has gone.
+async fn silent(mut client: TcpStream) -> Option<()> {
+    while client.read_u8().await.is_ok() {}
+    None
 }
 
 async fn accept_connect(client: &mut TcpStream, conduct: Conduct) -> Option<Wanted> {

@@ -13,3 +13,8 @@ pub(crate) mod script;
 pub(crate) mod socket;
 pub(crate) mod time;
 pub(crate) mod world;
+
+#[path = "../../support/lease.rs"]
+mod lease;
+#[path = "../../support/within.rs"]
+pub(crate) mod within;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
@@ -27,6 +27,7 @@ pub(crate) struct Receiver {
 pub(crate) struct Seen {
     connections: AtomicUsize,
     heads: Mutex<Vec<String>>,
+    arrived: watch::Sender<usize>,
     script_is_over: AtomicBool,
     /// What a script waits for where it says so.
     pub(crate) signal: Notify,
@@ -41,6 +42,11 @@ impl Seen {
         self.heads.lock().unwrap().len()
     }
 
+    /// Returns when so many requests have arrived.
+    pub(crate) async fn has(&self, requests: usize) {
+        self.arrived.subscribe().wait_for(|arrived| *arrived >= requests).await.unwrap();
+    }
+
     /// A flood is over when the sender has hung up.
     pub(crate) fn script_is_over(&self) -> bool {
         self.script_is_over.load(Ordering::SeqCst)
@@ -52,6 +58,7 @@ impl Seen {
 
     pub(crate) fn request(&self, head: String) {
         self.heads.lock().unwrap().push(head);
+        self.arrived.send_modify(|arrived| *arrived += 1);
     }
 }
 

@@ -12,12 +12,6 @@ pub(crate) async fn wait(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// What the future gives, unless it takes longer: a hang becomes a failure that has a name.
-#[expect(clippy::disallowed_methods, reason = "bounds a wait for real sockets; nothing is scheduled by it")]
-pub(crate) async fn within<T>(bound: Duration, future: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(bound, future).await.ok()
-}
-
 /// Whether the condition comes to hold, looked at every few milliseconds for one second.
 pub(crate) async fn becomes(condition: impl Fn() -> bool) -> bool {
     for _ in 0..200 {

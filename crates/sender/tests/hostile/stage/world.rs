@@ -2,20 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Outcome, Timestamp,
-    Trigger,
-};
+use posthaste_domain::{DestinationUrl, EventId, Lease, Outcome};
 use posthaste_engine::Sender as _;
 use posthaste_sender::{AllowedNetworks, HttpSender, LookupError, Resolve, SenderOptions};
 
 use crate::stage::certificates::{Certificates, RECEIVER};
+use crate::stage::lease::lease;
 use crate::stage::receiver::Receiver;
 use crate::stage::script::{AMPLE, SMALL_BYTES, Step, Transport};
 
@@ -25,7 +23,7 @@ pub(crate) const STALLING_NAME: &str = "stalls.example";
 pub(crate) struct World {
     sender: HttpSender,
     certificates: Certificates,
-    attempts: AtomicI64,
+    attempts: AtomicU64,
 }
 
 impl World {
@@ -44,7 +42,7 @@ impl World {
         };
         let keys = SigningKeys::new(vec![Secret::from_bytes(vec![7; 32]).unwrap()]).unwrap();
         let sender = HttpSender::new(options, keys).unwrap();
-        Self { sender, certificates, attempts: AtomicI64::new(0) }
+        Self { sender, certificates, attempts: AtomicU64::new(0) }
     }
 
     pub(crate) async fn receiver(&self, over: Transport, steps: impl Into<Arc<[Step]>>) -> Receiver {
@@ -59,26 +57,12 @@ impl World {
     /// A new event each time.
     pub(crate) async fn send(&self, url: &str, payload_bytes: usize, deadline: Duration) -> Outcome {
         let number = self.attempts.fetch_add(1, Ordering::SeqCst);
-        self.sender.send(&lease(number, url, payload_bytes), deadline).await
-    }
-}
-
-fn lease(number: i64, url: &str, payload_bytes: usize) -> Lease {
-    Lease {
-        token: LeaseToken::random([1; 16]),
-        key: EventKey(number),
-        event_id: EventId::new(format!("event-{number}")).unwrap(),
-        message_id: MessageId::v7(Timestamp::from_secs(number), [1; 10]),
-        destination_id: DestinationId(number),
-        destination_url: DestinationUrl::parse(url).unwrap(),
-        event_type: "order.paid".to_owned(),
-        content_type: "application/json".to_owned(),
-        payload: Bytes::from(vec![b' '; payload_bytes]),
-        traceparent: None,
-        attempts: 0,
-        max_attempts: 6,
-        trigger: Trigger::Scheduled,
-        overdue: Duration::ZERO,
+        let lease = Lease {
+            event_id: EventId::new(format!("event-{number}")).unwrap(),
+            payload: Bytes::from(vec![b' '; payload_bytes]),
+            ..lease(DestinationUrl::parse(url).unwrap())
+        };
+        self.sender.send(&lease, deadline).await
     }
 }
 
