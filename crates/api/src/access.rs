@@ -39,7 +39,7 @@ pub(crate) trait Right: Send + Sync + 'static {
 
 /// To hand in events.
 pub(crate) enum Enqueuing {}
-/// To look at one event by its id: also at what one has handed in.
+/// To look at one event by its id: also at what one has handed in, though not at who acted on it.
 pub(crate) enum ReadingOne {}
 /// To look at everything.
 pub(crate) enum Reading {}
@@ -62,21 +62,30 @@ impl Right for Operating {
 /// A caller that has the right. There is no other way to make one.
 pub(crate) struct Allowed<R> {
     pub(crate) name: String,
+    /// None while there are no keys, and anyone may do everything.
+    role: Option<Role>,
     right: PhantomData<R>,
+}
+
+impl<R> Allowed<R> {
+    /// Whether it may be told who did what by hand: to a producer, operators are strangers.
+    pub(crate) fn sees_operators(&self) -> bool {
+        self.role != Some(Role::Producer)
+    }
 }
 
 impl<R: Right> FromRequestParts<Arc<Service>> for Allowed<R> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, ApiError> {
-        let allowed = |name: &str| Self { name: name.to_owned(), right: PhantomData };
-        let Access::Keys(keys) = &service.access else { return Ok(allowed(LOCAL)) };
+        let allowed = |name: &str, role| Self { name: name.to_owned(), role, right: PhantomData };
+        let Access::Keys(keys) = &service.access else { return Ok(allowed(LOCAL, None)) };
         let presented = bearer(&parts.headers).ok_or(ApiError::KeyMissing)?;
         let (name, role) = keys.holder(presented).ok_or(ApiError::KeyUnknown)?;
         if !R::ROLES.contains(&role) {
             return Err(ApiError::RoleForbidden { name: name.to_owned(), role, needed: R::ROLES });
         }
-        Ok(allowed(name))
+        Ok(allowed(name, Some(role)))
     }
 }
 

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
+use bytes::Bytes;
 use http::{HeaderMap, Uri};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::access::{Allowed, Operating};
 use crate::api::Service;
-use crate::body::{self, Arrived};
+use crate::body::{Arrived, must_be_json};
 use crate::error::ApiError;
 use crate::event::NamedEvent;
 use crate::moment::Moment;
-use crate::page::Parameters;
+use crate::object;
+use crate::query::Parameters;
 
 /// Largest body of an action.
-const BODY_BYTES_MAX: usize = 16 << 10;
+pub(crate) const BODY_BYTES_MAX: usize = 16 << 10;
 /// Longest reason, in characters.
 const REASON_CHARS_MAX: usize = 500;
 
@@ -48,16 +50,13 @@ pub(crate) struct CancelledBody {
     updated_at: Moment,
 }
 
-/// Nothing is asked for.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-#[derive(Deserialize, ToSchema)]
+#[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Cancel)]
+#[expect(dead_code, reason = "the schema of what is read below")]
 pub(crate) struct CancelRequest {
-    /// Why. Line breaks become spaces, and the first 200 characters are kept.
+    /// Why. The audit keeps it as it is written; in `last_error`, line breaks become spaces and the first 200 characters
+    /// are kept.
     #[schema(max_length = 500, example = "wrong customer")]
     reason: Option<String>,
 }
@@ -82,7 +81,7 @@ pub(crate) async fn requeue(
 ) -> Result<Json<RequeuedBody>, ApiError> {
     Parameters::of(&uri, &[])?;
     let Arrived { body, .. } = service.bodies.read(&*service.clock, body, BODY_BYTES_MAX).await?;
-    let Nothing {} = body::optional_json(&headers, &body)?;
+    said(&headers, &body, &[])?;
     let event = service.store.requeue(&event_id, &caller.name).await?;
     tracing::info!(%event_id, actor = caller.name, "requeued");
     Ok(Json(RequeuedBody {
@@ -114,8 +113,7 @@ pub(crate) async fn cancel(
 ) -> Result<Json<CancelledBody>, ApiError> {
     Parameters::of(&uri, &[])?;
     let Arrived { body, .. } = service.bodies.read(&*service.clock, body, BODY_BYTES_MAX).await?;
-    let CancelRequest { reason } = body::optional_json(&headers, &body)?;
-    let reason = reason.map(checked).transpose()?;
+    let reason = said(&headers, &body, &["reason"])?.map(checked).transpose()?;
     let event = service.store.cancel(&event_id, &caller.name, reason.as_deref()).await?;
     tracing::info!(%event_id, actor = caller.name, "cancelled");
     Ok(Json(CancelledBody {
@@ -126,12 +124,30 @@ pub(crate) async fn cancel(
     }))
 }
 
+/// The body may be left out.
+fn said(
+    headers: &HeaderMap,
+    body: &Bytes,
+    known: &'static [&'static str],
+) -> Result<Option<String>, ApiError> {
+    if body.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    must_be_json(headers)?;
+    object::optional_text(body, known)
+}
+
 fn checked(reason: String) -> Result<String, ApiError> {
     let chars = reason.chars().count();
-    let printable = reason.chars().all(|c| !c.is_control() || c.is_whitespace());
-    if chars <= REASON_CHARS_MAX && printable {
-        return Ok(reason);
-    }
-    let message = format!("reason must be at most {REASON_CHARS_MAX} printable characters; got {chars}");
+    let control = reason.chars().find(|c| c.is_control() && !c.is_whitespace());
+    let message = match control {
+        Some(control) => {
+            format!("reason must be printable, and has the character U+{:04X}", u32::from(control))
+        }
+        None if chars > REASON_CHARS_MAX => {
+            format!("reason must have at most {REASON_CHARS_MAX} characters; got {chars}")
+        }
+        None => return Ok(reason),
+    };
     Err(ApiError::invalid_at(message, json!({ "field": "reason" })))
 }

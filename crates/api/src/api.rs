@@ -8,6 +8,8 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
+use http::Uri;
+use posthaste_domain::RetryPolicy;
 use posthaste_engine::{Clock, Enqueuer, Publisher, TokioClock};
 use posthaste_store::{Overview, Store};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -34,6 +36,8 @@ pub struct Api {
     pub publisher: Publisher,
     pub access: Access,
     pub intake: Intake,
+    /// That of the workers, or what is told of an event's retries is not what happens.
+    pub retry_policy: RetryPolicy,
     pub metrics: Arc<Metrics>,
     pub readiness: Arc<dyn Readiness>,
     /// Ended by whoever shuts the service down.
@@ -60,6 +64,7 @@ pub(crate) struct Service {
     pub(crate) publisher: Publisher,
     pub(crate) access: Access,
     pub(crate) intake: Intake,
+    pub(crate) retry_policy: RetryPolicy,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) streams: Streams,
@@ -89,6 +94,7 @@ impl Api {
             publisher: self.publisher,
             access: self.access,
             intake: self.intake,
+            retry_policy: self.retry_policy,
             metrics: self.metrics,
             readiness: self.readiness,
             streams: self.streams,
@@ -104,7 +110,7 @@ impl Api {
             .method_not_allowed_fallback(method_not_allowed)
             .layer(from_fn_with_state(Arc::clone(&service), access::guard))
             .layer(CatchPanicLayer::custom(panicked))
-            .layer(from_fn(headers::guarded))
+            .layer(from_fn(headers::completed))
             .layer(from_fn_with_state(Arc::clone(&service), metrics::counted))
             .with_state(service)
     }
@@ -131,8 +137,9 @@ fn watched() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(health::readyz))
 }
 
-async fn no_such_route(request: Request) -> ApiError {
-    ApiError::NoSuchRoute { path: request.uri().path().chars().take(200).collect() }
+/// The answer where there is nothing, also for whoever answers beside the API.
+pub async fn no_such_route(uri: Uri) -> Response {
+    ApiError::NoSuchRoute { path: uri.path().chars().take(200).collect() }.into_response()
 }
 
 async fn method_not_allowed(request: Request) -> ApiError {

@@ -12,7 +12,8 @@ use crate::access::{Allowed, Reading};
 use crate::api::Service;
 use crate::error::ApiError;
 use crate::event::DeadLetterBody;
-use crate::page::{Listing, Parameters, encode};
+use crate::page::{Listing, encode, wanted};
+use crate::query::Parameters;
 
 /// A page of dead letters.
 #[derive(Serialize, ToSchema)]
@@ -42,7 +43,8 @@ pub(crate) async fn dead_letters(
     _: Allowed<Reading>,
     uri: Uri,
 ) -> Result<Json<DeadLettersBody>, ApiError> {
-    let page = Parameters::of(&uri, &["limit", "cursor"])?.page(Listing::DeadLetters)?;
+    let parameters = Parameters::of(&uri, &["limit", "cursor"])?;
+    let page = wanted(&parameters, Listing::DeadLetters)?;
     let found = service.store.dead_letters(&page).await?;
     Ok(Json(DeadLettersBody {
         events: found.items.iter().map(DeadLetterBody::from).collect(),

@@ -19,7 +19,7 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema as _, ToSchema as _};
 
 use crate::api::documented;
-use crate::error::{Envelope, Told};
+use crate::error::{Code, Envelope, Told};
 
 const DESCRIPTION: &str = "\
 Posthaste delivers webhooks. A producer enqueues events; Posthaste sends each of them, signed, to its destination, retries it \
@@ -28,8 +28,8 @@ on a contract that protects the receiver, and dead-letters what cannot be delive
 Answers are JSON. Moments are RFC 3339 in UTC with microseconds. Every error has the envelope \
 `{\"error\":{\"code\",\"message\",\"details\"?}}`; act upon `code`, show `message`. Unknown fields and parameters are refused.
 
-**Keys.** Where API keys are set, send `Authorization: Bearer KEY`. A `producer` enqueues and reads single events, a `viewer` \
-reads everything, an `operator` also requeues and cancels. Without keys only this machine is answered.";
+**Keys.** Where API keys are set, send `Authorization: Bearer KEY`. A `producer` enqueues and reads single events without who \
+acted on them, a `viewer` reads everything, an `operator` also requeues and cancels. Without keys only this machine is answered.";
 
 const TAGS: [(&str, &str); 4] = [
     ("Events", "Hand in events, and see what became of them."),
@@ -85,6 +85,7 @@ pub(crate) fn frame() -> OpenApi {
         .security_scheme(API_KEY, SecurityScheme::Http(key))
         .schema(Envelope::name(), Envelope::schema())
         .schema(Told::name(), Told::schema())
+        .schema(Code::name(), Code::schema())
         .build();
     let tags = TAGS.map(|(name, what)| TagBuilder::new().name(name).description(Some(what)).build());
     OpenApiBuilder::new()
@@ -113,14 +114,15 @@ fn see_to_details(operation: &mut Operation) {
     }
 }
 
-/// Only there when there is something to say.
-const LEFT_OUT: &str = "warnings";
+/// Only there when there is something to say, and to whoever may be told.
+const LEFT_OUT: [&str; 2] = ["warnings", "audit"];
 
 /// Answers have all of their fields: what there is not is null.
 fn leaves_nothing_out(schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
-            object.required = object.properties.keys().filter(|name| *name != LEFT_OUT).cloned().collect();
+            object.required =
+                object.properties.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())).cloned().collect();
         }
         RefOr::T(Schema::AllOf(parts)) => parts.items.iter_mut().for_each(leaves_nothing_out),
         _ => {}

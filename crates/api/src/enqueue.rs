@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
-use posthaste_domain::{InvalidEvent, NewEvent, NewEventSpec};
+use posthaste_domain::{InvalidEvent, NewEvent, NewEventSpec, TraceParent};
 use posthaste_store::{EnqueueRequest, Enqueued, Idempotency, Receipt, StoreError};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,13 +22,13 @@ use crate::api::{Intake, Service};
 use crate::body::{self, Arrived};
 use crate::error::ApiError;
 use crate::moment::Moment;
-use crate::page::Parameters;
+use crate::query::Parameters;
 
 use parse::EventsRequest;
 use parse::Offered;
 
 /// Largest body, unless one payload may be larger: many events share it.
-const BODY_BYTES_MAX: usize = 16 << 20;
+pub(crate) const BODY_BYTES_MAX: usize = 16 << 20;
 /// Room for everything of an event that is not its payload.
 const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
 /// Longest idempotency key.
@@ -106,7 +106,7 @@ pub(crate) async fn enqueue(
     let offered = parse::parse(&body)?;
     let many = matches!(offered, Offered::Many(_));
     let request = EnqueueRequest {
-        events: accept(offered, traceparent(&headers), intake)?,
+        events: accept(offered, traceparent(&headers).as_deref(), intake)?,
         idempotency: key.map(|key| idempotency(&caller.name, key, &body, intake)),
     };
     let named = request.events.iter().map(|event| event.event_id().cloned()).collect::<Vec<_>>();
@@ -161,7 +161,8 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut sent = headers.get_all("idempotency-key").iter();
     let key = match (sent.next(), sent.next()) {
         (None, _) => return Ok(None),
-        (Some(value), None) => value.to_str().ok(),
+        // A header may hold tabs besides, and nobody sees them.
+        (Some(value), None) => value.to_str().ok().filter(|key| !key.contains('\t')),
         (Some(_), Some(_)) => None,
     };
     key.filter(|key| (1..=KEY_LEN_MAX).contains(&key.len())).map(Some).ok_or_else(|| {
@@ -180,23 +181,11 @@ fn idempotency(caller: &str, key: &str, body: &Bytes, intake: Intake) -> Idempot
     }
 }
 
-/// The W3C header, where it is one: by its own rules, what is not is passed over.
-fn traceparent(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get("traceparent")?.to_str().ok()?;
-    let mut parts = value.split('-');
-    let hex = |part: Option<&str>, len: usize, never: u8| {
-        part.is_some_and(|part| {
-            part.len() == len
-                && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-                && part.bytes().any(|b| b != never)
-        })
-    };
-    // Version ff and ids of nothing but zeros are said to be invalid; any flags will do.
-    let known = hex(parts.next(), 2, b'f')
-        && hex(parts.next(), 32, b'0')
-        && hex(parts.next(), 16, b'0')
-        && hex(parts.next(), 2, b'-');
-    (known && parts.next().is_none()).then_some(value)
+/// The W3C header, where it is one: by its own rules, what is not is passed over, and so are two.
+fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let mut sent = headers.get_all("traceparent").iter();
+    let (Some(value), None) = (sent.next(), sent.next()) else { return None };
+    TraceParent::parse(value.to_str().ok()?).map(|parent| parent.to_string())
 }
 
 fn answer(enqueued: Enqueued, many: bool) -> Response {

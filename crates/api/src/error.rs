@@ -23,8 +23,7 @@ pub(crate) struct Envelope {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ErrorDetail)]
 pub(crate) struct Told {
-    /// A stable word to act upon.
-    #[schema(example = "invalid_request")]
+    #[schema(value_type = Code)]
     code: &'static str,
     /// For people: what happened, which value, and what to do.
     message: String,
@@ -33,6 +32,43 @@ pub(crate) struct Told {
     #[schema(value_type = Object, required = false)]
     details: Option<Value>,
 }
+
+/// A stable word to act upon. Later versions may know more of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(as = ErrorCode, rename_all = "snake_case")]
+pub(crate) enum Code {
+    InvalidRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    WebhookOutboxEventNotFound,
+    MethodNotAllowed,
+    RequestTimeout,
+    WebhookOutboxEventNotRequeueable,
+    WebhookOutboxEventNotCancellable,
+    IdempotencyKeyConflict,
+    EventIdTaken,
+    PayloadTooLarge,
+    Internal,
+    Unavailable,
+}
+
+posthaste_domain::words!(Code {
+    InvalidRequest => "invalid_request",
+    Unauthorized => "unauthorized",
+    Forbidden => "forbidden",
+    NotFound => "not_found",
+    WebhookOutboxEventNotFound => "webhook_outbox_event_not_found",
+    MethodNotAllowed => "method_not_allowed",
+    RequestTimeout => "request_timeout",
+    WebhookOutboxEventNotRequeueable => "webhook_outbox_event_not_requeueable",
+    WebhookOutboxEventNotCancellable => "webhook_outbox_event_not_cancellable",
+    IdempotencyKeyConflict => "idempotency_key_conflict",
+    EventIdTaken => "event_id_taken",
+    PayloadTooLarge => "payload_too_large",
+    Internal => "internal",
+    Unavailable => "unavailable",
+});
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
@@ -93,7 +129,9 @@ impl ApiError {
             Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Store(error) => match error {
-                StoreError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                StoreError::Unavailable { .. } | StoreError::Contended { .. } => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
                 StoreError::EventNotFound { .. } => StatusCode::NOT_FOUND,
                 StoreError::NotRequeueable { .. }
                 | StoreError::NotCancellable { .. }
@@ -106,21 +144,28 @@ impl ApiError {
         }
     }
 
-    pub(crate) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Invalid { .. } => "invalid_request",
-            Self::KeyMissing | Self::KeyUnknown => "unauthorized",
-            Self::RoleForbidden { .. } | Self::NotLocal(_) => "forbidden",
-            Self::NoSuchRoute { .. } => "not_found",
-            Self::NoSuchEvent { .. } => "webhook_outbox_event_not_found",
-            Self::MethodNotAllowed { .. } => "method_not_allowed",
-            Self::EventIdTaken { .. } => "event_id_taken",
-            Self::TooLarge { .. } => "payload_too_large",
-            Self::BodyTooSlow => "request_timeout",
-            Self::Busy(_) => "unavailable",
-            Self::Panicked => "internal",
-            Self::Store(StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. }) => "internal",
-            Self::Store(error) => error.code(),
+            Self::Invalid { .. } => Code::InvalidRequest,
+            Self::KeyMissing | Self::KeyUnknown => Code::Unauthorized,
+            Self::RoleForbidden { .. } | Self::NotLocal(_) => Code::Forbidden,
+            Self::NoSuchRoute { .. } => Code::NotFound,
+            Self::NoSuchEvent { .. } => Code::WebhookOutboxEventNotFound,
+            Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
+            Self::EventIdTaken { .. } => Code::EventIdTaken,
+            Self::TooLarge { .. } => Code::PayloadTooLarge,
+            Self::BodyTooSlow => Code::RequestTimeout,
+            Self::Busy(_) => Code::Unavailable,
+            Self::Panicked => Code::Internal,
+            Self::Store(error) => match error {
+                StoreError::Unavailable { .. } | StoreError::Contended { .. } => Code::Unavailable,
+                StoreError::EventNotFound { .. } => Code::WebhookOutboxEventNotFound,
+                StoreError::NotRequeueable { .. } => Code::WebhookOutboxEventNotRequeueable,
+                StoreError::NotCancellable { .. } => Code::WebhookOutboxEventNotCancellable,
+                StoreError::IdempotencyConflict { .. } => Code::IdempotencyKeyConflict,
+                StoreError::EventIdTaken { .. } => Code::EventIdTaken,
+                StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. } => Code::Internal,
+            },
         }
     }
 
@@ -128,12 +173,15 @@ impl ApiError {
     fn message(&self) -> String {
         match self {
             Self::Store(StoreError::Unavailable { .. }) => {
-                "the store is unavailable, and whether the request was carried out is not known; repeat it in a moment, \
-                 an enqueue under the same Idempotency-Key"
+                "the store is unavailable; repeat the request in a moment, an enqueue under the same Idempotency-Key, \
+                 because it may have been carried out"
                     .to_owned()
             }
             Self::Store(StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. }) => {
                 Self::Panicked.to_string()
+            }
+            Self::Store(error @ StoreError::Contended { .. }) => {
+                format!("{error}; nothing was stored, repeat it when that transaction has ended")
             }
             other => other.to_string(),
         }
@@ -145,7 +193,7 @@ impl ApiError {
             Self::Store(error) if error.is_transient() => {
                 tracing::warn!(code = error.code(), %error, "a request could not be answered");
             }
-            Self::Store(error) if self.code() == "internal" => {
+            Self::Store(error) if self.code() == Code::Internal => {
                 tracing::error!(code = error.code(), %error, "a request was refused by the store");
             }
             _ => {}
@@ -154,7 +202,9 @@ impl ApiError {
 
     /// What goes into the body.
     pub(crate) fn envelope(&self) -> Envelope {
-        Envelope { error: Told { code: self.code(), message: self.message(), details: self.details() } }
+        Envelope {
+            error: Told { code: self.code().as_str(), message: self.message(), details: self.details() },
+        }
     }
 
     fn details(&self) -> Option<Value> {
@@ -194,5 +244,21 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(name, value);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use utoipa::PartialSchema as _;
+
+    #[test]
+    fn the_document_has_the_words_that_are_written() {
+        let schema = serde_json::to_value(Code::schema()).unwrap();
+        let words = schema["enum"].as_array().unwrap();
+        assert_eq!(words.len(), 14);
+        for word in words.iter().map(|word| word.as_str().unwrap()) {
+            assert_eq!(Code::from_word(word).map(Code::as_str), Some(word));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Events as operators and producers read them. A store's view has no payload, and so neither has this.
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, MatchedPath, Path};
 use http::request::Parts;
 use posthaste_domain::{DeliveryStatus, ErrorClass, EventId, FailureKind};
 use posthaste_store::{AttemptView, AuditView, EventView};
@@ -67,10 +67,13 @@ pub(crate) struct EventDetailBody {
     /// In words: why it is where it is, and what happens next.
     #[schema(example = "Retry 1 of 5 is due at 2026-01-31T12:01:00.000000Z, after HTTP 503: try later.")]
     pub(crate) explanation: String,
-    /// Oldest first. Numbers start again after a requeue.
+    /// The latest 100, oldest first. Numbers start again after a requeue.
+    #[schema(max_items = 100)]
     pub(crate) history: Vec<AttemptBody>,
-    /// Oldest first.
-    pub(crate) audit: Vec<AuditBody>,
+    /// The latest 100, oldest first. Left out for a producer, who is not told who operates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 100, nullable = false)]
+    pub(crate) audit: Option<Vec<AuditBody>>,
 }
 
 /// One request that was made, and what came of it.
@@ -106,6 +109,9 @@ pub(crate) struct AuditBody {
     actor: String,
     #[schema(value_type = String, format = DateTime)]
     at: Moment,
+    /// Why it was cancelled, as the operator wrote it; null where they gave no reason, and for a requeue.
+    #[schema(example = "wrong customer")]
+    reason: Option<String>,
 }
 
 /// The words of a domain's enumeration, for the document.
@@ -179,7 +185,7 @@ impl From<AttemptView> for AttemptBody {
 
 impl From<AuditView> for AuditBody {
     fn from(audit: AuditView) -> Self {
-        Self { action: audit.action.as_str(), actor: audit.actor, at: audit.at.into() }
+        Self { action: audit.action.as_str(), actor: audit.actor, at: audit.at.into(), reason: audit.reason }
     }
 }
 
@@ -192,7 +198,14 @@ impl<S: Send + Sync> FromRequestParts<S> for NamedEvent {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let unknown = |text: &str| ApiError::NoSuchEvent { shown: text.chars().take(64).collect() };
         let Path(text) =
-            Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown(parts.uri.path()))?;
+            Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown(as_written(parts)))?;
         EventId::new(text.as_str()).map(Self).map_err(|_| unknown(&text))
     }
+}
+
+/// The id of the path before it is decoded, because that it cannot be.
+fn as_written(parts: &Parts) -> &str {
+    let route = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let place = route.split('/').position(|segment| segment == "{event_id}");
+    place.and_then(|place| parts.uri.path().split('/').nth(place)).unwrap_or_default()
 }

@@ -15,7 +15,11 @@ use crate::api::Service;
 use crate::error::ApiError;
 use crate::event::{AttemptBody, AuditBody, EventBody, EventDetailBody, NamedEvent};
 use crate::explain::explain;
-use crate::page::{Listing, Parameters, encode, refused};
+use crate::page::{Listing, encode, wanted};
+use crate::query::{Parameters, refused};
+
+/// Attempts of one event that are shown, and actions.
+const LISTED_MAX: usize = 100;
 
 /// A page of events.
 #[derive(Serialize, ToSchema)]
@@ -51,7 +55,7 @@ pub(crate) async fn events(
         status: parameters.get("status").map(status).transpose()?,
         destination: parameters.get("destination").map(destination).transpose()?,
     };
-    let found = service.store.events(&query, &parameters.page(Listing::Events)?).await?;
+    let found = service.store.events(&query, &wanted(&parameters, Listing::Events)?).await?;
     Ok(Json(EventsBody {
         events: found.items.iter().map(EventBody::from).collect(),
         next_cursor: found.next.map(|cursor| encode(Listing::Events, cursor)),
@@ -72,7 +76,8 @@ fn destination(text: &str) -> Result<DestinationUrl, ApiError> {
 
 /// Show an event
 ///
-/// With its attempts, with what operators did, and in words why it is where it is. A producer may read it too.
+/// With its attempts, with what operators did, and in words why it is where it is. A producer may read it too, but not who
+/// acted on it: `audit` is left out, and `explanation` names nobody.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/events/{event_id}", tag = "Events", operation_id = "getEvent",
     params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
@@ -82,12 +87,16 @@ fn destination(text: &str) -> Result<DestinationUrl, ApiError> {
 )]
 pub(crate) async fn event(
     State(service): State<Arc<Service>>,
-    _: Allowed<ReadingOne>,
+    caller: Allowed<ReadingOne>,
     NamedEvent(event_id): NamedEvent,
     uri: Uri,
 ) -> Result<Json<EventDetailBody>, ApiError> {
     Parameters::of(&uri, &[])?;
-    let EventDetail { event, history, audit } = service.store.event(&event_id).await?;
+    let EventDetail { mut event, history, audit } = service.store.event(&event_id).await?;
+    let audit = caller.sees_operators().then_some(audit);
+    if audit.is_none() {
+        event.manual_last = None;
+    }
     let destination = match event.status {
         DeliveryStatus::Pending => match service.store.destination(event.destination_id).await {
             // Gone since the event was read.
@@ -99,8 +108,12 @@ pub(crate) async fn event(
     };
     Ok(Json(EventDetailBody {
         event: EventBody::from(&event),
-        explanation: explain(&event, destination.as_ref()),
-        history: history.into_iter().map(AttemptBody::from).collect(),
-        audit: audit.into_iter().map(AuditBody::from).collect(),
+        explanation: explain(&event, destination.as_ref(), &service.retry_policy),
+        history: latest(history).map(AttemptBody::from).collect(),
+        audit: audit.map(|audit| latest(audit).map(AuditBody::from).collect()),
     }))
+}
+
+fn latest<T>(mut all: Vec<T>) -> impl Iterator<Item = T> {
+    all.split_off(all.len().saturating_sub(LISTED_MAX)).into_iter()
 }

@@ -1,25 +1,43 @@
 //! Why an event is where it is and what happens next, in words. Pure: everything that it says was read from a store,
 //! whose clock is the only one that knows what is due.
 
-use posthaste_domain::{DeliveryStatus, FailureKind};
+use posthaste_domain::{DeliveryStatus, FailureKind, RetryPolicy};
 use posthaste_store::{CircuitState, DestinationState, EventView, ManualAction};
 
 use crate::moment::Moment;
 
-pub(crate) fn explain(event: &EventView, destination: Option<&DestinationState>) -> String {
+/// The policy says how many attempts a pending event really gets. What is over had them under the policy of its day, and
+/// its row alone tells.
+pub(crate) fn explain(
+    event: &EventView,
+    destination: Option<&DestinationState>,
+    policy: &RetryPolicy,
+) -> String {
     match event.status {
         DeliveryStatus::Delivered => delivered(event),
         DeliveryStatus::Failed => failed(event),
-        DeliveryStatus::Pending => match (&event.lease_owner, event.lease_until) {
-            (Some(owner), Some(until)) => format!(
-                "Attempt {} of {} is being made by worker {owner}, under a lease until {}; if that passes without a \
-                 result, another worker takes over.",
-                event.attempts.saturating_add(1),
-                event.max_attempts,
-                Moment(until)
-            ),
-            _ => format!("{}{}", waiting(event), held(event, destination)),
-        },
+        DeliveryStatus::Pending => pending(event, destination, policy),
+    }
+}
+
+fn pending(event: &EventView, destination: Option<&DestinationState>, policy: &RetryPolicy) -> String {
+    let granted = policy.effective_max_attempts(event.max_attempts);
+    let capped = if granted < event.max_attempts && event.attempts > 0 {
+        let (granted, asked) = (granted.saturating_sub(1), event.max_attempts.saturating_sub(1));
+        format!(" The retry budget now allows {granted} of its {asked} retries.")
+    } else {
+        String::new()
+    };
+    let next = event.attempts.saturating_add(1);
+    // It is made in any case, also where the budget was lowered since it was scheduled.
+    let limit = granted.max(next);
+    match (&event.lease_owner, event.lease_until) {
+        (Some(owner), Some(until)) => format!(
+            "Attempt {next} of {limit} is being made by worker {owner}, under a lease until {}; if that passes without a \
+             result, another worker takes over.{capped}",
+            Moment(until)
+        ),
+        _ => format!("{}{capped}{}", waiting(event, limit), held(event, destination)),
     }
 }
 
@@ -47,8 +65,15 @@ fn failed(event: &EventView) -> String {
              them down; a requeue tries again."
         ),
         Some(FailureKind::Exhausted) | None => {
+            // Nothing but the budget ends an event before it has had the attempts that are stored with it.
+            let exhausted = event.failure_kind.is_some();
+            let capped = if exhausted && event.attempts < event.max_attempts {
+                format!(" of {}, because the retry budget allowed no more", event.max_attempts)
+            } else {
+                String::new()
+            };
             format!(
-                "Dead-lettered at {at}, {}; the last error was: {error}. A requeue starts over.",
+                "Dead-lettered at {at}, {}{capped}; the last error was: {error}. A requeue starts over.",
                 made(event)
             )
         }
@@ -64,7 +89,7 @@ fn made(event: &EventView) -> String {
 }
 
 /// What it waits for by itself.
-fn waiting(event: &EventView) -> String {
+fn waiting(event: &EventView, limit: u32) -> String {
     let due = event.next_attempt_at.map_or_else(|| "now".to_owned(), |at| format!("at {}", Moment(at)));
     let requeued = event.manual_last.as_ref().filter(|last| last.action == ManualAction::Requeue);
     let lost = match event.lost_leases {
@@ -81,7 +106,7 @@ fn waiting(event: &EventView) -> String {
         (0, None) => format!("Waiting for its first attempt, due {due}."),
         (attempts, _) => format!(
             "Retry {attempts} of {} is due {due}, after {}.",
-            event.max_attempts.saturating_sub(1),
+            limit.saturating_sub(1),
             event.last_error.as_deref().unwrap_or("an attempt whose error was not recorded")
         ),
     };
@@ -120,7 +145,7 @@ mod tests {
     use std::time::Duration;
 
     use posthaste_domain::{
-        DestinationId, DestinationUrl, EventId, EventKey, MessageId, Timestamp, WorkerId,
+        DestinationId, DestinationUrl, EventId, EventKey, MessageId, RetryPolicySpec, Timestamp, WorkerId,
     };
     use posthaste_store::AuditView;
 
@@ -130,6 +155,11 @@ mod tests {
 
     fn url() -> DestinationUrl {
         DestinationUrl::stored("https://receiver.example/hook".to_owned())
+    }
+
+    /// Under the policy that every event gets in full.
+    fn told_of(event: &EventView, destination: Option<&DestinationState>) -> String {
+        explain(event, destination, &RetryPolicy::default())
     }
 
     fn pending() -> EventView {
@@ -172,7 +202,7 @@ mod tests {
     }
 
     fn by(action: ManualAction) -> Option<AuditView> {
-        Some(AuditView { action, actor: "ops".to_owned(), at: NOON })
+        Some(AuditView { action, actor: "ops".to_owned(), at: NOON, reason: None })
     }
 
     fn healthy() -> DestinationState {
@@ -213,8 +243,8 @@ mod tests {
             ),
         ];
         for (event, told) in cases {
-            assert_eq!(explain(&event, Some(&healthy())), told);
-            assert_eq!(explain(&event, None), told);
+            assert_eq!(told_of(&event, Some(&healthy())), told);
+            assert_eq!(told_of(&event, None), told);
         }
     }
 
@@ -243,10 +273,10 @@ mod tests {
             ),
         ];
         for (destination, held) in cases {
-            assert_eq!(explain(&pending(), Some(destination)), format!("{due}{held}"));
+            assert_eq!(told_of(&pending(), Some(destination)), format!("{due}{held}"));
         }
         let after_the_pause = EventView { next_attempt_at: Some(later), ..pending() };
-        assert!(!explain(&after_the_pause, Some(&paused)).contains("Held"), "it waits for its own time");
+        assert!(!told_of(&after_the_pause, Some(&paused)).contains("Held"), "it waits for its own time");
     }
 
     #[test]
@@ -303,7 +333,59 @@ mod tests {
             ),
         ];
         for (event, told) in cases {
-            assert_eq!(explain(&event, None), told);
+            assert_eq!(told_of(&event, None), told);
+        }
+    }
+
+    fn with_budget(budget: u32) -> RetryPolicy {
+        RetryPolicy::new(RetryPolicySpec { budget, ..RetryPolicySpec::exponential() }).unwrap()
+    }
+
+    #[test]
+    fn a_retry_budget_is_named_where_it_is_the_limit() {
+        let lease_owner = Some(WorkerId::new("web-1").unwrap());
+        let sending = EventView { lease_owner, lease_until: Some(NOON), ..retrying() };
+        let due = "due at 2026-01-31T12:00:00.000000Z";
+        let cases = [
+            (pending(), 2, format!("Waiting for its first attempt, {due}.")),
+            (
+                retrying(),
+                2,
+                format!(
+                    "Retry 2 of 2 is {due}, after HTTP 503: try later. The retry budget now allows 2 of its 5 retries."
+                ),
+            ),
+            (retrying(), 5, format!("Retry 2 of 5 is {due}, after HTTP 503: try later.")),
+            (retrying(), 0, format!("Retry 2 of 5 is {due}, after HTTP 503: try later.")),
+            (
+                retrying(),
+                1,
+                format!(
+                    "Retry 2 of 2 is {due}, after HTTP 503: try later. The retry budget now allows 1 of its 5 retries."
+                ),
+            ),
+            (
+                sending,
+                3,
+                "Attempt 3 of 4 is being made by worker web-1, under a lease until 2026-01-31T12:00:00.000000Z; if that \
+                 passes without a result, another worker takes over. The retry budget now allows 3 of its 5 retries."
+                    .to_owned(),
+            ),
+        ];
+        for (event, budget, told) in cases {
+            assert_eq!(explain(&event, None, &with_budget(budget)), told);
+        }
+    }
+
+    #[test]
+    fn what_the_retry_budget_ended_says_so_whatever_the_budget_is_now() {
+        let ended = failed(Some(FailureKind::Exhausted), 2, "HTTP 500");
+        for budget in [0, 1, 3] {
+            assert_eq!(
+                explain(&ended, None, &with_budget(budget)),
+                "Dead-lettered at 2026-01-31T12:00:00.000000Z, after 2 attempts of 6, because the retry budget allowed no \
+                 more; the last error was: HTTP 500. A requeue starts over."
+            );
         }
     }
 }

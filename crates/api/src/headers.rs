@@ -18,7 +18,7 @@ const UNLESS_SAID: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-pub(crate) async fn guarded(request: Request, next: Next) -> Response {
+pub(crate) async fn completed(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in UNLESS_SAID {
         response.headers_mut().entry(name).or_insert(value);

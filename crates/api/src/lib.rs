@@ -35,11 +35,13 @@ mod document;
 mod fresh;
 mod headers;
 mod moment;
+mod object;
 mod page;
+mod query;
 mod reference;
 
 pub use access::{Access, InvalidKeys, KeyRing, Role};
-pub use api::{Api, Intake};
+pub use api::{Api, Intake, no_such_route};
 pub use document::{openapi, openapi_json};
 pub use health::{Check, Readiness};
 pub use metrics::Metrics;

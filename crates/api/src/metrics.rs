@@ -123,8 +123,12 @@ fn gauges(overview: &Overview) -> Registry {
 /// second old, and left out while the store is away.
 #[utoipa::path(
     get, path = "/metrics", tag = "Service", operation_id = "getMetrics",
-    responses((status = 200, description = "The metrics", body = String, content_type = "text/plain",
-        example = "# HELP webhook_in_flight Requests being sent or settled by this process.\n# TYPE webhook_in_flight gauge\nwebhook_in_flight 3\n")),
+    responses((status = 200, description = "The metrics", content(
+        (String = "text/plain",
+            example = "# HELP webhook_in_flight Requests being sent or settled by this process.\n# TYPE webhook_in_flight gauge\nwebhook_in_flight 3\n"),
+        (String = "application/openmetrics-text",
+            example = "# HELP webhook_in_flight Requests being sent or settled by this process.\n# TYPE webhook_in_flight gauge\nwebhook_in_flight 3\n# EOF\n"),
+    ))),
 )]
 pub(crate) async fn scrape(
     State(service): State<Arc<Service>>,

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::access::{Allowed, Reading};
 use crate::api::Service;
 use crate::error::ApiError;
-use crate::page::Parameters;
+use crate::query::Parameters;
 
 /// Counts at one snapshot of the store.
 #[derive(Serialize, ToSchema)]

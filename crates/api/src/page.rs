@@ -1,14 +1,12 @@
 //! Pages of a listing: how a query asks for one, and the cursor that names the next.
 
-use axum::extract::Query;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use http::Uri;
 use posthaste_domain::{EventKey, Timestamp};
 use posthaste_store::{Cursor, PageLimit, PageRequest};
-use serde_json::json;
 
 use crate::error::ApiError;
+use crate::query::{Parameters, refused};
 
 /// The end of year 9999: no store has a later moment, and some cannot be asked for one.
 const AT_MAX: i64 = 253_402_300_799_999_999;
@@ -29,45 +27,11 @@ impl Listing {
     }
 }
 
-/// The parameters of a query, each at most once and all of them known.
-pub(crate) struct Parameters(Vec<(String, String)>);
-
-impl Parameters {
-    pub(crate) fn of(uri: &Uri, known: &[&str]) -> Result<Self, ApiError> {
-        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| ApiError::invalid("the query cannot be read; write it as name=value&name=value"))?;
-        for (number, (name, _)) in pairs.iter().enumerate() {
-            let shown: String = name.chars().take(64).collect();
-            if !known.contains(&name.as_str()) {
-                let message = format!("unknown parameter {shown:?}; known here: {}", listed(known));
-                return Err(refused(&shown, message));
-            }
-            if pairs[..number].iter().any(|(earlier, _)| earlier == name) {
-                return Err(refused(&shown, format!("parameter {shown:?} is given twice")));
-            }
-        }
-        Ok(Self(pairs))
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
-    }
-
-    /// `limit` and `cursor`.
-    pub(crate) fn page(&self, listing: Listing) -> Result<PageRequest, ApiError> {
-        let limit = self.get("limit").map(limit).transpose()?.unwrap_or_default();
-        let after = self.get("cursor").map(|text| decode(listing, text)).transpose()?;
-        Ok(PageRequest { after, limit })
-    }
-}
-
-fn listed(known: &[&str]) -> String {
-    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-}
-
-/// A refusal of one parameter.
-pub(crate) fn refused(name: &str, message: impl Into<String>) -> ApiError {
-    ApiError::invalid_at(message, json!({ "parameter": name }))
+/// The page that `limit` and `cursor` ask for.
+pub(crate) fn wanted(parameters: &Parameters, listing: Listing) -> Result<PageRequest, ApiError> {
+    let limit = parameters.get("limit").map(limit).transpose()?.unwrap_or_default();
+    let after = parameters.get("cursor").map(|text| decode(listing, text)).transpose()?;
+    Ok(PageRequest { after, limit })
 }
 
 fn limit(text: &str) -> Result<PageLimit, ApiError> {

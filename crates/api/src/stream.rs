@@ -26,10 +26,12 @@ use crate::access::{Allowed, Reading};
 use crate::api::Service;
 use crate::error::ApiError;
 use crate::moment::Moment;
-use crate::page::Parameters;
+use crate::query::Parameters;
 
 /// Streams at once; each costs a connection, a task and a place in the publisher's queue.
 const STREAMS_MAX: usize = 256;
+pub(crate) const STREAMS_FULL: &str = "there are as many streams as this process serves; try again later";
+pub(crate) const SHUTTING_DOWN: &str = "this process is shutting down; connect again in a moment";
 /// A quiet stream says something this often, so that neither side takes it for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A client that takes nothing for this long is let go.
@@ -67,10 +69,10 @@ impl Streams {
 
     fn enter(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         if *self.over.borrow() {
-            return Err(ApiError::Busy("this process is shutting down; connect again in a moment"));
+            return Err(ApiError::Busy(SHUTTING_DOWN));
         }
         let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map_err(|_| ApiError::Busy("there are as many streams as this process serves; try again later"))
+        place.map_err(|_| ApiError::Busy(STREAMS_FULL))
     }
 
     async fn ended(&self) {

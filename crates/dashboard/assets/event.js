@@ -1,4 +1,5 @@
-// One event: why it is where it is, and every attempt. Its address is in the page's, so that it can be passed on.
+// One event: why it is where it is, what was done to it by hand, and its attempts. Its address is in the page's, so that
+// it can be passed on.
 
 import { readEvent } from "./api.js";
 import { byId, el, setRefusal, setText } from "./dom.js";
@@ -91,6 +92,9 @@ function show(event) {
   byId("no-history").hidden = history.length > 0;
   byId("history-frame").hidden = history.length === 0;
   byId("history").replaceChildren(...history.map(attemptRow));
+  const audit = Array.isArray(event.audit) ? event.audit : [];
+  byId("by-hand").hidden = audit.length === 0;
+  byId("audit").replaceChildren(...audit.map(actionItem));
 }
 
 function facts(event) {
@@ -123,4 +127,8 @@ function attemptRow(attempt) {
     el("td", {}, el("span", { class: delivered ? "word ok" : "word bad" }, String(status ?? attempt.error_class ?? UNKNOWN))),
     el("td", { class: "said" }, attempt.excerpt || ""),
     el("td", { class: "worker" }, attempt.worker_id ?? UNKNOWN));
+}
+
+function actionItem({ action, actor, at, reason }) {
+  return el("li", {}, el("b", {}, action ?? UNKNOWN), ` by ${actor ?? UNKNOWN}, `, moment(at), reason ? `: ${reason}` : "");
 }

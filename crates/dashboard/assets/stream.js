@@ -52,7 +52,7 @@ export function follow({ onNotice, onState, onRefused }) {
       const body = await openStream(lastEventId, AbortSignal.any([stopped, silence.signal]));
       onState("live");
       const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-      const parse = parser();
+      const parse = parser(lastEventId);
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
@@ -60,6 +60,7 @@ export function follow({ onNotice, onState, onRefused }) {
         timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
         onHeard();
         for (const { id, data } of parse(value)) {
+          // Also without data: the stream begins by saying where it is.
           if (/^[\x21-\x7e]*$/.test(id)) lastEventId = id;
           const notice = readNotice(data);
           if (notice) onNotice(notice);
@@ -83,10 +84,9 @@ function readNotice(data) {
   }
 }
 
-/** Server-Sent Events out of pieces of text, as the HTML standard reads them. */
-export function parser() {
+/** Server-Sent Events out of pieces of text, as the HTML standard reads them: without `data`, an event is only its id. */
+export function parser(id) {
   let rest = "";
-  let id = "";
   let data = [];
 
   return function* (text) {
@@ -98,7 +98,7 @@ export function parser() {
     if (rest.length > LINE_CHARS_MAX) throw new Error("a line of the stream is too long");
     for (const line of lines) {
       if (line === "") {
-        if (data.length > 0) yield { id, data: data.join("\n") };
+        yield { id, data: data.join("\n") };
         data = [];
         continue;
       }

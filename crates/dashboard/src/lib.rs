@@ -49,7 +49,7 @@ pub struct Asset {
 /// replaces the other, but it is not to be kept.
 pub fn asset(path: &str) -> Option<Asset> {
     let path = path.strip_prefix('/').unwrap_or(path);
-    if path.is_empty() || path == PAGE {
+    if path.is_empty() {
         return Some(page());
     }
     let (version, name) = path.strip_prefix("assets/")?.split_once('/')?;

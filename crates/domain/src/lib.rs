@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Beside the flow stand the rules that protect a receiver, [`RetryPolicy`] and [`Breaker`], the
-//! [`signature`] that every request carries, and the [`CycleReport`] that counts what happened.
+//! [`signature`] that every request carries, the [`TraceParent`] that it may carry, and the [`CycleReport`] that counts what
+//! happened.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -30,6 +31,7 @@ mod retry;
 mod retry_after;
 pub mod signature;
 mod time;
+mod trace;
 mod transition;
 
 pub use circuit::{Breaker, BreakerPolicy, BreakerPolicyError, Circuit, Permit};
@@ -48,4 +50,5 @@ pub use retry::{
 };
 pub use retry_after::{RETRY_AFTER_MAX, retry_after};
 pub use time::Timestamp;
+pub use trace::TraceParent;
 pub use transition::{Attempted, Transition};

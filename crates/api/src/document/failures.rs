@@ -13,6 +13,7 @@ use utoipa::openapi::{ContentBuilder, Header, Ref, ResponseBuilder};
 
 use crate::access::Role;
 use crate::error::{ApiError, Envelope};
+use crate::{actions, body, enqueue, stream};
 
 /// An error with when it comes.
 type Failure = (&'static str, ApiError);
@@ -26,10 +27,11 @@ pub(super) fn describe(operation: &mut Operation) {
     }
     for (status, failures) in by_status {
         let told: Vec<String> =
-            failures.iter().map(|(when, error)| format!("`{}`: {when}", error.code())).collect();
+            failures.iter().map(|(when, error)| format!("`{}`: {when}", error.code().as_str())).collect();
         let examples = (1..).zip(&failures).map(|(number, (when, error))| {
             let value = serde_json::to_value(error.envelope()).ok();
-            (format!("{}-{number}", error.code()), ExampleBuilder::new().summary(*when).value(value).build())
+            let name = format!("{}-{number}", error.code().as_str());
+            (name, ExampleBuilder::new().summary(*when).value(value).build())
         });
         let content = ContentBuilder::new()
             .schema(Some(Ref::from_schema_name(Envelope::name())))
@@ -51,8 +53,17 @@ fn example() -> EventId {
 }
 
 fn malformed() -> Failure {
-    let message = "the body is not what is expected: max_attempts: invalid type: string \"3\", expected u32 at line 1 column 61";
+    let message = "the body is not what is expected: max_attempts: invalid type: string \"3\", expected a whole number from \
+                   1 to 1000 at line 1 column 61";
     let details = json!({ "field": "max_attempts", "line": 1, "column": 61 });
+    ("the body or a parameter breaks a rule", ApiError::invalid_at(message, details))
+}
+
+/// Of an action, which knows these fields.
+fn malformed_action(known: &str) -> Failure {
+    let message =
+        format!("the body is not what is expected: unknown field `cause`, {known} at line 1 column 8");
+    let details = json!({ "field": "cause", "line": 1, "column": 8 });
     ("the body or a parameter breaks a rule", ApiError::invalid_at(message, details))
 }
 
@@ -76,7 +87,11 @@ fn not_found() -> Failure {
 fn too_large() -> Failure {
     let message = "event 3: payload is 300000 bytes; at most 262144 are accepted".to_owned();
     let details = Some(json!({ "index": 3, "field": "payload" }));
-    ("a payload or the whole body is too large", ApiError::TooLarge { message, details })
+    ("a payload is too large", ApiError::TooLarge { message, details })
+}
+
+fn body_too_large(bytes_max: usize) -> Failure {
+    ("the body is too large", body::too_large(bytes_max))
 }
 
 /// What one operation alone refuses.
@@ -84,7 +99,10 @@ fn own(operation: &str) -> Vec<Failure> {
     match operation {
         "enqueueEvents" => vec![
             malformed(),
-            too_slow(),
+            (
+                "the body did not arrive within a minute, or a large one paused for 5 seconds",
+                ApiError::BodyTooSlow,
+            ),
             (
                 "the key was used with another body",
                 StoreError::IdempotencyConflict { key: "order-17".to_owned() }.into(),
@@ -94,6 +112,12 @@ fn own(operation: &str) -> Vec<Failure> {
                 ApiError::EventIdTaken { event_id: example(), index: Some(3) },
             ),
             too_large(),
+            body_too_large(enqueue::BODY_BYTES_MAX),
+            ("too many large requests at once", ApiError::Busy(body::TOO_MANY_LARGE)),
+            (
+                "another transaction holds what this one needs; nothing was stored",
+                StoreError::Contended { held: None }.into(),
+            ),
         ],
         "listDeadLetters" | "listEvents" => vec![bad_parameter()],
         "getOverview" => vec![unknown_parameter()],
@@ -101,17 +125,33 @@ fn own(operation: &str) -> Vec<Failure> {
         "followNotices" => {
             let message = "Last-Event-ID is not an id of this stream; leave it out to follow from now on";
             let invalid = ApiError::invalid_at(message, json!({ "header": "last-event-id" }));
-            vec![("Last-Event-ID is not an id of this stream", invalid)]
+            vec![
+                ("Last-Event-ID is not an id of this stream", invalid),
+                ("as many streams are open as are served", ApiError::Busy(stream::STREAMS_FULL)),
+                ("the process is shutting down", ApiError::Busy(stream::SHUTTING_DOWN)),
+            ]
         }
         "requeueDeadLetter" => {
             let refusal =
                 StoreError::NotRequeueable { event_id: example(), status: DeliveryStatus::Delivered };
-            vec![malformed(), too_slow(), not_found(), ("it is not failed", refusal.into()), too_large()]
+            vec![
+                malformed_action("there are no fields"),
+                too_slow(),
+                not_found(),
+                ("it is not failed", refusal.into()),
+                body_too_large(actions::BODY_BYTES_MAX),
+            ]
         }
         "cancelEvent" => {
             let refusal =
                 StoreError::NotCancellable { event_id: example(), status: DeliveryStatus::Delivered };
-            vec![malformed(), too_slow(), not_found(), ("it is delivered", refusal.into()), too_large()]
+            vec![
+                malformed_action("expected `reason`"),
+                too_slow(),
+                not_found(),
+                ("it is delivered", refusal.into()),
+                body_too_large(actions::BODY_BYTES_MAX),
+            ]
         }
         _ => vec![],
     }

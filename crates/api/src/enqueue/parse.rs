@@ -1,16 +1,15 @@
 //! Reads events as producers write them. The payload is never taken apart: its bytes are a piece of the body's.
 
-use std::cell::Cell;
 use std::fmt;
 
 use bytes::Bytes;
 use posthaste_domain::NewEventSpec;
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::body::unreadable;
 use crate::error::ApiError;
+use crate::object::{Fields, Place};
 
 /// Most events of one request.
 const EVENTS_MAX: usize = 1_000;
@@ -79,30 +78,28 @@ pub(super) enum Offered {
 }
 
 pub(super) fn parse(body: &Bytes) -> Result<Offered, ApiError> {
-    let place = Place { body, index: Cell::new(None), field: Cell::new(None) };
+    let reading = Reading { body, place: Place::default() };
     let mut json = serde_json::Deserializer::from_slice(body);
-    let offered = json.deserialize_any(Either(&place));
+    let offered = json.deserialize_any(Either(&reading));
     let offered = offered.and_then(|offered| {
-        place.index.set(None);
+        reading.place.index.set(None);
         json.end().map(|()| offered)
     });
-    offered.map_err(|error| unreadable(&error, place.index.get(), place.field.get()))
+    offered.map_err(|error| reading.place.refusal(&error))
 }
 
-/// How far reading has come, for whoever must say where it stopped.
-struct Place<'b> {
+struct Reading<'b> {
     body: &'b Bytes,
-    index: Cell<Option<usize>>,
-    field: Cell<Option<&'static str>>,
+    place: Place,
 }
 
 /// One event, or an array of them.
 #[derive(Clone, Copy)]
-struct Either<'p, 'b>(&'p Place<'b>);
+struct Either<'r, 'b>(&'r Reading<'b>);
 
 /// One event.
 #[derive(Clone, Copy)]
-struct One<'p, 'b>(&'p Place<'b>);
+struct One<'r, 'b>(&'r Reading<'b>);
 
 impl<'de> Visitor<'de> for Either<'_, '_> {
     type Value = Offered;
@@ -116,19 +113,20 @@ impl<'de> Visitor<'de> for Either<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut events: A) -> Result<Offered, A::Error> {
+        let index = &self.0.place.index;
         let mut specs = Vec::new();
-        self.0.index.set(Some(0));
+        index.set(Some(0));
         while let Some(spec) = events.next_element_seed(One(self.0))? {
             specs.push(spec);
             if specs.len() > EVENTS_MAX {
-                self.0.index.set(None);
+                index.set(None);
                 return Err(de::Error::custom(format!(
                     "at most {EVENTS_MAX} events are taken in one request"
                 )));
             }
-            self.0.index.set(Some(specs.len()));
+            index.set(Some(specs.len()));
         }
-        self.0.index.set(None);
+        index.set(None);
         if specs.is_empty() {
             return Err(de::Error::custom("the array holds no events"));
         }
@@ -152,39 +150,64 @@ impl<'de> Visitor<'de> for One<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NewEventSpec, A::Error> {
-        let place = self.0;
-        let mut seen = Vec::with_capacity(FIELDS.len());
+        let Reading { body, place } = self.0;
+        let mut fields = Fields::new(place, FIELDS);
         let mut spec = NewEventSpec::default();
-        place.field.set(None);
-        while let Some(key) = map.next_key::<String>()? {
-            let known = FIELDS.iter().copied().find(|field| *field == key);
-            let field = known.ok_or_else(|| de::Error::unknown_field(&key, FIELDS))?;
-            if seen.contains(&field) {
-                return Err(de::Error::duplicate_field(field));
-            }
-            seen.push(field);
-            place.field.set(Some(field));
+        while let Some(field) = fields.next(&mut map)? {
             match field {
                 "destination_url" => spec.destination_url = map.next_value()?,
                 "event_type" => spec.event_type = map.next_value()?,
                 "payload" => {
                     let text: &'de RawValue = map.next_value()?;
-                    spec.payload = place.body.slice_ref(text.get().as_bytes());
+                    spec.payload = body.slice_ref(text.get().as_bytes());
                 }
                 "event_id" => spec.event_id = map.next_value()?,
                 "payment_request_id" => spec.payment_request_id = map.next_value()?,
                 "webhook_id" => spec.webhook_id = map.next_value()?,
                 "session_id" => spec.session_id = map.next_value()?,
-                "max_attempts" => spec.max_attempts = map.next_value()?,
+                "max_attempts" => spec.max_attempts = map.next_value_seed(Whole)?,
                 _ => return Err(de::Error::unknown_field(field, FIELDS)),
             }
-            place.field.set(None);
         }
-        for required in ["destination_url", "event_type", "payload"] {
-            if !seen.contains(&required) {
-                return Err(de::Error::missing_field(required));
-            }
-        }
+        fields.require(&["destination_url", "event_type", "payload"])?;
         Ok(spec)
+    }
+}
+
+/// A number that may be left out. JSON has no whole numbers of its own: 3.0 is 3.
+struct Whole;
+
+impl<'de> DeserializeSeed<'de> for Whole {
+    type Value = Option<u32>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<u32>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Whole {
+    type Value = Option<u32>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number from 1 to 1000")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Option<u32>, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Option<u32>, E> {
+        let whole = u32::try_from(number);
+        whole.map(Some).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Option<u32>, E> {
+        Err(E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Option<u32>, E> {
+        // Without an exponent, and with a fraction only where there is one.
+        let whole = number.to_string().parse();
+        whole.map(Some).map_err(|_| E::invalid_type(Unexpected::Float(number), &self))
     }
 }

@@ -122,16 +122,21 @@ async fn actions_are_recorded_with_the_name_of_the_key(stage: Stage) {
     keyed.post_with(&cancel(&event_id), &[bearer(OPERATOR)], r#"{"reason":"enough"}"#).await.json(200);
     keyed.send(call(Method::POST, &requeue(&event_id), &[bearer(OPERATOR)], Body::empty())).await.json(200);
     let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
-    let audit: Vec<(&str, &str)> = shown["audit"]
+    let audit: Vec<(&str, &str, &Value)> = shown["audit"]
         .as_array()
         .unwrap()
         .iter()
         .map(|entry| {
-            assert_eq!(fields(entry), ["action", "actor", "at"]);
-            (entry["action"].as_str().unwrap(), entry["actor"].as_str().unwrap())
+            assert_eq!(fields(entry), ["action", "actor", "at", "reason"]);
+            (entry["action"].as_str().unwrap(), entry["actor"].as_str().unwrap(), &entry["reason"])
         })
         .collect();
-    assert_eq!(audit, [("requeue", "local"), ("cancel", "ops"), ("requeue", "ops")]);
+    let expected = [
+        ("requeue", "local", &Value::Null),
+        ("cancel", "ops", &json!("enough")),
+        ("requeue", "ops", &Value::Null),
+    ];
+    assert_eq!(audit, expected);
 }
 
 #[tokio::test]
@@ -139,10 +144,17 @@ async fn a_reason_has_at_most_500_printable_characters() {
     let stage = Stage::on_memory().await;
     let event_id = stage.pending(&event()).await;
     let long = "é".repeat(501);
-    for reason in [long.as_str(), "bell\u{7}", "null\0", "escape\u{1b}[31m", "\u{9b}1m"] {
+    let cases = [
+        (long.as_str(), "reason must have at most 500 characters; got 501"),
+        ("bell\u{7}", "reason must be printable, and has the character U+0007"),
+        ("\0", "reason must be printable, and has the character U+0000"),
+        ("escape\u{1b}[31m", "reason must be printable, and has the character U+001B"),
+        ("\u{9b}1m", "reason must be printable, and has the character U+009B"),
+    ];
+    for (reason, told) in cases {
         let body = json!({ "reason": reason }).to_string();
         let (message, details) = stage.post(&cancel(&event_id), body).await.refused(400, "invalid_request");
-        assert!(message.contains("at most 500 printable characters"), "{message}");
+        assert_eq!(message, told);
         assert_eq!(details, json!({ "field": "reason" }));
     }
     assert_eq!(stage.get(OVERVIEW).await.json(200)["pending_count"], 1, "nothing was cancelled");
@@ -160,23 +172,51 @@ async fn bodies_of_actions_are_read_strictly() {
     let stage = Stage::on_memory().await;
     let event_id = stage.dead_lettered(&event()).await;
     let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(20_000));
-    let cases: [(&str, &str, u16, &str); 10] = [
-        ("cancel", r#"{"raeson":"typo"}"#, 400, "raeson"),
-        ("cancel", r#"{"reason":5}"#, 400, "expected a string"),
-        ("cancel", r#"{"reason":"a","reason":"b"}"#, 400, "duplicate field `reason`"),
-        ("cancel", r#"{"reason":"#, 400, "EOF"),
-        ("cancel", r#"{} {}"#, 400, "trailing characters"),
-        ("cancel", r#""enough""#, 400, "line 1 column 8"),
-        ("cancel", &long, 413, "larger than 16384 bytes"),
-        ("requeue", r#"{"reason":"x"}"#, 400, "reason"),
-        ("requeue", "[1]", 400, "line 1"),
-        ("requeue", &long, 413, "larger than 16384 bytes"),
+    let not_an_object = "invalid type: sequence, expected an object at line 1";
+    let field = |name: &str| json!(name);
+    let cases: [(&str, &str, u16, &str, Value); 14] = [
+        ("cancel", r#"{"raeson":"typo"}"#, 400, "unknown field `raeson`, expected `reason`", field("raeson")),
+        (
+            "cancel",
+            r#"{"reason":5}"#,
+            400,
+            "reason: invalid type: integer `5`, expected a string",
+            field("reason"),
+        ),
+        ("cancel", r#"{"reason":"a","reason":"b"}"#, 400, "duplicate field `reason`", field("reason")),
+        ("cancel", r#"{"reason":"#, 400, "EOF", field("reason")),
+        ("cancel", r#"{} {}"#, 400, "trailing characters", Value::Null),
+        ("cancel", r#""enough""#, 400, "expected an object at line 1 column 8", Value::Null),
+        ("cancel", r#"["sneaky"]"#, 400, not_an_object, Value::Null),
+        ("cancel", " null", 400, "invalid type: null, expected an object", Value::Null),
+        (
+            "cancel",
+            &long,
+            413,
+            "larger than 16384 bytes, which is the most that one request may have",
+            Value::Null,
+        ),
+        ("requeue", r#"{"reason":"x"}"#, 400, "unknown field `reason`, there are no fields", field("reason")),
+        ("requeue", "[]", 400, not_an_object, Value::Null),
+        ("requeue", "[1]", 400, not_an_object, Value::Null),
+        ("requeue", "null", 400, "expected an object", Value::Null),
+        (
+            "requeue",
+            &long,
+            413,
+            "larger than 16384 bytes, which is the most that one request may have",
+            Value::Null,
+        ),
     ];
-    for (action, body, status, told) in cases {
+    for (action, body, status, told, field) in cases {
         let path = if action == "cancel" { cancel(&event_id) } else { requeue(&event_id) };
         let code = if status == 400 { "invalid_request" } else { "payload_too_large" };
-        let (message, _) = stage.post(&path, body.to_owned()).await.refused(status, code);
+        let (message, details) = stage.post(&path, body.to_owned()).await.refused(status, code);
         assert!(message.contains(told), "{action} {body:.40}: {message}");
+        assert_eq!(details["field"], field, "{action} {body:.40}");
+        for ours in ["struct", "Request", "events"] {
+            assert!(!message.contains(ours), "{action} {body:.40}: {message}");
+        }
     }
     assert_eq!(stage.get(OVERVIEW).await.json(200)["failed_count"], 1, "nothing was requeued");
     stage.post(&requeue(&event_id), "{}").await.json(200);

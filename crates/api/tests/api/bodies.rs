@@ -1,5 +1,7 @@
 //! Bodies that are refused, and what the refusal tells: which element, field, line and column, and which rule.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -82,7 +84,7 @@ async fn what_is_not_an_event_is_refused_with_the_rule() {
         ("5".to_owned(), expected, json!({ "line": 1, "column": 1 })),
         ("\"event\"".to_owned(), expected, json!({})),
         ("true".to_owned(), expected, json!({})),
-        ("{}".to_owned(), "missing field `destination_url`", json!({})),
+        ("{}".to_owned(), "missing field `destination_url`", json!({ "field": "destination_url" })),
         ("[]".to_owned(), "the array holds no events", json!({})),
         (
             "[5]".to_owned(),
@@ -94,27 +96,39 @@ async fn what_is_not_an_event_is_refused_with_the_rule() {
         (format!("{} {}", event(), event()), "trailing characters", json!({})),
         (format!("[{}] x", event()), "trailing characters", json!({})),
         (json!(vec![event(); 1_001]).to_string(), "at most 1000 events", json!({})),
-        (without("destination_url"), "missing field `destination_url`", json!({})),
-        (without("event_type"), "missing field `event_type`", json!({})),
-        (without("payload"), "missing field `payload`", json!({})),
+        (
+            without("destination_url"),
+            "missing field `destination_url`",
+            json!({ "field": "destination_url" }),
+        ),
+        (without("event_type"), "missing field `event_type`", json!({ "field": "event_type" })),
+        (without("payload"), "missing field `payload`", json!({ "field": "payload" })),
         (
             format!("[{},{}]", event(), without("payload")),
             "event 1: missing field `payload`",
-            json!({ "index": 1 }),
+            json!({ "index": 1, "field": "payload" }),
         ),
         (
             with("colour", json!("red")),
             "unknown field `colour`, expected one of `destination_url`",
-            json!({}),
+            json!({ "field": "colour" }),
         ),
-        (with("content_type", json!("text/plain")), "unknown field `content_type`", json!({})),
-        (with("Event_Type", json!("a")), "unknown field `Event_Type`", json!({})),
+        (
+            with("content_type", json!("text/plain")),
+            "unknown field `content_type`",
+            json!({ "field": "content_type" }),
+        ),
+        (with("Event_Type", json!("a")), "unknown field `Event_Type`", json!({ "field": "Event_Type" })),
         (
             event().to_string().replace('}', "") + r#"},"event_type":"b"}"#,
             "duplicate field `event_type`",
-            json!({}),
+            json!({ "field": "event_type" }),
         ),
-        (event().to_string().replacen('{', r#"{"payload":1,"#, 1), "duplicate field `payload`", json!({})),
+        (
+            event().to_string().replacen('{', r#"{"payload":1,"#, 1),
+            "duplicate field `payload`",
+            json!({ "field": "payload" }),
+        ),
     ];
     for (body, told, at) in cases {
         refuses(&stage, body, told, at).await;
@@ -156,11 +170,36 @@ async fn a_value_of_the_wrong_type_or_range_is_refused_by_the_name_of_its_field(
         ("max_attempts", json!(1_001), "max_attempts must be 1 to 1000, got 1001"),
         ("max_attempts", json!(-1), "max_attempts: invalid value: integer `-1`"),
         ("max_attempts", json!(1.5), "max_attempts: invalid type: floating point `1.5`"),
-        ("max_attempts", json!("3"), "max_attempts: invalid type: string \"3\", expected u32"),
+        (
+            "max_attempts",
+            json!("3"),
+            "max_attempts: invalid type: string \"3\", expected a whole number from 1 to 1000",
+        ),
+        (
+            "max_attempts",
+            json!(1e300),
+            "max_attempts: invalid type: floating point `1e+300`, expected a whole number from 1 to 1000",
+        ),
+        ("max_attempts", json!(0.0), "max_attempts must be 1 to 1000, got 0"),
+        (
+            "max_attempts",
+            json!(-1.0),
+            "max_attempts: invalid type: floating point `-1.0`, expected a whole number from 1 to 1000",
+        ),
         ("max_attempts", json!(4_294_967_296_u64), "max_attempts: invalid value: integer `4294967296`"),
     ];
     for (field, value, told) in cases {
         refuses(&stage, with(field, value), told, json!({ "field": field })).await;
+    }
+}
+
+#[tokio::test]
+async fn a_whole_number_may_be_written_with_a_fraction_of_nothing() {
+    let stage = Stage::on_memory().await;
+    for (written, meant) in [("3", 3), ("3.0", 3), ("3e0", 3), ("1.0e3", 1_000)] {
+        let event = event().to_string().replacen('{', &format!(r#"{{"max_attempts":{written},"#), 1);
+        stage.post(EVENTS, event).await.json(202);
+        assert_eq!(claim_all(&stage.store).await.remove(0).max_attempts, meant, "{written}");
     }
 }
 
@@ -178,9 +217,10 @@ async fn optional_fields_may_be_null() {
 #[tokio::test]
 async fn a_long_value_is_not_repeated_in_full() {
     let stage = Stage::on_memory().await;
-    let (message, _) =
+    let (message, details) =
         stage.post(EVENTS, with(&"k".repeat(100_000), json!(1))).await.refused(400, "invalid_request");
     assert!(message.len() < 1_000 && message.contains("kkk…"), "{} bytes", message.len());
+    assert_eq!(details["field"], format!("{}…", "k".repeat(64)));
     let (message, _) = stage
         .post(EVENTS, with("max_attempts", json!("9".repeat(100_000))))
         .await
@@ -260,7 +300,10 @@ async fn a_body_is_taken_to_its_limit_and_not_beyond() {
     };
     stage.post(EVENTS, padded(limit)).await.json(202);
     let (message, details) = stage.post(EVENTS, padded(limit + 1)).await.refused(413, "payload_too_large");
-    assert!(message.contains("larger than 16777216 bytes"), "{message}");
+    assert_eq!(
+        message,
+        "the body is larger than 16777216 bytes, which is the most that one request may have"
+    );
     assert_eq!(details, json!({ "bytes_max": limit }));
     // In pieces, without a length, and without an end.
     let endless =
@@ -277,14 +320,20 @@ async fn a_body_that_breaks_off_is_refused() {
     assert!(message.contains("broke off"), "{message}");
 }
 
+/// What is sent of a body, and after so long a pause every time, a little more.
+fn dripping(first: usize, pause: Duration) -> Body {
+    let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; first]))]);
+    let more = stream::repeat(()).then(move |()| async move {
+        TokioClock::start().sleep(pause).await;
+        Ok(Bytes::from_static(b" "))
+    });
+    Body::from_stream(first.chain(more))
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_a_few_large_bodies_are_held_at_once_and_small_ones_do_not_wait_for_them() {
     let stage = Stage::on_memory().await;
-    let large = || {
-        let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 2 << 20]))]);
-        Body::from_stream(first.chain(stream::pending()))
-    };
-    let many = (0..17).map(|_| stage.post(EVENTS, large()));
+    let many = (0..17).map(|_| stage.post(EVENTS, dripping(2 << 20, Duration::from_secs(4))));
     let held = futures_util::future::join_all(many);
     let small = async {
         moment().await;
@@ -294,6 +343,39 @@ async fn only_a_few_large_bodies_are_held_at_once_and_small_ones_do_not_wait_for
     let codes: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
     assert_eq!(codes.iter().filter(|code| **code == 408).count(), 16, "{codes:?}");
     assert_eq!(codes.iter().filter(|code| **code == 503).count(), 1, "{codes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_bodies_that_stall_make_room_for_one_that_does_not() {
+    let stage = Stage::on_memory().await;
+    let clock = TokioClock::start();
+    let stalled = (0..16).map(|_| stage.post(EVENTS, dripping(2 << 20, Duration::from_secs(3_600))));
+    let stalled = futures_util::future::join_all(stalled);
+    let padded = event().to_string() + &" ".repeat(2 << 20);
+    let whole = async {
+        moment().await;
+        stage.post(EVENTS, padded).await.json(202);
+        clock.monotonic()
+    };
+    let (answers, waited) = tokio::join!(stalled, whole);
+    assert_eq!(waited.as_secs(), 5);
+    for answer in answers {
+        answer.refused(408, "request_timeout");
+    }
+    assert_eq!(clock.monotonic().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_body_may_pause() {
+    let stage = Stage::on_memory().await;
+    let whole = event().to_string();
+    let (before, after) = whole.split_at(20);
+    let pieces = [before, after].map(|piece| Bytes::from(piece.to_owned()));
+    let slowly = stream::iter(pieces).then(|piece| async move {
+        TokioClock::start().sleep(Duration::from_secs(20)).await;
+        Ok::<_, std::io::Error>(piece)
+    });
+    stage.post(EVENTS, Body::from_stream(slowly)).await.json(202);
 }
 
 #[tokio::test(start_paused = true)]

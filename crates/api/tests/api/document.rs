@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use axum::body::Body;
+use http::Method;
 use posthaste_domain::{DeliveryStatus, FailureKind};
 use posthaste_store::ManualAction;
 use serde_json::Value;
 
-use crate::stage::{Stage, operations};
+use crate::stage::{Stage, call, header, operations};
 
 fn document() -> Value {
     serde_json::from_str(&posthaste_api::openapi_json()).unwrap()
@@ -154,4 +156,53 @@ fn keys_are_a_bearer_scheme_that_everything_but_health_and_the_document_asks_for
     let document = document();
     assert_eq!(document["components"]["securitySchemes"]["apiKey"]["scheme"], "bearer");
     assert_eq!(document["security"], serde_json::json!([{ "apiKey": [] }]));
+}
+
+#[test]
+fn every_code_is_a_word_of_the_document() {
+    let document = document();
+    assert_eq!(
+        document["components"]["schemas"]["ErrorDetail"]["properties"]["code"]["$ref"],
+        "#/components/schemas/ErrorCode"
+    );
+    let words = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
+    for operation in operations() {
+        for status in operation.responses.keys().filter(|status| status.as_str() >= "400") {
+            for code in operation.codes(status) {
+                assert!(words.iter().any(|word| *word == code), "{} {status} {code}", operation.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reasons_of_an_error_are_those_of_its_operation() {
+    let told = |id: &str, status: &str| {
+        let operation = operations().iter().find(|operation| operation.id == id).unwrap();
+        operation.responses[status].to_string()
+    };
+    for reason in ["as many streams as this process serves", "shutting down", "the store is unavailable"] {
+        assert!(told("followNotices", "503").contains(reason), "{reason}");
+    }
+    assert!(told("enqueueEvents", "503").contains("too many large requests at once"));
+    assert!(told("enqueueEvents", "413").contains("payload is 300000 bytes"));
+    assert!(told("enqueueEvents", "413").contains("larger than 16777216 bytes"));
+    for action in ["requeueDeadLetter", "cancelEvent"] {
+        let (large, malformed) = (told(action, "413"), told(action, "400"));
+        assert!(large.contains("larger than 16384 bytes") && !large.contains("payload is"), "{large}");
+        assert!(malformed.contains("unknown field") && !malformed.contains("max_attempts"), "{malformed}");
+    }
+}
+
+#[tokio::test]
+async fn both_formats_of_the_metrics_are_documented() {
+    let stage = Stage::on_memory().await;
+    let documented = &document()["paths"]["/metrics"]["get"]["responses"]["200"]["content"];
+    for accepted in ["text/plain", "application/openmetrics-text"] {
+        let headers = [header("accept", accepted)];
+        let answer = stage.send(call(Method::GET, "/metrics", &headers, Body::empty())).await;
+        let sent = answer.header("content-type").unwrap().split(';').next().unwrap();
+        assert_eq!(sent, accepted);
+        assert!(documented[sent]["schema"].is_object(), "{sent}");
+    }
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::{EVENTS, MAX_ATTEMPTS, OVERVIEW, PRODUCER, Stage, bearer, claim_all, event, header};
+use crate::stage::{
+    EVENTS, MAX_ATTEMPTS, OPERATOR, OVERVIEW, PRODUCER, Stage, VIEWER, bearer, claim_all, event, header,
+};
 
 crate::on_every_store! {
     an_event_is_accepted_and_pending,
@@ -98,8 +100,17 @@ async fn a_taken_event_id_is_a_conflict_of_its_own(stage: Stage) {
 
 async fn a_traceparent_goes_with_the_event(stage: Stage) {
     let known = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    // A version to come is passed on in the version that is known here.
+    let later = format!("{}-{}", known.replacen("00-", "cc-", 1), "x".repeat(500));
     let cases = [
         (known, Some(known)),
+        (
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-03",
+            Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-03"),
+        ),
+        ("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some(known)),
+        ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-comes", Some(known)),
+        (later.as_str(), Some(known)),
         ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", None),
         ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", None),
         ("00-4bf92f35-00f067aa0ba902b7-01", None),
@@ -114,6 +125,9 @@ async fn a_traceparent_goes_with_the_event(stage: Stage) {
         let lease = claim_all(&stage.store).await.remove(0);
         assert_eq!(lease.traceparent.as_deref(), carried, "{sent}");
     }
+    let twice = [header("traceparent", known), header("traceparent", known)];
+    stage.post_with(EVENTS, &twice, event().to_string()).await.json(202);
+    assert_eq!(claim_all(&stage.store).await.remove(0).traceparent, None, "two are none");
     let many = json!([event(), event()]).to_string();
     stage.post_with(EVENTS, &[header("traceparent", known)], many).await.json(202);
     let leases = claim_all(&stage.store).await;
@@ -128,9 +142,22 @@ async fn an_array_of_one_is_answered_as_an_array() {
 }
 
 #[tokio::test]
-async fn a_producer_reads_what_it_has_handed_in() {
+async fn a_producer_reads_what_it_has_handed_in_and_not_who_acted_on_it() {
     let stage = Stage::on_memory().await.with_keys();
     let answer = stage.post_with(EVENTS, &[bearer(PRODUCER)], event().to_string()).await.json(202);
     let path = format!("{EVENTS}/{}", answer["event_id"].as_str().unwrap());
     assert_eq!(stage.get_as(PRODUCER, &path).await.json(200)["delivery_status"], "pending");
+    let requeue = path.replace("events", "dlq") + "/requeue";
+    let acts = [(path.clone() + "/cancel", "Cancelled"), (requeue, "Requeued")];
+    for (number, (act, told)) in (1..).zip(acts) {
+        stage.post_with(&act, &[bearer(OPERATOR)], "").await.json(200);
+        let seen = stage.get_as(VIEWER, &path).await.json(200);
+        assert_eq!(seen["audit"].as_array().unwrap().len(), number);
+        assert!(seen["explanation"].as_str().unwrap().starts_with(&format!("{told} by ops at ")), "{seen}");
+        let seen = stage.get_as(PRODUCER, &path).await;
+        assert!(!seen.text().contains("ops"), "{}", seen.text());
+        let seen = seen.json(200);
+        assert!(seen["explanation"].is_string() && seen["history"].is_array(), "{seen}");
+        assert!(seen.get("audit").is_none(), "{seen}");
+    }
 }

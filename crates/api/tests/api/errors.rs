@@ -127,6 +127,11 @@ async fn what_goes_wrong_inside_is_not_told_to_clients() {
             assert!(!answer.text().contains("internal.example"), "{}: {message}", operation.id);
             assert_eq!(details, json!(null));
             assert_eq!(answer.header("retry-after").is_some(), status == 503);
+            if status == 503 {
+                let told = "the store is unavailable; repeat the request in a moment, an enqueue under the same \
+                            Idempotency-Key, because it may have been carried out";
+                assert_eq!(message, told, "for whoever reads and whoever writes");
+            }
         }
     }
 }

@@ -7,7 +7,9 @@ use posthaste_domain::{Outcome, WorkerId};
 use posthaste_store::{CircuitReport, CircuitState, Store as _};
 use serde_json::{Value, json};
 
-use crate::stage::{DLQ, EVENTS, Stage, claim_all, event, event_to, memory_at, settle, status};
+use crate::stage::{
+    DLQ, EVENTS, Setting, Stage, budget, claim_all, event, event_to, memory_at, settle, settle_under, status,
+};
 
 crate::on_every_store! {
     events_are_listed_newest_first_with_where_they_stand,
@@ -185,8 +187,57 @@ async fn what_is_no_event_is_not_found(stage: Stage) {
         let (message, _) =
             stage.get(&format!("{EVENTS}/{name}")).await.refused(404, "webhook_outbox_event_not_found");
         assert!(message.starts_with("there is no event "), "{message}");
-        assert!(message.len() < 200, "{message}");
+        assert!(message.len() < 200 && !message.contains("webhook-outbox"), "{message}");
     }
+    for path in [format!("{EVENTS}/%FF"), format!("{DLQ}/%FF/requeue"), format!("{EVENTS}/%FF/cancel")] {
+        let answer = if path.ends_with("FF") { stage.get(&path).await } else { stage.act(&path).await };
+        let (message, _) = answer.refused(404, "webhook_outbox_event_not_found");
+        assert_eq!(message, "there is no event \"%FF\"", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_retry_budget_is_told_as_the_limit_that_it_is() {
+    let (store, clock) = memory_at(1_700_000_000);
+    let setting = Setting { retry_policy: budget(1), ..Setting::default() };
+    let stage = Stage::set(Arc::new(store), Arc::new(()), setting);
+    let event_id = stage.pending(&event()).await;
+    let fail = async || {
+        let lease = claim_all(&stage.store).await.remove(0);
+        settle_under(&budget(1), &stage.store, &lease, status(500)).await;
+        explanation(&stage, &event_id).await
+    };
+    let told = fail().await;
+    assert!(told.starts_with("Retry 1 of 1 is due at "), "{told}");
+    assert!(told.ends_with(" The retry budget now allows 1 of its 5 retries."), "{told}");
+    clock.advance(Duration::from_secs(60));
+    let told = fail().await;
+    assert!(told.contains("after 2 attempts of 6, because the retry budget allowed no more;"), "{told}");
+}
+
+#[tokio::test]
+async fn of_a_long_life_the_latest_is_shown() {
+    let stage = Stage::on_memory().await;
+    let event_id = stage.pending(&event()).await;
+    let one = format!("{EVENTS}/{event_id}");
+    for status in 300..403 {
+        let lease = claim_all(&stage.store).await.remove(0);
+        settle(&stage.store, &lease, Outcome::response(status, None, b"")).await;
+        stage.act(&format!("{one}/cancel")).await.json(200);
+        stage.act(&format!("{DLQ}/{event_id}/requeue")).await.json(200);
+    }
+    stage.act(&format!("{one}/cancel")).await.json(200);
+    let shown = stage.get(&one).await.json(200);
+    let statuses: Vec<u64> = shown["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|attempt| attempt["http_status"].as_u64().unwrap())
+        .collect();
+    assert_eq!(statuses, (303..403).collect::<Vec<u64>>(), "the latest hundred, oldest first");
+    let audit = shown["audit"].as_array().unwrap();
+    assert_eq!((audit.len(), &audit[0]["action"]), (100, &json!("requeue")));
+    assert_eq!((&audit[98]["action"], &audit[99]["action"]), (&json!("requeue"), &json!("cancel")));
 }
 
 #[tokio::test]

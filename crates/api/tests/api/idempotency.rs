@@ -89,7 +89,7 @@ async fn a_key_is_1_to_255_printable_characters_sent_once() {
         keyed(&stage, good, event().to_string()).await.json(202);
     }
     let longer = "k".repeat(256);
-    for bad in ["", longer.as_str(), "caf\u{e9}"] {
+    for bad in ["", longer.as_str(), "caf\u{e9}", "a\tb"] {
         let (message, details) =
             keyed(&stage, bad, event().to_string()).await.refused(400, "invalid_request");
         assert!(message.contains("1 to 255 printable ASCII"), "{message}");

@@ -49,10 +49,23 @@ pub(crate) async fn claim_all(store: &Arc<dyn Store>) -> Vec<Lease> {
 }
 
 pub(crate) async fn settle(store: &Arc<dyn Store>, lease: &Lease, outcome: Outcome) {
-    let policy = RetryPolicySpec { jitter_bps: Some(0), ..RetryPolicySpec::exponential() };
-    let policy = RetryPolicy::new(policy).unwrap();
+    settle_under(&budget(0), store, lease, outcome).await;
+}
+
+/// The policy of the contract, without jitter.
+pub(crate) fn budget(budget: u32) -> RetryPolicy {
+    let policy = RetryPolicySpec { jitter_bps: Some(0), budget, ..RetryPolicySpec::exponential() };
+    RetryPolicy::new(policy).unwrap()
+}
+
+pub(crate) async fn settle_under(
+    policy: &RetryPolicy,
+    store: &Arc<dyn Store>,
+    lease: &Lease,
+    outcome: Outcome,
+) {
     let attempted = Attempted { outcome, duration: Duration::from_millis(128) };
-    let transition = Arc::new(Transition::of(lease, attempted, &policy, Roll(0)));
+    let transition = Arc::new(Transition::of(lease, attempted, policy, Roll(0)));
     let settlement = Settlement { transition, ended_ago: Duration::ZERO };
     let settled = store.settle(&WorkerId::new("worker-a").unwrap(), &[settlement]).await.unwrap();
     assert_eq!(settled, [Settled::Applied]);

@@ -16,6 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Method, Request};
 use posthaste_api::{Access, Api, Check, Intake, KeyRing, Metrics, Readiness, Streams};
+use posthaste_domain::RetryPolicy;
 use posthaste_engine::{Clock as _, Enqueuer, Publisher, TokioClock, enqueuer};
 use posthaste_store::Store;
 use serde_json::Value;
@@ -24,7 +25,7 @@ use tower::ServiceExt as _;
 pub(crate) use answer::Answer;
 pub(crate) use documented::{Operation, operations};
 pub(crate) use faults::{Fault, Faulty};
-pub(crate) use flow::{Event, claim_all, event, event_to, settle, status};
+pub(crate) use flow::{Event, budget, claim_all, event, event_to, settle, settle_under, status};
 pub(crate) use stores::memory_at;
 
 pub(crate) const EVENTS: &str = "/v1/webhook-outbox/events";
@@ -59,11 +60,17 @@ pub(crate) struct Setting {
     pub(crate) access: Access,
     pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) retry_policy: RetryPolicy,
 }
 
 impl Default for Setting {
     fn default() -> Self {
-        Self { access: loopback(), readiness: Arc::new(Ready(vec![])), warnings: Vec::new() }
+        Self {
+            access: loopback(),
+            readiness: Arc::new(Ready(vec![])),
+            warnings: Vec::new(),
+            retry_policy: RetryPolicy::default(),
+        }
     }
 }
 
@@ -131,6 +138,7 @@ impl Stage {
                 max_attempts: MAX_ATTEMPTS,
                 idempotency_keep: std::time::Duration::from_secs(24 * 3_600),
             },
+            retry_policy: setting.retry_policy,
             metrics: Arc::clone(&metrics),
             readiness: setting.readiness,
             streams: streams.clone(),
