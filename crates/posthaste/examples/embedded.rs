@@ -44,6 +44,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 
     let drained = worker.drain(Duration::from_secs(5)).await;
     println!("drained, {} left in flight", drained.released + drained.left);
+    posthaste.close().await;
     Ok(())
 }
 

@@ -29,6 +29,10 @@ Examples:
   posthaste overview                          how deliveries are doing
   posthaste dlq list                          what could not be delivered";
 
+/// Of `worker`, where the setting means something else than for `serve`.
+const WORKER_LISTEN: &str = "Where /metrics, /healthz and /readyz answer, and nothing else; without api_keys only a \
+                             loopback address [default: it does not listen]";
+
 /// Delivers webhooks: signed, retried on a contract that protects receivers, dead-lettered when they cannot be.
 ///
 /// Without a command, it serves: API, dashboard and worker in one process.
@@ -54,10 +58,18 @@ pub(crate) enum Command {
                             --database-url postgres://db.example/posthaste --no-worker")]
     Serve(ServeArgs),
     /// Deliver events, without API and dashboard
-    #[command(after_help = "Example:\n  posthaste worker --database-url postgres://db.example/posthaste")]
+    ///
+    /// It listens only when told where, and then only for probes and scrapes.
+    #[command(
+        after_help = "Example:\n  posthaste worker --database-url postgres://db.example/posthaste",
+        mut_arg("listen", |listen| listen.help(WORKER_LISTEN))
+    )]
     Worker(SettingFlags),
     /// Deliver what is due now, once, and print the cycle's report as one line of JSON
-    #[command(after_help = "Example:\n  posthaste dispatch --once")]
+    #[command(
+        override_usage = "posthaste dispatch --once [OPTIONS]",
+        after_help = "Example:\n  posthaste dispatch --once"
+    )]
     Dispatch(DispatchArgs),
     /// Create the database or bring it up to date, and say what was done
     #[command(after_help = "Example:\n  posthaste migrate --database-url sqlite://posthaste.db")]
@@ -106,8 +118,8 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DispatchArgs {
-    /// One cycle, then exit; to deliver continuously, run `posthaste worker`
-    #[arg(long, required = true)]
+    /// One cycle, then exit. Without it nothing is done: to go on delivering is what `posthaste worker` is for
+    #[arg(long)]
     pub(crate) once: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,

@@ -11,6 +11,7 @@ mod given;
 mod listen;
 mod migrate;
 mod openapi;
+mod opening;
 mod overview;
 mod pages;
 mod running;
@@ -26,18 +27,26 @@ pub(crate) use given::Given;
 
 use crate::cli::{Cli, Command, ServerArgs, SettingFlags};
 use crate::client::{Client, Server};
-use crate::terminal::Look;
+use crate::terminal::{self, Look};
 
 pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let look = Look::of_stdout(cli.no_color);
     let file = cli.config.clone();
     let given = |flags: &SettingFlags| Given::new(file.clone(), flags);
     let load = |flags: &SettingFlags| given(flags).load();
+    let no_color = cli.no_color;
+    // What it takes to run, for commands that log what they do.
+    let begin = |flags: &SettingFlags| {
+        load(flags).inspect(|config| running::begin(config, terminal::log_is_coloured(no_color)))
+    };
     let client = |args: &ServerArgs| client(args, &given(&SettingFlags::default()));
     match cli.into_command() {
-        Command::Serve(args) => serve::run(&args, load(&args.settings)?).await,
-        Command::Worker(flags) => worker::run(load(&flags)?).await,
-        Command::Dispatch(args) => dispatch::run(&args, load(&args.settings)?).await,
+        Command::Serve(args) => serve::run(&args, file.as_deref(), begin(&args.settings)?).await,
+        Command::Worker(flags) => worker::run(begin(&flags)?).await,
+        Command::Dispatch(args) => {
+            dispatch::ensure_once(&args)?;
+            dispatch::run(begin(&args.settings)?).await
+        }
         Command::Migrate(flags) => migrate::run(load(&flags)?).await,
         Command::Send(args) => send::run(&args, &client(&args.server)?).await,
         Command::Listen(args) => listen::run(&args, look).await,

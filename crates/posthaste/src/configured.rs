@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use posthaste_domain::signature::SigningKeys;
-use posthaste_sender::{Resolve, SenderOptions, SystemResolver};
+use posthaste_sender::SenderOptions;
 
-use crate::config::{self, Config, Dns};
+use crate::config::{Config, DatabaseUrl, Dns};
 use crate::instance::{OpenError, Options, owner};
 use crate::service::chance::OsChance;
-use crate::wiring::{Database, DatabaseError};
+use crate::wiring::{self, Database, DatabaseError};
 
 impl Options {
     /// What the configuration says, watched by nobody.
@@ -28,8 +28,8 @@ impl Options {
 impl Database {
     pub fn configured(config: &Config) -> Result<Self, DatabaseError> {
         match &config.database {
-            config::Database::Sqlite(path) => Ok(Self::Sqlite(path.clone())),
-            config::Database::Postgres(url) => Ok(Self::postgres(url.reveal())?),
+            DatabaseUrl::Sqlite(path) => Ok(Self::Sqlite(path.clone())),
+            DatabaseUrl::Postgres(url) => Ok(Self::postgres(url.reveal())?),
         }
     }
 }
@@ -49,7 +49,7 @@ fn sender(config: &Config) -> SenderOptions {
     options.ca_file = config.ca_file.clone();
     options.proxy = config.egress_proxy.clone();
     if config.dns == Dns::System {
-        options.resolver = Arc::new(SystemResolver::new()) as Arc<dyn Resolve>;
+        options.resolver = wiring::host_resolver();
     }
     options
 }

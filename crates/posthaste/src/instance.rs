@@ -9,13 +9,12 @@ use posthaste_engine::{
     Drained, Engine, InvalidSettings, Observer, OnceError, Ports, Publisher, Pulse, Runtimes, Sender,
     Settings, TokioClock,
 };
-use posthaste_sender::{HttpSender, InvalidOptions, SenderOptions};
+use posthaste_sender::{InvalidOptions, SenderOptions};
 use posthaste_store::{EnqueueRequest, Receipt, Store, StoreError};
-use posthaste_store_postgres::CallerDefaults;
 use tokio::runtime::Runtime;
 
 use crate::service::chance::{NoEntropy, OsChance};
-use crate::wiring::{Database, DatabaseError, Opened};
+use crate::wiring::{self, Database, DatabaseError, Opened};
 
 /// Largest payload that is accepted unless told otherwise.
 pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 256 * 1024;
@@ -103,17 +102,19 @@ impl Posthaste {
     /// Opens the store, creating or upgrading it, and makes a signing secret where there is none. On a tokio runtime.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         let Options { database, settings, sender, signing_keys, payload_bytes_max, observer } = options;
+        // Before anything is created.
+        if let Some(file) = &sender.ca_file {
+            wiring::authorities(Some(file))?;
+        }
         let chance = Arc::new(OsChance::new()?);
-        let defaults = CallerDefaults { max_attempts: settings.policy.max_attempts(), payload_bytes_max };
-        let opened = database.open(defaults).await?;
+        let opened = database.open(settings.policy.max_attempts(), payload_bytes_max).await?;
         let store = opened.store();
         let signing_keys = match signing_keys {
             Some(configured) => configured,
             None => SigningKeys::new(store.signing_secrets(&chance.secret()).await?)?,
         };
-        let sender = HttpSender::new(sender, signing_keys.clone())?;
-        let ports =
-            Ports { store, sender: Arc::new(sender), clock: Arc::new(TokioClock::start()), chance, observer };
+        let sender = wiring::sender(sender, signing_keys.clone())?;
+        let ports = Ports { store, sender, clock: Arc::new(TokioClock::start()), chance, observer };
         Ok(Self { opened, ports, settings, signing_keys, payload_bytes_max })
     }
 
@@ -172,6 +173,16 @@ impl Posthaste {
         let heartbeat = HeartbeatRuntime::start()?;
         let runtimes = heartbeat.beside_this_one();
         Ok(Engine::once(self.settings.clone(), self.ports.clone(), &runtimes).await?)
+    }
+
+    /// Closes the store, for clones of this instance too. Workers are to be drained before. A program that ends without
+    /// it loses nothing, and leaves a part of a SQLite database in the log beside the file.
+    pub async fn close(self) {
+        if !self.opened.close().await {
+            tracing::warn!(
+                "the database could not be closed in time; what its log holds is read at the next start"
+            );
+        }
     }
 }
 
@@ -235,6 +246,40 @@ impl Drop for HeartbeatRuntime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn options(directory: &tempfile::TempDir) -> Options {
+        Options::new(Database::Sqlite(directory.path().join("outbox.db"))).expect("the system has entropy")
+    }
+
+    #[tokio::test]
+    async fn an_instance_that_is_closed_leaves_everything_in_its_file_whoever_else_has_a_clone() {
+        let directory = tempfile::tempdir().unwrap();
+        let posthaste = Posthaste::open(options(&directory)).await.unwrap();
+        let (clone, log) = (posthaste.clone(), directory.path().join("outbox.db-wal"));
+        let event = NewEventSpec {
+            destination_url: "https://receiver.example/hook".to_owned(),
+            event_type: "invoice.paid".to_owned(),
+            payload: "{}".into(),
+            ..NewEventSpec::default()
+        };
+        posthaste.enqueue(vec![posthaste.accept(event).unwrap()]).await.unwrap();
+        assert!(log.metadata().unwrap().len() > 0);
+        posthaste.close().await;
+        assert!(!log.exists());
+        assert!(clone.store().overview().await.unwrap_err().is_transient(), "the clone is closed too");
+        let again = Posthaste::open(options(&directory)).await.unwrap();
+        assert_eq!(again.store().overview().await.unwrap().pending, 1);
+    }
+
+    #[tokio::test]
+    async fn certificates_that_cannot_be_used_are_found_before_anything_is_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = options(&directory);
+        options.sender.ca_file = Some(directory.path().join("no-such-file.pem"));
+        let refused = Posthaste::open(options).await.map(drop).unwrap_err();
+        assert!(matches!(refused, OpenError::Sender(_)), "{refused:?}");
+        assert!(std::fs::read_dir(&directory).unwrap().next().is_none());
+    }
 
     #[test]
     fn a_worker_that_keeps_its_name_is_another_owner_at_every_start() {

@@ -27,4 +27,4 @@ pub use posthaste_sender as sender;
 pub use posthaste_store as store;
 pub use posthaste_store_postgres as store_postgres;
 pub use posthaste_store_sqlite as store_sqlite;
-pub use wiring::{Database, DatabaseError, Migrated, Opened};
+pub use wiring::{Database, DatabaseError, Migrated, Opened, authorities};

@@ -3,6 +3,7 @@
 pub mod chance;
 pub mod http;
 pub mod logs;
+pub(crate) mod own_runtime;
 pub mod page;
 pub mod readiness;
 pub mod stop;

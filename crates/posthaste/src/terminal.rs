@@ -9,12 +9,12 @@ mod table;
 mod text;
 pub(crate) mod time;
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 pub(crate) use json::indented;
-pub(crate) use look::{Look, Paint};
-pub(crate) use table::{Column, Listing, fields};
+pub(crate) use look::{Look, Paint, log_is_coloured};
+pub(crate) use table::{Column, Laid, Listing, fields};
 pub(crate) use text::{counted, harmless, harmless_line};
 
 use crate::client::ClientError;
@@ -43,9 +43,24 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     })
 }
 
+/// As [`print`], of work that was asked for and goes on although nobody reads of it any more.
+pub(crate) fn print_if_read(text: &str) -> anyhow::Result<()> {
+    match print(text) {
+        Err(error) if error.is::<OutputClosed>() => Ok(()),
+        printed => printed,
+    }
+}
+
 /// Writes bytes that are meant for a program to standard output, as they are, with a newline behind them.
 pub(crate) fn print_answer(answer: &[u8]) -> anyhow::Result<()> {
     print(&String::from_utf8_lossy(answer))
+}
+
+/// Tells a person that a table has no room for these columns. Programs read JSON, and get no notes about tables.
+pub(crate) fn note_left_out(columns: &[&str]) {
+    if !columns.is_empty() && io::stderr().is_terminal() {
+        note(&format!("Too narrow to show {}: --json has all.", columns.join(", ")));
+    }
 }
 
 /// Tells people something on standard error. Nobody there to be told is no error.

@@ -1,8 +1,11 @@
-//! Which adapters stand behind the ports. Nothing else in this crate names them.
+//! Which adapters stand behind the ports: stores, senders, resolvers. Nothing else in this crate names them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use posthaste_domain::signature::SigningKeys;
+use posthaste_engine::Sender;
+use posthaste_sender::{HttpSender, InvalidOptions, Resolve, SenderOptions, SystemResolver};
 use posthaste_store::{Store, StoreError, Vitals};
 use posthaste_store_postgres::{CallerDefaults, InvalidUrl, MigrateError, PostgresConfig, PostgresStore};
 use posthaste_store_sqlite::{OpenError as SqliteError, SqliteStore};
@@ -29,7 +32,8 @@ pub enum DatabaseError {
     #[error("there is no database yet; start `posthaste serve`, or name the right one with --database-url")]
     None,
     #[error(
-        "the schema has version {found}, and this Posthaste works with {known}; `posthaste migrate` or a newer Posthaste"
+        "the schema has version {found}, and this Posthaste works with {known}; {}",
+        if found > known { "a newer one has been here: upgrade this one" } else { "run `posthaste migrate`" }
     )]
     OtherSchema { found: i64, known: i64 },
     #[error("{} cannot be created: its directory does not exist or cannot be written to; create it", .0.display())]
@@ -55,13 +59,14 @@ impl Database {
         PostgresConfig::from_url(url).map(|config| Self::Postgres(Box::new(config)))
     }
 
-    /// Creates the schema or brings it up to date, and opens the store.
-    pub async fn open(&self, defaults: CallerDefaults) -> Result<Opened, DatabaseError> {
+    /// Creates the schema or brings it up to date, and opens the store. Producers who enqueue in the database itself
+    /// get so many attempts where they ask for nothing else, and may have payloads so large.
+    pub async fn open(&self, max_attempts: u32, payload_bytes_max: usize) -> Result<Opened, DatabaseError> {
         match self {
             Self::Sqlite(path) => Ok(Opened::Sqlite(open_sqlite(path.clone()).await?)),
             Self::Postgres(config) => {
                 let store = PostgresStore::open((**config).clone()).await?;
-                store.set_caller_defaults(defaults).await?;
+                store.set_caller_defaults(CallerDefaults { max_attempts, payload_bytes_max }).await?;
                 Ok(Opened::Postgres(store))
             }
         }
@@ -83,7 +88,7 @@ impl Database {
         }
     }
 
-    /// Looks at it and changes nothing; none where there is no database yet and the first start will create it.
+    /// Looks at it and changes nothing; none where the first start will create it, or its schema.
     pub async fn examine(&self) -> Result<Option<Vitals>, DatabaseError> {
         match self {
             Self::Sqlite(path) if !path.exists() && !can_be_created(path) => {
@@ -95,7 +100,7 @@ impl Database {
                 let clock = posthaste_store_sqlite::SystemClock;
                 Ok(Some(blocking(move || posthaste_store_sqlite::examine(path, &clock)).await?))
             }
-            Self::Postgres(config) => Ok(Some(PostgresStore::connect((**config).clone()).vitals().await?)),
+            Self::Postgres(config) => Ok(posthaste_store_postgres::examine(config).await?),
         }
     }
 
@@ -121,6 +126,38 @@ impl Opened {
             Self::Postgres(store) => Arc::new(store.clone()),
         }
     }
+
+    /// Closes it for everybody who holds it. A file then has everything that it was given, without a log beside it; a
+    /// server has had it all along. False where that took too long: the log is then read at the next start.
+    pub async fn close(self) -> bool {
+        match self {
+            Self::Sqlite(store) => blocking(move || store.close()).await,
+            Self::Postgres(_) => true,
+        }
+    }
+}
+
+/// What sends to receivers. On a tokio runtime, which then looks after its connections.
+pub(crate) fn sender(options: SenderOptions, keys: SigningKeys) -> Result<Arc<dyn Sender>, InvalidOptions> {
+    Ok(Arc::new(HttpSender::new(options, keys)?))
+}
+
+/// What looks names up as the host does.
+pub(crate) fn host_resolver() -> Arc<dyn Resolve> {
+    Arc::new(SystemResolver::new())
+}
+
+/// How many certificate authorities receivers may be verified by, those of the file among them.
+pub fn authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
+    HttpSender::authorities(ca_file)
+}
+
+/// What is wrong with the text of a PostgreSQL URL, without what anybody who has the rule knows. No file is read.
+pub(crate) fn check_postgres_url(url: &str) -> Result<(), String> {
+    PostgresConfig::check_url(url).map_err(|error| match error {
+        InvalidUrl::Malformed(reason) => reason,
+        error => error.to_string(),
+    })
 }
 
 async fn open_sqlite(path: PathBuf) -> Result<SqliteStore, SqliteError> {
@@ -139,4 +176,46 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 fn can_be_created(path: &Path) -> bool {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     directory.metadata().is_ok_and(|found| found.is_dir() && !found.permissions().readonly())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Concrete types, and crates that hold nothing but one adapter.
+    const ADAPTERS: [&str; 7] = [
+        "HttpSender",
+        "SystemResolver",
+        "OwnResolver",
+        "SqliteStore",
+        "PostgresStore",
+        "store_sqlite::",
+        "store_postgres::",
+    ];
+
+    fn sources(directory: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn adapters_are_named_here_and_nowhere_else() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let naming = sources(&root).into_iter().filter(|path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            ADAPTERS.iter().any(|adapter| text.contains(adapter))
+        });
+        assert_eq!(naming.collect::<Vec<_>>(), [root.join("wiring.rs")]);
+    }
+
+    #[test]
+    fn a_schema_of_another_version_is_told_with_the_way_out() {
+        let told = |found| DatabaseError::OtherSchema { found, known: 3 }.to_string();
+        assert!(told(2).contains("version 2") && told(2).contains("posthaste migrate"), "{}", told(2));
+        assert!(
+            told(4).contains("upgrade this one") && !told(4).contains("posthaste migrate"),
+            "{}",
+            told(4)
+        );
+    }
 }

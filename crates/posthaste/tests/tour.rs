@@ -9,6 +9,8 @@ mod shell;
 #[path = "tour/stage.rs"]
 mod stage;
 
+#[path = "tour/banner.rs"]
+mod banner;
 #[path = "tour/embedded.rs"]
 mod embedded;
 #[path = "tour/facts.rs"]

@@ -170,6 +170,16 @@ fn every_rule_reads_only_what_posthaste_exposes() {
     assert_none(&faults.collect::<Vec<_>>());
 }
 
+/// One Prometheus may watch several, each under a job of its own.
+#[test]
+fn no_rule_is_for_one_installation_alone() {
+    let rules = rules();
+    let expressions = rules.alerts.iter().map(|alert| (&alert.name, &alert.expression));
+    let recorded = rules.recorded.iter().map(|(name, expression)| (name, expression));
+    let faults = expressions.chain(recorded).filter(|(_, expression)| expression.contains("job=\""));
+    assert_none(&faults.map(|(name, _)| format!("{name} is for one job alone")).collect::<Vec<_>>());
+}
+
 #[test]
 fn s1_dead_letter_rate_pages_over_5_percent_and_warns_over_2() {
     assert_none(&dead_letter_faults(&rules()));

@@ -1,6 +1,6 @@
 //! Commands of operators: the operator API in a terminal.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::ServerArgs;
 
@@ -54,12 +54,13 @@ pub(crate) struct DlqListArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").required(true))]
 pub(crate) struct RequeueArgs {
     /// The events to requeue
-    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "ID", group = "which")]
     pub(crate) event_ids: Vec<String>,
     /// Requeue the whole dead-letter queue
-    #[arg(long)]
+    #[arg(long, group = "which")]
     pub(crate) all: bool,
     /// Do not ask before requeueing all
     #[arg(long, requires = "all")]
@@ -80,7 +81,7 @@ pub(crate) enum EventsCommand {
     /// Say in words why an event is where it is, then show its fields and its attempts
     #[command(after_help = "Example:\n  posthaste events show msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5")]
     Show(ShowArgs),
-    /// End a pending event: it is dead-lettered, and attempted no more
+    /// End a pending or failed event: it is in the dead-letter queue then, and attempted no more unless requeued
     #[command(after_help = "Example:\n  posthaste events cancel msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5 \
                             --reason 'refunded by hand'")]
     Cancel(CancelArgs),

@@ -14,6 +14,9 @@ Examples:
   jq .order all.json | posthaste send --url https://shop.example/hooks --type order.new --file -
   posthaste send --url http://127.0.0.1:8700/ --type test.ping --data '{}' --wait --timeout 30";
 
+/// What the API accepts.
+const MAX_ATTEMPTS: std::ops::RangeInclusive<i64> = 1..=1_000;
+
 #[derive(Debug, Clone, Args)]
 #[command(after_help = SEND_EXAMPLES, group = ArgGroup::new("payload").required(true))]
 pub(crate) struct SendArgs {
@@ -45,7 +48,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) webhook_id: Option<String>,
     /// How often to try; without it, as often as the server's retry policy says
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(MAX_ATTEMPTS))]
     pub(crate) max_attempts: Option<u32>,
     /// Wait until the event is delivered or failed; exit with 1 if it failed
     #[arg(long)]
@@ -75,7 +78,7 @@ pub(crate) struct ListenArgs {
     pub(crate) port: u16,
     /// The signing secret, whsec_…, as `posthaste secret` prints it; several are separated by commas or spaces
     /// [env: POSTHASTE_SIGNING_SECRET]
-    #[arg(long = "secret", value_name = "SECRET")]
+    #[arg(long = "secret", value_name = "SECRET", value_parser = some_secret)]
     secrets: Vec<String>,
     /// Answer 500 to the first N deliveries of each event
     #[arg(long, value_name = "N", conflicts_with = "status")]
@@ -97,10 +100,24 @@ impl ListenArgs {
             [] => variable("POSTHASTE_SIGNING_SECRET").unwrap_or_default(),
             given => given.join(","),
         };
-        // `posthaste secret` prints one per line.
-        let between = |c: char| c == ',' || c.is_whitespace();
-        listed.split(between).filter(|secret| !secret.is_empty()).map(str::to_owned).collect()
+        each_secret(&listed).map(str::to_owned).collect()
     }
+}
+
+/// `posthaste secret` prints one per line.
+fn each_secret(listed: &str) -> impl Iterator<Item = &str> {
+    let between = |c: char| c == ',' || c.is_whitespace();
+    listed.split(between).filter(|secret| !secret.is_empty())
+}
+
+/// Whoever gives the flag wants signatures checked: that must not depend on whether there was a secret to give.
+fn some_secret(text: &str) -> Result<String, String> {
+    if each_secret(text).next().is_some() {
+        return Ok(text.to_owned());
+    }
+    let advice = "there is no secret in it; if it was to come from `posthaste secret`, run that by itself to see why it \
+                  printed none, or leave --secret out to check no signatures";
+    Err(advice.to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

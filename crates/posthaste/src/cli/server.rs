@@ -4,7 +4,9 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 /// What client commands read from the environment; these are no settings.
-pub(crate) const CLIENT_VARIABLES: [&str; 2] = ["POSTHASTE_SERVER", "POSTHASTE_API_KEY"];
+pub(crate) const CLIENT_VARIABLES: [&str; 2] = [SERVER_VARIABLE, KEY_VARIABLE];
+const SERVER_VARIABLE: &str = "POSTHASTE_SERVER";
+const KEY_VARIABLE: &str = "POSTHASTE_API_KEY";
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
@@ -19,11 +21,11 @@ pub(crate) struct ServerArgs {
 
 impl ServerArgs {
     pub(crate) fn server(&self) -> Option<String> {
-        self.server.clone().or_else(|| variable(CLIENT_VARIABLES[0]))
+        self.server.clone().or_else(|| variable(SERVER_VARIABLE))
     }
 
     pub(crate) fn key(&self) -> Option<String> {
-        self.key.clone().or_else(|| variable(CLIENT_VARIABLES[1]))
+        self.key.clone().or_else(|| variable(KEY_VARIABLE))
     }
 }
 

@@ -65,6 +65,7 @@ pub(crate) struct Action {
     pub(crate) action: String,
     pub(crate) actor: String,
     pub(crate) at: String,
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

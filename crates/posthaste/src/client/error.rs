@@ -30,6 +30,9 @@ pub(crate) enum ClientError {
     Unreadable(String),
     #[error("{message} ({code}){}", next_step(*.status))]
     Refused { status: StatusCode, code: String, message: String },
+    /// Refused for what the person gave.
+    #[error("{message} ({code})")]
+    Arguments { code: String, message: String },
 }
 
 /// What the message of the API cannot know: how this command line is told.
@@ -44,7 +47,18 @@ fn next_step(status: StatusCode) -> &'static str {
 impl ClientError {
     /// The command line must change before it can work.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Server(..) | Self::Key | Self::IdempotencyKey)
+        matches!(self, Self::Server(..) | Self::Key | Self::IdempotencyKey | Self::Arguments { .. })
+    }
+
+    /// Of a request that holds what the person gave and nothing else: if that makes it a bad one, the command line must
+    /// change. A bad request of our own making is none of theirs.
+    pub(crate) fn of_arguments(self) -> Self {
+        match self {
+            Self::Refused { status: StatusCode::BAD_REQUEST, code, message } => {
+                Self::Arguments { code, message }
+            }
+            other => other,
+        }
     }
 
     /// It may work when asked again, with nothing changed.

@@ -6,7 +6,7 @@ use posthaste::config::Effective;
 
 use crate::cli::ConfigArgs;
 use crate::commands::Given;
-use crate::terminal::{self, Column, Listing, Look, Paint};
+use crate::terminal::{self, Column, Laid, Listing, Look, Paint};
 
 const COLUMNS: &[Column] =
     &[Column::new("setting", 0), Column::new("value", 0).shrinking_to(24), Column::new("from", 1)];
@@ -20,7 +20,9 @@ pub(crate) fn run(args: &ConfigArgs, given: &Given, look: Look) -> anyhow::Resul
         for [name, value, source] in config.settings.iter().map(Effective::row) {
             listing.push(vec![(name, Paint::Bold), (value, Paint::Plain), (source, Paint::Dim)]);
         }
-        terminal::print(&listing.render(look))?;
+        let Laid { text, left_out } = listing.lay_out(look);
+        terminal::print(&text)?;
+        terminal::note_left_out(&left_out);
     }
     for warning in &config.warnings {
         terminal::note(&format!("posthaste: warning: {warning}"));

@@ -1,25 +1,65 @@
 //! `posthaste dispatch --once`: one cycle, and its report as one line.
 
+mod cycle;
+
+use std::pin::pin;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use posthaste::config::Config;
 use posthaste::domain::{CycleReport, WorkerId};
+use posthaste::engine::Drained;
+use posthaste::service::stop::{Signals, stop};
 use posthaste::service::traces::Traces;
 use serde_json::json;
 
 use crate::cli::DispatchArgs;
-use crate::commands::running;
-use crate::terminal;
+use crate::commands::{opening, running};
+use crate::terminal::{self, BadUsage, counted};
+use cycle::OneCycle;
 
-pub(crate) async fn run(_args: &DispatchArgs, config: Config) -> anyhow::Result<ExitCode> {
-    running::begin(&config);
-    let options = running::options(&config)?;
+/// Whoever leaves it out may expect a process that goes on delivering, which is another command.
+pub(crate) fn ensure_once(args: &DispatchArgs) -> Result<(), BadUsage> {
+    if args.once {
+        return Ok(());
+    }
+    let advice = "dispatch makes one cycle and says so: write `posthaste dispatch --once`, or run `posthaste worker` to \
+                  go on delivering";
+    Err(BadUsage(advice.to_owned()))
+}
+
+/// The first signal lets what is in flight finish, the second does not wait.
+pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let options = opening::options(&config)?;
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.follow(running::open(options, &config).await?);
-    let dispatched = posthaste.dispatch_once().await;
+    let posthaste = traces.follow(opening::open(&mut signals, options, &config).await?);
+    let worker_id = posthaste.settings().worker_id.clone();
+
+    let cycle = OneCycle::of(posthaste.clone())?;
+    let (stopper, mut told) = stop();
+    let mut cycle = pin!(cycle.run_until(told.stopped(), config.shutdown));
+    let ended = tokio::select! {
+        biased;
+        ended = &mut cycle => Some(ended),
+        _ = running::until_stopped(&mut signals, std::future::pending()) => {
+            stopper.stop();
+            running::unless_hurried(&mut signals, cycle).await
+        }
+    };
+    let Some(ended) = ended else { return Ok(ExitCode::FAILURE) };
     traces.flush().await;
-    terminal::print(&line(&posthaste.settings().worker_id, &dispatched?))?;
-    Ok(ExitCode::SUCCESS)
+    posthaste.close().await;
+    let (report, drained) = ended?;
+    terminal::print(&line(&worker_id, &report))?;
+    match drained {
+        Drained { released: 0, left: 0 } => Ok(ExitCode::SUCCESS),
+        Drained { released, left } => bail!(
+            "stopped before everything in flight had finished: {} given back and due at once, {left} left until their \
+             leases expire",
+            counted(released as u64, "event")
+        ),
+    }
 }
 
 /// Named as the log names them.

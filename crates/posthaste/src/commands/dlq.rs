@@ -14,11 +14,11 @@ use crate::terminal::{Column, Listing, Look, Paint, time};
 const COLUMNS: &[Column] = &[
     Column::new("EVENT ID", 0),
     Column::new("FAILED", 0),
-    Column::new("WHY", 1),
-    Column::new("ATTEMPTS", 2).right(),
-    Column::new("TYPE", 3).shrinking_to(12),
-    Column::new("LAST ERROR", 4).shrinking_to(16),
-    Column::new("DESTINATION", 5).shrinking_to(20),
+    Column::new("WHY", 2),
+    Column::new("ATTEMPTS", 4).right(),
+    Column::new("TYPE", 5).shrinking_to(12),
+    Column::new("LAST ERROR", 1).shrinking_to(16),
+    Column::new("DESTINATION", 3).shrinking_to(20),
     Column::new("FAILED (UTC)", 6),
 ];
 
@@ -80,10 +80,18 @@ mod tests {
             updated_at: Some("2026-01-31T14:31:02Z".into()),
             ..Event::default()
         };
-        let expected = "\
-EVENT ID                              FAILED   WHY        ATTEMPTS  TYPE          LAST ERROR
-msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  2 h ago  exhausted       6/6  invoice.paid  HTTP 503: try later";
-        let shown = table(&[event], now).render(Look { colour: false, width: Some(110) });
-        assert_eq!(shown, expected);
+        let shown = |width| table(std::slice::from_ref(&event), now).lay_out(Look { colour: false, width });
+        let everything = "\
+EVENT ID                              FAILED   WHY        ATTEMPTS  TYPE          LAST ERROR           \
+DESTINATION                 FAILED (UTC)
+msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  2 h ago  exhausted       6/6  invoice.paid  HTTP 503: try later  \
+https://shop.example/hooks  2026-01-31 14:31:02Z";
+        assert_eq!(shown(None).text, everything);
+        let eighty = "\
+EVENT ID                              FAILED   WHY        LAST ERROR
+msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  2 h ago  exhausted  HTTP 503: try later";
+        assert_eq!(shown(Some(80)).text, eighty);
+        assert_eq!(shown(Some(80)).left_out, ["ATTEMPTS", "TYPE", "DESTINATION", "FAILED (UTC)"]);
+        assert_eq!(shown(Some(104)).left_out, ["ATTEMPTS", "TYPE", "FAILED (UTC)"]);
     }
 }

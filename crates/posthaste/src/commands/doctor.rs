@@ -1,7 +1,9 @@
 //! `posthaste doctor`: looks at everything that a start would need, and says what to fix. Changes nothing.
 
+mod disk;
 mod examine;
 mod finding;
+mod store;
 
 use std::process::ExitCode;
 

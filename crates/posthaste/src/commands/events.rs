@@ -8,20 +8,20 @@ use posthaste_domain::Timestamp;
 use serde_json::json;
 
 use crate::cli::{CancelArgs, EventsCommand, EventsListArgs, ServerArgs, ShowArgs};
-use crate::client::{Client, Event, Settled};
+use crate::client::{Client, ClientError, Event, Settled};
 use crate::commands::pages::List;
-use crate::terminal::{self, Column, Listing, Look, Paint, time};
+use crate::terminal::{self, Column, Laid, Listing, Look, Paint, time};
 
 const COLUMNS: &[Column] = &[
     Column::new("EVENT ID", 0),
     Column::new("STATUS", 0),
-    Column::new("ATTEMPTS", 1).right(),
+    Column::new("ATTEMPTS", 4).right(),
     Column::new("NEXT", 1),
-    Column::new("TYPE", 2).shrinking_to(12),
-    Column::new("CREATED", 3),
-    Column::new("DESTINATION", 4).shrinking_to(20),
-    Column::new("LAST ERROR", 5).shrinking_to(16),
-    Column::new("CREATED (UTC)", 6),
+    Column::new("TYPE", 5).shrinking_to(12),
+    Column::new("CREATED", 6),
+    Column::new("DESTINATION", 3).shrinking_to(20),
+    Column::new("LAST ERROR", 2).shrinking_to(16),
+    Column::new("CREATED (UTC)", 7),
 ];
 
 impl EventsCommand {
@@ -84,16 +84,20 @@ fn next(event: &Event, now: Timestamp) -> String {
 }
 
 async fn show(args: &ShowArgs, client: &Client, look: Look) -> anyhow::Result<()> {
-    let answer = client.get(&["events", &args.event_id], &[]).await?;
+    let answer = client.get(&["events", &args.event_id], &[]).await.map_err(ClientError::of_arguments)?;
     if args.json {
         return terminal::print_answer(answer.as_bytes());
     }
-    terminal::print(&card::render(&answer.read()?, time::now(), look))
+    let Laid { text, left_out } = card::render(&answer.read()?, time::now(), look);
+    terminal::print(&text)?;
+    terminal::note_left_out(&left_out);
+    Ok(())
 }
 
 async fn cancel(args: &CancelArgs, client: &Client) -> anyhow::Result<()> {
     let body = args.reason.as_ref().map(|reason| json!({ "reason": reason }).to_string().into_bytes());
-    let answer = client.post(&["events", &args.event_id, "cancel"], body).await?;
+    let answer = client.post(&["events", &args.event_id, "cancel"], body).await;
+    let answer = answer.map_err(ClientError::of_arguments)?;
     if args.json {
         return terminal::print_answer(answer.as_bytes());
     }
@@ -136,10 +140,10 @@ mod tests {
     #[test]
     fn eighty_columns_show_what_matters_first() {
         let expected = "\
-EVENT ID                              STATUS     ATTEMPTS  NEXT     TYPE
-msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  pending         1/6  in 42 s  invoice.paid
-order-17                              delivered       1/6           invoice.paid
-order-18                              pending         1/6  due      invoice.paid";
+EVENT ID                              STATUS     NEXT     LAST ERROR
+msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  pending    in 42 s  HTTP 503: try later
+order-17                              delivered
+order-18                              pending    due      HTTP 503: try later";
         assert_eq!(shown(Some(80)), expected);
     }
 

@@ -71,6 +71,7 @@ impl Front {
             publisher: publisher(posthaste, worker),
             access: self.access,
             intake: intake(config),
+            retry_policy: config.retry_policy.clone(),
             metrics: self.metrics,
             readiness: Arc::new(ProcessReadiness {
                 store: Arc::clone(posthaste.store()),

@@ -3,51 +3,17 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use posthaste::RunningWorker;
 use posthaste::config::Config;
 use posthaste::engine::Drained;
 use posthaste::service::logs;
 use posthaste::service::stop::Signals;
-use posthaste::{Database, Options, Posthaste, RunningWorker};
-
-use crate::terminal::BadUsage;
 
 /// The log is set up, and what the configuration wants said at every start is said.
-pub(crate) fn begin(config: &Config) {
-    logs::init(&config.log, config.log_format);
+pub(crate) fn begin(config: &Config, colours: bool) {
+    logs::init(&config.log, logs::format(config.log_format), colours);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
-    }
-}
-
-/// What the configuration says, before anything is opened: what is wrong with it is bad usage.
-pub(crate) fn options(config: &Config) -> Result<Options, BadUsage> {
-    Options::configured(config).map_err(|error| BadUsage(error.to_string()))
-}
-
-pub(crate) fn database(config: &Config) -> Result<Database, BadUsage> {
-    Database::configured(config).map_err(|error| BadUsage(error.to_string()))
-}
-
-/// Where the database is, as it may be shown.
-pub(crate) fn place(config: &Config) -> &str {
-    config.setting("database_url").and_then(|effective| effective.value.as_deref()).unwrap_or_default()
-}
-
-/// Opens the store and what else an instance needs, or says which could not be.
-pub(crate) async fn open(options: Options, config: &Config) -> anyhow::Result<Posthaste> {
-    Posthaste::open(options).await.with_context(|| format!("cannot start on {}", place(config)))
-}
-
-/// As [`open`], unless a signal comes first: a server that does not answer must not keep us from stopping.
-pub(crate) async fn open_unless_stopped(
-    signals: &mut Signals,
-    options: Options,
-    config: &Config,
-) -> anyhow::Result<Posthaste> {
-    tokio::select! {
-        opened = open(options, config) => opened,
-        signal = signals.next() => bail!("stopped by {signal} before {} could be opened", place(config)),
     }
 }
 
@@ -72,14 +38,25 @@ pub(crate) async fn finish(
     exit_code: ExitCode,
     finishing: impl Future<Output = ()>,
 ) -> ExitCode {
-    tokio::select! {
-        () = finishing => {
+    match unless_hurried(&mut signals, finishing).await {
+        Some(()) => {
             tracing::info!("stopped");
             exit_code
         }
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// What `finishing` gives; none when a further signal comes first, and then there is nothing more to wait for.
+pub(crate) async fn unless_hurried<T>(
+    signals: &mut Signals,
+    finishing: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        finished = finishing => Some(finished),
         signal = signals.next() => {
             tracing::warn!(signal, "stopped at once: what was in flight is delivered again when its leases expire");
-            ExitCode::FAILURE
+            None
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::cli::SendArgs;
-use crate::client::{Accepted, Client};
+use crate::client::{Accepted, Client, ClientError};
 use crate::terminal::{self, BadUsage};
 use wait::Watched;
 
@@ -38,12 +38,14 @@ struct NewEvent<'a> {
 pub(crate) async fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let body = body(args, &payload(args)?)?;
     let answer = match &args.idempotency_key {
-        Some(key) => client.post_once(&["events"], body, key).await?,
-        None => client.post(&["events"], Some(body)).await?,
+        Some(key) => client.post_once(&["events"], body, key).await,
+        None => client.post(&["events"], Some(body)).await,
     };
+    let answer = answer.map_err(ClientError::of_arguments)?;
     let Accepted { event_id } = answer.read()?;
     if !args.json {
-        terminal::print(&terminal::harmless_line(&event_id))?;
+        // Whoever waits is told by the exit code too.
+        terminal::print_if_read(&terminal::harmless_line(&event_id))?;
     } else if !args.wait {
         terminal::print_answer(answer.as_bytes())?;
     }

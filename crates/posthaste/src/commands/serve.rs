@@ -2,6 +2,7 @@
 
 mod banner;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,30 +12,31 @@ use posthaste::service::traces::Traces;
 
 use crate::cli::ServeArgs;
 use crate::commands::front::{Behind, Front};
-use crate::commands::running;
+use crate::commands::{opening, running};
 use crate::terminal;
+use banner::Banner;
 
-pub(crate) async fn run(args: &ServeArgs, config: Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    running::begin(&config);
-    let mut options = running::options(&config)?;
+    let mut options = opening::options(&config)?;
     let front = Front::open(&config).await?;
     options.observer = Arc::clone(&front.metrics) as _;
     // Only a worker makes attempts.
     let collector = config.otlp_endpoint.as_ref().filter(|_| !args.no_worker);
     let traces = Traces::start(collector, &options.settings.worker_id)?;
-    let posthaste = traces.follow(running::open_unless_stopped(&mut signals, options, &config).await?);
+    let posthaste = traces.follow(opening::open(&mut signals, options, &config).await?);
     let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
 
     let address = front.address;
     let mut serving = front.serve(&Behind::ApiAndPage, &config, &posthaste, worker.as_ref());
     tracing::info!(%address, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
     // For people; nobody may be reading.
-    let _ = terminal::print(&banner::banner(&config, address));
+    let _ = terminal::print(&Banner::of(args, file, &config, address).shown(&config));
     let exit_code = running::until_stopped(&mut signals, serving.ended()).await;
     let finishing = async {
         tokio::join!(serving.stop(), running::drain(worker, config.shutdown));
         traces.flush().await;
+        posthaste.close().await;
     };
     Ok(running::finish(signals, exit_code, finishing).await)
 }

@@ -11,19 +11,18 @@ use posthaste::service::stop::Signals;
 use posthaste::service::traces::Traces;
 
 use crate::commands::front::{Behind, Front};
-use crate::commands::running;
+use crate::commands::{opening, running};
 use crate::terminal::BadUsage;
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    running::begin(&config);
-    let mut options = running::options(&config)?;
+    let mut options = opening::options(&config)?;
     let front = front(&config).await?;
     if let Some(front) = &front {
         options.observer = Arc::clone(&front.metrics) as _;
     }
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.follow(running::open_unless_stopped(&mut signals, options, &config).await?);
+    let posthaste = traces.follow(opening::open(&mut signals, options, &config).await?);
     let worker = posthaste.start_worker()?;
 
     let worker_id = &posthaste.settings().worker_id;
@@ -42,6 +41,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         };
         tokio::join!(stop_serving, running::drain(Some(worker), config.shutdown));
         traces.flush().await;
+        posthaste.close().await;
     };
     Ok(running::finish(signals, exit_code, finishing).await)
 }

@@ -5,16 +5,17 @@ use std::path::PathBuf;
 
 use super::redacted::Redacted;
 use super::values::path;
+use crate::wiring;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Database {
+pub enum DatabaseUrl {
     /// A file, relative to the working directory where it is not absolute.
     Sqlite(PathBuf),
     /// The whole URL, for the driver to read: it may name several hosts.
     Postgres(Redacted),
 }
 
-impl Database {
+impl DatabaseUrl {
     /// Whether only this host can reach it, as far as its URL tells: a file, a socket, or a loopback address.
     pub fn is_here(&self) -> bool {
         match self {
@@ -37,6 +38,7 @@ impl Database {
         if rest.chars().any(|char| char.is_whitespace() || char.is_control()) {
             return Err("it holds a space or a control character; write them percent-encoded".to_owned());
         }
+        wiring::check_postgres_url(text)?;
         Ok(Self::Postgres(Redacted::new(text)))
     }
 }
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_store_is_here_when_only_this_host_can_reach_it() {
-        let here = |url: &str| Database::parse(url).unwrap().is_here();
+        let here = |url: &str| DatabaseUrl::parse(url).unwrap().is_here();
         for url in [
             "sqlite://posthaste.db",
             "postgres://127.0.0.1/p",

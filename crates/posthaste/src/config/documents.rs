@@ -14,9 +14,9 @@ const EXAMPLE_HEAD: &str = "\
 const REFERENCE_HEAD: &str = "\
 # Configuration
 
-Every setting can be given in four places. A flag goes over an environment variable, a variable over the file, and the file
-over the default. `posthaste config` prints what holds and where it comes from, secrets masked; `posthaste doctor` says what to
-fix.
+Every setting can be given in three places. A flag goes over an environment variable, and a variable over the file; what is
+given nowhere is its default. `posthaste config` prints what holds and where it comes from, secrets masked; `posthaste doctor`
+says what to fix.
 
 | place | how `concurrency` is written |
 |---|---|
@@ -35,10 +35,11 @@ left alone.
 **Values.** Spaces around a value are no part of it. Seconds may have up to three decimals (`0.5`). Lists are separated by commas;
 in the file they may be arrays. Switches are `true` or `false`, nothing else.
 
-**Secrets** belong into the environment or the file: a flag can be read by everyone on the host, and is warned of.
+**Secrets** belong into the environment or the file: a flag can be read by everyone on the host. One that holds a secret, or a
+URL with a password, is warned of.
 
 **Mistakes.** All of them are reported at once, each with the name as you wrote it, the value (secrets masked), the rule and the
-way out. Nothing is started then, and the exit code is 2.
+way out. A file that a value names and that cannot be used is one of them. Nothing is started then, and the exit code is 2.
 ";
 
 const REFERENCE_TAIL: &str = "

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::mask::one_line;
 use super::source::Source;
 use super::table::{Secrecy, Setting};
 
@@ -15,10 +16,10 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// Name, value and source, for a table.
+    /// Name, value and source, each on one line, for a table.
     pub fn row(&self) -> [String; 3] {
         let value = match &self.value {
-            Some(value) => value.clone(),
+            Some(value) => one_line(value),
             None => format!("({})", self.setting.default),
         };
         [self.setting.name.to_owned(), value, self.source.to_string()]

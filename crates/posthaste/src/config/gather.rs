@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 
 use super::error::{ConfigError, Meant, Written};
 use super::file::entries;
-use super::mask::{shortened, shown};
+use super::mask::{holds_secret, shortened, shown};
 use super::nearest::nearest;
 use super::reading::Reading;
 use super::source::{Source, Sources};
-use super::table::{SETTINGS, Secrecy, Setting, setting};
+use super::table::{SETTINGS, Setting, setting};
 
 const ENV_PREFIX: &str = "POSTHASTE_";
 /// Kubernetes sets these in every pod beside a service that is named `posthaste`.
@@ -96,7 +96,7 @@ fn gather_flags(sources: &Sources<'_>, reading: &mut Reading) {
             reading.errors.push(ConfigError::UnknownFlag { name: shortened(name), nearest });
             continue;
         };
-        if setting.secrecy == Secrecy::Secret {
+        if holds_secret(setting, text.trim()) {
             reading.warnings.push(format!(
                 "{} can be read by everyone on this host, in the list of processes; use {} or the file",
                 setting.flag, setting.env

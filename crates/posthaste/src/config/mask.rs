@@ -1,4 +1,5 @@
-//! What of a value may be shown: in messages, in logs, by `posthaste config`.
+//! What of a value may be shown: in messages, in logs, by `posthaste config`. Messages and logs repeat the beginning of
+//! a long value; `posthaste config` prints all of it.
 //!
 //! A secret is never shown, not even its length. Of a URL, the user name of a database and the parameters that are
 //! known to be harmless are shown; whatever is not recognised is taken for a password.
@@ -7,11 +8,10 @@ use super::table::{Secrecy, Setting};
 
 pub(super) const MASK: &str = "***";
 
-/// Longest piece of a value that is repeated, in characters.
+/// Longest piece of a value that a message repeats, in characters.
 const SHOWN_CHARS_MAX: usize = 80;
 
-const SCHEMES_SHOWN: [&str; 8] =
-    ["postgres", "postgresql", "http", "https", "httph", "httpsh", "socks5", "socks5h"];
+const SCHEMES_SHOWN: [&str; 7] = ["postgres", "postgresql", "http", "https", "httph", "socks5", "socks5h"];
 
 /// Parameters of database URLs that hold nothing to hide.
 const PARAMETERS_SHOWN: [&str; 10] = [
@@ -27,22 +27,36 @@ const PARAMETERS_SHOWN: [&str; 10] = [
     "user",
 ];
 
-pub(super) fn shown(setting: &Setting, text: &str) -> String {
+/// The whole value, without its secrets.
+pub(super) fn masked(setting: &Setting, text: &str) -> String {
     match setting.secrecy {
-        Secrecy::Open => shortened(text),
-        Secrecy::Credentials => shortened(&url_shown(text)),
+        Secrecy::Open => text.to_owned(),
+        Secrecy::Credentials => url_shown(text),
         Secrecy::Secret => MASK.to_owned(),
     }
 }
 
+/// Whether a value holds something that nobody else may see.
+pub(super) fn holds_secret(setting: &Setting, text: &str) -> bool {
+    masked(setting, text).contains(MASK)
+}
+
+/// For a message.
+pub(super) fn shown(setting: &Setting, text: &str) -> String {
+    shortened(&masked(setting, text))
+}
+
 /// One line of bounded length, whatever it holds.
 pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => one_line(&text[..end]) + "…",
+        None => one_line(text),
+    }
+}
+
+pub(super) fn one_line(text: &str) -> String {
     let mut shown = String::new();
-    for (at, char) in text.chars().enumerate() {
-        if at == SHOWN_CHARS_MAX {
-            shown.push('…');
-            break;
-        }
+    for char in text.chars() {
         if char.is_control() { shown.extend(char.escape_default()) } else { shown.push(char) }
     }
     shown
@@ -96,7 +110,8 @@ fn user_shown(scheme: &str, credentials: &str) -> String {
 fn query_shown(scheme: &str, query: &str) -> String {
     let is_shown = |name: &str| is_postgres(scheme) && PARAMETERS_SHOWN.contains(&name);
     let shown = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if is_shown(name) => pair.to_owned(),
+        // What follows a further = belongs to a parameter whose & went missing.
+        Some((name, value)) if is_shown(name) && !value.contains('=') => pair.to_owned(),
         Some(("password", _)) => format!("password={MASK}"),
         _ => MASK.to_owned(),
     };
@@ -128,6 +143,7 @@ mod tests {
             ("postgres://hun%20ter2@db.example", "postgres://***@db.example"),
             ("postgres:///shop?host=/run/pg&password=hunter2", "postgres:///shop?host=/run/pg&password=***"),
             ("postgres:///shop?p%61ssword=hunter2&sslmode=disable", "postgres:///shop?***&sslmode=disable"),
+            ("postgres:///shop?sslmode=disablepassword=hunter2", "postgres:///shop?***"),
             ("postgres:///shop#hunter2", "postgres:///shop"),
             ("postgres:///shop?sslmode=disable#hunter2", "postgres:///shop?sslmode=disable"),
             ("postgres://app:hunter2%40db.example/shop", "postgres://***"),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use posthaste_domain::{LeaseTerms, WorkerId};
-use posthaste_sender::{AllowedNetworks, Proxy};
+use posthaste_sender::AllowedNetworks;
 
-use super::database::Database;
+use super::database::DatabaseUrl;
 use super::reading::Reading;
 use super::retry::retry;
 use super::table::dispatch::{
@@ -19,7 +19,7 @@ use super::table::service::{
 };
 use super::typed::Config;
 use super::values::{
-    Dns, LogFormat, api_keys, count, http_url, is_on_loopback, listen, log, networks, one_of, path,
+    Dns, LogFormat, api_keys, count, http_url, is_on_loopback, listen, log, networks, one_of, path, proxy,
     seconds_within, signing_secrets, size, whole,
 };
 
@@ -31,13 +31,14 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 pub(super) fn read(reading: &mut Reading) -> Config {
     let retry = retry(reading);
     let listen = reading.value(&LISTEN, listen);
-    let database = reading.value(&DATABASE_URL, Database::parse);
+    let database = reading.value(&DATABASE_URL, DatabaseUrl::parse);
     // Where the store is on another host, so may be those who enqueue.
     let closed_or_loopback = if is_on_loopback(listen) && database.is_here() {
         AllowedNetworks::loopback()
     } else {
         AllowedNetworks::none()
     };
+    let (egress_proxy, proxy_takes_names) = reading.optional(&EGRESS_PROXY, proxy).unzip();
     let dns = [("own", Dns::Own), ("system", Dns::System)];
     let formats = [("pretty", LogFormat::Pretty), ("json", LogFormat::Json)];
     Config {
@@ -67,8 +68,8 @@ pub(super) fn read(reading: &mut Reading) -> Config {
             networks,
         ),
         ca_file: reading.optional(&CA_FILE, path),
-        egress_proxy: reading
-            .optional(&EGRESS_PROXY, |text| Proxy::parse(text).map_err(|error| error.to_string())),
+        egress_proxy,
+        proxy_takes_names: proxy_takes_names.unwrap_or(false),
         dns: reading.value(&DNS, |text| one_of(&dns, text)),
         log: reading.value(&LOG, log),
         log_format: reading.optional(&LOG_FORMAT, |text| one_of(&formats, text)),

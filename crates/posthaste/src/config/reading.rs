@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::effective::Effective;
 use super::error::{ConfigError, Written};
-use super::mask::shown;
+use super::mask::{masked, shortened};
 use super::source::Source;
 use super::table::{SETTINGS, Setting};
 
@@ -53,7 +53,7 @@ impl Reading {
         if let Some(value) = self.given(setting, &parse) {
             return value;
         }
-        let value = shown(setting, default);
+        let value = masked(setting, default);
         self.effective.entry(setting.name).or_insert(Effective {
             setting,
             value: Some(value),
@@ -83,13 +83,14 @@ impl Reading {
         parse: &impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
         let given = self.given.get(setting.name)?;
-        let (value, source) = (shown(setting, &given.text), given.source.clone());
+        let (value, source) = (masked(setting, &given.text), given.source.clone());
         let parsed = parse(&given.text);
         self.effective.insert(setting.name, Effective { setting, value: Some(value), source });
         parsed.map_err(|reason| self.invalid(setting, reason)).ok()
     }
 
-    fn invalid(&mut self, setting: &'static Setting, reason: String) {
+    /// Refuses a value for what it is by itself. The rule is told with the reason.
+    pub(super) fn invalid(&mut self, setting: &'static Setting, reason: String) {
         let written = self.written(setting);
         self.errors.push(ConfigError::Invalid { written, reason });
     }
@@ -103,7 +104,7 @@ impl Reading {
     /// The value of a setting that has been read, as its user wrote it.
     pub(super) fn written(&self, setting: &'static Setting) -> Written {
         let effective = self.effective.get(setting.name).expect("a setting is read before it is judged");
-        let shown = effective.value.clone().unwrap_or_default();
+        let shown = shortened(effective.value.as_deref().unwrap_or_default());
         Written { setting, source: effective.source.clone(), shown }
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tracing_subscriber::filter::Targets;
 use url::Url;
 
-use super::database::Database;
+use super::database::DatabaseUrl;
 use super::effective::Effective;
 use super::redacted::Redacted;
 use super::values::{Dns, LogFormat, is_on_loopback};
@@ -21,7 +21,7 @@ use super::values::{Dns, LogFormat, is_on_loopback};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    pub database: Database,
+    pub database: DatabaseUrl,
     /// None keeps all.
     pub retention: Option<Duration>,
     pub listen: SocketAddr,
@@ -48,6 +48,8 @@ pub struct Config {
     pub allowed_networks: AllowedNetworks,
     pub ca_file: Option<PathBuf>,
     pub egress_proxy: Option<Proxy>,
+    /// The proxy looks names up itself, and alone decides where they lead.
+    pub proxy_takes_names: bool,
     pub dns: Dns,
     pub log: Targets,
     /// None for whatever suits where the log goes.
@@ -60,15 +62,11 @@ pub struct Config {
 }
 
 impl Config {
-    pub fn retry_policy(&self) -> RetryPolicy {
-        self.retry_policy.clone()
-    }
-
     pub fn engine_settings(&self, owner: WorkerId) -> Settings {
         Settings {
             worker_id: self.worker_id.clone().unwrap_or_else(|| owner.clone()),
             owner,
-            policy: self.retry_policy(),
+            policy: self.retry_policy.clone(),
             breaker: BreakerPolicy::default(),
             lease: self.lease,
             timeout: self.timeout,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use posthaste_api::{InvalidKeys, KeyRing};
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_sender::{AllowedNetworks, InvalidNetwork};
+use posthaste_sender::{AllowedNetworks, InvalidNetwork, Proxy};
 use tracing_subscriber::filter::Targets;
 use url::Url;
 
@@ -138,6 +138,13 @@ pub(super) fn networks(text: &str) -> Result<AllowedNetworks, String> {
         InvalidNetwork::Malformed(entry) => format!("{entry:?} is not a network"),
         error => error.to_string(),
     })
+}
+
+/// And whether it is asked for names, which then nobody here has judged.
+pub(super) fn proxy(text: &str) -> Result<(Proxy, bool), String> {
+    let proxy = Proxy::parse(text).map_err(|error| error.to_string())?;
+    let scheme = text.split("://").next().unwrap_or_default();
+    Ok((proxy, ["httph", "socks5h"].iter().any(|word| word.eq_ignore_ascii_case(scheme))))
 }
 
 /// Said by position alone: where the parts of an entry are mixed up, its name may be the key.

@@ -9,17 +9,19 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogFormat;
 
-/// Once per process; a second call changes nothing.
-pub fn init(targets: &Targets, format: Option<LogFormat>) {
-    let terminal = std::io::stderr().is_terminal();
-    let usual = if terminal { LogFormat::Pretty } else { LogFormat::Json };
+/// The configured format, or else what suits where the log goes.
+pub fn format(configured: Option<LogFormat>) -> LogFormat {
+    let usual = if std::io::stderr().is_terminal() { LogFormat::Pretty } else { LogFormat::Json };
+    configured.unwrap_or(usual)
+}
+
+/// Once per process; a second call changes nothing. Whether colours show is for the caller to say, who writes beside
+/// the log; JSON has none.
+pub fn init(targets: &Targets, format: LogFormat, colours: bool) {
     let registry = tracing_subscriber::registry();
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let _ = match format.unwrap_or(usual) {
-        LogFormat::Pretty => {
-            let colours = terminal && std::env::var_os("NO_COLOR").is_none();
-            registry.with(layer.with_ansi(colours).with_filter(targets.clone())).try_init()
-        }
+    let _ = match format {
+        LogFormat::Pretty => registry.with(layer.with_ansi(colours).with_filter(targets.clone())).try_init(),
         LogFormat::Json => {
             registry.with(layer.json().flatten_event(true).with_filter(targets.clone())).try_init()
         }

@@ -29,13 +29,11 @@ impl Stop {
 
 /// SIGTERM and SIGINT, from the moment on at which this is made: none that comes later ends the process by itself, and
 /// none is missed while another is handled.
-#[cfg(unix)]
 pub struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
-#[cfg(unix)]
 impl Signals {
     pub fn listen() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};

@@ -5,7 +5,10 @@ use serde::de::IgnoredAny;
 
 use super::text::is_hidden;
 
-/// None if it is not JSON, or nested deeper than anyone would read.
+/// Deeper than anyone would read; every level makes every line longer.
+const DEPTH_MAX: usize = 64;
+
+/// None if it is not JSON, or nested deeper than [`DEPTH_MAX`].
 pub(crate) fn indented(bytes: &[u8]) -> Option<String> {
     serde_json::from_slice::<IgnoredAny>(bytes).ok()?;
     let text = std::str::from_utf8(bytes).ok()?;
@@ -18,6 +21,7 @@ pub(crate) fn indented(bytes: &[u8]) -> Option<String> {
                 skip_space(&mut chars);
                 match chars.next_if(|next| matches!(next, '}' | ']')) {
                     Some(close) => layout.out.extend([c, close]),
+                    None if layout.depth == DEPTH_MAX => return None,
                     None => layout.open(c),
                 }
             }
@@ -121,6 +125,12 @@ mod tests {
     fn what_is_not_json_is_left_to_the_caller() {
         assert_eq!(indented(b"{\"a\":"), None);
         assert_eq!(indented(b"a=1&b=2"), None);
-        assert_eq!(indented(&b"[".repeat(10_000)), None);
+    }
+
+    #[test]
+    fn what_is_nested_deeper_than_anyone_would_read_is_left_as_it_is() {
+        let nested = |depth| [b"[".repeat(depth), b"]".repeat(depth)].concat();
+        assert!(indented(&nested(DEPTH_MAX)).is_some());
+        assert_eq!(indented(&nested(100_000)), None);
     }
 }

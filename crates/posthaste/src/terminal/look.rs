@@ -3,7 +3,9 @@
 use std::env;
 use std::io::{self, IsTerminal as _};
 
-/// What standard output, or standard error, can show.
+use crossterm::style::{ContentStyle, Stylize as _};
+
+/// What standard output can show.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) colour: bool,
@@ -18,14 +20,21 @@ impl Look {
     pub(crate) fn of_stdout(no_color: bool) -> Self {
         let terminal = io::stdout().is_terminal();
         let width = if terminal { comfy_table::Table::new().width() } else { None };
-        Self { colour: terminal && !no_color && colours_wanted(), width }
+        // A terminal of no columns, such as one that nobody looks at, has not said how wide it is.
+        Self { colour: terminal && colours_wanted(no_color), width: width.filter(|width| *width > 0) }
     }
 }
 
-/// `NO_COLOR`, set and not empty, means no, as everywhere. A dumb terminal shows escapes as rubbish.
-fn colours_wanted() -> bool {
+/// Whether the log, on standard error, shows colours.
+pub(crate) fn log_is_coloured(no_color: bool) -> bool {
+    io::stderr().is_terminal() && colours_wanted(no_color)
+}
+
+/// `--no-color` means no, and so does `NO_COLOR`, set and not empty, as everywhere. A dumb terminal shows escapes as
+/// rubbish.
+fn colours_wanted(no_color: bool) -> bool {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
+    !no_color && !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,22 +58,33 @@ impl Paint {
         }
     }
 
-    const fn code(self) -> &'static str {
+    pub(super) fn style(self) -> ContentStyle {
+        let plain = ContentStyle::new();
         match self {
-            Self::Plain => "",
-            Self::Dim => "2",
-            Self::Bold => "1",
-            Self::Good => "32",
-            Self::Waiting => "33",
-            Self::Bad => "31",
+            Self::Plain => plain,
+            Self::Dim => plain.dim(),
+            Self::Bold => plain.bold(),
+            Self::Good => plain.dark_green(),
+            Self::Waiting => plain.dark_yellow(),
+            Self::Bad => plain.dark_red(),
         }
     }
 
     /// The text in this paint, or as it is where colours do not show.
     pub(crate) fn on(self, text: &str, look: Look) -> String {
-        match self.code() {
-            code if look.colour && !code.is_empty() => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
-            _ => text.to_owned(),
-        }
+        if look.colour { self.style().apply(text).to_string() } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paint_shows_only_where_colours_do() {
+        let look = |colour| Look { colour, width: None };
+        assert_eq!(Paint::Bad.on("no", look(true)), "\u{1b}[38;5;1mno\u{1b}[39m");
+        assert_eq!(Paint::Bad.on("no", look(false)), "no");
+        assert_eq!(Paint::Plain.on("so", look(true)), "so");
     }
 }

@@ -1,8 +1,9 @@
 //! Tables that fit a terminal: a row is one line, columns give way in a fixed order, ids are never cut.
 
 use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
+    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
 };
+use crossterm::style::ContentStyle;
 
 use super::{Look, Paint, harmless_line};
 
@@ -33,6 +34,13 @@ impl Column {
     }
 }
 
+/// A listing as it fits.
+pub(crate) struct Laid {
+    pub(crate) text: String,
+    /// The titles of columns that hold something and found no room.
+    pub(crate) left_out: Vec<&'static str>,
+}
+
 /// Rows under the same columns.
 pub(crate) struct Listing {
     columns: &'static [Column],
@@ -57,6 +65,10 @@ impl Listing {
     }
 
     pub(crate) fn render(&self, look: Look) -> String {
+        self.lay_out(look).text
+    }
+
+    pub(crate) fn lay_out(&self, look: Look) -> Laid {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.style_text_only();
@@ -75,6 +87,7 @@ impl Listing {
             table.add_row(cells);
         }
         let constraints = self.constraints(&table.column_max_content_widths(), look.width);
+        let left_out = self.left_out(&constraints);
         for ((column, laid_out), constraint) in
             self.columns.iter().zip(table.column_iter_mut()).zip(constraints)
         {
@@ -86,7 +99,13 @@ impl Listing {
             // The gap behind the last column is trimmed below.
             table.set_width(width.saturating_add(GAP)).set_content_arrangement(ContentArrangement::Dynamic);
         }
-        table.trim_fmt()
+        Laid { text: table.trim_fmt(), left_out }
+    }
+
+    fn left_out(&self, constraints: &[ColumnConstraint]) -> Vec<&'static str> {
+        let holds_something = |at: usize| self.rows.iter().any(|row| !row[at].0.is_empty());
+        let hidden = constraints.iter().enumerate().filter(|(_, kept)| **kept == ColumnConstraint::Hidden);
+        hidden.filter(|(at, _)| holds_something(*at)).map(|(at, _)| self.columns[at].title).collect()
     }
 
     fn constraints(&self, widths: &[u16], limit: Option<u16>) -> Vec<ColumnConstraint> {
@@ -110,14 +129,14 @@ impl Listing {
 
 fn cell(text: &str, paint: Paint, look: Look) -> Cell {
     let cell = Cell::new(harmless_line(text));
-    match paint {
-        _ if !look.colour || text.is_empty() => cell,
-        Paint::Plain => cell,
-        Paint::Dim => cell.add_attribute(Attribute::Dim),
-        Paint::Bold => cell.add_attribute(Attribute::Bold),
-        Paint::Good => cell.fg(Color::DarkGreen),
-        Paint::Waiting => cell.fg(Color::DarkYellow),
-        Paint::Bad => cell.fg(Color::DarkRed),
+    if !look.colour || text.is_empty() {
+        return cell;
+    }
+    let ContentStyle { foreground_color, attributes, .. } = paint.style();
+    let cell = cell.add_attributes(Attribute::iterator().filter(|one| attributes.has(*one)).collect());
+    match foreground_color {
+        Some(color) => cell.fg(color),
+        None => cell,
     }
 }
 
@@ -196,6 +215,29 @@ msg_22  10/12                          https://a.example/";
         assert_eq!(titles(14), "ID TRIES");
         assert_eq!(titles(9), "ID");
         assert!(at(3).contains("msg_22"), "{}", at(3));
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_unless_it_is_empty() {
+        let left_out = |width| listing().lay_out(Look { colour: false, width }).left_out;
+        assert_eq!(left_out(None), [] as [&str; 0]);
+        assert_eq!(left_out(Some(50)), [] as [&str; 0], "what is cut is not left out");
+        assert_eq!(left_out(Some(14)), ["ERROR", "URL"]);
+        let mut listing = Listing::of(COLUMNS);
+        let cells = ["msg_1", "2/6", "", "https://a.example/"];
+        listing.push(cells.map(|text| (text.to_owned(), Paint::Plain)).into());
+        assert_eq!(listing.lay_out(Look { colour: false, width: Some(14) }).left_out, ["URL"]);
+    }
+
+    #[test]
+    fn a_paint_is_the_same_in_a_table_and_beside_it() {
+        const ONE: &[Column] = &[Column::new("", 0)];
+        let look = Look { colour: true, width: Some(80) };
+        for paint in [Paint::Plain, Paint::Dim, Paint::Bold, Paint::Good, Paint::Waiting, Paint::Bad] {
+            let mut listing = Listing::of(ONE).untitled();
+            listing.push(vec![("text".to_owned(), paint)]);
+            assert_eq!(listing.render(look).trim_end(), paint.on("text", look), "{paint:?}");
+        }
     }
 
     #[test]

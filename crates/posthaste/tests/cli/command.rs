@@ -40,6 +40,19 @@ pub(crate) fn run_with_input(arguments: &[&str], input: &str) -> Ran {
     ran(child.wait_with_output().unwrap())
 }
 
+/// Runs the command in a terminal, of so many columns or of a width that it does not tell. What it shows there, on both
+/// of its outputs, is the standard output here.
+pub(crate) fn on_terminal(columns: Option<u16>, arguments: &[&str]) -> Command {
+    let size = columns.map_or_else(String::new, |columns| format!("stty cols {columns} rows 24; "));
+    let words = [env!("CARGO_BIN_EXE_posthaste")].into_iter().chain(arguments.iter().copied());
+    let words: Vec<_> = words.map(|word| format!("'{word}'")).collect();
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("{size}exec {}", words.join(" ")), "/dev/null"]);
+    command.env_clear().envs([("PATH", "/usr/bin:/bin"), ("TERM", "xterm")]).stdin(Stdio::null());
+    command.current_dir(directory("empty"));
+    command
+}
+
 fn ran(output: std::process::Output) -> Ran {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }

@@ -62,6 +62,28 @@ fn an_event_is_shown_with_its_explanation_first() {
 }
 
 #[test]
+fn only_what_the_person_gave_makes_a_bad_request_bad_usage() {
+    let refusal = error("invalid_request", "that is no event id");
+    let api = FakeApi::answering(400, &refusal);
+    for arguments in [
+        &["events", "show", "a.b"][..],
+        &["events", "cancel", "a.b"],
+        &["events", "list", "--destination", "nourl"],
+        &["dlq", "list", "--cursor", "x"],
+    ] {
+        let ran = run(&[arguments, &["--server", &api.url]].concat());
+        ran.refused(2, &["posthaste: that is no event id (invalid_request)\n"]);
+    }
+    let first = format!(r#"{{"events":[{}],"next_cursor":"c2"}}"#, event("msg_1", "pending", 0, ""));
+    let api = FakeApi::start(move |asked, _| match asked.line.contains("cursor=") {
+        true => (400, refusal.clone()),
+        false => (200, first.clone()),
+    });
+    let ran = run(&["events", "list", "--all", "--server", &api.url]);
+    assert_eq!(ran.code, Some(1), "the cursor was the server's: {}", ran.stderr);
+}
+
+#[test]
 fn an_event_that_is_not_there_is_told_with_its_code() {
     let api = FakeApi::answering(404, &error("webhook_outbox_event_not_found", "there is no such event"));
     let ran = run(&["events", "show", "msg_1", "--server", &api.url]);

@@ -215,6 +215,14 @@ fn a_secret_that_is_none_is_bad_usage() {
     run(&["listen", "--port", "0", "--secret", "hunter2"]).refused(2, &["whsec_", "posthaste secret"]);
 }
 
+/// As `--secret "$(posthaste secret)"` gives it when that fails: nothing may go unchecked then.
+#[test]
+fn a_secret_that_is_empty_is_bad_usage() {
+    for empty in ["", " \n", ","] {
+        run(&["listen", "--port", "0", "--secret", empty]).refused(2, &["--secret", "`posthaste secret`"]);
+    }
+}
+
 #[test]
 fn a_port_that_is_taken_is_told_with_the_way_out() {
     let listener = Listener::start(&[]);

@@ -80,7 +80,36 @@ fn a_payload_that_cannot_be_sent_is_bad_usage_and_nothing_is_asked() {
 fn a_refusal_of_the_api_is_told_as_it_was_said() {
     let api = FakeApi::answering(400, &error("invalid_request", "destination_url is not an absolute URL"));
     let ran = run(&send(&api, &["--data", "{}"]));
-    ran.refused(1, &["posthaste: destination_url is not an absolute URL (invalid_request)\n"]);
+    ran.refused(2, &["posthaste: destination_url is not an absolute URL (invalid_request)\n"]);
+    let api =
+        FakeApi::answering(409, &error("idempotency_key_conflict", "that key was used for another event"));
+    run(&send(&api, &["--data", "{}", "--idempotency-key", "k"]))
+        .refused(1, &["(idempotency_key_conflict)\n"]);
+}
+
+/// One more than the document of the API allows is refused before it is asked, and not one less.
+#[test]
+fn as_many_attempts_may_be_asked_for_as_the_api_accepts() {
+    let document: serde_json::Value = serde_json::from_str(&run(&["openapi"]).stdout).unwrap();
+    let event = &document["components"]["schemas"]["NewEvent"]["properties"]["max_attempts"];
+    let most = event["maximum"].as_u64().unwrap();
+    let api = FakeApi::answering(202, ACCEPTED);
+    let ask_for = |attempts: u64| run(&send(&api, &["--data={}", &format!("--max-attempts={attempts}")]));
+    ask_for(most).printed("msg_1\n");
+    ask_for(1).printed("msg_1\n");
+    for attempts in [0, most + 1] {
+        ask_for(attempts).refused(2, &["--max-attempts", &attempts.to_string()]);
+    }
+    assert_eq!(api.asked().len(), 2);
+}
+
+#[test]
+fn who_waits_is_told_by_the_exit_code_although_nobody_reads_the_id() {
+    let api = accepting(&[("pending", 0, ""), ("failed", 1, "")]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ran = finish(posthaste(&send(&api, &["--data", "{}", "--wait"])).stdout(writer));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
 }
 
 #[test]

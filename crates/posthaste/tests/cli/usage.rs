@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::command::{finish, posthaste, run};
+use crate::command::{finish, on_terminal, posthaste, run};
 
 const COMMANDS: [&[&str]; 19] = [
     &[],
@@ -80,20 +80,51 @@ fn a_configuration_file_that_is_named_must_be_there() {
 
 #[test]
 fn bad_usage_exits_2_and_names_what_is_wrong() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["sent"], "sent"),
-        (&["dispatch"], "--once"),
+        (&["dispatch"], "`posthaste dispatch --once`, or run `posthaste worker`"),
         (&["send", "--url", "http://a.example/", "--type", "t"], "--data"),
         (&["send", "--url", "http://a.example/", "--type", "t", "--data", "{}", "--file", "f"], "--file"),
         (&["send", "--url", "http://a.example/", "--type", "t", "--data", "{}", "--timeout", "3"], "--wait"),
         (&["listen", "--fail", "2", "--status", "500"], "--status"),
         (&["listen", "--status", "99"], "99"),
         (&["dlq", "list", "--limit", "201"], "201"),
-        (&["dlq", "requeue"], "<ID>"),
+        (&["dlq", "requeue"], "<ID|--all>"),
+        (&["dlq", "requeue", "msg_1", "--all"], "--all"),
         (&["completions", "tcsh"], "tcsh"),
     ];
     for (arguments, told) in cases {
         run(arguments).refused(2, &[told]);
+    }
+}
+
+#[test]
+fn help_says_what_a_command_does_and_no_more() {
+    let worker = run(&["worker", "--help"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(worker.contains("Where /metrics, /healthz and /readyz answer, and nothing else"), "{worker}");
+    assert!(worker.contains("[default: it does not listen]"), "{worker}");
+    assert!(!worker.contains("Where the API and the dashboard answer"), "{worker}");
+    assert!(run(&["serve", "--help"]).stdout.contains("Where the API and the dashboard answer"));
+    assert!(run(&["events", "cancel", "--help"]).stdout.contains("End a pending or failed event"));
+    assert!(run(&["dispatch", "--help"]).stdout.contains("posthaste dispatch --once [OPTIONS]"));
+}
+
+/// One rule for all that a process writes: the log of a dispatch, and the table of a configuration.
+#[test]
+fn colours_show_on_a_terminal_unless_they_are_not_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let is_coloured = |command: &[&str], more: &[&str], name: &str, value: &str| {
+        let mut command = on_terminal(Some(80), &[command, more].concat());
+        let ran = finish(command.current_dir(&directory).env(name, value));
+        assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+        ran.stdout.contains('\u{1b}')
+    };
+    for command in [&["dispatch", "--once"][..], &["config"]] {
+        assert!(is_coloured(command, &[], "TERM", "xterm"), "{command:?}");
+        assert!(is_coloured(command, &[], "NO_COLOR", ""), "{command:?}: an empty variable is not set");
+        assert!(!is_coloured(command, &[], "NO_COLOR", "1"), "{command:?}");
+        assert!(!is_coloured(command, &[], "TERM", "dumb"), "{command:?}");
+        assert!(!is_coloured(command, &["--no-color"], "TERM", "xterm"), "{command:?}");
     }
 }
 

@@ -13,7 +13,7 @@ const BUDGET: &str = "PAYMENT_REQUEST_WEBHOOK_RETRY_BUDGET";
 #[test]
 fn s0_fr001_ac1_jitter_is_set_by_its_environment_name_from_0_to_10000() {
     for bps in [0, 1, 2_000, 10_000] {
-        let policy = env(&[(JITTER, &bps.to_string())]).load().unwrap().retry_policy();
+        let policy = env(&[(JITTER, &bps.to_string())]).load().unwrap().retry_policy;
         let spec = RetryPolicySpec { jitter_bps: Some(bps), ..RetryPolicySpec::exponential() };
         assert_eq!(policy, RetryPolicy::new(spec).unwrap());
     }
@@ -26,7 +26,7 @@ fn s0_fr001_ac1_jitter_is_set_by_its_environment_name_from_0_to_10000() {
 #[test]
 fn s0_fr002_ac1_budget_is_a_non_negative_integer_under_its_environment_name() {
     for (budget, effective) in [("0", 50), ("1", 2), ("3", 4), ("4294967295", 50)] {
-        let policy = env(&[(BUDGET, budget)]).load().unwrap().retry_policy();
+        let policy = env(&[(BUDGET, budget)]).load().unwrap().retry_policy;
         assert_eq!(policy.effective_max_attempts(50), effective, "{budget}");
     }
     for refused in ["-1", "1.5", "three", "4294967296", "99999999999999999999"] {
@@ -64,7 +64,7 @@ fn s0_fr004_ac2_the_configuration_table_has_both_names_and_what_they_do() {
 fn s1_3_2_the_four_defaults_hold_under_their_exact_environment_names() {
     let four = |said: Said| {
         let config = said.load().unwrap();
-        let retries = config.retry_policy().max_attempts() - 1;
+        let retries = config.retry_policy.max_attempts() - 1;
         (config.timeout.as_secs(), retries, config.retry_batch, config.per_destination)
     };
     assert_eq!(four(Said::nothing()), (30, 5, 100, 20));
@@ -76,7 +76,7 @@ fn s1_3_2_the_four_defaults_hold_under_their_exact_environment_names() {
 
 #[test]
 fn s1_3_2_the_base_delay_is_60_s_under_its_exact_environment_name() {
-    let first = |said: Said| said.load().unwrap().retry_policy().window(0);
+    let first = |said: Said| said.load().unwrap().retry_policy.window(0);
     assert_eq!(first(Said::nothing()), Duration::from_secs(48)..=Duration::from_secs(72));
     assert_eq!(
         first(env(&[("BASE_RETRY_DELAY", "100")])),
@@ -114,7 +114,7 @@ fn s1_3_4_a_first_delay_under_30_s_stops_the_start_with_value_floor_and_contract
 #[test]
 fn s1_3_4_fast_retries_pass_only_when_allowed_and_are_warned_of_at_every_start() {
     let allowed = env(&[("BASE_RETRY_DELAY", "5"), ("POSTHASTE_ALLOW_FAST_RETRIES", "true")]).load().unwrap();
-    assert!(allowed.retry_policy().breaks_the_contract() && allowed.allow_fast_retries);
+    assert!(allowed.retry_policy.breaks_the_contract() && allowed.allow_fast_retries);
     assert_eq!(allowed.warnings.len(), 1, "{:?}", allowed.warnings);
     assert_words(
         &allowed.warnings[0],

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use posthaste::config::{Database, Dns, LogFormat, SETTINGS, Source};
+use posthaste::config::{DatabaseUrl, Dns, LogFormat, SETTINGS, Source};
 use posthaste_domain::{RetryPolicy, RetryPolicySpec, WorkerId};
 use posthaste_engine::Settings;
 use posthaste_sender::AllowedNetworks;
@@ -20,7 +20,7 @@ fn the_defaults_are_those_of_the_engine() {
 #[test]
 fn the_other_defaults_are_those_of_the_contract() {
     let config = Said::nothing().load().unwrap();
-    assert_eq!(config.database, Database::Sqlite("posthaste.db".into()));
+    assert_eq!(config.database, DatabaseUrl::Sqlite("posthaste.db".into()));
     assert_eq!(config.listen.to_string(), "127.0.0.1:8600");
     assert_eq!(config.retention, Some(Duration::from_secs(30 * 24 * 3_600)));
     assert_eq!(config.payload_bytes_max, 262_144);
@@ -50,7 +50,7 @@ fn every_setting_is_listed_with_the_default_of_the_table() {
 #[test]
 fn a_schedule_has_defaults_of_its_own() {
     let config = env(&[("POSTHASTE_RETRY_STRATEGY", "schedule")]).load().unwrap();
-    assert_eq!(config.retry_policy(), RetryPolicy::new(RetryPolicySpec::schedule()).unwrap());
+    assert_eq!(config.retry_policy, RetryPolicy::new(RetryPolicySpec::schedule()).unwrap());
     for (name, value) in
         [("retry_max_backoff_seconds", "21600"), ("retry_jitter_bps", "0"), ("max_retry_attempts", "4")]
     {
@@ -67,11 +67,8 @@ fn the_longest_step_of_a_schedule_is_its_longest_delay() {
     ])
     .load()
     .unwrap();
-    assert_eq!(config.retry_policy().max_backoff(), Duration::from_secs(100_000));
-    assert_eq!(
-        config.retry_policy().window(1),
-        Duration::from_millis(45_500)..=Duration::from_millis(45_500)
-    );
+    assert_eq!(config.retry_policy.max_backoff(), Duration::from_secs(100_000));
+    assert_eq!(config.retry_policy.window(1), Duration::from_millis(45_500)..=Duration::from_millis(45_500));
 }
 
 #[test]
@@ -91,7 +88,7 @@ fn values_arrive_as_they_are_meant() {
     ])
     .load()
     .unwrap();
-    assert_eq!(config.database, Database::Sqlite(Path::new("/var/lib/posthaste/events.db").into()));
+    assert_eq!(config.database, DatabaseUrl::Sqlite(Path::new("/var/lib/posthaste/events.db").into()));
     assert_eq!(config.listen.to_string(), "[::1]:0");
     assert_eq!((config.retention, config.timeout), (None, Duration::from_millis(250)));
     assert_eq!(config.lease.heartbeat(), Duration::from_millis(500));
@@ -108,7 +105,38 @@ fn a_postgres_url_is_kept_whole_for_the_driver() {
         "postgresql:///shop?host=/run/postgresql",
     ] {
         let config = env(&[("POSTHASTE_DATABASE_URL", url)]).load().unwrap();
-        let Database::Postgres(kept) = config.database else { panic!("{url} is PostgreSQL's") };
+        let DatabaseUrl::Postgres(kept) = config.database else { panic!("{url} is PostgreSQL's") };
         assert_eq!(kept.reveal(), url);
     }
+}
+
+#[test]
+fn a_long_value_is_listed_whole_and_without_its_secrets() {
+    let log = (0..40).map(|number| format!("target_{number}=debug")).collect::<Vec<_>>().join(",");
+    let path = "x".repeat(200);
+    let url = format!("postgres://app:hunter2@{}.example/shop", "host.".repeat(40));
+    let said =
+        env(&[("POSTHASTE_LOG", &log), ("POSTHASTE_CA_FILE", &path), ("POSTHASTE_DATABASE_URL", &url)]);
+    let config = said.load().unwrap();
+    for (name, whole) in [("log", &log), ("ca_file", &path), ("database_url", &url.replace("hunter2", "***"))]
+    {
+        let effective = config.setting(name).unwrap();
+        assert_eq!(effective.value.as_deref(), Some(whole.as_str()));
+        assert_eq!(&effective.row()[1], whole);
+        assert_eq!(effective.to_json()["value"], whole.as_str());
+    }
+}
+
+#[test]
+fn a_proxy_that_takes_names_is_known_as_such() {
+    let takes_names = |url: &str| env(&[("POSTHASTE_EGRESS_PROXY", url)]).load().unwrap().proxy_takes_names;
+    for url in
+        ["httph://proxy.example:3128", "socks5h://proxy.example:1080", "SOCKS5H://a:b@proxy.example:1080"]
+    {
+        assert!(takes_names(url), "{url}");
+    }
+    for url in ["http://proxy.example:3128", "socks5://httph.example:1080"] {
+        assert!(!takes_names(url), "{url}");
+    }
+    assert!(!Said::nothing().load().unwrap().proxy_takes_names);
 }

@@ -80,3 +80,15 @@ fn the_documents_hold_every_name_rule_and_default() {
         }
     }
 }
+
+/// The table of README holds a few settings, with the defaults that the reference gives.
+#[test]
+fn readme_gives_defaults_whole() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for name in ["allow_private_networks", "retry_jitter_bps", "max_retry_attempts"] {
+        let row =
+            readme.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).expect("it has a row");
+        let setting = posthaste::config::setting(name).unwrap();
+        assert_words(row, &[&format!("| {} |", setting.default)]);
+    }
+}

@@ -68,7 +68,7 @@ fn a_value_of_the_wrong_type_is_refused_with_what_to_write() {
 fn lists_may_be_arrays_or_text() {
     for text in ["retry_schedule_seconds = [30, 60.5]", "retry_schedule_seconds = '30, 60.5'"] {
         let config = Said::nothing().file(format!("retry_strategy = 'schedule'\n{text}")).load().unwrap();
-        assert_eq!(config.retry_policy().max_backoff().as_millis(), 60_500, "{text}");
+        assert_eq!(config.retry_policy.max_backoff().as_millis(), 60_500, "{text}");
     }
     let allowed = |text: &str| Said::nothing().file(text).load().unwrap().allowed_networks;
     let two = AllowedNetworks::parse("10.0.0.0/8,192.168.1.7").unwrap();

@@ -6,6 +6,7 @@ mod criteria;
 mod defaults;
 mod documents;
 mod file;
+mod files;
 mod precedence;
 mod refusals;
 mod rules;
@@ -15,7 +16,7 @@ mod warnings;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use posthaste::config::{Config, ConfigFile, Sources, load};
+use posthaste::config::{Config, ConfigFile, Sources, judge, load};
 
 /// What a user has said, in every place where it can be said.
 #[derive(Debug, Clone, Default)]
@@ -45,11 +46,18 @@ impl Said {
         self
     }
 
-    /// The configuration, or its problems as they are shown.
+    fn sources(&self) -> Sources<'_> {
+        Sources { flags: &self.flags, env: &self.env, file: self.file.as_ref(), env_elsewhere: &[] }
+    }
+
+    /// The configuration, whatever is in the files that it names, or its problems as they are shown.
     fn load(&self) -> Result<Config, Vec<String>> {
-        let sources =
-            Sources { flags: &self.flags, env: &self.env, file: self.file.as_ref(), env_elsewhere: &[] };
-        load(&sources).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+        judge(&self.sources()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    /// The same with what is wrong with the files.
+    fn load_with_files(&self) -> Result<Config, Vec<String>> {
+        load(&self.sources()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
     }
 
     /// The one problem that there is.

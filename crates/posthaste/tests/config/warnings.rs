@@ -50,6 +50,30 @@ fn a_secret_on_the_command_line_is_told() {
 }
 
 #[test]
+fn a_password_on_the_command_line_is_told() {
+    for (name, value) in [
+        ("database_url", "postgres://app:hunter2@db.example/shop"),
+        ("database_url", "postgres://db.example/shop?user=app&password=hunter2"),
+        ("egress_proxy", "http://token:hunter2@proxy.example:3128"),
+        ("egress_proxy", "http://hunter2@proxy.example:3128"),
+    ] {
+        let setting = posthaste::config::setting(name).unwrap();
+        let message = warning(&Said::nothing().flag(name, value));
+        assert_words(&message, &[setting.flag, "can be read by everyone", setting.env]);
+        assert!(!message.contains("hunter2"), "{message}");
+        assert!(warnings(&Said::nothing().env(setting.env, value)).is_empty(), "elsewhere it may be");
+    }
+    for (name, value) in [
+        ("database_url", "sqlite://posthaste.db"),
+        ("database_url", "postgres://app@db.example/shop?sslmode=require"),
+        ("egress_proxy", "socks5://proxy.example:1080"),
+        ("otlp_endpoint", "http://127.0.0.1:4318"),
+    ] {
+        assert!(warnings(&Said::nothing().flag(name, value)).is_empty(), "{value}");
+    }
+}
+
+#[test]
 fn delays_of_the_other_strategy_are_told_to_do_nothing() {
     let message = warning(&env(&[("POSTHASTE_RETRY_SCHEDULE_SECONDS", "30,60")]));
     assert_words(&message, &["POSTHASTE_RETRY_SCHEDULE_SECONDS=30,60", "retry_strategy = schedule"]);

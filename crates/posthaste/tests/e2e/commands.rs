@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{DLQ, EVENTS, Event, Home, NOBODY, Receiver, Store, ask, until};
 
@@ -10,6 +10,7 @@ on_each_store! {
     an_api_and_a_worker_are_two_processes_where_that_is_wanted,
     a_worker_that_is_told_to_listen_answers_probes_and_scrapes_and_nothing_else,
     keys_are_asked_for_where_they_are_set,
+    a_schema_of_a_newer_posthaste_is_not_to_be_migrated,
 }
 
 #[test]
@@ -72,6 +73,20 @@ fn a_worker_that_is_told_to_listen_answers_probes_and_scrapes_and_nothing_else(m
     service.stop();
 }
 
+fn a_schema_of_a_newer_posthaste_is_not_to_be_migrated(mut home: Home) {
+    home.unset("POSTHASTE_SIGNING_SECRET");
+    assert_eq!(home.run(&["migrate"]).code, Some(0));
+    home.sql("UPDATE webhook_migrations SET version = 9999 WHERE version = 1");
+    for command in ["secret", "migrate"] {
+        let ended = home.run(&[command]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{command}: {}", ended.stderr);
+        for told in ["version 9999", "upgrade"] {
+            assert!(ended.stderr.contains(told), "{command}: {told:?} is not in: {}", ended.stderr);
+        }
+        assert!(!ended.stderr.contains("posthaste migrate"), "it would refuse: {}", ended.stderr);
+    }
+}
+
 fn keys_are_asked_for_where_they_are_set(home: Home) {
     let keys = "orders:producer:the-key-that-nobody-may-print-1,ops:operator:the-key-that-nobody-may-print-2";
     let home = home.with("POSTHASTE_API_KEYS", keys);
@@ -103,6 +118,27 @@ fn keys_are_asked_for_where_they_are_set(home: Home) {
     );
     assert_eq!((service.get("/healthz").status, service.get("/readyz").status), (200, 200));
     service.stop();
+}
+
+#[test]
+fn where_nobody_watches_every_line_of_a_service_is_json() {
+    let home = Home::on(Store::Sqlite);
+    let service = home.serve();
+    let address = service.address;
+    let ended = service.stop();
+    for line in ended.stderr.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok_and(|line| line["message"].is_string()), "{line}");
+    }
+    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(told["url"], format!("http://{address}/"));
+    assert!(told["data"].as_str().unwrap().ends_with("/outbox.db (SQLite)"), "{told}");
+
+    let ended = home.with("POSTHASTE_LOG_FORMAT", "pretty").serve().stop();
+    assert!(
+        ended.stdout.contains("\n  data     ") && ended.stdout.contains("curl http://"),
+        "{}",
+        ended.stdout
+    );
 }
 
 #[test]

@@ -109,6 +109,20 @@ fn s0_fr004_ac1_jitter_and_budget_act_on_the_deliveries_of_a_service(home: Home)
     service.stop();
 }
 
+#[test]
+fn a_service_tells_of_the_budget_that_an_event_waits_under() {
+    let home = Home::on(Store::Sqlite).with(BUDGET, "1");
+    let service = home.serve_with(&["--no-worker"]);
+    let receiver = Receiver::answering(500);
+    let event_id = service.enqueue(&Event::to(&receiver));
+    assert_eq!(home.run(&["dispatch", "--once"]).code, Some(0));
+    let shown = service.event(&event_id);
+    let told = shown["explanation"].as_str().unwrap();
+    assert!(told.starts_with("Retry 1 of 1 is due at "), "{told}");
+    assert!(told.contains("The retry budget now allows 1 of its 5 retries."), "{told}");
+    service.stop();
+}
+
 fn s1_3_2_the_four_settings_act_on_deliveries_under_their_names(home: Home) {
     for (name, default) in [
         ("timeout_seconds", "30"),

@@ -131,6 +131,11 @@ fn s0_nfr003_nothing_that_a_service_prints_tells_of_a_payload_or_a_secret(home: 
         service.post(EVENTS, &refused.body()).refused(400, "invalid_request");
         let ended = service.stop();
         assert!(ended.stderr.contains("attempt"), "something was said");
+        if format == "json" {
+            let mut lines = ended.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let attempt = lines.find(|line| line["message"] == "attempt").expect("each attempt is a line");
+            assert!(attempt["duration_ms"].is_u64() && attempt["lag_ms"].is_u64(), "{attempt}");
+        }
     }
     for command in ["config", "doctor"] {
         home.run(&[command]);

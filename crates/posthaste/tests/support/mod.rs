@@ -19,13 +19,15 @@ impl Service {
             .current_dir(&directory)
             .env("POSTHASTE_LISTEN", "127.0.0.1:0")
             .env("POSTHASTE_LOG", "warn")
+            .env("POSTHASTE_LOG_FORMAT", "json")
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().rsplit(' ').next().unwrap().to_owned();
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let url = told["url"].as_str().unwrap().to_owned();
         Self { process, url, directory }
     }
 

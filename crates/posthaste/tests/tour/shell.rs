@@ -76,12 +76,20 @@ impl Shell {
     /// What follows `before` on the first line that has it, up to white space or a slash.
     #[track_caller]
     pub(crate) fn word_after(&mut self, before: &str) -> String {
+        let line = self.line_with(before);
+        let (_, after) = line.split_once(before).unwrap();
+        self.read = 0;
+        after.split([' ', '/']).next().unwrap().to_owned()
+    }
+
+    /// The next line that has this in it.
+    #[track_caller]
+    pub(crate) fn line_with(&mut self, what: &str) -> String {
         loop {
-            let line =
-                self.next().unwrap_or_else(|| panic!("it never says {before:?}:\n{}", self.shown.join("\n")));
-            if let Some((_, after)) = line.split_once(before) {
-                self.read = 0;
-                return after.split([' ', '/']).next().unwrap().to_owned();
+            match self.next() {
+                Some(line) if line.contains(what) => return line,
+                Some(_) => {}
+                None => panic!("it never says {what:?}:\n{}", self.shown.join("\n")),
             }
         }
     }

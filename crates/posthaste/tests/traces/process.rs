@@ -41,7 +41,7 @@ impl Process {
         let mut greeting = String::new();
         stdout.read_line(&mut greeting).unwrap();
         let (_, address) = greeting.split_once("http://").expect("it says where it listens");
-        let address = address.trim_end_matches(['/', '\n']).to_owned();
+        let address = address.split('/').next().unwrap().to_owned();
         Self { child, address, _stdout: stdout, log, heard: Vec::new(), directory }
     }
 

@@ -8,12 +8,12 @@ use futures_util::{StreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::RequeueArgs;
-use crate::client::{Answer, Client, ClientError, Overview, Page, Settled};
-use crate::terminal::{self, BadUsage, counted};
+use crate::client::{Answer, Client, ClientError, Overview, Settled};
+use crate::commands::pages::Pages;
+use crate::terminal::{self, BadUsage, counted, harmless_line};
 
 /// Requests at once: enough that they share commits, few enough that deliveries go on.
 const CONCURRENCY: usize = 8;
-const PAGE_MAX: &str = "200";
 
 pub(super) async fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let mut requeue = Requeue { client, json: args.json, bar: ProgressBar::hidden(), done: 0, refused: 0 };
@@ -45,27 +45,23 @@ impl Requeue<'_> {
             return Ok(ExitCode::FAILURE);
         }
         self.bar = bar(overview.failed_count);
-        let mut cursor: Option<String> = None;
-        loop {
-            let mut query = vec![("limit", PAGE_MAX)];
-            query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
-            let page: Page = self.client.get(&["dlq"], &query).await?.read()?;
-            let event_ids = page.events.into_iter().map(|event| event.event_id).collect();
-            self.each(event_ids, false)
-                .await
-                .with_context(|| format!("stopped after {}", counted(self.done, "event")))?;
-            match page.next_cursor {
-                Some(next) if cursor.as_ref() != Some(&next) => cursor = Some(next),
-                _ => break,
-            }
-        }
+        let ended = self.each_page().await;
         self.bar.finish_and_clear();
+        ended.with_context(|| format!("stopped after {}", counted(self.done, "event")))?;
         let refused = match self.refused {
             0 => String::new(),
             count => format!(", {count} had left the queue meanwhile"),
         };
         terminal::note(&format!("{} requeued{refused}.", self.done));
         Ok(ExitCode::SUCCESS)
+    }
+
+    async fn each_page(&mut self) -> anyhow::Result<()> {
+        let mut pages = Pages::all(self.client, "dlq");
+        while let Some((_, page)) = pages.next().await? {
+            self.each(page.events.into_iter().map(|event| event.event_id).collect(), false).await?;
+        }
+        Ok(())
     }
 
     async fn each(&mut self, event_ids: Vec<String>, named: bool) -> anyhow::Result<()> {
@@ -83,7 +79,7 @@ impl Requeue<'_> {
         Ok(())
     }
 
-    /// A refusal of one event does not keep the others from being requeued.
+    /// Neither a refusal of one event nor a reader who has seen enough keeps the others from being requeued.
     fn take(
         &mut self,
         event_id: &str,
@@ -94,11 +90,13 @@ impl Requeue<'_> {
             Ok(answer) => {
                 self.done += 1;
                 if self.json {
-                    return self.bar.suspend(|| terminal::print_answer(answer.as_bytes()));
+                    let answer = String::from_utf8_lossy(answer.as_bytes());
+                    return self.bar.suspend(|| terminal::print_if_read(&answer));
                 }
                 if named {
                     let Settled { event_id, delivery_status } = answer.read()?;
-                    return terminal::print(&format!("{event_id} is requeued: {delivery_status}"));
+                    let told = format!("{event_id} is requeued: {delivery_status}");
+                    return terminal::print_if_read(&harmless_line(&told));
                 }
                 Ok(())
             }

@@ -2,18 +2,13 @@
 
 use std::time::Duration;
 
-use posthaste::Database;
 use posthaste::config::{Config, Source};
-use posthaste::domain::Timestamp;
-use posthaste::sender::{AllowedNetworks, HttpSender, SystemClock, WallClock as _};
-use posthaste::store::Vitals;
+use posthaste::sender::AllowedNetworks;
 
 use super::finding::{Finding, Verdict};
+use super::store::store;
+use crate::terminal::counted;
 
-/// Clocks that lie further apart make timestamps and ages misleading.
-const SKEW_MAX: Duration = Duration::from_secs(5);
-/// Receivers refuse signatures whose timestamp is further off than this.
-const SKEW_BROKEN: Duration = Duration::from_secs(300);
 /// A lease that is shorter is lost to any pause of the host.
 const LEASE_CAREFUL: Duration = Duration::from_secs(5);
 /// Files that are open beside connections to receivers: the store, the API's clients, name lookups.
@@ -25,14 +20,9 @@ pub(super) async fn everything(config: &Config) -> Vec<Finding> {
         config.warnings.iter().map(|warning| Finding::new("configuration", Verdict::Careful, warning)),
     );
     findings.extend(store(config).await);
-    findings.extend([
-        access(config),
-        guard(config),
-        retries(config),
-        leases(config),
-        connections(config),
-        tls(config),
-    ]);
+    findings.push(access(config));
+    findings.extend(guard(config));
+    findings.extend([retries(config), leases(config), connections(config), tls(config)]);
     findings
 }
 
@@ -42,82 +32,14 @@ fn version() -> Finding {
 
 fn configuration(config: &Config) -> Finding {
     let given = config.settings.iter().filter(|setting| setting.source != Source::Default).count();
+    let are = if given == 1 { "is" } else { "are" };
+    let given = counted(given as u64, "setting");
     Finding::new(
         "configuration",
         Verdict::Good,
-        format!("valid; {given} settings are given, the others are defaults"),
+        format!("valid; {given} {are} given, the others are defaults"),
     )
 }
-
-async fn store(config: &Config) -> Vec<Finding> {
-    let database = match Database::configured(config) {
-        Ok(database) => database,
-        Err(error) => return vec![Finding::new("store", Verdict::Broken, error.to_string())],
-    };
-    match database.examine().await {
-        Ok(None) => vec![
-            Finding::new("store", Verdict::Good, "there is no database yet; the first start creates it"),
-            clock(SystemClock.now(), None),
-        ],
-        Ok(Some(vitals)) => {
-            // An embedded store has no clock of its own.
-            let other_clock = matches!(database, Database::Postgres(_)).then_some(vitals.now);
-            vec![schema(&vitals), clock(SystemClock.now(), other_clock)]
-        }
-        Err(error) => {
-            let advice = "check that it runs and that database_url is right; an empty database wants `posthaste migrate`";
-            vec![Finding::new("store", Verdict::Broken, format!("{error}; {advice}"))]
-        }
-    }
-}
-
-fn schema(vitals: &Vitals) -> Finding {
-    let Vitals { schema, schema_known, .. } = vitals;
-    if schema > schema_known {
-        let text = format!(
-            "the schema has version {schema}, and this Posthaste knows {schema_known}: upgrade Posthaste"
-        );
-        Finding::new("store", Verdict::Broken, text)
-    } else if schema < schema_known {
-        let text = format!(
-            "the schema has version {schema} of {schema_known}; the next start upgrades it, or `posthaste migrate`"
-        );
-        Finding::new("store", Verdict::Careful, text)
-    } else {
-        Finding::new("store", Verdict::Good, format!("answers, schema version {schema}"))
-    }
-}
-
-/// This host's clock against the store's, or at least against the day on which this program was made.
-fn clock(host: Timestamp, store: Option<Timestamp>) -> Finding {
-    let made = Timestamp::from_secs(MADE_NO_EARLIER_THAN);
-    if host < made {
-        let text =
-            "this host's clock is years behind: receivers will refuse our signatures; synchronise it (NTP)";
-        return Finding::new("clock", Verdict::Broken, text);
-    }
-    let Some(store) = store else {
-        return Finding::new(
-            "clock",
-            Verdict::Good,
-            "this host's is plausible; no other clock is there to compare it with",
-        );
-    };
-    let skew = host.since(store).max(store.since(host));
-    let verdict = match skew {
-        skew if skew >= SKEW_BROKEN => Verdict::Broken,
-        skew if skew >= SKEW_MAX => Verdict::Careful,
-        _ => return Finding::new("clock", Verdict::Good, "agrees with the store's"),
-    };
-    let text = format!(
-        "this host's clock and the store's lie {skew:.1?} apart: signatures carry this host's time, and receivers refuse \
-         those that are more than 5 minutes off; synchronise both (NTP)"
-    );
-    Finding::new("clock", verdict, text)
-}
-
-/// 1 November 2026.
-const MADE_NO_EARLIER_THAN: i64 = 1_793_491_200;
 
 /// An address that others can reach, without keys, is refused with the configuration.
 fn access(config: &Config) -> Finding {
@@ -130,7 +52,21 @@ fn access(config: &Config) -> Finding {
     Finding::new("access", Verdict::Good, format!("{listen} {who}"))
 }
 
-fn guard(config: &Config) -> Finding {
+fn guard(config: &Config) -> Vec<Finding> {
+    let unjudged = config.proxy_takes_names.then(|| {
+        let text = "names go to the egress proxy unjudged, and it alone decides where they lead, into this network \
+                    included: use http:// or socks5://, which ask it for addresses that the guard has judged";
+        Finding::new("address guard", Verdict::Careful, text)
+    });
+    let judged = match networks(config) {
+        Finding { verdict: Verdict::Good, .. } if unjudged.is_some() => None,
+        judged => Some(judged),
+    };
+    unjudged.into_iter().chain(judged).collect()
+}
+
+/// What may be dialled of what is judged.
+fn networks(config: &Config) -> Finding {
     let allowed = &config.allowed_networks;
     if allowed.is_empty() {
         return Finding::new("address guard", Verdict::Good, "only public addresses are dialled");
@@ -175,8 +111,9 @@ fn leases(config: &Config) -> Finding {
 fn connections(config: &Config) -> Finding {
     let (all, one) = (config.concurrency, config.per_destination);
     if one * 2 > all && all > 1 {
+        let held = if one < all { format!("{one} of {all}") } else { format!("all {all}") };
         let text = format!(
-            "one slow receiver can hold {one} of {all} slots: lower http_pool_size or raise concurrency, so that it cannot \
+            "one slow receiver can hold {held} slots: lower http_pool_size or raise concurrency, so that it cannot \
              delay the others"
         );
         return Finding::new("connections", Verdict::Careful, text);
@@ -207,7 +144,7 @@ fn open_files_max() -> Option<usize> {
 }
 
 fn tls(config: &Config) -> Finding {
-    match HttpSender::authorities(config.ca_file.as_deref()) {
+    match posthaste::authorities(config.ca_file.as_deref()) {
         Ok(0) => {
             let text = "no certificate authority is known, so no https receiver can be verified: install ca-certificates, or \
                         name a ca_file";
@@ -215,5 +152,55 @@ fn tls(config: &Config) -> Finding {
         }
         Ok(count) => Finding::new("certificates", Verdict::Good, format!("{count} authorities are trusted")),
         Err(error) => Finding::new("certificates", Verdict::Broken, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use posthaste::config::{Sources, judge};
+
+    use super::*;
+
+    fn configured(settings: &[(&str, &str)]) -> Config {
+        let flags: BTreeMap<_, _> =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        judge(&Sources { flags: &flags, ..Sources::NONE }).unwrap()
+    }
+
+    #[test]
+    fn a_proxy_that_looks_names_up_is_not_said_to_be_guarded() {
+        for url in ["socks5h://proxy.example:1080", "httph://proxy.example:3128"] {
+            let found = guard(&configured(&[("egress_proxy", url), ("allow_private_networks", "false")]));
+            let [finding] = found.as_slice() else { panic!("{found:?}") };
+            assert_eq!(finding.verdict, Verdict::Careful);
+            for told in ["alone decides where they lead", "http:// or socks5://"] {
+                assert!(finding.text.contains(told), "{}", finding.text);
+            }
+        }
+        let both = guard(&configured(&[
+            ("egress_proxy", "socks5h://proxy.example:1080"),
+            ("allow_private_networks", "10.0.0.0/8"),
+        ]));
+        assert_eq!(both.len(), 2, "addresses that are written as such are judged: {both:?}");
+        let judged = guard(&configured(&[("egress_proxy", "socks5://proxy.example:1080")]));
+        assert!(judged.iter().all(|finding| finding.verdict == Verdict::Good), "{judged:?}");
+    }
+
+    #[test]
+    fn no_receiver_holds_more_slots_than_there_are() {
+        let told = |one: &str| connections(&configured(&[("http_pool_size", one)])).text;
+        assert!(told("600").contains("hold all 512 slots"), "{}", told("600"));
+        assert!(told("512").contains("hold all 512 slots"), "{}", told("512"));
+        assert!(told("300").contains("hold 300 of 512 slots"), "{}", told("300"));
+    }
+
+    #[test]
+    fn what_is_given_is_counted_in_proper_words() {
+        let told = |settings: &[(&str, &str)]| configuration(&configured(settings)).text;
+        assert!(told(&[]).contains("; 0 settings are given"));
+        assert!(told(&[("concurrency", "64")]).contains("; 1 setting is given"));
+        assert!(told(&[("concurrency", "64"), ("dns", "own")]).contains("; 2 settings are given"));
     }
 }

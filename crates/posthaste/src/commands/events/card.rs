@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_domain::Timestamp;
 
 use crate::client::{Action, Attempt, Event};
-use crate::terminal::{Column, Listing, Look, Paint, fields, harmless, harmless_line, time};
+use crate::terminal::{Column, Laid, Listing, Look, Paint, fields, harmless, harmless_line, time};
 
 const ATTEMPTS: &[Column] = &[
     Column::new("ATTEMPT", 0).right(),
@@ -17,7 +17,8 @@ const ATTEMPTS: &[Column] = &[
     Column::new("EXCERPT", 3).shrinking_to(16),
 ];
 
-pub(super) fn render(event: &Event, now: Timestamp, look: Look) -> String {
+pub(super) fn render(event: &Event, now: Timestamp, look: Look) -> Laid {
+    let mut left_out = Vec::new();
     let mut card = String::new();
     if let Some(explanation) = &event.explanation {
         card.push_str(&Paint::of_status(event.status()).on(&harmless(explanation), look));
@@ -29,14 +30,17 @@ pub(super) fn render(event: &Event, now: Timestamp, look: Look) -> String {
     }
     if !event.history.is_empty() {
         card.push('\n');
-        card.push_str(&attempts(&event.history, now).render(look));
+        let attempts = attempts(&event.history, now).lay_out(look);
+        card.push_str(&attempts.text);
+        left_out = attempts.left_out;
     }
-    card
+    Laid { text: card, left_out }
 }
 
 fn told(action: &Action, now: Timestamp) -> String {
-    let Action { action, actor, at } = action;
-    format!("\n{} by {}, {}\n", harmless_line(action), harmless_line(actor), time::in_full(at, now))
+    let Action { action, actor, at, reason } = action;
+    let why = reason.as_deref().map(|reason| format!(": {}", harmless_line(reason))).unwrap_or_default();
+    format!("\n{} by {}, {}{why}\n", harmless_line(action), harmless_line(actor), time::in_full(at, now))
 }
 
 fn pairs(event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
@@ -103,6 +107,12 @@ mod tests {
             excerpt: Some(excerpt.to_owned()),
             worker_id: Some("web-1".into()),
         };
+        let action = |action: &str, at: &str, reason: Option<&str>| Action {
+            action: action.into(),
+            actor: "ops".into(),
+            at: at.into(),
+            reason: reason.map(str::to_owned),
+        };
         Event {
             event_id: "msg_1".into(),
             event_type: "invoice.paid".into(),
@@ -119,11 +129,10 @@ mod tests {
                 attempt(1, None, Some("connect"), "refused"),
                 attempt(2, Some(503), None, "try later"),
             ],
-            audit: vec![Action {
-                action: "requeue".into(),
-                actor: "ops".into(),
-                at: "2026-01-31T16:35:00Z".into(),
-            }],
+            audit: vec![
+                action("cancel", "2026-01-31T16:33:00Z", Some("wrong\ncustomer")),
+                action("requeue", "2026-01-31T16:35:00Z", None),
+            ],
             ..Event::default()
         }
     }
@@ -144,17 +153,22 @@ next attempt  2026-01-31 16:35:44Z (in 42 s)
 created       2026-01-31 16:30:00Z (5 min ago)
 session       s-1
 
+cancel by ops, 2026-01-31 16:33:00Z (2 min ago): wrong\\ncustomer
+
 requeue by ops, 2026-01-31 16:35:00Z (2 s ago)
 
 ATTEMPT  STARTED (UTC)         AGE          TOOK  RESULT    WORKER  EXCERPT
       1  2026-01-31 16:31:02Z  4 min ago  128 ms  connect   web-1   refused
       2  2026-01-31 16:32:02Z  3 min ago  128 ms  HTTP 503  web-1   try later";
-        assert_eq!(render(&event(), now, Look::PLAIN), expected);
+        let shown = render(&event(), now, Look::PLAIN);
+        assert_eq!((shown.text.as_str(), shown.left_out.as_slice()), (expected, [].as_slice()));
     }
 
     #[test]
     fn a_narrow_terminal_gets_attempts_without_their_excerpts() {
-        let shown = render(&event(), Timestamp::from_secs(1), Look { colour: false, width: Some(48) });
+        let Laid { text: shown, left_out } =
+            render(&event(), Timestamp::from_secs(1), Look { colour: false, width: Some(48) });
+        assert!(left_out.contains(&"EXCERPT"), "{left_out:?}");
         let titles = shown.lines().find(|line| line.starts_with("ATTEMPT")).unwrap();
         assert!(titles.contains("RESULT") && !titles.contains("EXCERPT"), "{shown}");
     }

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use indicatif::ProgressBar;
 use posthaste_domain::Timestamp;
 
 use crate::client::{Answer, Client, ClientError, Event, pause, within};
+use crate::commands::working::Spinner;
 use crate::terminal::{self, harmless_line, time};
 
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(50);
 const ASK_AGAIN_LAST: Duration = Duration::from_secs(1);
 /// A server may be restarted while somebody waits. Silence longer than this is told as an error.
 const UNANSWERED_MAX: u32 = 15;
-const SPIN: Duration = Duration::from_millis(100);
 
 /// An event as it was last seen.
 pub(super) struct Watched {
@@ -32,7 +31,6 @@ pub(super) async fn until_settled(
         Some(limit) => within(limit, watch.settle()).await.transpose(),
         None => watch.settle().await.map(Some),
     };
-    watch.progress.bar.finish_and_clear();
     settled.with_context(|| format!("{event_id} was accepted, but cannot be watched"))?;
     watch.last.with_context(|| {
         format!("{event_id} was accepted, and not heard of in time: `posthaste events show {event_id}` looks again")
@@ -78,24 +76,22 @@ impl Watch<'_> {
 
 /// A spinner on a terminal; elsewhere a line for each failed attempt.
 struct Progress {
-    bar: ProgressBar,
+    spinner: Spinner,
     attempts: u32,
 }
 
 impl Progress {
     fn start() -> Self {
-        let bar = ProgressBar::new_spinner();
-        bar.enable_steady_tick(SPIN);
-        Self { bar, attempts: 0 }
+        Self { spinner: Spinner::start("accepted".to_owned()), attempts: 0 }
     }
 
     fn show(&mut self, event: &Event, now: Timestamp) {
         let standing = standing(event, now);
-        if self.bar.is_hidden() && event.attempts > self.attempts && event.status() == "pending" {
+        if !self.spinner.is_seen() && event.attempts > self.attempts && event.status() == "pending" {
             terminal::note(&standing);
         }
         self.attempts = event.attempts;
-        self.bar.set_message(standing);
+        self.spinner.say(standing);
     }
 }
 

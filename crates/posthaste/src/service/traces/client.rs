@@ -16,8 +16,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
+use posthaste_engine::{TokioClock, within};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::runtime::Runtime;
+
+use crate::service::own_runtime::OwnRuntime;
 
 /// Largest answer that is read; a collector has little to say.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -58,7 +60,12 @@ impl CollectorClient {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_MAX)
             .build(connector());
-        Ok(Self { client, runtime: OwnRuntime::start()?, within, trouble: Trouble::default() })
+        Ok(Self {
+            client,
+            runtime: OwnRuntime::start("posthaste-traces")?,
+            within,
+            trouble: Trouble::default(),
+        })
     }
 
     pub(super) fn trouble(&self) -> Trouble {
@@ -69,8 +76,12 @@ impl CollectorClient {
 #[async_trait]
 impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let exchanged = within(self.within, exchange(self.client.clone(), request));
-        let answer = self.runtime.get().spawn(exchanged).await.map_err(HttpError::from).flatten();
+        let (limit, exchanged) = (self.within, exchange(self.client.clone(), request));
+        let answer = self.runtime.handle().spawn(async move {
+            let clock = TokioClock::start();
+            within(&clock, limit, exchanged).await.unwrap_or_else(|| Err(NoAnswer(limit).into()))
+        });
+        let answer = answer.await.map_err(HttpError::from).flatten();
         self.trouble.is(answer.as_ref().err().map(|error| in_full(&**error)));
         answer
     }
@@ -83,14 +94,6 @@ async fn exchange(
     let (head, body) = client.request(request.map(Full::new)).await?.into_parts();
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
     Ok(Response::from_parts(head, body))
-}
-
-#[expect(clippy::disallowed_methods, reason = "bounds how long a real collector is waited for")]
-async fn within<T>(
-    limit: Duration,
-    answer: impl Future<Output = Result<T, HttpError>>,
-) -> Result<T, HttpError> {
-    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(NoAnswer(limit).into()))
 }
 
 fn connector() -> Https {
@@ -115,31 +118,5 @@ fn in_full(error: &dyn std::error::Error) -> String {
 impl fmt::Debug for CollectorClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CollectorClient").field("within", &self.within).finish_non_exhaustive()
-    }
-}
-
-struct OwnRuntime(Option<Runtime>);
-
-impl OwnRuntime {
-    fn start() -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("posthaste-traces")
-            .enable_all()
-            .build()?;
-        Ok(Self(Some(runtime)))
-    }
-
-    fn get(&self) -> &Runtime {
-        self.0.as_ref().expect("it runs until it is dropped")
-    }
-}
-
-/// A runtime may not be waited for where its owner is dropped.
-impl Drop for OwnRuntime {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
     }
 }

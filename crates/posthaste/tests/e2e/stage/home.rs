@@ -1,5 +1,6 @@
 //! Where processes of one test live: a directory and a database that nobody else has, and an environment of their own.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -124,12 +125,29 @@ impl Home {
         Service::start(self.start(&[&["serve"], flags].concat()))
     }
 
+    /// As [`Self::serve_with`], and none of its files may become larger than so many blocks.
+    #[track_caller]
+    pub(crate) fn serve_within(&self, blocks: u32, flags: &[&str]) -> Service {
+        let posthaste = self.command(&[&["serve"], flags].concat());
+        let mut shell = Command::new("/bin/sh");
+        let limited = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$@\"");
+        shell.args(["-c", &limited, "sh"]).arg(posthaste.get_program()).args(posthaste.get_args());
+        shell.env_clear().current_dir(self.directory.path());
+        shell.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Service::start(Process::start(&mut shell))
+    }
+
     /// Starts `posthaste worker`, and returns when it delivers.
     #[track_caller]
     pub(crate) fn worker(&self) -> Process {
         let process = self.start(&["worker"]);
         process.logged("delivering", 1);
         process
+    }
+
+    /// A file that processes find in their working directory under this name.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Whether anything has been made here.

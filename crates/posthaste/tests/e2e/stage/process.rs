@@ -50,12 +50,12 @@ impl Process {
         }
     }
 
-    /// The line that stands in standard output and starts so, without its start.
+    /// The first line of its standard output.
     #[track_caller]
-    pub(crate) fn line_after(&self, start: &str) -> String {
-        self.printed(start, |output| {
+    pub(crate) fn first_line(&self) -> String {
+        self.printed("a line of output", |output| {
             let mut lines = output.lines.iter().filter(|line| line.pipe == Pipe::Stdout);
-            lines.find_map(|line| line.text.strip_prefix(start).map(str::to_owned))
+            lines.next().map(|line| line.text.clone())
         })
     }
 
@@ -82,6 +82,13 @@ impl Process {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap();
         assert!(sent.success(), "SIG{name} could not be sent");
+    }
+
+    /// Lets it write as large files as it likes.
+    pub(crate) fn lift_file_limit(&self) {
+        let id = self.child.id().to_string();
+        let lifted = Command::new("prlimit").args(["--pid", &id, "--fsize=unlimited"]).status().unwrap();
+        assert!(lifted.success(), "the limit could not be lifted");
     }
 
     /// As a power cut would: nothing is finished, nothing is written any more.

@@ -34,9 +34,9 @@ impl Service {
     /// Ready once it has said where it listens.
     #[track_caller]
     pub(super) fn start(process: Process) -> Self {
-        let version = env!("CARGO_PKG_VERSION");
-        let url = process.line_after(&format!("Posthaste {version} listens on http://"));
-        Self { address: url.trim_end_matches('/').parse().unwrap(), process }
+        let line = process.first_line();
+        let (_, address) = line.split_once(" listens on http://").unwrap();
+        Self { address: address.split('/').next().unwrap().parse().unwrap(), process }
     }
 
     #[track_caller]
