@@ -11,9 +11,9 @@ use posthaste_engine::{
 };
 use posthaste_sender::{InvalidOptions, SenderOptions};
 use posthaste_store::{EnqueueRequest, Receipt, Store, StoreError};
-use tokio::runtime::Runtime;
 
 use crate::service::chance::{NoEntropy, OsChance};
+use crate::service::own_runtime::OwnRuntime;
 use crate::wiring::{self, Database, DatabaseError, Opened};
 
 /// Largest payload that is accepted unless told otherwise.
@@ -162,17 +162,28 @@ impl Posthaste {
 
     /// Delivers from now on, until it is drained or dropped.
     pub fn start_worker(&self) -> Result<RunningWorker, StartError> {
-        let heartbeat = HeartbeatRuntime::start()?;
-        let runtimes = heartbeat.beside_this_one();
+        let heartbeat = heartbeat_thread()?;
+        let runtimes = beside_this_one(&heartbeat);
         let engine = Engine::start(self.settings.clone(), self.ports.clone(), &runtimes)?;
         Ok(RunningWorker { engine, _heartbeat: heartbeat })
     }
 
     /// Delivers what is due now, and reports.
     pub async fn dispatch_once(&self) -> Result<CycleReport, DispatchError> {
-        let heartbeat = HeartbeatRuntime::start()?;
-        let runtimes = heartbeat.beside_this_one();
-        Ok(Engine::once(self.settings.clone(), self.ports.clone(), &runtimes).await?)
+        let (report, _) = self.dispatch_once_until(std::future::pending(), Duration::ZERO).await?;
+        Ok(report)
+    }
+
+    /// The same. Told to stop, it lets what is in flight finish within the deadline, and gives back what has not.
+    pub async fn dispatch_once_until(
+        &self,
+        stop: impl Future<Output = ()>,
+        deadline: Duration,
+    ) -> Result<(CycleReport, Drained), DispatchError> {
+        let heartbeat = heartbeat_thread()?;
+        let runtimes = beside_this_one(&heartbeat);
+        let (settings, ports) = (self.settings.clone(), self.ports.clone());
+        Ok(Engine::once_until(settings, ports, &runtimes, stop, deadline).await?)
     }
 
     /// Closes the store, for clones of this instance too. Workers are to be drained before. A program that ends without
@@ -197,7 +208,7 @@ pub enum DispatchError {
 /// A worker in this process. Dropped without a drain, its leases expire by themselves.
 pub struct RunningWorker {
     engine: Engine,
-    _heartbeat: HeartbeatRuntime,
+    _heartbeat: OwnRuntime,
 }
 
 impl RunningWorker {
@@ -216,31 +227,12 @@ impl RunningWorker {
 }
 
 /// A thread for heartbeats alone: no busy sender keeps it from its timers.
-struct HeartbeatRuntime(Option<Runtime>);
-
-impl HeartbeatRuntime {
-    fn start() -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("posthaste-heartbeat")
-            .enable_all()
-            .build()?;
-        Ok(Self(Some(runtime)))
-    }
-
-    fn beside_this_one(&self) -> Runtimes {
-        let heartbeat = self.0.as_ref().expect("it runs until it is dropped").handle().clone();
-        Runtimes { heartbeat, ..Runtimes::current() }
-    }
+fn heartbeat_thread() -> std::io::Result<OwnRuntime> {
+    OwnRuntime::start("posthaste-heartbeat")
 }
 
-/// A runtime may not be waited for where its owner is dropped.
-impl Drop for HeartbeatRuntime {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
+fn beside_this_one(heartbeat: &OwnRuntime) -> Runtimes {
+    Runtimes { heartbeat: heartbeat.handle().clone(), ..Runtimes::current() }
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! `posthaste dispatch --once`: one cycle, and its report as one line.
 
-mod cycle;
-
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::bail;
 use posthaste::config::Config;
@@ -11,12 +10,12 @@ use posthaste::domain::{CycleReport, WorkerId};
 use posthaste::engine::Drained;
 use posthaste::service::stop::{Signals, stop};
 use posthaste::service::traces::Traces;
+use posthaste::{DispatchError, Posthaste};
 use serde_json::json;
 
 use crate::cli::DispatchArgs;
 use crate::commands::{opening, running};
 use crate::terminal::{self, BadUsage, counted};
-use cycle::OneCycle;
 
 /// Whoever leaves it out may expect a process that goes on delivering, which is another command.
 pub(crate) fn ensure_once(args: &DispatchArgs) -> Result<(), BadUsage> {
@@ -36,17 +35,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let posthaste = traces.follow(opening::open(&mut signals, options, &config).await?);
     let worker_id = posthaste.settings().worker_id.clone();
 
-    let cycle = OneCycle::of(posthaste.clone())?;
-    let (stopper, mut told) = stop();
-    let mut cycle = pin!(cycle.run_until(told.stopped(), config.shutdown));
-    let ended = tokio::select! {
-        biased;
-        ended = &mut cycle => Some(ended),
-        _ = running::until_stopped(&mut signals, std::future::pending()) => {
-            stopper.stop();
-            running::unless_hurried(&mut signals, cycle).await
-        }
-    };
+    let ended = one_cycle(&posthaste, &mut signals, config.shutdown).await;
     let Some(ended) = ended else { return Ok(ExitCode::FAILURE) };
     traces.flush().await;
     posthaste.close().await;
@@ -59,6 +48,24 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
              leases expire",
             counted(released as u64, "event")
         ),
+    }
+}
+
+/// None when a second signal came.
+async fn one_cycle(
+    posthaste: &Posthaste,
+    signals: &mut Signals,
+    deadline: Duration,
+) -> Option<Result<(CycleReport, Drained), DispatchError>> {
+    let (stopper, mut told) = stop();
+    let mut cycle = pin!(posthaste.dispatch_once_until(told.stopped(), deadline));
+    tokio::select! {
+        biased;
+        ended = &mut cycle => Some(ended),
+        _ = running::until_stopped(signals, std::future::pending()) => {
+            stopper.stop();
+            running::unless_hurried(signals, cycle).await
+        }
     }
 }
 
