@@ -82,8 +82,8 @@ impl Client {
 }
 
 /// Takes a shared connection out of use unless its answer ends: one that has gone dead would else swallow every request
-/// until the system noticed, and one that sends more than is read would be reset again and again. Also when the deadline
-/// passes, which only drops what waits for it.
+/// until the system noticed, and one that sends more than is read would be reset again and again. Also when the
+/// deadline passes, which only drops what waits for it.
 struct Distrust<'a> {
     pool: &'a Pool,
     origin: &'a Origin,

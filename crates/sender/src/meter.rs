@@ -32,8 +32,8 @@ struct Left {
     heads: usize,
     /// Requests whose answers have not ended.
     waiting: usize,
-    /// Whether one of them was given up. Its answer may still be on its way, so that its share is not taken back; and as it
-    /// would be there for a flood, no other request is granted one.
+    /// Whether one of them was given up. Its answer may still be on its way, so that its share is not taken back; and as
+    /// it would be there for a flood, no other request is granted one.
     given_up: bool,
 }
 
@@ -63,8 +63,8 @@ impl Meter {
         self.left().has_room(waiting_max)
     }
 
-    /// A request is about to be sent, and no other waits: what the handshakes left, or the answer before, is not for its
-    /// answer.
+    /// A request is about to be sent, and no other waits: what the handshakes left, or the answer before, is not for
+    /// this one's.
     pub(crate) fn grant_alone(&self) {
         let mut left = self.left();
         left.waiting = 0;

@@ -95,8 +95,8 @@ impl Pool {
         drop(taken_out);
     }
 
-    /// Lets others use a connection from now on, if they need it: of several that were opened at once, those that come too
-    /// late carry the request that they were opened for, and close.
+    /// Lets others use a connection from now on, if they need it: of several that were opened at once, those that come
+    /// too late carry the request that they were opened for, and close.
     pub(crate) fn share(&self, origin: &Arc<Origin>, link: &Http2) {
         let now = now();
         let taken_out = {

@@ -31,8 +31,8 @@ impl Answer {
         }
     }
 
-    /// Reads the body up to its bound, and says whether it ended: it may also go on, or break. Dropped half-way, what was
-    /// read so far is kept.
+    /// Reads the body up to its bound, and says whether it ended: it may also go on, or break. Dropped half-way, what
+    /// was read so far is kept.
     pub(crate) async fn read(&mut self, exchanged: &mut Exchanged<'_>) -> bool {
         let body = exchanged.response.body_mut();
         let mut read = 0;
