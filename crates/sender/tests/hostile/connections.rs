@@ -21,7 +21,7 @@ use crate::stage::world::{STALLING_NAME, World};
 const HTTP2: Transport = Transport::Tls(Handshake::Http2);
 const EVERY_WAY: [Transport; 3] = [Transport::Plain, Transport::Tls(Handshake::Http1), HTTP2];
 
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_secs(1);
 /// What happened to an idle connection takes this long to reach the sender's end of it.
 const A_MOMENT: Duration = Duration::from_millis(100);
 

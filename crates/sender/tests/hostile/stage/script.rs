@@ -19,7 +19,7 @@ pub(crate) enum Step {
     Write(Vec<u8>),
     /// Onto the socket, past TLS.
     WriteBeneathTls(Vec<u8>),
-    /// One byte every 50 ms.
+    /// One byte every 150 ms.
     Drip(Vec<u8>),
     /// The same bytes again and again, until the sender has had enough.
     Flood(Vec<u8>),
@@ -98,7 +98,7 @@ impl Ending {
 /// For attempts that must end by themselves: noise on the machine is no timeout.
 pub(crate) const AMPLE: Duration = Duration::from_secs(5);
 /// For attempts that only their deadline ends.
-const SHORT: Duration = Duration::from_millis(500);
+const SHORT: Duration = Duration::from_millis(1_500);
 /// The payload of attempts to which its size does not matter.
 pub(crate) const SMALL_BYTES: usize = 64;
 

@@ -12,7 +12,7 @@ use crate::stage::receiver::Seen;
 use crate::stage::script::Step;
 use crate::stage::socket::Socket;
 
-const DRIP_INTERVAL: Duration = Duration::from_millis(50);
+const DRIP_INTERVAL: Duration = Duration::from_millis(150);
 
 pub(crate) struct Peer {
     socket: Socket,
