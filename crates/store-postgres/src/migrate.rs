@@ -14,6 +14,9 @@ use crate::error::{told, words};
 
 /// Whoever looks is answered within this. Migrating waits for as long as another migrates.
 const EXAMINE_WITHIN: Duration = Duration::from_secs(15);
+/// Each waits for two seconds at most where a table is in use, and lets others go on in between.
+const TRIES: usize = 30;
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// In order; a migration that has been released is never changed.
 const MIGRATIONS: &[(&str, &str)] = &[
@@ -75,9 +78,25 @@ pub fn known_version() -> i32 {
     i32::try_from(MIGRATIONS.len()).expect("there are few migrations")
 }
 
-/// Brings the schema up to date, on a connection of its own.
+/// Brings the schema up to date, on a connection of its own. Where somebody uses a table that has to change, it lets them,
+/// and everybody who would queue behind it, and tries again.
 pub async fn migrate(config: &PostgresConfig) -> Result<Migrated, MigrateError> {
+    for _ in 1..TRIES {
+        match connected(config, migrate_on).await {
+            Err(MigrateError::Failed { error, name, .. }) if is_in_use(&error) => {
+                tracing::info!(name, "a table that is to change is in use; trying again");
+                crate::pause(TRY_AGAIN_AFTER).await;
+            }
+            done => return done,
+        }
+    }
     connected(config, migrate_on).await
+}
+
+fn is_in_use(error: &tokio_postgres::Error) -> bool {
+    error
+        .code()
+        .is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
 }
 
 /// Looks at a database and changes nothing; none where it has no schema yet.
@@ -133,6 +152,7 @@ async fn migrate_on(client: &mut Client) -> Result<Migrated, MigrateError> {
     if from > to {
         return Err(MigrateError::Newer { found: from, known: to });
     }
+    transaction.batch_execute("SET LOCAL lock_timeout = '2s'").await?;
     for ((name, sql), version) in MIGRATIONS.iter().zip(1..).skip_while(|(_, version)| *version <= from) {
         let record =
             format!("INSERT INTO app.webhook_migrations (version, name) VALUES ({version}, '{name}')");

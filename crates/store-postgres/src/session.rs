@@ -194,18 +194,18 @@ impl Session {
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let statement = self.prepare(sql).await?;
-        self.transaction(self.send(&statement, params)).await
+        self.transact_in(BEGIN, sql, params).await
     }
 
-    /// The same, waiting for no lock for long.
-    pub(crate) async fn transact_impatiently(
+    /// The same in a transaction that begins so.
+    pub(crate) async fn transact_in(
         &self,
+        begin: &str,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.prepare(sql).await?;
-        self.enclosed(BEGIN_IMPATIENTLY, self.send(&statement, params)).await
+        self.enclosed(begin, self.send(&statement, params)).await
     }
 
     /// What `work` sends at its first poll, in a pinned transaction, in one round trip. Where `work` fails, the

@@ -11,6 +11,16 @@ pub struct EnqueueRequest {
     pub idempotency: Option<Idempotency>,
 }
 
+impl EnqueueRequest {
+    /// What only one open transaction can make: its destinations and the event ids that it names.
+    pub fn needs(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().flat_map(|event| {
+            let event_id = event.event_id().map(EventId::as_str);
+            std::iter::once(event.destination_url().as_str()).chain(event_id)
+        })
+    }
+}
+
 /// Lets a producer repeat a request whose answer it did not get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {

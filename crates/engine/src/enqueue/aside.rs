@@ -2,17 +2,17 @@
 //!
 //! A producer may leave a transaction open in which it stored an event for a new destination, or under some event id.
 //! Whoever needs the same has to wait until it ends. One of them finds out; those who come later are put aside at once.
+//! Those who wait are tried in turns, one for all who need the same.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use posthaste_domain::EventId;
 use posthaste_store::{EnqueueRequest, Store, StoreError};
 use tokio::sync::Notify;
 
-use super::{Asking, store_together};
+use super::{Asking, QUEUE, store_together};
 
-/// How often a request is tried. The store lets each of them wait for a moment.
+/// How often a request is tried, or another that needs the same. The store lets each of them wait for a moment.
 const TRIES: usize = 8;
 /// More than these are not remembered: then somebody finds out again.
 const HELD_MAX: usize = 1_000;
@@ -25,22 +25,41 @@ pub(super) struct Aside {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Asking>,
+    waiting: VecDeque<Tried>,
     /// Destinations and event ids that somebody held when they were last asked for.
     held: BTreeSet<String>,
     closed: bool,
+}
+
+struct Tried {
+    asking: Asking,
+    times: usize,
+}
+
+/// What is to be done next.
+enum Next {
+    Try(Tried),
+    WaitForSomebody,
+    End,
 }
 
 impl Aside {
     /// Whether it needs what somebody holds.
     pub(super) fn concerns(&self, request: &EnqueueRequest) -> bool {
         let state = self.state();
-        !state.held.is_empty() && needs(request).any(|need| state.held.contains(need))
+        !state.held.is_empty() && request.needs().any(|need| state.held.contains(need))
     }
 
+    /// As many may wait here as in front.
     pub(super) fn put(&self, asking: Asking) {
-        self.state().waiting.push_back(asking);
-        self.changed.notify_one();
+        let mut state = self.state();
+        if state.waiting.len() < QUEUE {
+            state.waiting.push_back(Tried { asking, times: 0 });
+            self.changed.notify_one();
+        } else {
+            drop(state);
+            asking.answer(Err(StoreError::Contended { held: None }));
+        }
     }
 
     /// Those who come with it from now on are put aside.
@@ -58,63 +77,65 @@ impl Aside {
         self.changed.notify_one();
     }
 
-    /// Tries them in the order in which they came, until it is closed and nobody waits.
+    /// Until it is closed and nobody waits.
     pub(super) async fn run(&self, store: &dyn Store) {
         loop {
-            match self.first() {
-                Ok(asking) => self.insist(store, asking).await,
-                Err(closed) if closed => return,
-                Err(_) => self.changed.notified().await,
+            match self.next() {
+                Next::Try(tried) => self.try_again(store, tried).await,
+                Next::WaitForSomebody => self.changed.notified().await,
+                Next::End => return,
             }
         }
     }
 
-    /// Who has waited longest; where nobody waits, whether somebody may still come.
-    fn first(&self) -> Result<Asking, bool> {
+    fn next(&self) -> Next {
         let mut state = self.state();
-        let closed = state.closed;
-        state.waiting.pop_front().ok_or(closed)
+        // A producer that has gone away asks again under its idempotency key.
+        state.waiting.retain(|tried| !tried.asking.reply.is_closed());
+        match state.waiting.pop_front() {
+            Some(tried) => Next::Try(tried),
+            None if state.closed => Next::End,
+            None => Next::WaitForSomebody,
+        }
     }
 
-    async fn insist(&self, store: &dyn Store, asking: Asking) {
-        let requests = std::slice::from_ref(&asking.request);
-        let mut in_the_way = None;
-        for _ in 0..TRIES {
-            if asking.reply.is_closed() {
-                return;
+    async fn try_again(&self, store: &dyn Store, tried: Tried) {
+        let requests = std::slice::from_ref(&tried.asking.request);
+        match store_together(store, requests).await.remove(0) {
+            Err(StoreError::Contended { held }) => {
+                self.hold(held.clone());
+                self.put_back(tried, held.as_deref());
             }
-            match store_together(store, requests).await.remove(0) {
-                Err(StoreError::Contended { held }) => {
-                    self.hold(held.clone());
-                    in_the_way = held;
-                }
-                answer => {
-                    self.let_go(&asking.request);
-                    return asking.answer(answer);
-                }
+            answer => {
+                self.let_go(&tried.asking.request);
+                tried.asking.answer(answer);
             }
         }
-        self.give_up(asking, in_the_way.as_deref());
     }
 
-    /// Who waits for the same would fare no better.
-    fn give_up(&self, asking: Asking, held: Option<&str>) {
-        let alike: Vec<Asking> = {
+    /// Behind all others, with those who need the same: they would have fared no better.
+    fn put_back(&self, tried: Tried, held: Option<&str>) {
+        let given_up: Vec<Tried> = {
             let mut state = self.state();
-            let is_alike =
-                |other: &Asking| held.is_some_and(|held| needs(&other.request).any(|need| need == held));
-            let (alike, others) = state.waiting.drain(..).partition(is_alike);
-            state.waiting = others;
-            Vec::from(alike)
+            let is_alike = |other: &Tried| {
+                held.is_some_and(|held| other.asking.request.needs().any(|need| need == held))
+            };
+            let (alike, others): (Vec<_>, Vec<_>) = state.waiting.drain(..).partition(is_alike);
+            let tried = std::iter::once(tried).chain(alike);
+            let (given_up, go_on): (Vec<_>, Vec<_>) = tried
+                .map(|Tried { asking, times }| Tried { asking, times: times + 1 })
+                .partition(|tried| tried.times == TRIES);
+            state.waiting = others.into_iter().chain(go_on).collect();
+            given_up
         };
-        for asking in std::iter::once(asking).chain(alike) {
+        for Tried { asking, .. } in given_up {
             asking.answer(Err(StoreError::Contended { held: held.map(str::to_owned) }));
         }
     }
 
     fn let_go(&self, request: &EnqueueRequest) {
         let mut state = self.state();
-        for need in needs(request) {
+        for need in request.needs() {
             state.held.remove(need);
         }
     }
@@ -122,12 +143,4 @@ impl Aside {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What only one open transaction can make.
-fn needs(request: &EnqueueRequest) -> impl Iterator<Item = &str> {
-    request.events.iter().flat_map(|event| {
-        let event_id = event.event_id().map(EventId::as_str);
-        std::iter::once(event.destination_url().as_str()).chain(event_id)
-    })
 }

@@ -79,11 +79,12 @@ enum Verdict {
 }
 
 pub(super) async fn enqueue(
+    begin: &str,
     store: &Shared,
     session: &Session,
     batch: &[EnqueueRequest],
 ) -> Result<Answers, tokio_postgres::Error> {
-    session.client().batch_execute(crate::session::BEGIN_IMPATIENTLY).await?;
+    session.client().batch_execute(begin).await?;
     let keys = known_keys(session, batch).await?;
     let taken = taken_ids(session, batch).await?;
     let verdicts = judge(batch, keys, taken);

@@ -54,17 +54,50 @@ async fn a_caller_that_holds_an_event_id_holds_up_those_who_want_it_and_nobody_e
 }
 
 #[tokio::test]
-async fn when_everything_waits_the_batch_is_put_off_after_a_moment() {
+async fn a_caller_that_holds_many_holds_up_only_those_who_need_them() {
+    const HELD: usize = 3;
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let url = |number: usize| format!("https://new-{number}.example/");
+    let caller = client(&harness.database.url).await;
+    caller.batch_execute("BEGIN").await.unwrap();
+    for number in 0..HELD {
+        let sql = format!("SELECT app.enqueue_webhook('{}', 'x', '1')", url(number));
+        caller.batch_execute(&sql).await.unwrap();
+    }
+    let batch: Vec<_> = (0..40).map(|number| request(vec![spec_to(&url(number % 10))])).collect();
+    let answers = soon("they do not wait one after the other", store.enqueue(&batch)).await.unwrap();
+    for (number, answer) in answers.iter().enumerate() {
+        let held = Some(url(number % 10)).filter(|_| number % 10 < HELD);
+        match held {
+            Some(_) => assert_eq!(*answer, Err(StoreError::Contended { held })),
+            None => assert!(answer.is_ok(), "{answer:?}"),
+        }
+    }
+    caller.batch_execute("ROLLBACK").await.unwrap();
+}
+
+#[tokio::test]
+async fn who_waits_for_something_else_waits_longer_and_for_all_together() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
     enqueue_all(&*store, vec![spec()]).await;
     let somebody = client(&harness.database.url).await;
     somebody.batch_execute("BEGIN; LOCK TABLE app.webhook_events").await.unwrap();
-    let batch: Vec<_> = (0..100).map(|_| request(vec![spec()])).collect();
-    let answers = soon("they do not wait one after the other", store.enqueue(&batch)).await.unwrap();
-    assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Contended { .. }))), "{answers:?}");
+    let waiting = tokio::spawn({
+        let store = harness.store();
+        let batch: Vec<_> = (0..100).map(|_| request(vec![spec()])).collect();
+        async move { store.enqueue(&batch).await }
+    });
+    let watch = client(&harness.database.url).await;
+    until(SOON, "the batch waits", async || {
+        let sql = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1
+    })
+    .await;
     somebody.batch_execute("ROLLBACK").await.unwrap();
-    let answers = store.enqueue(&batch).await.unwrap();
+    let answers = soon("the lock is gone", waiting).await.unwrap().unwrap();
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
 use posthaste_postgres_server::{Database, PostgresServer};
 use posthaste_store::{EventQuery, PageRequest, Store as _};
+use posthaste_store_postgres::tokio_postgres::Client;
 use posthaste_store_postgres::{MigrateError, Migrated, PostgresStore, examine, known_version, migrate};
 
 use crate::fixture::*;
@@ -109,8 +110,8 @@ fn dead_letter(key: u8) -> String {
     )
 }
 
-#[tokio::test]
-async fn dead_letters_of_version_2_are_listed_by_destination_and_so_are_those_its_workers_still_write() {
+/// A database as version 2 left it, with a dead letter.
+async fn version_2() -> (Database, Client) {
     let database = empty();
     let client = client(&database.url).await;
     for sql in [
@@ -124,6 +125,33 @@ async fn dead_letters_of_version_2_are_listed_by_destination_and_so_are_those_it
     ] {
         client.batch_execute(sql).await.unwrap();
     }
+    (database, client)
+}
+
+#[tokio::test]
+async fn a_migration_that_waits_for_a_reader_does_not_hold_up_workers() {
+    let (database, worker) = version_2().await;
+    let reader = client(&database.url).await;
+    reader.batch_execute("BEGIN; SELECT count(*) FROM app.webhook_endings").await.unwrap();
+    let migrating = tokio::spawn({
+        let config = config(&database.url);
+        async move { migrate(&config).await }
+    });
+    until(SOON, "the migration waits", async || {
+        let sql = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        worker.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1
+    })
+    .await;
+    soon("a result is written meanwhile", worker.batch_execute(&dead_letter(2))).await.unwrap();
+    reader.batch_execute("COMMIT").await.unwrap();
+    let migrated = soon("the reader is gone", migrating).await.unwrap().unwrap();
+    assert_eq!(migrated, Migrated { from: 2, to: known_version() });
+}
+
+#[tokio::test]
+async fn dead_letters_of_version_2_are_listed_by_destination_and_so_are_those_its_workers_still_write() {
+    let (database, client) = version_2().await;
     assert_eq!(migrate(&config(&database.url)).await.unwrap(), Migrated { from: 2, to: known_version() });
     client.batch_execute(&dead_letter(2)).await.unwrap();
 
