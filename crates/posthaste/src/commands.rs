@@ -33,11 +33,10 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let look = Look::of_stdout(cli.no_color);
     let file = cli.config.clone();
     let given = |flags: &SettingFlags| Given::new(file.clone(), flags);
-    let load = |flags: &SettingFlags| given(flags).load();
     let no_color = cli.no_color;
     // What it takes to run, for commands that log what they do.
     let begin = |flags: &SettingFlags| {
-        load(flags).inspect(|config| running::begin(config, terminal::log_is_coloured(no_color)))
+        given(flags).load().inspect(|config| running::begin(config, terminal::log_is_coloured(no_color)))
     };
     let client = |args: &ServerArgs| client(args, &given(&SettingFlags::default()));
     match cli.into_command() {
@@ -47,7 +46,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             dispatch::ensure_once(&args)?;
             dispatch::run(begin(&args.settings)?).await
         }
-        Command::Migrate(flags) => migrate::run(load(&flags)?).await,
+        Command::Migrate(flags) => migrate::run(given(&flags).load_for_store()?).await,
         Command::Send(args) => send::run(&args, &client(&args.server)?).await,
         Command::Listen(args) => listen::run(&args, look).await,
         Command::Overview(args) => overview::run(args.json, &client(&args.server)?, look).await,
@@ -56,7 +55,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args, &given(&args.settings), look).await,
         Command::Openapi => openapi::run(),
         Command::Config(args) => config::run(&args, &given(&args.settings), look),
-        Command::Secret(flags) => secret::run(load(&flags)?).await,
+        Command::Secret(flags) => secret::run(given(&flags).load_for_store()?).await,
         Command::Completions(args) => completions::run(args.shell),
     }
 }
@@ -65,7 +64,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 fn client(args: &ServerArgs, given: &Given) -> anyhow::Result<Client> {
     let server = match args.server() {
         Some(url) => Server::parse(&url)?,
-        None => Server::listening_at(given.load()?.listen),
+        None => Server::listening_at(given.judge()?.listen),
     };
     Ok(Client::new(server, args.key().as_deref())?)
 }

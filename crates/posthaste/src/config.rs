@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`judge`] is a pure function of its [`Sources`]; it touches neither the environment nor the disk. [`load`] reads the
-//! files that the values name as well, so that nothing that is made of a configuration fails for its sake. [`SETTINGS`] is
-//! the one table: loading, what `posthaste config` prints, the example file and the reference all derive from it. All
+//! files that the values name as well, so that nothing that is made of a configuration fails for its sake, and
+//! [`load_for_store`] those that it takes to open the store. [`SETTINGS`] is the one table: loading, what `posthaste config` prints, the example file and the reference all derive from it. All
 //! problems are found at once, each in the words of whoever wrote the value, and none shows a secret.
 
 mod check;
@@ -44,6 +44,11 @@ pub use values::{Dns, LogFormat};
 /// The configuration that these sources make, or everything that is wrong with them and with the files that they name.
 pub fn load(sources: &Sources<'_>) -> Result<Config, Vec<ConfigError>> {
     made_of(sources, files::check)
+}
+
+/// As [`load`], for whoever opens the store and sends nothing: of the files, only the store's are read.
+pub fn load_for_store(sources: &Sources<'_>) -> Result<Config, Vec<ConfigError>> {
+    made_of(sources, files::check_store)
 }
 
 /// As [`load`], whatever is in the files.

@@ -104,7 +104,7 @@ impl Posthaste {
         let Options { database, settings, sender, signing_keys, payload_bytes_max, observer } = options;
         // Before anything is created.
         if let Some(file) = &sender.ca_file {
-            wiring::authorities(Some(file))?;
+            wiring::check_authorities(file)?;
         }
         let chance = Arc::new(OsChance::new()?);
         let opened = database.open(settings.policy.max_attempts(), payload_bytes_max).await?;

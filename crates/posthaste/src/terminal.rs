@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub(crate) use json::indented;
 pub(crate) use look::{Look, Paint, log_is_coloured};
 pub(crate) use table::{Column, Laid, Listing, fields};
-pub(crate) use text::{counted, harmless, harmless_line};
+pub(crate) use text::{counted, harmless, harmless_line, quoted};
 
 use crate::client::ClientError;
 

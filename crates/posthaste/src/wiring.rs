@@ -152,6 +152,11 @@ pub fn authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
     HttpSender::authorities(ca_file)
 }
 
+/// Whether a file of certificate authorities can be used. The system's own are not looked at.
+pub(crate) fn check_authorities(ca_file: &Path) -> Result<(), InvalidOptions> {
+    HttpSender::check_authorities(ca_file)
+}
+
 /// What is wrong with the text of a PostgreSQL URL, without what anybody who has the rule knows. No file is read.
 pub(crate) fn check_postgres_url(url: &str) -> Result<(), String> {
     PostgresConfig::check_url(url).map_err(|error| match error {

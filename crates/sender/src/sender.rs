@@ -46,6 +46,11 @@ impl HttpSender {
         tls::authorities(ca_file).map(|authorities| authorities.len())
     }
 
+    /// Whether a sender can use this file. The system's authorities are not looked at.
+    pub fn check_authorities(ca_file: &Path) -> Result<(), InvalidOptions> {
+        tls::of_file(ca_file).map(drop)
+    }
+
     async fn attempt(&self, lease: &Lease, deadline: Deadline) -> Result<Outcome, Failure> {
         let target = Target::of(&lease.destination_url)?;
         let request = request(lease, &self.keys, self.clock.now())?;

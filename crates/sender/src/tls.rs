@@ -63,17 +63,22 @@ impl Tls {
 
 /// None at all is no error: plain destinations need none, and the others will say what they miss.
 pub(crate) fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, InvalidOptions> {
+    let configured = ca_file.map(of_file).transpose()?;
     let mut roots = of_system(rustls_native_certs::load_native_certs());
-    if let Some(path) = ca_file {
-        let refused = |reason: String| InvalidOptions::Certificates { path: path.to_owned(), reason };
-        let before = roots.len();
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| refused(error.to_string()))? {
-            let certificate = certificate.map_err(|error| refused(error.to_string()))?;
-            roots.add(certificate).map_err(|error| refused(error.to_string()))?;
-        }
-        if roots.len() == before {
-            return Err(refused("there is no certificate in it".to_owned()));
-        }
+    roots.extend(configured.into_iter().flat_map(|configured| configured.roots));
+    Ok(roots)
+}
+
+/// One at least.
+pub(crate) fn of_file(path: &Path) -> Result<RootCertStore, InvalidOptions> {
+    let refused = |reason: String| InvalidOptions::Certificates { path: path.to_owned(), reason };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| refused(error.to_string()))? {
+        let certificate = certificate.map_err(|error| refused(error.to_string()))?;
+        roots.add(certificate).map_err(|error| refused(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(refused("there is no certificate in it".to_owned()));
     }
     Ok(roots)
 }
@@ -175,6 +180,18 @@ mod tests {
             logged.contains("WARN") && logged.contains("missing.pem") && logged.contains("trusted=1"),
             "{logged}"
         );
+    }
+
+    #[test]
+    fn a_file_is_trusted_beside_the_system_and_holds_nothing_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("authority.pem");
+        let certificate = rcgen::generate_simple_self_signed(["authority.example".to_owned()]).unwrap();
+        std::fs::write(&file, certificate.cert.pem()).unwrap();
+        assert_eq!(of_file(&file).unwrap().len(), 1);
+        assert_eq!(authorities(Some(&file)).unwrap().len(), authorities(None).unwrap().len() + 1);
+        std::fs::write(&file, "").unwrap();
+        assert!(of_file(&file).is_err() && authorities(Some(&file)).is_err());
     }
 
     #[test]

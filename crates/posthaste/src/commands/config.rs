@@ -12,7 +12,7 @@ const COLUMNS: &[Column] =
     &[Column::new("setting", 0), Column::new("value", 0).shrinking_to(24), Column::new("from", 1)];
 
 pub(crate) fn run(args: &ConfigArgs, given: &Given, look: Look) -> anyhow::Result<ExitCode> {
-    let config = given.load()?;
+    let config = given.judge()?;
     if args.json {
         terminal::print(&format!("{:#}", config.to_json()))?;
     } else {

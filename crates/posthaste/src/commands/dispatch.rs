@@ -37,11 +37,14 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
 
     let ended = one_cycle(&posthaste, &mut signals, config.shutdown).await;
     let Some(ended) = ended else { return Ok(ExitCode::FAILURE) };
-    traces.flush().await;
-    posthaste.close().await;
-    let (report, drained) = ended?;
-    terminal::print(&line(&worker_id, &report))?;
-    match drained {
+    let reported = ended.map_err(anyhow::Error::from).and_then(|(report, drained)| {
+        terminal::print(&line(&worker_id, &report))?;
+        Ok(drained)
+    });
+    // Whoever does not wait for this loses nothing of what was reported.
+    let finishing = async { tokio::join!(traces.flush(), posthaste.close()) };
+    running::unless_hurried(&mut signals, finishing).await;
+    match reported? {
         Drained { released: 0, left: 0 } => Ok(ExitCode::SUCCESS),
         Drained { released, left } => bail!(
             "stopped before everything in flight had finished: {} given back and due at once, {left} left until their \

@@ -18,9 +18,10 @@ use finding::{Finding, Verdict};
 const COLUMNS: &[Column] = &[Column::new("", 0), Column::new("check", 0), Column::new("finding", 0)];
 
 pub(crate) async fn run(args: &DoctorArgs, given: &Given, look: Look) -> anyhow::Result<ExitCode> {
-    let loaded = given.try_load();
-    let readable = loaded.is_ok();
-    let findings = match loaded {
+    // What is wrong with a file is found by the check that needs it, and hides nothing else.
+    let judged = given.try_judge();
+    let readable = judged.is_ok();
+    let findings = match judged {
         Ok(config) => working::show("looking", examine::everything(&config)).await,
         Err(errors) => errors
             .iter()

@@ -21,23 +21,42 @@ impl Given {
         Self { file, flags }
     }
 
-    /// The configuration, or all that is wrong with it as one error.
+    /// The configuration of whoever delivers, or all that is wrong with it and with its files, as one error.
     pub(crate) fn load(&self) -> Result<Config, BadUsage> {
-        self.try_load().map_err(|errors| {
-            let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
-            BadUsage(lines.join("\nposthaste: "))
-        })
+        self.made_by(config::load).map_err(|errors| as_one(&errors))
     }
 
-    /// The configuration, or each thing that is wrong with it.
-    pub(crate) fn try_load(&self) -> Result<Config, Vec<ConfigError>> {
+    /// The same for whoever opens the store alone.
+    pub(crate) fn load_for_store(&self) -> Result<Config, BadUsage> {
+        self.made_by(config::load_for_store).map_err(|errors| as_one(&errors))
+    }
+
+    /// The same for whoever uses none of the files that it names.
+    pub(crate) fn judge(&self) -> Result<Config, BadUsage> {
+        self.try_judge().map_err(|errors| as_one(&errors))
+    }
+
+    /// The configuration whatever is in its files, or each thing that is wrong with it.
+    pub(crate) fn try_judge(&self) -> Result<Config, Vec<ConfigError>> {
+        self.made_by(config::judge)
+    }
+
+    fn made_by(
+        &self,
+        make: fn(&Sources<'_>) -> Result<Config, Vec<ConfigError>>,
+    ) -> Result<Config, Vec<ConfigError>> {
         let file = ConfigFile::find(self.file.as_deref()).map_err(|error| vec![error])?;
         let env = std::env::vars_os().collect();
-        config::load(&Sources {
+        make(&Sources {
             flags: &self.flags,
             env: &env,
             file: file.as_ref(),
             env_elsewhere: &CLIENT_VARIABLES,
         })
     }
+}
+
+fn as_one(errors: &[ConfigError]) -> BadUsage {
+    let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    BadUsage(lines.join("\nposthaste: "))
 }

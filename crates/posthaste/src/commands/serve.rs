@@ -35,8 +35,7 @@ pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -
     let exit_code = running::until_stopped(&mut signals, serving.ended()).await;
     let finishing = async {
         tokio::join!(serving.stop(), running::drain(worker, config.shutdown));
-        traces.flush().await;
-        posthaste.close().await;
+        tokio::join!(traces.flush(), posthaste.close());
     };
     Ok(running::finish(signals, exit_code, finishing).await)
 }

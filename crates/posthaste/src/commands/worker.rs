@@ -40,8 +40,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
             }
         };
         tokio::join!(stop_serving, running::drain(Some(worker), config.shutdown));
-        traces.flush().await;
-        posthaste.close().await;
+        tokio::join!(traces.flush(), posthaste.close());
     };
     Ok(running::finish(signals, exit_code, finishing).await)
 }

@@ -11,10 +11,14 @@ use crate::wiring;
 
 pub(super) fn check(reading: &mut Reading, config: &Config) {
     if let Some(file) = &config.ca_file
-        && let Err(InvalidOptions::Certificates { reason, .. }) = wiring::authorities(Some(file))
+        && let Err(InvalidOptions::Certificates { reason, .. }) = wiring::check_authorities(file)
     {
         reading.invalid(&CA_FILE, format!("it cannot be used: {reason}"));
     }
+    check_store(reading, config);
+}
+
+pub(super) fn check_store(reading: &mut Reading, config: &Config) {
     if let DatabaseUrl::Postgres(url) = &config.database
         && let Err(error) = wiring::Database::postgres(url.reveal())
     {

@@ -14,16 +14,24 @@ const SHOWN_CHARS_MAX: usize = 80;
 const SCHEMES_SHOWN: [&str; 7] = ["postgres", "postgresql", "http", "https", "httph", "socks5", "socks5h"];
 
 /// Parameters of database URLs that hold nothing to hide.
-const PARAMETERS_SHOWN: [&str; 10] = [
+const PARAMETERS_SHOWN: [&str; 18] = [
     "application_name",
+    "channel_binding",
     "connect_timeout",
     "dbname",
     "host",
     "hostaddr",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "load_balance_hosts",
     "port",
     "sslmode",
+    "sslnegotiation",
     "sslrootcert",
     "target_session_attrs",
+    "tcp_user_timeout",
     "user",
 ];
 
@@ -148,6 +156,7 @@ mod tests {
             ("postgres:///shop?sslmode=disable#hunter2", "postgres:///shop?sslmode=disable"),
             ("postgres://app:hunter2%40db.example/shop", "postgres://***"),
             ("postgres://[::1]:5432/shop", "postgres://[::1]:5432/shop"),
+            ("postgres:///shop?options=-cfoo%3Dhunter2", "postgres:///shop?***"),
             ("mysql://root:hunter2@db.example", "***"),
             ("hunter2://", "***"),
             ("host=db.example password=hunter2", "***"),
@@ -155,6 +164,28 @@ mod tests {
             ("app:hunter2@db.example://", "***"),
         ] {
             assert_eq!(shown_as("database_url", text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_only_tune_a_connection_are_no_secret() {
+        let setting = setting("database_url").unwrap();
+        for parameter in [
+            "keepalives=1",
+            "keepalives_idle=30",
+            "keepalives_interval=5",
+            "keepalives_retries=3",
+            "tcp_user_timeout=10",
+            "connect_timeout=5",
+            "channel_binding=require",
+            "load_balance_hosts=random",
+            "target_session_attrs=read-write",
+            "sslnegotiation=direct",
+            "application_name=shop",
+        ] {
+            let url = format!("postgres://app@db.example/shop?{parameter}");
+            assert!(!holds_secret(setting, &url), "{url}");
+            assert!(holds_secret(setting, &format!("{url}&password=hunter2")), "{url}");
         }
     }
 

@@ -90,9 +90,10 @@ where
     async move {
         tokio::select! {
             biased;
-            () = stopped_unasked => {}
-            // A client that breaks off is its own business.
+            // First, so that a head that is here is read before it is missed. A client that breaks off is its own
+            // business.
             _ = connection => {}
+            () = stopped_unasked => {}
         }
     }
 }
@@ -141,8 +142,12 @@ mod tests {
 
     /// A connection, of which little is under way at a time: what was written has been read, but for four bytes.
     fn connected(router: &Router) -> (DuplexStream, Stopper, GracefulShutdown) {
+        connected_by(router, 4)
+    }
+
+    fn connected_by(router: &Router, under_way_max: usize) -> (DuplexStream, Stopper, GracefulShutdown) {
         let (stopper, stop) = stop();
-        let (ours, theirs) = duplex(4);
+        let (ours, theirs) = duplex(under_way_max);
         let graceful = GracefulShutdown::new();
         tokio::spawn(attend(ours, router, &stop, &graceful));
         (theirs, stopper, graceful)
@@ -159,6 +164,20 @@ mod tests {
             assert_eq!(clock.monotonic(), Duration::ZERO, "{}", String::from_utf8_lossy(begun));
             assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "it is closed");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_has_arrived_and_was_not_read_yet_is_answered_before_it_stops() {
+        let router = Router::new().route("/slow", get(async || "done"));
+        let (mut client, stopper, graceful) = connected_by(&router, ASKED.len());
+        // It all fits, so nobody else runs meanwhile.
+        client.write_all(ASKED).await.unwrap();
+        stopper.stop();
+        let shutdown = tokio::spawn(graceful.shutdown());
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("done"), "{answer}");
+        shutdown.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

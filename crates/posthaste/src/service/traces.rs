@@ -7,7 +7,7 @@
 //!
 //! Deliveries come first: a span that finds the queue full is dropped, exports run on a thread and a runtime of their
 //! own, and a collector that fails costs its spans and a warning a minute. Without a collector there is nothing of
-//! this: the sender is not wrapped, and a producer's `traceparent` is delivered as it came.
+//! this: the sender is not wrapped, and a producer's `traceparent` is delivered as the event has it.
 //!
 //! No span carries a payload, a header, what a receiver answered, or more of a destination than host and port. What a
 //! collector wants beside the spans, such as a token, is read from `OTEL_EXPORTER_OTLP_HEADERS`.

@@ -17,6 +17,13 @@ impl Look {
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { colour: false, width: None };
 
+    /// In colours, although whoever runs the tests may have set `NO_COLOR`, which crossterm reads too.
+    #[cfg(test)]
+    pub(crate) fn coloured(width: Option<u16>) -> Self {
+        crossterm::style::force_color_output(true);
+        Self { colour: true, width }
+    }
+
     pub(crate) fn of_stdout(no_color: bool) -> Self {
         let terminal = io::stdout().is_terminal();
         let width = if terminal { comfy_table::Table::new().width() } else { None };
@@ -82,9 +89,9 @@ mod tests {
 
     #[test]
     fn a_paint_shows_only_where_colours_do() {
-        let look = |colour| Look { colour, width: None };
-        assert_eq!(Paint::Bad.on("no", look(true)), "\u{1b}[38;5;1mno\u{1b}[39m");
-        assert_eq!(Paint::Bad.on("no", look(false)), "no");
-        assert_eq!(Paint::Plain.on("so", look(true)), "so");
+        let coloured = Look::coloured(None);
+        assert_eq!(Paint::Bad.on("no", coloured), "\u{1b}[38;5;1mno\u{1b}[39m");
+        assert_eq!(Paint::Bad.on("no", Look::PLAIN), "no");
+        assert_eq!(Paint::Plain.on("so", coloured), "so");
     }
 }

@@ -232,7 +232,7 @@ msg_22  10/12                          https://a.example/";
     #[test]
     fn a_paint_is_the_same_in_a_table_and_beside_it() {
         const ONE: &[Column] = &[Column::new("", 0)];
-        let look = Look { colour: true, width: Some(80) };
+        let look = Look::coloured(Some(80));
         for paint in [Paint::Plain, Paint::Dim, Paint::Bold, Paint::Good, Paint::Waiting, Paint::Bad] {
             let mut listing = Listing::of(ONE).untitled();
             listing.push(vec![("text".to_owned(), paint)]);
@@ -243,11 +243,8 @@ msg_22  10/12                          https://a.example/";
     #[test]
     fn colours_are_there_only_where_they_show() {
         assert!(!listing().render(Look { colour: false, width: Some(80) }).contains('\u{1b}'));
-        assert!(
-            listing()
-                .render(Look { colour: true, width: Some(80) })
-                .contains("\u{1b}[38;5;1mhttps://a.example/")
-        );
+        let coloured = listing().render(Look::coloured(Some(80)));
+        assert!(coloured.contains("\u{1b}[38;5;1mhttps://a.example/"), "{coloured}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Text of strangers, made fit for a terminal: nothing in it moves a cursor, hides or reorders what is read.
+//! Text of strangers, made fit for a terminal: nothing in it moves a cursor, hides or reorders what is read. And words,
+//! made fit to be copied into a shell.
 
 use posthaste_domain::Excerpt;
 
@@ -37,6 +38,16 @@ pub(crate) fn is_hidden(c: char) -> bool {
         c if c.is_control() => true,
         c if c.is_whitespace() => false,
         c => Excerpt::from_text(c.encode_utf8(&mut [0; 4])).is_empty(),
+    }
+}
+
+/// As a shell reads it as one word.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

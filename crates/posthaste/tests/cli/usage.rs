@@ -73,6 +73,23 @@ fn everything_wrong_with_the_configuration_is_told_at_once() {
 }
 
 #[test]
+fn files_that_a_command_does_not_use_are_not_looked_at() {
+    let root = "postgres://app@db.example/shop?sslmode=verify-full&sslrootcert=/no/such/file";
+    for (name, value) in [("POSTHASTE_CA_FILE", "/no/such/file"), ("POSTHASTE_DATABASE_URL", root)] {
+        let shown = finish(posthaste(&["config"]).env(name, value));
+        assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""), "{name}");
+        // Nobody listens on port 1.
+        let asked = finish(posthaste(&["overview"]).env(name, value).env("POSTHASTE_LISTEN", "127.0.0.1:1"));
+        asked.refused(1, &["127.0.0.1:1"]);
+        finish(posthaste(&["serve"]).env(name, value)).refused(2, &[name, "/no/such/file"]);
+    }
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let mut asked = posthaste(&["secret"]);
+    asked.env("POSTHASTE_CA_FILE", "/no/such/file").env("POSTHASTE_SIGNING_SECRET", secret);
+    assert_eq!(finish(&mut asked).stdout.trim_end(), secret);
+}
+
+#[test]
 fn a_configuration_file_that_is_named_must_be_there() {
     run(&["serve", "--config", "absent.toml"]).refused(2, &["absent.toml"]);
     run(&["--config", "absent.toml", "overview"]).refused(2, &["absent.toml"]);

@@ -40,6 +40,7 @@ fn an_authority_that_cannot_be_read_is_refused_by_the_name_of_its_setting() {
             );
             assert!(!messages[0].contains('\n'), "{messages:?}");
             assert!(said.load().is_ok(), "its text alone is well");
+            assert!(said.load_for_store().is_ok(), "the store does not need it");
         }
     }
     assert!(env(&[("POSTHASTE_CA_FILE", good.to_str().unwrap())]).load_with_files().is_ok());
@@ -56,6 +57,7 @@ fn a_root_certificate_that_cannot_be_read_is_refused_with_the_url() {
         let said = env(&[("POSTHASTE_DATABASE_URL", &url(path))]);
         let messages = said.load_with_files().unwrap_err();
         assert_eq!(messages.len(), 1, "{messages:?}");
+        assert_eq!(said.load_for_store().unwrap_err(), messages);
         let path = path.to_str().unwrap();
         assert_words(
             &messages[0],

@@ -16,7 +16,7 @@ mod warnings;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use posthaste::config::{Config, ConfigFile, Sources, judge, load};
+use posthaste::config::{Config, ConfigFile, Sources, judge, load, load_for_store};
 
 /// What a user has said, in every place where it can be said.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +58,11 @@ impl Said {
     /// The same with what is wrong with the files.
     fn load_with_files(&self) -> Result<Config, Vec<String>> {
         load(&self.sources()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    /// The same with what is wrong with the store's files.
+    fn load_for_store(&self) -> Result<Config, Vec<String>> {
+        load_for_store(&self.sources()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
     }
 
     /// The one problem that there is.

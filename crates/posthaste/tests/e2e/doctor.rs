@@ -39,6 +39,27 @@ fn a_broken_store_is_told_in_its_own_words_and_everything_else_is_looked_at() {
 }
 
 #[test]
+fn a_file_that_cannot_be_used_is_told_by_its_check_and_everything_else_is_looked_at() {
+    let root = "postgres://h/db?sslmode=verify-full&sslrootcert=/no/such/file.pem";
+    for (name, value, broken) in [
+        ("POSTHASTE_CA_FILE", "/no/such/file.pem", "certificates"),
+        ("POSTHASTE_DATABASE_URL", root, "store"),
+    ] {
+        let home = Home::on(Store::Sqlite).with(name, value);
+        let ended = home.run(&["doctor", "--json"]);
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        let told: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let findings = told["findings"].as_array().unwrap();
+        let of = |check: &str| findings.iter().find(|finding| finding["check"] == check).unwrap();
+        assert_eq!(of(broken)["verdict"], "broken", "{told:#}");
+        assert!(of(broken)["finding"].as_str().unwrap().contains("/no/such/file.pem"), "{told:#}");
+        for check in ["version", "configuration", "store", "clock", "access", "certificates"] {
+            assert_eq!(of(check)["verdict"] == "broken", check == broken, "{told:#}");
+        }
+    }
+}
+
+#[test]
 fn a_database_that_the_first_start_fills_is_well() {
     for store in [Store::Sqlite, Store::Postgres] {
         let home = Home::on_empty(store);

@@ -4,20 +4,16 @@ use posthaste_postgres_server::PostgresServer;
 
 use crate::stage::{Event, Home, Receiver, Store};
 
-/// Every command that uses the configuration refuses it, as bad usage, before anything is made.
+const DELIVERING: &[&[&str]] = &[&["serve"], &["worker"], &["dispatch", "--once"]];
+const AT_THE_STORE: &[&[&str]] = &[&["migrate"], &["secret"]];
+/// They use none of the files that the configuration names, or say themselves what is wrong with them.
+const ASIDE: &[&[&str]] = &[&["config"], &["doctor"], &["overview"]];
+
+/// Each of these commands refuses it, as bad usage, before anything is made.
 #[track_caller]
-fn refused_by_every_command(name: &str, value: &str, told: &[&str]) {
+fn refused_by(commands: &[&[&[&str]]], name: &str, value: &str, told: &[&str]) {
     let home = Home::on(Store::Sqlite).with(name, value);
-    for arguments in [
-        &["serve"][..],
-        &["worker"],
-        &["dispatch", "--once"],
-        &["migrate"],
-        &["secret"],
-        &["config"],
-        &["doctor"],
-        &["overview"],
-    ] {
+    for arguments in commands.concat() {
         let ended = home.run(arguments);
         let said = ended.stdout + &ended.stderr;
         assert_eq!(ended.code, Some(2), "{arguments:?}: {said}");
@@ -31,7 +27,19 @@ fn refused_by_every_command(name: &str, value: &str, told: &[&str]) {
 #[test]
 fn authorities_that_cannot_be_read_are_refused_as_configuration() {
     let told = ["POSTHASTE_CA_FILE=/no/such/file.pem", "cannot be used", "the path of a PEM file"];
-    refused_by_every_command("POSTHASTE_CA_FILE", "/no/such/file.pem", &told);
+    refused_by(&[DELIVERING], "POSTHASTE_CA_FILE", "/no/such/file.pem", &told);
+}
+
+#[test]
+fn authorities_keep_nobody_from_what_needs_none() {
+    let home = Home::on(Store::Sqlite).with("POSTHASTE_CA_FILE", "/no/such/file.pem");
+    for arguments in [&["migrate"], &["config"]] {
+        let ended = home.run(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.stderr);
+    }
+    let ended = home.run(&["overview"]);
+    assert_eq!(ended.code, Some(1), "nothing answers: {}", ended.stderr);
+    assert!(!ended.stderr.contains("CA_FILE"), "{}", ended.stderr);
 }
 
 #[test]
@@ -40,14 +48,14 @@ fn a_database_url_that_the_driver_does_not_take_is_refused_as_configuration() {
     for (url, shown, reason) in [
         ("postgres://h:notaport/db", "postgres://***", "invalid value for option `port`"),
         ("postgres://app:hunter2@h/db?foo=bar", "postgres://app:***@h/db?***", "parameter 1 after the ?"),
-        (
-            "postgres://h/db?sslmode=verify-full&sslrootcert=/no/such/file.pem",
-            "sslrootcert=/no/such/file.pem",
-            "the certificates in /no/such/file.pem could not be read",
-        ),
     ] {
-        refused_by_every_command("POSTHASTE_DATABASE_URL", url, &[shown, reason, rule]);
+        let every = [DELIVERING, AT_THE_STORE, ASIDE];
+        refused_by(&every, "POSTHASTE_DATABASE_URL", url, &[shown, reason, rule]);
     }
+    let url = "postgres://h/db?sslmode=verify-full&sslrootcert=/no/such/file.pem";
+    let (shown, reason) =
+        ("sslrootcert=/no/such/file.pem", "the certificates in /no/such/file.pem could not be read");
+    refused_by(&[DELIVERING, AT_THE_STORE], "POSTHASTE_DATABASE_URL", url, &[shown, reason, rule]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::finding::{Finding, Verdict};
+use crate::terminal::quoted;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -20,21 +21,34 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
 /// Those of the owner's group may have been let in on purpose.
 fn readable(path: &Path) -> Option<Finding> {
     use std::os::unix::fs::PermissionsExt as _;
-    let mode = path.metadata().ok()?.permissions().mode() & 0o777;
-    let file = path.display();
-    (mode & 0o004 != 0).then(|| {
-        let text = format!(
-            "everyone on this host may read {file} (mode {mode:04o}), with payloads and the signing secret in it: \
-             `chmod o= {file}*`"
-        );
-        Finding::new("permissions", Verdict::Careful, text)
-    })
+    let mode = |path: &Path| Some(path.metadata().ok()?.permissions().mode() & 0o777);
+    let modes: Vec<u32> = path.canonicalize().ok()?.ancestors().map(mode).collect::<Option<_>>()?;
+    let (file, directories) = modes.split_first()?;
+    is_open(*file, directories).then(|| open(path, *file))
 }
 
-/// None where there is no such directory yet.
+fn open(path: &Path, mode: u32) -> Finding {
+    let text = format!(
+        "everyone on this host may read {} (mode {mode:04o}), with payloads and the signing secret in it: `chmod o= {}*`",
+        path.display(),
+        quoted(&path.to_string_lossy())
+    );
+    Finding::new("permissions", Verdict::Careful, text)
+}
+
+/// Whoever may not pass every directory on the way does not get to the file.
+fn is_open(file: u32, directories: &[u32]) -> bool {
+    file & 0o004 != 0 && directories.iter().all(|directory| directory & 0o001 != 0)
+}
+
+/// None where there is no such directory yet, or where its file system does not count, as some in memory and on the
+/// network do not.
 fn room(path: &Path) -> Option<Finding> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let system = rustix::fs::statvfs(directory).ok()?;
+    if system.f_blocks == 0 {
+        return None;
+    }
     let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
     Some(judged(path, bytes(system.f_bavail), bytes(system.f_blocks)))
 }
@@ -88,12 +102,34 @@ mod tests {
 
     #[test]
     fn a_file_that_others_can_read_is_told_and_one_that_its_group_can_is_not() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let file = tempfile::NamedTempFile::new().unwrap();
         for (mode, is_told) in [(0o644, true), (0o604, true), (0o640, false), (0o600, false)] {
-            file.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(readable(file.path()).is_some(), is_told, "{mode:o}");
+            assert_eq!(is_open(mode, &[0o755, 0o711, 0o755]), is_told, "{mode:o}");
         }
+        assert!(!is_open(0o644, &[0o755, 0o700, 0o755]), "nobody else gets there");
+        assert!(!is_open(0o644, &[0o750, 0o755]));
         assert!(readable(Path::new("/no/such/file")).is_none());
+    }
+
+    #[test]
+    fn what_to_do_about_a_file_can_be_copied_whatever_its_name_is() {
+        let told = |path: &str| open(Path::new(path), 0o644).text;
+        let plain = told("/srv/posthaste.db");
+        assert!(plain.contains("(mode 0644)") && plain.ends_with("`chmod o= /srv/posthaste.db*`"), "{plain}");
+        let spaced = told("/srv/my events.db");
+        assert!(spaced.ends_with("`chmod o= '/srv/my events.db'*`"), "{spaced}");
+    }
+
+    #[test]
+    fn a_file_in_a_private_directory_is_nobody_elses() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("posthaste.db");
+        std::fs::write(&file, "").unwrap();
+        set(&file, 0o644);
+        set(directory.path(), 0o700);
+        assert!(readable(&file).is_none());
     }
 }

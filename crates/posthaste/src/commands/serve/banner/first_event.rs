@@ -9,6 +9,7 @@ use posthaste::sender::Guard;
 use crate::cli::ServeArgs;
 use crate::client::Server;
 use crate::commands::opening;
+use crate::terminal::quoted;
 
 /// Where `posthaste listen` listens unless told otherwise.
 const RECEIVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8700);
@@ -80,14 +81,4 @@ fn curl(config: &Config, server: &Server) -> Vec<String> {
 
 fn source<'a>(config: &'a Config, name: &str) -> Option<&'a Source> {
     config.setting(name).map(|effective| &effective.source)
-}
-
-/// As a shell reads it as one word.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
