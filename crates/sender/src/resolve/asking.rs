@@ -17,6 +17,7 @@ use std::time::Duration;
 use hickory_resolver::proto::rr::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
 
 use super::LookupError;
 use super::recent::{Answer, Recent};
@@ -33,6 +34,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long an answer is believed; how long its zone would say is not passed on.
 const ANSWER_TTL: Duration = Duration::from_secs(5);
+/// How long a name that failed once is kept from the new ones: a good one must not wait for ever among the dead.
+const DOUBTED_FOR: Duration = Duration::from_secs(30);
 /// Names of which the last answer is known.
 const NAMES_MAX: usize = 2_048;
 
@@ -65,7 +68,7 @@ enum Last {
     /// That there is no address is an answer too, but none that is kept.
     Answered(Option<Answer>),
     /// It failed, or took longer than anybody waited.
-    Doubtful,
+    Doubtful { until: Instant },
 }
 
 impl Asking {
@@ -104,8 +107,8 @@ impl Asking {
                 }
                 &self.answered
             }
-            Some(Last::Doubtful) => &self.doubtful,
-            None => &self.new,
+            Some(Last::Doubtful { until }) if now() < *until => &self.doubtful,
+            Some(Last::Doubtful { .. }) | None => &self.new,
         };
         let (tell, found) = watch::channel(None);
         books.under_way.insert(name.clone(), tell.clone());
@@ -121,10 +124,10 @@ impl Asking {
         let found = self.end_of(looking, place).await.unwrap_or_else(|_| Err(cut_short(&name)));
         let mut books = self.books();
         let last = match &found {
-            _ if tell.is_closed() => Last::Doubtful,
+            _ if tell.is_closed() => Last::Doubtful { until: now() + DOUBTED_FOR },
             Ok(addresses) => Last::Answered(Answer::worth_keeping(addresses, ANSWER_TTL, now())),
             Err(LookupError::NoAddress(_)) => Last::Answered(None),
-            Err(_) => Last::Doubtful,
+            Err(_) => Last::Doubtful { until: now() + DOUBTED_FOR },
         };
         books.under_way.remove(&name);
         books.last.put(name, last);

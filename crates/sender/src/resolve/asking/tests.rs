@@ -92,7 +92,7 @@ impl Host {
     }
 
     fn is_doubtful(&self, name: &str) -> bool {
-        matches!(self.asking.books().last.get(&qualified(name).unwrap()), Some(Last::Doubtful))
+        matches!(self.asking.books().last.get(&qualified(name).unwrap()), Some(Last::Doubtful { .. }))
     }
 }
 
@@ -240,6 +240,17 @@ async fn a_name_is_doubtful_until_it_is_answered_again() {
     assert!(host.is_doubtful("reviving.example"));
     assert_eq!(host.lookup("reviving.example").await, Ok(address()));
     assert!(!host.is_doubtful("reviving.example"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_failed_once_is_not_kept_among_the_dead() {
+    let host = Host::new();
+    assert!(host.lookup("reviving.example").await.is_err());
+    soon(host.look_up_all("dying", DOUBTFUL_MAX).join_all()).await;
+    let _hanging = host.look_up_all("dying", DOUBTFUL_MAX);
+    host.begun(1 + 2 * DOUBTFUL_MAX).await;
+    pass(DOUBTED_FOR).await;
+    assert_eq!(host.lookup("reviving.example").await, Ok(address()));
 }
 
 #[tokio::test(start_paused = true)]
