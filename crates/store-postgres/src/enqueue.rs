@@ -16,6 +16,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::Shared;
 use crate::enqueue::insert::{Insert, MessageIds, receipts};
+use crate::error::gave_way;
 use crate::session::{BEGIN, BEGIN_IMPATIENTLY, Session};
 
 pub use transaction::{CallerError, enqueue_in};
@@ -55,7 +56,7 @@ async fn together(store: &Shared, batch: &[EnqueueRequest]) -> Result<Stored, St
         .produce
         .with(async |session| match store_in(BEGIN_IMPATIENTLY, store, session, batch).await {
             // Something else than a caller's transaction is in the way, and passes.
-            Err(error) if held_up::is_held_up(&error) => store_in(BEGIN, store, session, batch).await,
+            Err(error) if gave_way(&error) => store_in(BEGIN, store, session, batch).await,
             stored => stored,
         })
         .await;
@@ -84,7 +85,7 @@ async fn store_in(
         insert(begin, store, session, batch).await
     };
     match stored {
-        Err(error) if held_up::is_held_up(&error) => {
+        Err(error) if gave_way(&error) => {
             session.client().batch_execute("ROLLBACK").await?;
             match held_up::by_caller(&error) {
                 Some(table) => Ok(Stored::HeldUp(table.held(batch, &store.places))),

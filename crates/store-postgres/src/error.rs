@@ -65,6 +65,13 @@ fn kind(state: &SqlState) -> Kind {
     }
 }
 
+/// A wait for somebody else was given up, or was one of several in a circle. Nothing was done.
+pub(crate) fn gave_way(error: &tokio_postgres::Error) -> bool {
+    error
+        .code()
+        .is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
+}
+
 /// A prepared statement that is not there, or is there already: somebody else used the session in between.
 pub(crate) fn is_pooled(state: &SqlState) -> bool {
     matches!(state.code(), "26000" | "42P05")

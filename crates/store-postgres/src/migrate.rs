@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use crate::config::PostgresConfig;
-use crate::error::{told, words};
+use crate::error::{gave_way, told, words};
 
 /// Whoever looks is answered within this. Migrating waits for as long as another migrates.
 const EXAMINE_WITHIN: Duration = Duration::from_secs(15);
@@ -83,7 +83,7 @@ pub fn known_version() -> i32 {
 pub async fn migrate(config: &PostgresConfig) -> Result<Migrated, MigrateError> {
     for _ in 1..TRIES {
         match connected(config, migrate_on).await {
-            Err(MigrateError::Failed { error, name, .. }) if is_in_use(&error) => {
+            Err(MigrateError::Failed { error, name, .. }) if gave_way(&error) => {
                 tracing::info!(name, "a table that is to change is in use; trying again");
                 crate::pause(TRY_AGAIN_AFTER).await;
             }
@@ -91,12 +91,6 @@ pub async fn migrate(config: &PostgresConfig) -> Result<Migrated, MigrateError> 
         }
     }
     connected(config, migrate_on).await
-}
-
-fn is_in_use(error: &tokio_postgres::Error) -> bool {
-    error
-        .code()
-        .is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
 }
 
 /// Looks at a database and changes nothing; none where it has no schema yet.

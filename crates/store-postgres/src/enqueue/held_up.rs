@@ -4,16 +4,8 @@ use std::collections::BTreeSet;
 
 use posthaste_domain::{EventId, NewEvent};
 use posthaste_store::EnqueueRequest;
-use tokio_postgres::error::SqlState;
 
 use super::insert::Places;
-
-/// The wait was given up, or was one of several in a circle. Nothing was stored.
-pub(super) fn is_held_up(error: &tokio_postgres::Error) -> bool {
-    error
-        .code()
-        .is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
-}
 
 /// Where a transaction of a caller's own can be in the way for as long as it is open: at the row that both would make.
 pub(super) enum Table {
