@@ -136,7 +136,7 @@ impl Proxy {
     }
 
     /// Whether names are given to the proxy unresolved.
-    pub(crate) fn takes_names(&self) -> bool {
+    pub fn takes_names(&self) -> bool {
         self.takes_names
     }
 

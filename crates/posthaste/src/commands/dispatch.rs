@@ -42,8 +42,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         Ok(drained)
     });
     // Whoever does not wait for this loses nothing of what was reported.
-    let finishing = async { tokio::join!(traces.flush(), posthaste.close()) };
-    running::unless_hurried(&mut signals, finishing).await;
+    tokio::select! {
+        _ = async { tokio::join!(traces.flush(), posthaste.close()) } => {}
+        _ = signals.next() => {}
+    }
     match reported? {
         Drained { released: 0, left: 0 } => Ok(ExitCode::SUCCESS),
         Drained { released, left } => bail!(

@@ -38,7 +38,7 @@ pub(super) fn read(reading: &mut Reading) -> Config {
     } else {
         AllowedNetworks::none()
     };
-    let (egress_proxy, proxy_takes_names) = reading.optional(&EGRESS_PROXY, proxy).unzip();
+    let egress_proxy = reading.optional(&EGRESS_PROXY, proxy);
     let dns = [("own", Dns::Own), ("system", Dns::System)];
     let formats = [("pretty", LogFormat::Pretty), ("json", LogFormat::Json)];
     Config {
@@ -69,7 +69,6 @@ pub(super) fn read(reading: &mut Reading) -> Config {
         ),
         ca_file: reading.optional(&CA_FILE, path),
         egress_proxy,
-        proxy_takes_names: proxy_takes_names.unwrap_or(false),
         dns: reading.value(&DNS, |text| one_of(&dns, text)),
         log: reading.value(&LOG, log),
         log_format: reading.optional(&LOG_FORMAT, |text| one_of(&formats, text)),

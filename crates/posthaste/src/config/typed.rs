@@ -48,8 +48,6 @@ pub struct Config {
     pub allowed_networks: AllowedNetworks,
     pub ca_file: Option<PathBuf>,
     pub egress_proxy: Option<Proxy>,
-    /// The proxy looks names up itself, and alone decides where they lead.
-    pub proxy_takes_names: bool,
     pub dns: Dns,
     pub log: Targets,
     /// None for whatever suits where the log goes.

@@ -140,11 +140,8 @@ pub(super) fn networks(text: &str) -> Result<AllowedNetworks, String> {
     })
 }
 
-/// And whether it is asked for names, which then nobody here has judged.
-pub(super) fn proxy(text: &str) -> Result<(Proxy, bool), String> {
-    let proxy = Proxy::parse(text).map_err(|error| error.to_string())?;
-    let scheme = text.split("://").next().unwrap_or_default();
-    Ok((proxy, ["httph", "socks5h"].iter().any(|word| word.eq_ignore_ascii_case(scheme))))
+pub(super) fn proxy(text: &str) -> Result<Proxy, String> {
+    Proxy::parse(text).map_err(|error| error.to_string())
 }
 
 /// Said by position alone: where the parts of an entry are mixed up, its name may be the key.

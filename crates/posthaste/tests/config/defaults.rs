@@ -129,7 +129,10 @@ fn a_long_value_is_listed_whole_and_without_its_secrets() {
 
 #[test]
 fn a_proxy_that_takes_names_is_known_as_such() {
-    let takes_names = |url: &str| env(&[("POSTHASTE_EGRESS_PROXY", url)]).load().unwrap().proxy_takes_names;
+    let takes_names = |url: &str| {
+        let config = env(&[("POSTHASTE_EGRESS_PROXY", url)]).load().unwrap();
+        config.egress_proxy.is_some_and(|proxy| proxy.takes_names())
+    };
     for url in
         ["httph://proxy.example:3128", "socks5h://proxy.example:1080", "SOCKS5H://a:b@proxy.example:1080"]
     {
@@ -138,5 +141,5 @@ fn a_proxy_that_takes_names_is_known_as_such() {
     for url in ["http://proxy.example:3128", "socks5://httph.example:1080"] {
         assert!(!takes_names(url), "{url}");
     }
-    assert!(!Said::nothing().load().unwrap().proxy_takes_names);
+    assert!(Said::nothing().load().unwrap().egress_proxy.is_none());
 }

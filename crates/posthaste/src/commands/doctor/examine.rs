@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste::config::{Config, Source};
-use posthaste::sender::AllowedNetworks;
+use posthaste::sender::{AllowedNetworks, Proxy};
 
 use super::finding::{Finding, Verdict};
 use super::store::store;
@@ -53,7 +53,7 @@ fn access(config: &Config) -> Finding {
 }
 
 fn guard(config: &Config) -> Vec<Finding> {
-    let unjudged = config.proxy_takes_names.then(|| {
+    let unjudged = config.egress_proxy.as_ref().is_some_and(Proxy::takes_names).then(|| {
         let text = "names go to the egress proxy unjudged, and it alone decides where they lead, into this network \
                     included: use http:// or socks5://, which ask it for addresses that the guard has judged";
         Finding::new("address guard", Verdict::Careful, text)
