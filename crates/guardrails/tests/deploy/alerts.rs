@@ -222,7 +222,7 @@ fn other_thresholds_and_a_slower_anomaly_are_noticed() {
 #[test]
 fn an_alert_without_its_parts_is_noticed() {
     let anchors = anchors("# A\n## When the store is away\n### PosthasteDown\n");
-    assert!(anchors.contains("when-the-store-is-away"));
+    assert!(anchors.contains("when-the-store-is-unavailable"));
     let down = rules()
         .alerts
         .into_iter()
