@@ -1,65 +1,73 @@
 //! The circuit breaker of one destination, as a pure state machine.
 //!
-//! Time is a duration since any fixed moment of the caller's monotonic clock. Nothing is deferred *here*: the
-//! caller asks [`Breaker::circuit`] before it claims and [`Breaker::admit`] before it sends, and an event that is
-//! not admitted stays due, its attempts untouched.
+//! Times are durations since a fixed start on the caller's monotonic clock. The caller checks
+//! [`CircuitBreaker::circuit`] before it claims and [`CircuitBreaker::admit`] before it sends. An event that is not
+//! admitted stays due and consumes no attempt.
 //!
 //! | state | on | to | and |
 //! |---|---|---|---|
 //! | closed | admit | closed | admitted |
-//! | closed | success | closed | consecutive failures back to 0 |
+//! | closed | success | closed | consecutive failures reset to 0 |
 //! | closed | failure, limits not reached | closed | counted |
-//! | closed | failure that makes `consecutive` in a row | open | until now + `cool_down` |
-//! | closed | failure that makes `ratio_bps` of at least `samples_min` in this window | open | until now + `cool_down` |
-//! | closed | a result of a send from before it closed | closed | ignored |
-//! | closed | window over | closed | counts of the window back to 0, the run of failures kept |
-//! | closed | a result that says nothing (our own fault, released) | closed | not counted |
+//! | closed | failure, `failures_max` consecutive failures reached | open | until now + `cool_down` |
+//! | closed | failure, `ratio_bps` of at least `samples_min` results in this window reached | open | until now + `cool_down` |
+//! | closed | result of a send admitted before the circuit closed | closed | ignored |
+//! | closed | window ends | closed | window counts reset to 0, consecutive failures kept |
+//! | closed | result that shows nothing about the receiver (our own fault, released) | closed | not counted |
 //! | open | admit | open | refused |
-//! | open | any result | open | ignored: it was sent before the circuit opened |
-//! | open | `cool_down` over | half-open | no probe out |
-//! | half-open | admit, no probe out | half-open | this one is the probe |
-//! | half-open | admit, probe out | half-open | refused |
-//! | half-open | probe succeeds | closed | all counts 0 |
+//! | open | any result | open | ignored: the send was admitted before the circuit opened |
+//! | open | `cool_down` ends | half-open | no probe in flight |
+//! | half-open | admit, no probe in flight | half-open | admitted as the probe |
+//! | half-open | admit, probe in flight | half-open | refused |
+//! | half-open | probe succeeds | closed | all counts reset to 0 |
 //! | half-open | probe fails | open | until now + `cool_down` |
-//! | half-open | probe says nothing (our own fault, released) | half-open | no probe out |
+//! | half-open | probe shows nothing about the receiver (our own fault, released) | half-open | no probe in flight |
 //! | half-open | any other result | half-open | ignored |
 //!
-//! A breaker may be forgotten once it is closed and remembers nothing: no sample in this window, no run of failures.
-//! So may one that is closed or half-open, has no probe out, and has heard nothing for sixty windows.
+//! A breaker is idle, and the caller may drop it, when it is closed and has neither a result in this window nor
+//! consecutive failures. It is also idle when it is closed or half-open, has no probe in flight, and got no result for
+//! sixty windows.
 
 use std::time::Duration;
 
-use crate::Health;
+use crate::ReceiverHealth;
 
-/// A breaker that has heard nothing for this many windows is forgotten: its destination is silent, or gone.
-const FORGET_AFTER_WINDOWS: u32 = 60;
+/// A breaker without a result for this many windows is idle: its destination no longer gets events.
+const IDLE_AFTER_WINDOWS: u32 = 60;
 
-/// When a circuit opens and how long it stays so.
+/// When a circuit opens, and how long it stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerPolicy {
+    /// Period in which results are counted for `ratio_bps`.
     window: Duration,
+    /// Fewest results in a window for `ratio_bps` to apply.
     samples_min: u32,
+    /// Share of failures in a window that opens the circuit, in basis points.
     ratio_bps: u32,
-    consecutive: u32,
+    /// Number of consecutive failures that opens the circuit.
+    failures_max: u32,
+    /// How long the circuit stays open.
     cool_down: Duration,
 }
 
+/// Why a breaker policy was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BreakerPolicyError {
-    #[error("a circuit's window and cool-down must be longer than zero")]
+    #[error("the window and the cool-down of a circuit must be longer than zero")]
     Zero,
     #[error("a failure ratio of {0} basis points is out of range; it must be 1 to 10000")]
     Ratio(u32),
-    #[error("a circuit must see at least one sample and one failure before it opens")]
+    #[error("the sample minimum and the failure limit of a circuit must be at least 1")]
     NoEvidence,
 }
 
 impl BreakerPolicy {
+    /// Validates a policy. The fields of [`BreakerPolicy`] describe the arguments.
     pub fn new(
         window: Duration,
         samples_min: u32,
         ratio_bps: u32,
-        consecutive: u32,
+        failures_max: u32,
         cool_down: Duration,
     ) -> Result<Self, BreakerPolicyError> {
         if window.is_zero() || cool_down.is_zero() {
@@ -68,46 +76,45 @@ impl BreakerPolicy {
         if !(1..=10_000).contains(&ratio_bps) {
             return Err(BreakerPolicyError::Ratio(ratio_bps));
         }
-        if samples_min == 0 || consecutive == 0 {
+        if samples_min == 0 || failures_max == 0 {
             return Err(BreakerPolicyError::NoEvidence);
         }
-        Ok(Self { window, samples_min, ratio_bps, consecutive, cool_down })
+        Ok(Self { window, samples_min, ratio_bps, failures_max, cool_down })
     }
 
+    /// How long the circuit stays open.
     pub fn cool_down(&self) -> Duration {
         self.cool_down
     }
 }
 
-/// Half of at least twenty in a minute, or ten in a row, opens for thirty seconds.
+/// Opens for thirty seconds when half of at least twenty results in a minute fail, or ten results in a row.
 impl Default for BreakerPolicy {
     fn default() -> Self {
         Self {
             window: Duration::from_secs(60),
             samples_min: 20,
             ratio_bps: 5_000,
-            consecutive: 10,
+            failures_max: 10,
             cool_down: Duration::from_secs(30),
         }
     }
 }
 
-/// What a destination may be sent right now.
+/// The state of a circuit: what may be sent to the destination now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Circuit {
+    /// Everything may be sent.
     Closed,
-    /// Nothing, for at least this much longer.
-    Open {
-        remaining: Duration,
-    },
-    /// One probe, unless it is already out.
-    HalfOpen {
-        probe_out: bool,
-    },
+    /// Nothing may be sent for the remaining time.
+    Open { remaining: Duration },
+    /// One probe may be sent, unless one is in flight.
+    HalfOpen { probe_in_flight: bool },
 }
 
-/// Permission to send, returned with the result. It dates the send: the result of one that was admitted before the
-/// circuit came into its present state says nothing about that state.
+/// The permission for one send. The caller returns it with the result.
+///
+/// It holds the time of admission: the breaker ignores the result of a send admitted before its current state began.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Permit {
     admitted_at: Duration,
@@ -115,109 +122,116 @@ pub struct Permit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Closed { window_start: Duration, samples: u32, failures: u32, run: u32 },
+    Closed { window_start: Duration, samples: u32, failures: u32, consecutive_failures: u32 },
     Open { until: Duration },
-    HalfOpen { probe_out: bool },
+    HalfOpen { probe_in_flight: bool },
 }
 
+/// The circuit breaker of one destination. See the module's table of transitions.
 #[derive(Debug, Clone)]
-pub struct Breaker {
+pub struct CircuitBreaker {
     policy: BreakerPolicy,
     state: State,
-    /// When it came into this state.
+    /// When the current state began.
     since: Duration,
     last_result_at: Duration,
 }
 
-impl Breaker {
+impl CircuitBreaker {
+    /// Starts with a closed circuit.
     pub fn new(policy: BreakerPolicy, now: Duration) -> Self {
         Self { policy, state: closed(now, 0), since: now, last_result_at: now }
     }
 
+    /// Returns the state at this time.
     pub fn circuit(&mut self, now: Duration) -> Circuit {
-        self.pass_time(now);
+        self.advance_to(now);
         match self.state {
             State::Closed { .. } => Circuit::Closed,
             State::Open { until } => Circuit::Open { remaining: until.saturating_sub(now) },
-            State::HalfOpen { probe_out } => Circuit::HalfOpen { probe_out },
+            State::HalfOpen { probe_in_flight } => Circuit::HalfOpen { probe_in_flight },
         }
     }
 
-    /// Asks to send now. In half-open the first to ask carries the probe.
+    /// Returns a permit if a send is allowed now. In half-open state the first send admitted is the probe.
     pub fn admit(&mut self, now: Duration) -> Option<Permit> {
-        self.pass_time(now);
+        self.advance_to(now);
         match &mut self.state {
             State::Closed { .. } => {}
-            State::HalfOpen { probe_out } if !*probe_out => *probe_out = true,
+            State::HalfOpen { probe_in_flight } if !*probe_in_flight => *probe_in_flight = true,
             State::Open { .. } | State::HalfOpen { .. } => return None,
         }
         Some(Permit { admitted_at: now })
     }
 
-    /// Takes the result of an admitted send.
-    pub fn record(&mut self, permit: Permit, health: Health, now: Duration) {
-        self.pass_time(now);
+    /// Counts the result of an admitted send.
+    pub fn record(&mut self, permit: Permit, health: ReceiverHealth, now: Duration) {
+        self.advance_to(now);
         self.last_result_at = now;
         if permit.admitted_at < self.since {
             return;
         }
         match (&mut self.state, health) {
-            (State::Closed { samples, run, .. }, Health::Healthy) => {
+            (State::Closed { samples, consecutive_failures, .. }, ReceiverHealth::Healthy) => {
                 *samples = samples.saturating_add(1);
-                *run = 0;
+                *consecutive_failures = 0;
             }
-            (State::Closed { samples, failures, run, .. }, Health::Unhealthy) => {
+            (State::Closed { samples, failures, consecutive_failures, .. }, ReceiverHealth::Unhealthy) => {
                 *samples = samples.saturating_add(1);
                 *failures = failures.saturating_add(1);
-                *run = run.saturating_add(1);
-                if self.policy.trips(*samples, *failures, *run) {
+                *consecutive_failures = consecutive_failures.saturating_add(1);
+                if self.policy.trips(*samples, *failures, *consecutive_failures) {
                     self.open(now);
                 }
             }
-            (State::HalfOpen { .. }, Health::Healthy) => self.enter(closed(now, 0), now),
-            (State::HalfOpen { .. }, Health::Unhealthy) => self.open(now),
-            (_, Health::Unknown) => self.withdraw(permit),
+            (State::HalfOpen { .. }, ReceiverHealth::Healthy) => self.enter(closed(now, 0), now),
+            (State::HalfOpen { .. }, ReceiverHealth::Unhealthy) => self.open(now),
+            (_, ReceiverHealth::Unknown) => self.withdraw(permit),
             (State::Open { .. }, _) => {}
         }
     }
 
-    /// Takes back a permit whose send told nothing or was never made: a probe makes room for another.
+    /// Takes back a permit whose send was not made or shows nothing about the receiver. A withdrawn probe allows another.
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used once")]
     pub fn withdraw(&mut self, permit: Permit) {
         let Permit { admitted_at } = permit;
         match &mut self.state {
-            State::HalfOpen { probe_out } if admitted_at >= self.since => *probe_out = false,
+            State::HalfOpen { probe_in_flight } if admitted_at >= self.since => *probe_in_flight = false,
             State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => {}
         }
     }
 
-    /// True when it may be forgotten: nothing is remembered, or nothing has been heard for so long that what is
-    /// remembered has no meaning any more.
+    /// Returns true if the caller may drop the breaker: it has counted nothing, or its last result is too old to matter.
     pub fn is_idle(&mut self, now: Duration) -> bool {
-        self.pass_time(now);
-        let unheard = now.saturating_sub(self.last_result_at)
-            >= self.policy.window.saturating_mul(FORGET_AFTER_WINDOWS);
+        self.advance_to(now);
+        let is_outdated =
+            now.saturating_sub(self.last_result_at) >= self.policy.window.saturating_mul(IDLE_AFTER_WINDOWS);
         match self.state {
-            State::Closed { samples, run, .. } => unheard || (samples == 0 && run == 0),
-            State::HalfOpen { probe_out } => unheard && !probe_out,
+            State::Closed { samples, consecutive_failures, .. } => {
+                is_outdated || (samples == 0 && consecutive_failures == 0)
+            }
+            State::HalfOpen { probe_in_flight } => is_outdated && !probe_in_flight,
             State::Open { .. } => false,
         }
     }
 
-    /// When it came into its present state.
+    /// When the current state began.
     pub const fn since(&self) -> Duration {
         self.since
     }
 
-    fn pass_time(&mut self, now: Duration) {
+    /// Applies the transitions that time alone causes.
+    fn advance_to(&mut self, now: Duration) {
         match self.state {
-            State::Closed { window_start, run, .. }
+            State::Closed { window_start, consecutive_failures, .. }
                 if now.saturating_sub(window_start) >= self.policy.window =>
             {
-                // Not a new state: sends of the last window report on this same circuit.
-                self.state = closed(now, run);
+                // `since` stays: results of sends admitted in the last window still count.
+                self.state = closed(now, consecutive_failures);
             }
-            State::Open { until } if now >= until => self.enter(State::HalfOpen { probe_out: false }, now),
+            State::Open { until } if now >= until => {
+                self.enter(State::HalfOpen { probe_in_flight: false }, now)
+            }
             State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => {}
         }
     }
@@ -233,14 +247,15 @@ impl Breaker {
 }
 
 impl BreakerPolicy {
-    fn trips(&self, samples: u32, failures: u32, run: u32) -> bool {
+    /// Returns true if these counts open the circuit.
+    fn trips(&self, samples: u32, failures: u32, consecutive_failures: u32) -> bool {
         let ratio_reached = u64::from(failures) * 10_000 >= u64::from(samples) * u64::from(self.ratio_bps);
-        run >= self.consecutive || (samples >= self.samples_min && ratio_reached)
+        consecutive_failures >= self.failures_max || (samples >= self.samples_min && ratio_reached)
     }
 }
 
-const fn closed(now: Duration, run: u32) -> State {
-    State::Closed { window_start: now, samples: 0, failures: 0, run }
+const fn closed(now: Duration, consecutive_failures: u32) -> State {
+    State::Closed { window_start: now, samples: 0, failures: 0, consecutive_failures }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What a worker did in one reporting period.
+//! Counters of one reporting period of a worker.
 
 use std::time::Duration;
 
-use crate::{Bucket, Decision, Transition};
+use crate::{Decision, OutcomeBucket, Transition};
 
-/// The counters of one cycle, named as they are logged.
+/// The counters of one cycle. Field names are the names in the log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CycleReport {
     pub claimed_count: u64,
@@ -21,18 +21,18 @@ pub struct CycleReport {
 }
 
 impl CycleReport {
-    /// Every request counts in its bucket, whether or not its result could be written.
+    /// Counts the attempt in its HTTP bucket, whether or not its result could be written.
     pub fn count_outcome(&mut self, transition: &Transition) {
         *match transition.outcome().bucket() {
-            Bucket::Http2xx => &mut self.http_2xx_count,
-            Bucket::Http3xx => &mut self.http_3xx_count,
-            Bucket::Http4xx => &mut self.http_4xx_count,
-            Bucket::Http5xx => &mut self.http_5xx_count,
-            Bucket::NetworkError => &mut self.network_error_count,
+            OutcomeBucket::Http2xx => &mut self.http_2xx_count,
+            OutcomeBucket::Http3xx => &mut self.http_3xx_count,
+            OutcomeBucket::Http4xx => &mut self.http_4xx_count,
+            OutcomeBucket::Http5xx => &mut self.http_5xx_count,
+            OutcomeBucket::NetworkError => &mut self.network_error_count,
         } += 1;
     }
 
-    /// Only what was written counts as delivered, retried or failed.
+    /// Counts a written transition as delivered, retried or failed. Do not call it for a stale write.
     pub fn count_written(&mut self, transition: &Transition) {
         *match transition.decision() {
             Decision::Delivered => &mut self.delivered_count,
@@ -41,7 +41,8 @@ impl CycleReport {
         } += 1;
     }
 
-    pub fn lasted(&mut self, duration: Duration) {
+    /// Records how long the cycle took.
+    pub fn set_duration(&mut self, duration: Duration) {
         self.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     }
 }

@@ -1,38 +1,44 @@
-//! The one place where it is decided what an outcome leads to.
+//! The retry decision: what happens to an event after an attempt. No other code makes it.
 
 use std::time::Duration;
 
-use crate::{FailureKind, Outcome, RetryPolicy, Roll, Verdict};
+use crate::{Classification, FailureKind, Outcome, RandomDraw, RetryPolicy};
 
-/// Where an event stood when the attempt began.
+/// The attempts of an event, made and allowed, when an attempt begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// Outcomes recorded before this one.
+pub struct AttemptCounts {
+    /// Attempts recorded before this one.
     pub attempts: u32,
-    /// As stored with the event; the policy's budget may lower it.
+    /// The limit stored with the event. The retry budget of the policy may lower it.
     pub max_attempts: u32,
 }
 
-/// What an attempt leads to.
+/// What happens to an event after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     Delivered,
-    Retry { after: Duration },
+    /// The event is due again after this delay.
+    Retry {
+        after: Duration,
+    },
+    /// The event moves to the dead-letter queue.
     Failed(FailureKind),
 }
 
-/// A `Retry-After` may lengthen the policy's delay, never shorten it.
-pub fn decide(standing: Standing, outcome: &Outcome, policy: &RetryPolicy, roll: Roll) -> Decision {
-    let attempts_made = standing.attempts.saturating_add(1);
-    match outcome.verdict() {
-        Verdict::Delivered => Decision::Delivered,
-        Verdict::Gone => Decision::Failed(FailureKind::Gone),
-        Verdict::Retry if attempts_made >= policy.effective_max_attempts(standing.max_attempts) => {
+/// Decides what happens to an event after an attempt with this outcome.
+///
+/// A `Retry-After` may lengthen the delay of the policy, and never shortens it.
+pub fn decide(counts: AttemptCounts, outcome: &Outcome, policy: &RetryPolicy, draw: RandomDraw) -> Decision {
+    let attempts_made = counts.attempts.saturating_add(1);
+    match outcome.classify() {
+        Classification::Delivered => Decision::Delivered,
+        Classification::Gone => Decision::Failed(FailureKind::Gone),
+        Classification::Retry if attempts_made >= policy.effective_max_attempts(counts.max_attempts) => {
             Decision::Failed(FailureKind::Exhausted)
         }
-        Verdict::Retry => {
-            let backoff = policy.delay(standing.attempts, roll);
-            Decision::Retry { after: backoff.max(outcome.pause().unwrap_or_default()) }
+        Classification::Retry => {
+            let backoff = policy.delay(counts.attempts, draw);
+            Decision::Retry { after: backoff.max(outcome.requested_pause().unwrap_or_default()) }
         }
     }
 }
@@ -43,10 +49,10 @@ mod tests {
     use crate::{ErrorClass, RETRY_AFTER_MAX, RetryPolicySpec};
     use proptest::prelude::*;
 
-    const MIDDLE: Roll = Roll(1 << 63);
+    const MIDDLE: RandomDraw = RandomDraw(1 << 63);
 
     fn after(attempts: u32, max_attempts: u32, outcome: &Outcome, policy: &RetryPolicy) -> Decision {
-        decide(Standing { attempts, max_attempts }, outcome, policy, MIDDLE)
+        decide(AttemptCounts { attempts, max_attempts }, outcome, policy, MIDDLE)
     }
 
     fn policy(change: impl FnOnce(&mut RetryPolicySpec)) -> RetryPolicy {
@@ -57,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn s0_fr003_ac1_2xx_is_delivered_whatever_the_count() {
+    fn s0_fr003_ac1_2xx_is_delivered_on_any_attempt() {
         for attempts in [0, 5, 1_000, u32::MAX] {
             let ok = Outcome::response(204, None, b"");
             assert_eq!(after(attempts, 6, &ok, &RetryPolicy::default()), Decision::Delivered);
@@ -93,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn gone_ends_the_event_at_once() {
+    fn gone_dead_letters_the_event_at_once() {
         let gone = Outcome::response(410, None, b"");
         assert_eq!(after(0, 6, &gone, &RetryPolicy::default()), Decision::Failed(FailureKind::Gone));
     }
@@ -101,8 +107,8 @@ mod tests {
     #[test]
     fn retry_after_lengthens_the_delay_and_never_shortens_it() {
         let policy = policy(|_| {});
-        let asks = |seconds| Outcome::response(503, Some(Duration::from_secs(seconds)), b"");
-        let delay = |seconds| after(0, 6, &asks(seconds), &policy);
+        let unavailable = |seconds| Outcome::response(503, Some(Duration::from_secs(seconds)), b"");
+        let delay = |seconds| after(0, 6, &unavailable(seconds), &policy);
         assert_eq!(delay(5), Decision::Retry { after: Duration::from_secs(60) });
         assert_eq!(delay(300), Decision::Retry { after: Duration::from_secs(300) });
         assert_eq!(delay(1_000_000), Decision::Retry { after: RETRY_AFTER_MAX });
@@ -111,16 +117,16 @@ mod tests {
     proptest! {
         #[test]
         fn every_retry_delay_is_bounded(
-            attempts in 0_u32..2_000, code in 200_u16..600, roll in any::<u64>(), wish in 0_u64..100_000,
+            attempts in 0_u32..2_000, code in 200_u16..600, draw in any::<u64>(), retry_after in 0_u64..100_000,
             jitter in 0_u32..=10_000,
         ) {
             let policy = policy(|spec| spec.jitter_bps = Some(jitter));
-            let outcome = Outcome::response(code, Some(Duration::from_secs(wish)), b"");
-            let standing = Standing { attempts, max_attempts: u32::MAX };
-            if let Decision::Retry { after } = decide(standing, &outcome, &policy, Roll(roll)) {
+            let outcome = Outcome::response(code, Some(Duration::from_secs(retry_after)), b"");
+            let counts = AttemptCounts { attempts, max_attempts: u32::MAX };
+            if let Decision::Retry { after } = decide(counts, &outcome, &policy, RandomDraw(draw)) {
                 prop_assert!(after >= Duration::from_secs(1));
                 prop_assert!(after <= policy.max_backoff().max(RETRY_AFTER_MAX));
-                prop_assert!(after >= *policy.window(attempts).start());
+                prop_assert!(after >= *policy.delay_range(attempts).start());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where an event goes: an absolute `http` or `https` URL, judged once when the event is accepted.
+//! The URL of a destination: an absolute `http` or `https` URL, validated when an event is accepted.
 
 use std::fmt;
 
@@ -7,10 +7,11 @@ use url::{Host, Url};
 /// Longest accepted URL, in bytes.
 const URL_LEN_MAX: usize = 2_048;
 
-/// A URL that may be dialled. Which *addresses* may be dialled is the sender's business at connect time.
+/// The URL to which an event is sent. Whether its *address* may be dialled, the sender checks when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationUrl(String);
 
+/// Why a destination URL was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDestination {
     #[error("destination_url is {0} bytes long in its encoded form; at most {URL_LEN_MAX} are accepted")]
@@ -24,21 +25,20 @@ pub enum InvalidDestination {
     #[error("destination_url has a fragment, which is never sent; remove everything from # on")]
     Fragment,
     #[error(
-        "destination_url has a host that no receiver can have: {0:?}; a name is made of letters, digits, - and _, \
-         with single full stops between"
+        "destination_url has an invalid host name: {0:?}; a host name has letters, digits, - and _, separated by single \
+         full stops"
     )]
     Host(String),
 }
 
 impl DestinationUrl {
-    /// Accepts what the sender could dial, in its normal form, so that one receiver is one destination
-    /// however its URL was spelled.
+    /// Validates and normalizes a URL, so that two spellings of one URL are one destination.
     pub fn parse(text: &str) -> Result<Self, InvalidDestination> {
-        judge(text).map(|url| Self(url.into()))
+        parse_and_validate(text).map(|url| Self(url.into()))
     }
 
-    /// As a store kept it: it was judged when its event was accepted, and the sender looks again before it dials.
-    pub fn stored(text: String) -> Self {
+    /// Wraps a URL read from a store without validating it. The sender validates it with [`to_url`](Self::to_url).
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -46,13 +46,13 @@ impl DestinationUrl {
         &self.0
     }
 
-    /// What is to be dialled, judged again: a store may hold what was never accepted here.
+    /// Validates the URL again before it is dialled: other programs may have written to the store.
     pub fn to_url(&self) -> Result<Url, InvalidDestination> {
-        judge(&self.0)
+        parse_and_validate(&self.0)
     }
 }
 
-fn judge(text: &str) -> Result<Url, InvalidDestination> {
+fn parse_and_validate(text: &str) -> Result<Url, InvalidDestination> {
     if text.len() > URL_LEN_MAX {
         return Err(InvalidDestination::TooLong(text.len()));
     }
@@ -67,19 +67,19 @@ fn judge(text: &str) -> Result<Url, InvalidDestination> {
         return Err(InvalidDestination::Fragment);
     }
     if let Some(Host::Domain(name)) = url.host()
-        && !is_name(name)
+        && !is_host_name(name)
     {
         return Err(InvalidDestination::Host(name.chars().take(64).collect()));
     }
-    // Percent-encoding may have made it longer than what was given.
+    // Percent-encoding may have made the URL longer than the text.
     match url.as_str().len() {
         len if len > URL_LEN_MAX => Err(InvalidDestination::TooLong(len)),
         _ => Ok(url),
     }
 }
 
-/// URLs allow more in a name than any host is called.
-fn is_name(name: &str) -> bool {
+/// Checks that a name has only the characters of a host name; the URL syntax permits more.
+fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_or_must_not_be_dialled_is_refused_with_the_rule() {
+    fn invalid_url_is_refused_with_the_rule_it_breaks() {
         let rule = |text: &str| DestinationUrl::parse(text).unwrap_err().to_string();
         assert!(rule("ftp://example.com/").contains("only http and https"));
         assert!(rule("file:///etc/passwd").contains("only http and https"));
@@ -114,14 +114,14 @@ mod tests {
         assert!(rule("https://user@example.com/").contains("user name"));
         assert!(rule("https://example.com/#top").contains("fragment"));
         for host in ["\"", "a..b", "..", "$(id)", "a'b", "a,b.example", "*.example"] {
-            assert!(rule(&format!("https://{host}/")).contains("no receiver can have"), "{host}");
+            assert!(rule(&format!("https://{host}/")).contains("invalid host name"), "{host}");
         }
         assert!(rule(&format!("https://example.com/{}", "a".repeat(2_048))).contains("at most"));
         assert!(rule(&format!("https://example.com/{}", "\u{e9}".repeat(900))).contains("at most"));
     }
 
     #[test]
-    fn hosts_that_are_called_like_a_host_are_accepted() {
+    fn valid_host_names_and_addresses_are_accepted() {
         for host in
             ["localhost", "b\u{fc}cher.example", "_hook.a-b.example", "example.com.", "127.0.0.1", "[::1]"]
         {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_never_repeats_a_password() {
+    fn error_text_never_contains_a_password() {
         let error = DestinationUrl::parse("https://user:hunter2@example.com/").unwrap_err();
         assert!(!error.to_string().contains("hunter2"));
     }

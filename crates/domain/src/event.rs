@@ -1,26 +1,26 @@
-//! An event as a producer offers it, and the states it can be in afterwards.
+//! A new event from a producer, and the delivery states of an event.
 
 use bytes::Bytes;
 
 use crate::{DestinationUrl, EventId, InvalidDestination, InvalidId};
 
-/// Longest label (event type, references, content type) accepted from a producer, in bytes.
+/// Longest label (event type, content type, reference) accepted from a producer, in bytes.
 const LABEL_LEN_MAX: usize = 256;
-/// Most attempts that a producer may ask for.
+/// Largest `max_attempts` that a producer may set.
 const MAX_ATTEMPTS_MAX: u32 = 1_000;
-/// What a payload is when its producer does not say.
+/// The content type of a payload whose producer sets none.
 const CONTENT_TYPE_DEFAULT: &str = "application/json";
 
-/// Where an event stands. "Retrying" is `Pending` with attempts made.
+/// The delivery state of an event. An event that is being retried is `Pending` with attempts made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeliveryStatus {
     Pending,
     Delivered,
-    /// The dead-letter queue.
+    /// In the dead-letter queue.
     Failed,
 }
 
-words!(DeliveryStatus {
+named_variants!(DeliveryStatus {
     Pending => "pending",
     Delivered => "delivered",
     Failed => "failed",
@@ -29,24 +29,24 @@ words!(DeliveryStatus {
 /// Why an event is in the dead-letter queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureKind {
-    /// Every allowed attempt was made.
+    /// Every allowed attempt failed.
     Exhausted,
-    /// An operator ended it.
+    /// An operator cancelled the event.
     Cancelled,
-    /// Its lease expired without a result too many times in a row: it may be what takes workers down.
+    /// Too many leases in a row expired without a result: the event may be crashing its workers.
     Abandoned,
-    /// The receiver answered 410.
+    /// The receiver responded with status 410.
     Gone,
 }
 
-words!(FailureKind {
+named_variants!(FailureKind {
     Exhausted => "exhausted",
     Cancelled => "cancelled",
     Abandoned => "abandoned",
     Gone => "gone",
 });
 
-/// An event as it arrives from outside, not yet judged.
+/// An event as a producer submits it, not yet validated.
 #[derive(Debug, Clone, Default)]
 pub struct NewEventSpec {
     pub destination_url: String,
@@ -61,7 +61,7 @@ pub struct NewEventSpec {
     pub max_attempts: Option<u32>,
 }
 
-/// An event that may be stored. Built only by [`NewEvent::accept`], so stores need not look again.
+/// A validated event, ready to be stored. Only [`NewEvent::accept`] builds one, so stores need not validate it again.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewEvent {
     destination_url: DestinationUrl,
@@ -76,6 +76,7 @@ pub struct NewEvent {
     max_attempts: u32,
 }
 
+/// Why an event was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEvent {
     #[error(transparent)]
@@ -93,11 +94,11 @@ pub enum InvalidEvent {
 }
 
 impl NewEvent {
-    /// Judges an event at the edge. `max_attempts` is what the retry policy gives to events that ask for nothing.
+    /// Validates an event. `default_max_attempts` applies to an event that sets no `max_attempts`.
     pub fn accept(
         spec: NewEventSpec,
         payload_bytes_max: usize,
-        max_attempts: u32,
+        default_max_attempts: u32,
     ) -> Result<Self, InvalidEvent> {
         if spec.payload.len() > payload_bytes_max {
             return Err(InvalidEvent::PayloadTooLarge {
@@ -105,21 +106,21 @@ impl NewEvent {
                 bytes_max: payload_bytes_max,
             });
         }
-        let max_attempts = spec.max_attempts.unwrap_or(max_attempts);
+        let max_attempts = spec.max_attempts.unwrap_or(default_max_attempts);
         if !(1..=MAX_ATTEMPTS_MAX).contains(&max_attempts) {
             return Err(InvalidEvent::MaxAttempts(max_attempts));
         }
         let content_type = spec.content_type.unwrap_or_else(|| CONTENT_TYPE_DEFAULT.to_owned());
         Ok(Self {
             destination_url: DestinationUrl::parse(&spec.destination_url)?,
-            event_type: label("event_type", spec.event_type)?,
+            event_type: validate_label("event_type", spec.event_type)?,
             payload: spec.payload,
-            content_type: label("content_type", content_type)?,
+            content_type: validate_label("content_type", content_type)?,
             event_id: spec.event_id.map(EventId::new).transpose()?,
-            payment_request_id: optional_label("payment_request_id", spec.payment_request_id)?,
-            webhook_id: optional_label("webhook_id", spec.webhook_id)?,
-            session_id: optional_label("session_id", spec.session_id)?,
-            traceparent: optional_label("traceparent", spec.traceparent)?,
+            payment_request_id: validate_optional_label("payment_request_id", spec.payment_request_id)?,
+            webhook_id: validate_optional_label("webhook_id", spec.webhook_id)?,
+            session_id: validate_optional_label("session_id", spec.session_id)?,
+            traceparent: validate_optional_label("traceparent", spec.traceparent)?,
             max_attempts,
         })
     }
@@ -165,7 +166,7 @@ impl NewEvent {
     }
 }
 
-/// Shows everything but the payload, which never reaches a log.
+/// Omits the payload, so that it never reaches a log.
 impl std::fmt::Debug for NewEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NewEvent")
@@ -177,8 +178,8 @@ impl std::fmt::Debug for NewEvent {
     }
 }
 
-/// Labels travel in headers and log lines, so they are printable ASCII; inner spaces are welcome.
-fn label(field: &'static str, value: String) -> Result<String, InvalidEvent> {
+/// Accepts printable ASCII, inner spaces included, because labels appear in headers and log lines.
+fn validate_label(field: &'static str, value: String) -> Result<String, InvalidEvent> {
     let printable = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
     let trimmed = value.trim().len() == value.len() && !value.is_empty();
     if printable && trimmed && value.len() <= LABEL_LEN_MAX {
@@ -188,8 +189,11 @@ fn label(field: &'static str, value: String) -> Result<String, InvalidEvent> {
     }
 }
 
-fn optional_label(field: &'static str, value: Option<String>) -> Result<Option<String>, InvalidEvent> {
-    value.map(|value| label(field, value)).transpose()
+fn validate_optional_label(
+    field: &'static str,
+    value: Option<String>,
+) -> Result<Option<String>, InvalidEvent> {
+    value.map(|value| validate_label(field, value)).transpose()
 }
 
 #[cfg(test)]
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_asks_for_nothing_gets_the_defaults() {
+    fn omitted_fields_get_their_defaults() {
         let event = accept(spec()).unwrap();
         assert_eq!(event.max_attempts(), 6);
         assert_eq!(event.content_type(), "application/json");
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_never_shows_in_debug_output() {
+    fn debug_output_never_contains_the_payload() {
         let shown = format!("{:?}", accept(spec()).unwrap());
         assert!(!shown.contains("amount"), "{shown}");
     }

@@ -1,20 +1,21 @@
-//! A short, safe piece of something a stranger sent.
+//! Short, safe excerpts of untrusted text.
 
 use std::fmt;
 
 /// Longest excerpt, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// Printable text of at most 200 characters: fit for a row, a log line, a terminal and a page.
+/// Printable text of at most 200 characters, safe in a database row, a log line, a terminal and a web page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Excerpt(String);
 
 impl Excerpt {
-    /// Invalid UTF-8 becomes the replacement character, runs of white space and control characters one space.
+    /// Takes an excerpt of a response body. Invalid UTF-8 becomes the replacement character.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self::from_text(&String::from_utf8_lossy(bytes))
     }
 
+    /// Takes an excerpt of a text. A run of white space, control and invisible characters becomes one space.
     pub fn from_text(text: &str) -> Self {
         let mut safe = String::new();
         let mut chars = 0;
@@ -38,8 +39,8 @@ impl Excerpt {
         Self(safe)
     }
 
-    /// As a store kept it.
-    pub fn stored(text: String) -> Self {
+    /// Wraps an excerpt read from a store.
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -52,7 +53,7 @@ impl Excerpt {
     }
 }
 
-/// Format characters that reorder or hide text: they would let a receiver forge what an operator reads.
+/// Matches format characters that reorder or hide text. With them a receiver could forge the text that an operator reads.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -1,4 +1,4 @@
-//! Names of things. Ids that a person or a producer may supply are checked here, once.
+//! Identifiers. Ids that come from outside are validated here, when they are parsed.
 
 use std::fmt;
 
@@ -6,9 +6,10 @@ use uuid::Uuid;
 
 use crate::Timestamp;
 
-/// Longest text accepted as an id from outside.
+/// Longest id accepted from outside, in bytes.
 const ID_LEN_MAX: usize = 256;
 
+/// Why an id from outside was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     #[error(
@@ -21,35 +22,37 @@ pub enum InvalidId {
     FullStop { value: String },
 }
 
-/// Visible ASCII only, because ids travel in HTTP headers, URLs and log lines.
-fn checked(what: &'static str, value: String) -> Result<String, InvalidId> {
-    let fits = (1..=ID_LEN_MAX).contains(&value.len());
-    if fits && value.bytes().all(|b| b.is_ascii_graphic()) {
+/// Accepts visible ASCII only, because ids appear in HTTP headers, URLs and log lines.
+fn validate(what: &'static str, value: String) -> Result<String, InvalidId> {
+    let is_length_valid = (1..=ID_LEN_MAX).contains(&value.len());
+    if is_length_valid && value.bytes().all(|b| b.is_ascii_graphic()) {
         Ok(value)
     } else {
         Err(InvalidId::Unprintable { what, value: value.chars().take(64).collect() })
     }
 }
 
-/// The public, stable name of an event; what a receiver sees as `webhook-id` on every attempt.
+/// The public id of an event. A receiver sees it as `webhook-id`, the same on every attempt.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(String);
 
 impl EventId {
-    /// No full stop: what is signed is `id.timestamp.body`, and an id that holds one could pass a part of itself
-    /// off as the timestamp of another request.
+    /// Validates an id chosen by a producer.
+    ///
+    /// A full stop is refused: the signed text is `id.timestamp.body`, so a part of an id with a full stop could pass
+    /// for the timestamp of another request.
     pub fn new(value: impl Into<String>) -> Result<Self, InvalidId> {
-        let value = checked("event_id", value.into())?;
+        let value = validate("event_id", value.into())?;
         if value.contains('.') { Err(InvalidId::FullStop { value }) } else { Ok(Self(value)) }
     }
 
-    /// The id of an event whose producer named none: `msg_` and the message's 32 hex digits.
-    pub fn of(message: MessageId) -> Self {
+    /// Generates the id of an event whose producer chose none: `msg_` and the 32 hex digits of the message id.
+    pub fn from_message(message: MessageId) -> Self {
         Self(format!("msg_{}", message.0.simple()))
     }
 
-    /// As a store kept it: it was judged when its event was accepted.
-    pub fn stored(text: String) -> Self {
+    /// Wraps an id read from a store. It was validated when its event was accepted.
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -64,22 +67,23 @@ impl fmt::Display for EventId {
     }
 }
 
-/// Names a worker process in leases and logs.
+/// The id of a worker process, in leases and logs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(String);
 
 impl WorkerId {
+    /// Validates a worker id.
     pub fn new(value: impl Into<String>) -> Result<Self, InvalidId> {
-        checked("worker id", value.into()).map(Self)
+        validate("worker id", value.into()).map(Self)
     }
 
-    /// A name with a part that differs at every start, so that a restarted worker is another owner.
-    pub fn booted(name: &str, boot: u64) -> Result<Self, InvalidId> {
-        Self::new(name).map(|Self(name)| Self(format!("{name}-{boot:016x}")))
+    /// Appends a part that differs at every start, so that a restarted worker is a different lease owner.
+    pub fn with_boot_id(name: &str, boot_id: u64) -> Result<Self, InvalidId> {
+        Self::new(name).map(|Self(name)| Self(format!("{name}-{boot_id:016x}")))
     }
 
-    /// As a store kept it.
-    pub fn stored(text: String) -> Self {
+    /// Wraps an id read from a store.
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -94,12 +98,12 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// A message's identity: a UUID of version 7, so that messages sort by when they were accepted.
+/// The id of a message: a UUID of version 7, so that messages sort by the time they were accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(Uuid);
 
 impl MessageId {
-    /// Built from the store's clock and ten random bytes of the store's choosing.
+    /// Builds an id from the time of the store's clock and ten random bytes.
     pub fn v7(at: Timestamp, random: [u8; 10]) -> Self {
         let millis = u64::try_from(at.as_micros() / 1_000).unwrap_or(0);
         Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
@@ -114,7 +118,7 @@ impl MessageId {
     }
 }
 
-/// An id that is sixteen random bytes: never a counter, which a failover could roll back.
+/// Defines an id of sixteen random bytes. It is not a counter, because a database failover could roll a counter back.
 macro_rules! random_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -122,6 +126,7 @@ macro_rules! random_id {
         pub struct $name(Uuid);
 
         impl $name {
+            /// Builds the id from random bytes, which the caller draws.
             pub fn random(bytes: [u8; 16]) -> Self {
                 Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
             }
@@ -138,12 +143,14 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// The fence: a fresh token per granted lease. A write names the token it was granted under.
+    /// The fencing token of a lease, new for every granted lease.
+    ///
+    /// A write on behalf of a lease names its token and changes nothing once the event has another one.
     LeaseToken
 }
 
 random_id! {
-    /// Names one claim, so that a worker which did not get the answer can ask for it again.
+    /// The id of one claim. A worker that lost the response repeats the claim under the same id.
     ClaimId
 }
 
@@ -153,11 +160,11 @@ impl fmt::Display for LeaseToken {
     }
 }
 
-/// A store's own key of an event row: cheap to index, ordered by insertion, never shown to producers.
+/// A store's internal key of an event row: cheap to index, ordered by insertion, never shown to producers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(pub i64);
 
-/// A store's own key of a destination; limits, circuits and pauses hang on it.
+/// A store's internal key of a destination. Concurrency limits, circuits and pauses are kept per key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationId(pub i64);
 
@@ -174,7 +181,7 @@ mod tests {
     #[test]
     fn a_generated_event_id_is_msg_and_the_32_hex_digits_of_the_message() {
         let message = MessageId::v7(Timestamp::from_secs(1_700_000_000), [7; 10]);
-        let id = EventId::of(message);
+        let id = EventId::from_message(message);
         assert_eq!(id.as_str().len(), 36);
         assert_eq!(id.as_str(), format!("msg_{}", message.as_uuid().simple()));
         assert_eq!(message.as_uuid().get_version_num(), 7);
@@ -190,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_sort_by_acceptance() {
+    fn message_ids_sort_by_time_of_acceptance() {
         let early = MessageId::v7(Timestamp::from_secs(1), [255; 10]);
         let late = MessageId::v7(Timestamp::from_secs(2), [0; 10]);
         assert!(early < late);
     }
 
     #[test]
-    fn two_boots_of_one_host_are_two_owners() {
-        assert_ne!(WorkerId::booted("web-1", 1).unwrap(), WorkerId::booted("web-1", 2).unwrap());
+    fn restarted_worker_has_another_id() {
+        assert_ne!(WorkerId::with_boot_id("web-1", 1).unwrap(), WorkerId::with_boot_id("web-1", 2).unwrap());
     }
 }

@@ -1,8 +1,9 @@
 //! A worker's time-limited right to attempt an event.
 //!
-//! A lease is granted by a store under a fresh [`LeaseToken`], renewed by heartbeats while its attempt is in
-//! flight, and ends by a settle, a release, a cancel, or by expiring. Whoever writes names the token: a write
-//! under a token that is no longer the row's changes nothing.
+//! A store grants a lease under a new [`LeaseToken`]. The worker renews it by heartbeats while the attempt is in flight.
+//! A settle, a release, a cancel, or the takeover of an expired lease ends it. An expired lease that no claim has taken
+//! over can still be renewed and settled. Every write of the worker names the token: a write under a token that the row
+//! no longer holds changes nothing.
 
 use std::time::Duration;
 
@@ -10,27 +11,28 @@ use bytes::Bytes;
 
 use crate::{DestinationId, DestinationUrl, EventId, EventKey, LeaseToken, MessageId};
 
-/// Why an attempt is made.
+/// What caused an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trigger {
+    /// The event was enqueued, or a retry was due.
     Scheduled,
     /// The first attempt after an operator's requeue.
     Manual,
 }
 
 impl Trigger {
-    /// `requeued` says whether a requeue was the last thing that an operator did to the event.
-    pub const fn of(requeued: bool, attempts: u32) -> Self {
-        if requeued && attempts == 0 { Self::Manual } else { Self::Scheduled }
+    /// Returns the cause of the next attempt. `is_requeued`: the last operator action on the event was a requeue.
+    pub const fn for_attempt(is_requeued: bool, attempts: u32) -> Self {
+        if is_requeued && attempts == 0 { Self::Manual } else { Self::Scheduled }
     }
 }
 
-words!(Trigger {
+named_variants!(Trigger {
     Scheduled => "scheduled",
     Manual => "manual",
 });
 
-/// The only thing that can be sent: one event, with its payload, under one token.
+/// A worker's right to attempt one event, with the data to send. Only a lease can be sent.
 #[derive(Clone)]
 pub struct Lease {
     pub token: LeaseToken,
@@ -43,27 +45,27 @@ pub struct Lease {
     pub content_type: String,
     pub payload: Bytes,
     pub traceparent: Option<String>,
-    /// Outcomes recorded since the event was enqueued or last requeued.
+    /// Attempts recorded since the event was enqueued or last requeued.
     pub attempts: u32,
     pub max_attempts: u32,
     pub trigger: Trigger,
-    /// How long the event had been due when the claim that brought this lease was answered.
+    /// How long the event had been due when the claim returned this lease.
     pub overdue: Duration,
 }
 
 impl Lease {
-    /// A retry is an attempt after a recorded one; it counts against the retry batch.
+    /// Returns true if an earlier attempt is recorded. Retries count against `retries_max` of a claim.
     pub fn is_retry(&self) -> bool {
         self.attempts > 0
     }
 
-    /// The number of the attempt that this lease allows, counting from one.
+    /// The number of this attempt, counting from one.
     pub fn attempt(&self) -> u32 {
         self.attempts.saturating_add(1)
     }
 }
 
-/// Shows everything but the payload, which never reaches a log.
+/// Omits the payload, so that it never reaches a log.
 impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lease")
@@ -76,13 +78,14 @@ impl std::fmt::Debug for Lease {
     }
 }
 
-/// How long leases last and how often they are renewed.
+/// How long a lease lasts and how often the worker renews it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseTerms {
     duration: Duration,
     heartbeat: Duration,
 }
 
+/// Why a lease duration was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLease {
     #[error(
@@ -91,15 +94,18 @@ pub enum InvalidLease {
     )]
     TooShort(Duration),
     #[error(
-        "a lease of {0:?} is too long: a dead worker's events would wait for it to expire; at most {LEASE_MAX:?}"
+        "a lease of {0:?} is too long: the events of a dead worker wait until it expires; use at most {LEASE_MAX:?}"
     )]
     TooLong(Duration),
 }
 
+/// Shortest interval between two heartbeats.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
+/// Longest lease: the events of a dead worker wait this long for a takeover.
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 impl LeaseTerms {
+    /// Validates the duration and derives the heartbeat interval: a third of it, at least 100 ms.
     pub fn new(duration: Duration) -> Result<Self, InvalidLease> {
         let heartbeat = (duration / 3).max(HEARTBEAT_MIN);
         if heartbeat >= duration {
@@ -111,10 +117,12 @@ impl LeaseTerms {
         Ok(Self { duration, heartbeat })
     }
 
+    /// How long a lease lasts without renewal.
     pub const fn duration(self) -> Duration {
         self.duration
     }
 
+    /// The interval between two renewals.
     pub const fn heartbeat(self) -> Duration {
         self.heartbeat
     }
@@ -151,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_would_keep_events_waiting_for_days_is_refused() {
+    fn lease_longer_than_a_day_is_refused() {
         assert_eq!(LeaseTerms::new(Duration::MAX), Err(InvalidLease::TooLong(Duration::MAX)));
         assert!(LeaseTerms::new(LEASE_MAX).is_ok());
     }

@@ -1,22 +1,25 @@
-//! The broadcast that follows an event into a terminal state.
+//! The notice broadcast when an event is delivered or dead-lettered.
 
 use crate::{EventId, Timestamp};
 
-/// The topic that notices are published on.
-pub const TOPIC: &str = "gateway:webhooks";
+/// The topic on which notices are published.
+pub const NOTICE_TOPIC: &str = "gateway:webhooks";
 
+/// Which terminal state the event reached. The name of each variant is the event type on the topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoticeKind {
     Delivered,
     DeadLettered,
 }
 
-words!(NoticeKind {
+named_variants!(NoticeKind {
     Delivered => "WebhookDeliveredEvent",
     DeadLettered => "WebhookDLQEvent",
 });
 
-/// Committed together with the change it tells of, so that neither exists without the other.
+/// The broadcast that an event reached a terminal state.
+///
+/// A store commits the notice in the same transaction as the change of state, so that neither exists without the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub kind: NoticeKind,

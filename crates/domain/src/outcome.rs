@@ -1,43 +1,46 @@
-//! What happened to one request, as data. A remote failure is never an `Err`.
+//! The outcome of one HTTP attempt, as data. A failure of the receiver is an [`Outcome`], never an `Err`.
 
 use std::time::Duration;
 
 use crate::{Excerpt, RETRY_AFTER_MAX};
 
-/// How one attempt ended. The status line decides: a 2xx with a broken body is still a 2xx.
+/// The outcome of one attempt. Only the status line counts: a 2xx with a broken body is still a 2xx.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// A final status line arrived, 200 to 599. Made by [`Outcome::response`] alone, which sees to that.
+    /// The receiver sent a final status, 200 to 599. Only [`Outcome::response`] builds this variant, and it checks the range.
     #[non_exhaustive]
     Response { status: u16, retry_after: Option<Duration>, excerpt: Excerpt },
-    /// No usable status line arrived.
+    /// The receiver sent no valid status line. Only [`Outcome::no_response`] builds this variant.
     #[non_exhaustive]
     NoResponse { class: ErrorClass, detail: Excerpt },
 }
 
-/// Why there was no response.
+/// Why an attempt got no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorClass {
-    /// The deadline passed, wherever the request was.
+    /// The deadline of the attempt passed, in any phase of the request.
     Timeout,
+    /// The host name could not be resolved.
     Dns,
-    /// The guard refused the address that the destination resolves to.
+    /// The address guard refused the address that the host name resolves to.
     BlockedAddress,
+    /// The TCP connection could not be opened.
     Connect,
+    /// The TLS handshake failed.
     Tls,
-    /// The receiver's certificate was refused.
+    /// The receiver's TLS certificate is not trusted.
     Certificate,
-    /// The connection ended before a status line.
+    /// The connection closed before a status line arrived.
     Reset,
-    /// What arrived is not an HTTP response.
+    /// The receiver sent bytes that are not a valid HTTP response.
     BrokenResponse,
-    /// What is stored cannot be made into a request; says nothing about the receiver.
+    /// The stored event cannot be turned into an HTTP request. Not the fault of the receiver.
     Unsendable,
-    /// Our own sender panicked; says nothing about the receiver.
+    /// The sender panicked. Not the fault of the receiver.
     Panic,
 }
 
-words!(ErrorClass {
+named_variants!(ErrorClass {
     Timeout => "timeout",
     Dns => "dns",
     BlockedAddress => "blocked_address",
@@ -50,9 +53,9 @@ words!(ErrorClass {
     Panic => "panic",
 });
 
-/// The five counters that every outcome falls into exactly one of.
+/// The counter of an outcome: its class of HTTP status, or `NetworkError` without a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Bucket {
+pub enum OutcomeBucket {
     Http2xx,
     Http3xx,
     Http4xx,
@@ -60,7 +63,7 @@ pub enum Bucket {
     NetworkError,
 }
 
-words!(Bucket {
+named_variants!(OutcomeBucket {
     Http2xx => "http_2xx",
     Http3xx => "http_3xx",
     Http4xx => "http_4xx",
@@ -68,28 +71,29 @@ words!(Bucket {
     NetworkError => "network_error",
 });
 
-/// What an outcome means for its event, before any policy is asked.
+/// What an outcome means for its event, before the retry policy is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Classification {
     Delivered,
-    /// 410: the receiver wants no more of this.
+    /// Status 410: the receiver no longer accepts these events.
     Gone,
+    /// Any other failure. The retry policy decides whether attempts remain.
     Retry,
 }
 
-/// What an outcome says about its receiver, for the circuit breaker.
+/// What an outcome shows about the health of its receiver. The circuit breaker counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
-    /// It answered, even if only to refuse.
+pub enum ReceiverHealth {
+    /// The receiver responded, if only to refuse the event.
     Healthy,
-    /// It is down, drowning, or asks for less.
+    /// The receiver is down, overloaded, or requests a lower rate.
     Unhealthy,
-    /// Our own doing.
+    /// The attempt failed on our side and shows nothing about the receiver.
     Unknown,
 }
 
 impl Outcome {
-    /// A status outside 200..=599 is no final HTTP status and so no response.
+    /// Builds the outcome of a response. A status outside 200..=599 is not final and becomes a broken response.
     pub fn response(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         if (200..=599).contains(&status) {
             Self::Response { status, retry_after, excerpt: Excerpt::from_bytes(body) }
@@ -101,40 +105,46 @@ impl Outcome {
         }
     }
 
+    /// Builds the outcome of an attempt without a response.
     pub fn no_response(class: ErrorClass, detail: &str) -> Self {
         Self::NoResponse { class, detail: Excerpt::from_text(detail) }
     }
 
-    pub fn bucket(&self) -> Bucket {
+    /// The counter in which this outcome is counted.
+    pub fn bucket(&self) -> OutcomeBucket {
         match self {
-            Self::Response { status: ..=299, .. } => Bucket::Http2xx,
-            Self::Response { status: ..=399, .. } => Bucket::Http3xx,
-            Self::Response { status: ..=499, .. } => Bucket::Http4xx,
-            Self::Response { .. } => Bucket::Http5xx,
-            Self::NoResponse { .. } => Bucket::NetworkError,
+            Self::Response { status: ..=299, .. } => OutcomeBucket::Http2xx,
+            Self::Response { status: ..=399, .. } => OutcomeBucket::Http3xx,
+            Self::Response { status: ..=499, .. } => OutcomeBucket::Http4xx,
+            Self::Response { .. } => OutcomeBucket::Http5xx,
+            Self::NoResponse { .. } => OutcomeBucket::NetworkError,
         }
     }
 
-    pub fn verdict(&self) -> Verdict {
+    /// Classifies the outcome: 2xx is delivered, 410 is gone, everything else is retried.
+    pub fn classify(&self) -> Classification {
         match self {
-            Self::Response { status: 410, .. } => Verdict::Gone,
-            _ if self.bucket() == Bucket::Http2xx => Verdict::Delivered,
-            _ => Verdict::Retry,
+            Self::Response { status: 410, .. } => Classification::Gone,
+            _ if self.bucket() == OutcomeBucket::Http2xx => Classification::Delivered,
+            _ => Classification::Retry,
         }
     }
 
-    pub fn health(&self) -> Health {
+    /// Returns what the outcome shows about the receiver.
+    pub fn health(&self) -> ReceiverHealth {
         match self {
-            Self::Response { status: 408 | 429, .. } => Health::Unhealthy,
-            Self::Response { status: 500.., .. } => Health::Unhealthy,
-            Self::Response { .. } => Health::Healthy,
-            Self::NoResponse { class: ErrorClass::Panic | ErrorClass::Unsendable, .. } => Health::Unknown,
-            Self::NoResponse { .. } => Health::Unhealthy,
+            Self::Response { status: 408 | 429, .. } => ReceiverHealth::Unhealthy,
+            Self::Response { status: 500.., .. } => ReceiverHealth::Unhealthy,
+            Self::Response { .. } => ReceiverHealth::Healthy,
+            Self::NoResponse { class: ErrorClass::Panic | ErrorClass::Unsendable, .. } => {
+                ReceiverHealth::Unknown
+            }
+            Self::NoResponse { .. } => ReceiverHealth::Unhealthy,
         }
     }
 
-    /// How long the destination asks to be left alone: `Retry-After` counts on 429 and 503 only.
-    pub fn pause(&self) -> Option<Duration> {
+    /// The pause that the destination requests. `Retry-After` counts on 429 and 503 only.
+    pub fn requested_pause(&self) -> Option<Duration> {
         match self {
             Self::Response { status: 429 | 503, retry_after, .. } => {
                 retry_after.filter(|wait| !wait.is_zero()).map(|wait| wait.min(RETRY_AFTER_MAX))
@@ -143,6 +153,7 @@ impl Outcome {
         }
     }
 
+    /// The HTTP status, if a response arrived.
     pub fn http_status(&self) -> Option<u16> {
         match self {
             Self::Response { status, .. } => Some(*status),
@@ -150,6 +161,7 @@ impl Outcome {
         }
     }
 
+    /// Why no response arrived, or `None` if one did.
     pub fn error_class(&self) -> Option<ErrorClass> {
         match self {
             Self::Response { .. } => None,
@@ -157,6 +169,7 @@ impl Outcome {
         }
     }
 
+    /// An excerpt of the response body, or the error detail without a response.
     pub fn excerpt(&self) -> &Excerpt {
         match self {
             Self::Response { excerpt, .. } => excerpt,
@@ -164,15 +177,15 @@ impl Outcome {
         }
     }
 
-    /// What an operator reads as the event's last error; none for a 2xx.
+    /// The text that operators see as the last error of the event, or `None` for a 2xx.
     pub fn last_error(&self) -> Option<String> {
-        let what = match self {
-            _ if self.verdict() == Verdict::Delivered => return None,
+        let error = match self {
+            _ if self.classify() == Classification::Delivered => return None,
             Self::Response { status, .. } => format!("HTTP {status}"),
             Self::NoResponse { class, .. } => class.as_str().to_owned(),
         };
         let excerpt = self.excerpt();
-        Some(if excerpt.is_empty() { what } else { format!("{what}: {excerpt}") })
+        Some(if excerpt.is_empty() { error } else { format!("{error}: {excerpt}") })
     }
 }
 
@@ -186,36 +199,36 @@ mod tests {
     }
 
     #[test]
-    fn every_status_falls_into_its_real_bucket() {
+    fn every_status_is_counted_in_its_bucket() {
         let buckets = [
-            (200, Bucket::Http2xx),
-            (299, Bucket::Http2xx),
-            (301, Bucket::Http3xx),
-            (404, Bucket::Http4xx),
-            (410, Bucket::Http4xx),
-            (503, Bucket::Http5xx),
-            (599, Bucket::Http5xx),
+            (200, OutcomeBucket::Http2xx),
+            (299, OutcomeBucket::Http2xx),
+            (301, OutcomeBucket::Http3xx),
+            (404, OutcomeBucket::Http4xx),
+            (410, OutcomeBucket::Http4xx),
+            (503, OutcomeBucket::Http5xx),
+            (599, OutcomeBucket::Http5xx),
         ];
         for (code, bucket) in buckets {
             assert_eq!(status(code).bucket(), bucket, "{code}");
         }
-        assert_eq!(Outcome::no_response(ErrorClass::Dns, "").bucket(), Bucket::NetworkError);
+        assert_eq!(Outcome::no_response(ErrorClass::Dns, "").bucket(), OutcomeBucket::NetworkError);
     }
 
     #[test]
     fn only_2xx_delivers_and_only_410_is_gone() {
         for code in 200..=599 {
             let expected = match code {
-                200..=299 => Verdict::Delivered,
-                410 => Verdict::Gone,
-                _ => Verdict::Retry,
+                200..=299 => Classification::Delivered,
+                410 => Classification::Gone,
+                _ => Classification::Retry,
             };
-            assert_eq!(status(code).verdict(), expected, "{code}");
+            assert_eq!(status(code).classify(), expected, "{code}");
         }
     }
 
     #[test]
-    fn a_status_that_is_no_final_status_is_a_broken_response() {
+    fn status_that_is_not_final_is_a_broken_response() {
         for code in [0, 99, 100, 101, 199, 600, 999] {
             assert_eq!(status(code).error_class(), Some(ErrorClass::BrokenResponse), "{code}");
         }
@@ -234,33 +247,33 @@ mod tests {
     #[test]
     fn retry_after_pauses_on_429_and_503_only() {
         let wait = Some(Duration::from_secs(90));
-        assert_eq!(Outcome::response(429, wait, b"").pause(), wait);
-        assert_eq!(Outcome::response(503, wait, b"").pause(), wait);
+        assert_eq!(Outcome::response(429, wait, b"").requested_pause(), wait);
+        assert_eq!(Outcome::response(503, wait, b"").requested_pause(), wait);
         for code in [200, 301, 404, 500, 502] {
-            assert_eq!(Outcome::response(code, wait, b"").pause(), None, "{code}");
+            assert_eq!(Outcome::response(code, wait, b"").requested_pause(), None, "{code}");
         }
-        assert_eq!(Outcome::response(429, Some(Duration::ZERO), b"").pause(), None);
-        assert_eq!(Outcome::response(429, Some(Duration::MAX), b"").pause(), Some(RETRY_AFTER_MAX));
+        assert_eq!(Outcome::response(429, Some(Duration::ZERO), b"").requested_pause(), None);
+        assert_eq!(Outcome::response(429, Some(Duration::MAX), b"").requested_pause(), Some(RETRY_AFTER_MAX));
     }
 
     #[test]
-    fn a_refusal_is_not_ill_health_but_a_plea_for_less_is() {
-        assert_eq!(status(404).health(), Health::Healthy);
-        assert_eq!(status(429).health(), Health::Unhealthy);
-        assert_eq!(status(500).health(), Health::Unhealthy);
-        assert_eq!(Outcome::no_response(ErrorClass::Connect, "").health(), Health::Unhealthy);
+    fn refusal_is_healthy_but_rate_limiting_is_unhealthy() {
+        assert_eq!(status(404).health(), ReceiverHealth::Healthy);
+        assert_eq!(status(429).health(), ReceiverHealth::Unhealthy);
+        assert_eq!(status(500).health(), ReceiverHealth::Unhealthy);
+        assert_eq!(Outcome::no_response(ErrorClass::Connect, "").health(), ReceiverHealth::Unhealthy);
         for ours in [ErrorClass::Panic, ErrorClass::Unsendable] {
-            assert_eq!(Outcome::no_response(ours, "").health(), Health::Unknown);
+            assert_eq!(Outcome::no_response(ours, "").health(), ReceiverHealth::Unknown);
         }
     }
 
     proptest! {
         #[test]
-        fn an_outcome_has_an_error_text_exactly_when_it_is_not_delivered(
+        fn outcome_has_an_error_text_exactly_when_it_is_not_delivered(
             code in 0_u16..1_000, body in proptest::collection::vec(any::<u8>(), 0..64)
         ) {
             let outcome = Outcome::response(code, None, &body);
-            prop_assert_eq!(outcome.last_error().is_none(), outcome.verdict() == Verdict::Delivered);
+            prop_assert_eq!(outcome.last_error().is_none(), outcome.classify() == Classification::Delivered);
         }
     }
 }

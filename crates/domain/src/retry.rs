@@ -1,9 +1,9 @@
-//! The retry contract: how long a receiver is left alone between attempts, and how many it gets.
+//! The retry contract: the delay between two attempts of an event, and the number of attempts.
 
 mod backoff;
 mod policy;
 
-pub use backoff::Roll;
+pub use backoff::RandomDraw;
 pub use policy::{
     FAST_RETRY_FLOOR, JITTER_BPS_MAX, RetryPolicy, RetryPolicyError, RetryPolicySpec, Strategy,
 };

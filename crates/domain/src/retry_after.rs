@@ -1,18 +1,19 @@
-//! What a receiver asks for with `Retry-After`.
+//! The `Retry-After` header of a response.
 
 use std::time::{Duration, SystemTime};
 
 use crate::Timestamp;
 
-/// The longest wait that a receiver can ask for.
+/// Upper bound of the wait that a receiver can request.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 
-/// Reads seconds or an HTTP-date, the latter relative to `now`. A wish beyond the cap is the cap, a date that has
-/// passed is zero, anything else is no wish at all.
-pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+/// Parses the header, which holds seconds or an HTTP-date, into the wait from `now`.
+///
+/// A wait beyond [`RETRY_AFTER_MAX`] is cut to it, a date in the past is zero, and a malformed value is `None`.
+pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim_matches([' ', '\t']);
     let wait = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        // Only digits, so the one way to fail is a number too large to hold.
+        // The value has only digits, so parsing fails only on overflow.
         Duration::from_secs(value.parse().unwrap_or(u64::MAX))
     } else {
         let date = httpdate::parse_http_date(value).ok()?;
@@ -31,11 +32,11 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(784_111_777);
 
     fn secs(value: &str) -> Option<u64> {
-        retry_after(value, NOW).map(|wait| wait.as_secs())
+        parse_retry_after(value, NOW).map(|wait| wait.as_secs())
     }
 
     #[test]
-    fn seconds_are_read_and_capped_at_an_hour() {
+    fn seconds_are_parsed_and_capped_at_an_hour() {
         assert_eq!(secs("0"), Some(0));
         assert_eq!(secs(" 120\t"), Some(120));
         assert_eq!(secs("3600"), Some(3_600));
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn http_dates_in_all_three_forms_are_read() {
+    fn http_dates_in_all_three_forms_are_parsed() {
         assert_eq!(secs("Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));
         assert_eq!(secs("Sunday, 06-Nov-94 08:50:37 GMT"), Some(60));
         assert_eq!(secs("Sun Nov  6 08:50:37 1994"), Some(60));
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_wish() {
+    fn malformed_value_is_none() {
         for value in ["", "-1", "1.5", "+5", "soon", "0x10", "1e3", "\u{0661}"] {
             assert_eq!(secs(value), None, "{value:?}");
         }
@@ -62,7 +63,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_value_panics_or_exceeds_the_cap(value in ".{0,64}", now in any::<i64>()) {
-            if let Some(wait) = retry_after(&value, Timestamp::from_micros(now)) {
+            if let Some(wait) = parse_retry_after(&value, Timestamp::from_micros(now)) {
                 prop_assert!(wait <= RETRY_AFTER_MAX);
             }
         }

@@ -1,8 +1,7 @@
 //! Standard Webhooks signatures, symmetric version 1.
 //!
-//! A request is signed as `id.timestamp.body` with HMAC-SHA256 under every secret that is valid now, newest first;
-//! a receiver accepts it if any of them matches. Old signatures are refused by their timestamp, wrong ones by a
-//! comparison whose time does not depend on where they differ.
+//! A request carries one HMAC-SHA256 of `id.timestamp.body` per valid secret, newest secret first. A receiver accepts
+//! the request if any signature matches. Verification refuses an old timestamp and compares signatures in constant time.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,19 +15,22 @@ use zeroize::Zeroizing;
 
 use crate::{EventId, Timestamp};
 
-/// How far a receiver lets a request's timestamp lie from its own clock.
+/// Largest difference between the timestamp of a request and the receiver's clock, by default.
 pub const TOLERANCE_DEFAULT: Duration = Duration::from_secs(300);
 
+/// Prefix of a secret in its text form.
 const PREFIX: &str = "whsec_";
+/// Accepted lengths of a secret.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const SIGNATURE_BYTES: usize = 32;
-/// Secrets valid at once, and signatures of one header that are looked at.
+/// Most secrets valid at once, and most signatures of one header that are checked.
 const SIGNATURES_MAX: usize = 16;
 
-/// A key shared with receivers. Shown by nothing, wiped when dropped.
+/// A signing secret shared with receivers. `Debug` hides it, and its memory is wiped on drop.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
+/// Why a signing secret, or a list of secrets, was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
     #[error("a signing secret must start with {PREFIX:?}")]
@@ -42,12 +44,13 @@ pub enum InvalidSecret {
 }
 
 impl Secret {
-    /// Reads `whsec_` and the base64 of 24 to 64 bytes.
+    /// Parses the text form: `whsec_` and the base64 of 24 to 64 bytes.
     pub fn parse(text: &str) -> Result<Self, InvalidSecret> {
         let encoded = text.strip_prefix(PREFIX).ok_or(InvalidSecret::Prefix)?;
         Self::from_bytes(BASE64.decode(encoded).map_err(|_| InvalidSecret::Base64)?)
     }
 
+    /// Checks the length of the key.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, InvalidSecret> {
         let bytes = Zeroizing::new(bytes);
         if KEY_BYTES.contains(&bytes.len()) {
@@ -57,13 +60,14 @@ impl Secret {
         }
     }
 
-    /// The text a receiver is given.
+    /// The text form, which receivers get.
     pub fn reveal(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("{PREFIX}{}", BASE64.encode(&*self.0)))
     }
 
+    /// Computes the HMAC of one request.
     fn mac(&self, id: &str, timestamp: i64, body: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC accepts a key of any length");
         mac.update(id.as_bytes());
         mac.update(b".");
         mac.update(timestamp.to_string().as_bytes());
@@ -79,11 +83,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secrets that are valid now, newest first. More than one while they are being rotated.
+/// The valid signing secrets, newest first. There is more than one during a rotation.
 #[derive(Debug, Clone)]
 pub struct SigningKeys(Vec<Secret>);
 
 impl SigningKeys {
+    /// Takes 1 to 16 secrets, newest first.
     pub fn new(secrets: Vec<Secret>) -> Result<Self, InvalidSecret> {
         match secrets.len() {
             1..=SIGNATURES_MAX => Ok(Self(secrets)),
@@ -91,19 +96,19 @@ impl SigningKeys {
         }
     }
 
-    /// Newest first.
+    /// The secrets, newest first.
     pub fn secrets(&self) -> &[Secret] {
         &self.0
     }
 
-    /// The value of `webhook-signature`: one `v1,…` per secret, separated by spaces.
+    /// Computes the value of `webhook-signature`: one `v1,…` per secret, separated by spaces.
     pub fn sign(&self, id: &EventId, at: Timestamp, body: &[u8]) -> String {
         let signature =
             |secret: &Secret| format!("v1,{}", BASE64.encode(secret.mac(id.as_str(), at.as_secs(), body)));
         self.0.iter().map(signature).collect::<Vec<_>>().join(" ")
     }
 
-    /// Checks a request as a receiver would, from its three headers and its exact body.
+    /// Verifies a request as a receiver does, from its three headers and its exact body.
     pub fn verify(
         &self,
         headers: SignedHeaders<'_>,
@@ -119,15 +124,15 @@ impl SigningKeys {
         if skew > tolerance.as_secs() {
             return Err(VerifyError::Timestamp { skew: Duration::from_secs(skew) });
         }
-        let offered = signatures(headers.signature);
-        if offered.is_empty() {
+        let signatures = parse_signatures(headers.signature);
+        if signatures.is_empty() {
             return Err(VerifyError::NoSignature);
         }
-        // No early exit: which secret or signature matched shows in nobody's clock.
+        // No early exit: the duration must not reveal which secret or signature matched.
         let mut matched = subtle::Choice::from(0);
         for secret in &self.0 {
             let expected = secret.mac(headers.id, timestamp, body);
-            for signature in &offered {
+            for signature in &signatures {
                 matched |= expected.ct_eq(signature);
             }
         }
@@ -135,7 +140,7 @@ impl SigningKeys {
     }
 }
 
-/// What a request claims about itself.
+/// The three signature headers of a request, not yet verified.
 #[derive(Debug, Clone, Copy)]
 pub struct SignedHeaders<'a> {
     pub id: &'a str,
@@ -143,9 +148,10 @@ pub struct SignedHeaders<'a> {
     pub signature: &'a str,
 }
 
+/// Why a signed request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    #[error("webhook-id is empty or holds a full stop, so what was signed under it is ambiguous")]
+    #[error("webhook-id is empty or contains a full stop, which makes the signed text ambiguous")]
     MalformedId,
     #[error("webhook-timestamp is not a whole number of seconds")]
     MalformedTimestamp,
@@ -157,14 +163,14 @@ pub enum VerifyError {
     Mismatch,
 }
 
-/// Digits only: what was signed is this very text, so no other spelling of the number may pass.
+/// Parses the timestamp. Only the canonical digits are accepted, because the signature covers this text.
 fn parse_timestamp(text: &str) -> Result<i64, VerifyError> {
     let canonical = text.bytes().all(|b| b.is_ascii_digit()) && !(text.len() > 1 && text.starts_with('0'));
     text.parse().ok().filter(|_| canonical).ok_or(VerifyError::MalformedTimestamp)
 }
 
-/// The well-formed `v1` signatures of a header. Other versions, bad base64 and other lengths are passed over.
-fn signatures(header: &str) -> Vec<[u8; SIGNATURE_BYTES]> {
+/// Parses the `v1` signatures of a header. It skips other versions, invalid base64 and other lengths.
+fn parse_signatures(header: &str) -> Vec<[u8; SIGNATURE_BYTES]> {
     header
         .split(' ')
         .take(SIGNATURES_MAX)

@@ -1,9 +1,9 @@
-//! A moment on a store's clock.
+//! Points in time on a store's clock.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Microseconds since the Unix epoch. Only stores read a clock; everywhere else this is data.
+/// A point in time, in microseconds since the Unix epoch. Only stores read it from a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
@@ -20,22 +20,22 @@ impl Timestamp {
         self.0
     }
 
-    /// Whole seconds, rounded down, as a signature's timestamp wants them.
+    /// Whole seconds since the Unix epoch, rounded down, as in the timestamp of a signature.
     pub const fn as_secs(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
 
-    /// The moment `by` later; saturates at the end of time rather than wrapping into the past.
+    /// Returns the time `by` later. Saturates instead of wrapping into the past.
     pub fn after(self, by: Duration) -> Self {
         Self(self.0.saturating_add(micros(by)))
     }
 
-    /// The moment `by` earlier.
+    /// Returns the time `by` earlier, saturating.
     pub fn before(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(micros(by)))
     }
 
-    /// How long ago `earlier` was; zero when it lies ahead.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

@@ -1,21 +1,21 @@
-//! What a settle writes. The row, the log line, the metric labels, the counters and the notice all read it here.
+//! The state change that a settle writes. The row, log line, metric labels, counters and notice all derive from it.
 
 use std::time::Duration;
 
 use crate::{
-    Decision, DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Lease, LeaseToken, NoticeKind,
-    Outcome, RetryPolicy, Roll, Standing, Trigger, decide,
+    AttemptCounts, Decision, DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Lease,
+    LeaseToken, NoticeKind, Outcome, RandomDraw, RetryPolicy, Trigger, decide,
 };
 
-/// One attempt as it was observed.
+/// What the worker observed of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempted {
+pub struct AttemptResult {
     pub outcome: Outcome,
-    /// From the start of the request to its outcome.
+    /// Time from the start of the request to its outcome.
     pub duration: Duration,
 }
 
-/// A legal change of one event under one lease. Built only by [`Transition::of`].
+/// A legal state change of one event under one lease. Only [`Transition::from_attempt`] builds one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
     key: EventKey,
@@ -24,13 +24,19 @@ pub struct Transition {
     destination_id: DestinationId,
     attempt: u32,
     trigger: Trigger,
-    attempted: Attempted,
+    result: AttemptResult,
     decision: Decision,
 }
 
 impl Transition {
-    pub fn of(lease: &Lease, attempted: Attempted, policy: &RetryPolicy, roll: Roll) -> Self {
-        let standing = Standing { attempts: lease.attempts, max_attempts: lease.max_attempts };
+    /// Decides what happens to the leased event after this attempt.
+    pub fn from_attempt(
+        lease: &Lease,
+        result: AttemptResult,
+        policy: &RetryPolicy,
+        draw: RandomDraw,
+    ) -> Self {
+        let counts = AttemptCounts { attempts: lease.attempts, max_attempts: lease.max_attempts };
         Self {
             key: lease.key,
             event_id: lease.event_id.clone(),
@@ -38,8 +44,8 @@ impl Transition {
             destination_id: lease.destination_id,
             attempt: lease.attempt(),
             trigger: lease.trigger,
-            decision: decide(standing, &attempted.outcome, policy, roll),
-            attempted,
+            decision: decide(counts, &result.outcome, policy, draw),
+            result,
         }
     }
 
@@ -51,7 +57,7 @@ impl Transition {
         &self.event_id
     }
 
-    /// The fence: the row changes only while this is its token.
+    /// The fencing token: the row changes only while it holds this token.
     pub fn token(&self) -> LeaseToken {
         self.token
     }
@@ -60,7 +66,7 @@ impl Transition {
         self.destination_id
     }
 
-    /// The attempt's number, and so the event's `attempts` once this is written.
+    /// The number of the attempt, which becomes the `attempts` of the event.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
@@ -70,17 +76,19 @@ impl Transition {
     }
 
     pub fn outcome(&self) -> &Outcome {
-        &self.attempted.outcome
+        &self.result.outcome
     }
 
+    /// Time from the start of the request to its outcome.
     pub fn duration(&self) -> Duration {
-        self.attempted.duration
+        self.result.duration
     }
 
     pub fn decision(&self) -> Decision {
         self.decision
     }
 
+    /// The state of the event after the attempt.
     pub fn status(&self) -> DeliveryStatus {
         match self.decision {
             Decision::Delivered => DeliveryStatus::Delivered,
@@ -89,6 +97,7 @@ impl Transition {
         }
     }
 
+    /// Why the event is dead-lettered, if it is.
     pub fn failure_kind(&self) -> Option<FailureKind> {
         match self.decision {
             Decision::Failed(kind) => Some(kind),
@@ -96,7 +105,7 @@ impl Transition {
         }
     }
 
-    /// How long until the event is due again; none once it is terminal.
+    /// The delay until the event is due again, or `None` if it reached a terminal state.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.decision {
             Decision::Retry { after } => Some(after),
@@ -104,17 +113,18 @@ impl Transition {
         }
     }
 
+    /// The text that operators see as the last error of the event.
     pub fn last_error(&self) -> Option<String> {
         self.outcome().last_error()
     }
 
-    /// How long the whole destination is to be left alone, whatever became of this event.
-    pub fn pause(&self) -> Option<Duration> {
-        self.outcome().pause()
+    /// The pause that the receiver requested for the whole destination. It applies in every state of this event.
+    pub fn destination_pause(&self) -> Option<Duration> {
+        self.outcome().requested_pause()
     }
 
-    /// Terminal changes are broadcast; retries are not.
-    pub fn notice(&self) -> Option<NoticeKind> {
+    /// The notice to publish: terminal states are broadcast, retries are not.
+    pub fn notice_kind(&self) -> Option<NoticeKind> {
         match self.decision {
             Decision::Delivered => Some(NoticeKind::Delivered),
             Decision::Failed(_) => Some(NoticeKind::DeadLettered),
@@ -122,7 +132,7 @@ impl Transition {
         }
     }
 
-    /// The label under which this attempt is counted and logged.
+    /// The result of the attempt as a metric label and in logs: `delivered`, `retried` or the failure kind.
     pub fn label(&self) -> &'static str {
         match self.decision {
             Decision::Delivered => "delivered",

@@ -1,20 +1,20 @@
-//! The retry contract with receivers: 60 s · 2ⁿ ± 20 %. These tests may not be renamed, ignored or removed; a guardrail
-//! of the test suite fails when one of them is.
+//! The retry contract with receivers: 60 s · 2ⁿ ± 20 %. A guardrail test fails if one of these tests is renamed,
+//! ignored or removed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use posthaste_domain::{RetryPolicy, RetryPolicyError, RetryPolicySpec, Roll, Strategy};
+use posthaste_domain::{RandomDraw, RetryPolicy, RetryPolicyError, RetryPolicySpec, Strategy};
 use proptest::prelude::*;
 
-/// Rolls spread evenly over the whole range, both ends included.
-fn rolls() -> impl Iterator<Item = Roll> {
-    (0..=100_u64).map(|step| Roll(u64::MAX / 100 * step))
+/// Draws spread evenly over the whole range, both ends included.
+fn draws() -> impl Iterator<Item = RandomDraw> {
+    (0..=100_u64).map(|step| RandomDraw(u64::MAX / 100 * step))
 }
 
 fn delays(n: u32) -> Vec<f64> {
     let policy = RetryPolicy::default();
-    rolls().map(|roll| policy.delay(n, roll).as_secs_f64()).collect()
+    draws().map(|draw| policy.delay(n, draw).as_secs_f64()).collect()
 }
 
 fn secs(seconds: u64) -> Duration {
@@ -40,10 +40,10 @@ fn test_second_retry_around_120s() {
 #[test]
 fn test_backoff_is_exponential() {
     let policy = RetryPolicy::default();
-    for roll in rolls() {
+    for draw in draws() {
         for n in 0..4 {
-            let ratio = policy.delay(n + 1, roll).as_secs_f64() / policy.delay(n, roll).as_secs_f64();
-            assert!((ratio - 2.0).abs() < 0.001, "retry {n} with {roll:?}: ratio {ratio}");
+            let ratio = policy.delay(n + 1, draw).as_secs_f64() / policy.delay(n, draw).as_secs_f64();
+            assert!((ratio - 2.0).abs() < 0.001, "retry {n} with {draw:?}: ratio {ratio}");
         }
     }
 }
@@ -52,8 +52,8 @@ fn test_backoff_is_exponential() {
 fn test_delay_never_negative() {
     let widest = spec(|spec| spec.jitter_bps = Some(10_000)).unwrap();
     for n in (0..200).chain([u32::MAX]) {
-        for roll in rolls() {
-            assert!(widest.delay(n, roll) >= secs(1), "retry {n} with {roll:?}");
+        for draw in draws() {
+            assert!(widest.delay(n, draw) >= secs(1), "retry {n} with {draw:?}");
         }
     }
 }
@@ -70,7 +70,7 @@ fn test_jitter_produces_variance() {
 fn s1_3_1_the_default_table_takes_31_minutes() {
     let policy = spec(|spec| spec.jitter_bps = Some(0)).unwrap();
     let table: Vec<u64> =
-        (0..policy.max_attempts() - 1).map(|n| policy.delay(n, Roll(7)).as_secs()).collect();
+        (0..policy.max_attempts() - 1).map(|n| policy.delay(n, RandomDraw(7)).as_secs()).collect();
     assert_eq!(table, [60, 120, 240, 480, 960]);
     assert_eq!(table.iter().sum::<u64>(), 31 * 60);
 }
@@ -95,9 +95,9 @@ fn s1_3_4_the_guard_opens_only_when_fast_retries_are_allowed_and_then_says_so() 
         spec.strategy = Strategy::Exponential { base: secs(1) };
         spec.allow_fast_retries = true;
     });
-    assert!(fast.unwrap().breaks_the_contract());
+    assert!(fast.unwrap().violates_retry_contract());
     let allowed_but_unused = spec(|spec| spec.allow_fast_retries = true).unwrap();
-    assert!(!allowed_but_unused.breaks_the_contract());
+    assert!(!allowed_but_unused.violates_retry_contract());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn s0_fr001_ac2_zero_jitter_is_exactly_deterministic() {
     let schedule = RetryPolicy::new(RetryPolicySpec::schedule()).unwrap();
     for policy in [exponential, schedule] {
         for n in 0..10 {
-            let distinct: BTreeSet<Duration> = rolls().map(|roll| policy.delay(n, roll)).collect();
+            let distinct: BTreeSet<Duration> = draws().map(|draw| policy.delay(n, draw)).collect();
             assert_eq!(distinct.len(), 1, "retry {n}");
         }
     }
@@ -127,22 +127,22 @@ fn s0_fr001_ac2_zero_jitter_is_exactly_deterministic() {
 proptest! {
     #[test]
     fn s0_fr001_ac3_jittered_delay_stays_in_its_window_and_bounds(
-        base in 30_u64..100_000, bps in 0_u32..=10_000, n in 0_u32..=200, roll in any::<u64>(), room in 0_u64..1_000_000,
+        base in 30_u64..100_000, bps in 0_u32..=10_000, n in 0_u32..=200, draw in any::<u64>(), headroom in 0_u64..1_000_000,
     ) {
-        let max_backoff = secs(base + room);
+        let max_backoff = secs(base + headroom);
         let policy = spec(|spec| {
             spec.strategy = Strategy::Exponential { base: secs(base) };
             spec.jitter_bps = Some(bps);
             spec.max_backoff = Some(max_backoff);
         }).unwrap();
-        let delay = policy.delay(n, Roll(roll));
+        let delay = policy.delay(n, RandomDraw(draw));
         prop_assert!(delay >= secs(1) && delay <= max_backoff);
-        prop_assert!(policy.window(n).contains(&delay));
-        // The window by its definition, in arithmetic of its own.
-        let around = base as f64 * 2_f64.powi(i32::try_from(n).unwrap());
-        let reach = around * f64::from(bps) / 10_000.0;
-        let low = (around - reach).clamp(1.0, max_backoff.as_secs_f64());
-        let high = (around + reach).clamp(1.0, max_backoff.as_secs_f64());
+        prop_assert!(policy.delay_range(n).contains(&delay));
+        // The range by its definition, computed independently in floating point.
+        let middle = base as f64 * 2_f64.powi(i32::try_from(n).unwrap());
+        let spread = middle * f64::from(bps) / 10_000.0;
+        let low = (middle - spread).clamp(1.0, max_backoff.as_secs_f64());
+        let high = (middle + spread).clamp(1.0, max_backoff.as_secs_f64());
         prop_assert!((low - 0.001..=high + 0.001).contains(&delay.as_secs_f64()), "{low} {delay:?} {high}");
     }
 }
@@ -166,7 +166,7 @@ fn s0_fr002_ac3_effective_limit_is_the_smaller_of_stored_and_budget_plus_one() {
 #[test]
 fn s4_main_flow_schedule_is_exactly_30_120_600_3600_21600() {
     let policy = RetryPolicy::new(RetryPolicySpec::schedule()).unwrap();
-    let steps: Vec<u64> = (0..6).map(|n| policy.delay(n, Roll(0)).as_secs()).collect();
+    let steps: Vec<u64> = (0..6).map(|n| policy.delay(n, RandomDraw(0)).as_secs()).collect();
     assert_eq!(steps, [30, 120, 600, 3_600, 21_600, 21_600]);
     assert_eq!(policy.max_attempts(), 5, "the fifth failure is terminal");
 }
@@ -175,7 +175,7 @@ fn s4_main_flow_schedule_is_exactly_30_120_600_3600_21600() {
 fn impossible_policies_are_refused_by_name() {
     let schedule = |steps: &[u64]| {
         let steps = steps.iter().copied().map(secs).collect();
-        RetryPolicy::new(RetryPolicySpec::of(Strategy::Schedule { steps }))
+        RetryPolicy::new(RetryPolicySpec::for_strategy(Strategy::Schedule { steps }))
     };
     assert_eq!(schedule(&[]).unwrap_err(), RetryPolicyError::Steps(0));
     assert_eq!(schedule(&[60; 101]).unwrap_err(), RetryPolicyError::Steps(101));

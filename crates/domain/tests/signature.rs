@@ -1,4 +1,4 @@
-//! Our signatures against the published vector and against an independent implementation.
+//! Signatures compared with the published test vector and with an independent implementation.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn check(secrets: &[&str], timestamp: &str, signature: &str, now: i64) -> Result
 }
 
 #[test]
-fn the_published_vector_is_reproduced() {
+fn published_test_vector_is_reproduced() {
     let signature = keys(&[SECRET]).sign(&EventId::new(ID).unwrap(), Timestamp::from_secs(AT), BODY);
     assert_eq!(signature, SIGNATURE);
     assert_eq!(check(&[SECRET], &AT.to_string(), SIGNATURE, AT), Ok(()));
@@ -45,7 +45,7 @@ fn during_rotation_receivers_with_either_secret_accept() {
 }
 
 #[test]
-fn the_timestamp_must_be_within_the_tolerance_on_both_sides() {
+fn timestamp_must_be_within_the_tolerance_on_both_sides() {
     let timestamp = AT.to_string();
     for now in [AT - 300, AT, AT + 300] {
         assert_eq!(check(&[SECRET], &timestamp, SIGNATURE, now), Ok(()));
@@ -57,7 +57,7 @@ fn the_timestamp_must_be_within_the_tolerance_on_both_sides() {
 }
 
 #[test]
-fn another_spelling_of_the_timestamp_is_refused() {
+fn timestamp_that_is_not_canonical_is_refused() {
     for timestamp in ["", "soon", "+1614265330", "01614265330", " 1614265330", "1614265330.0", "-1"] {
         let refused = check(&[SECRET], timestamp, SIGNATURE, AT);
         assert_eq!(refused, Err(VerifyError::MalformedTimestamp), "{timestamp:?}");
@@ -65,8 +65,8 @@ fn another_spelling_of_the_timestamp_is_refused() {
 }
 
 #[test]
-fn a_request_cannot_be_passed_off_as_another_by_moving_the_full_stops() {
-    // What was signed for id `A` at T with body `1893456000.5` is also `A.T` at 1893456000 with body `5`.
+fn full_stop_in_the_id_cannot_forge_another_request() {
+    // Id `A` at T with body `1893456000.5` gives the same signed text as id `A.T` at 1893456000 with body `5`.
     let keys = keys(&[SECRET]);
     let signature = keys.sign(&EventId::new("A").unwrap(), Timestamp::from_secs(AT), b"1893456000.5");
     let id = format!("A.{AT}");
@@ -97,7 +97,7 @@ fn truncated_or_malformed_signatures_are_refused() {
 }
 
 #[test]
-fn every_flipped_bit_of_a_signature_is_noticed() {
+fn signature_with_a_flipped_bit_is_refused() {
     use base64::Engine as _;
     let base64 = base64::engine::general_purpose::STANDARD;
     let bytes = base64.decode(SIGNATURE.strip_prefix("v1,").unwrap()).unwrap();
@@ -110,7 +110,7 @@ fn every_flipped_bit_of_a_signature_is_noticed() {
 }
 
 #[test]
-fn secrets_are_judged_and_never_shown() {
+fn invalid_secrets_are_refused_and_debug_output_hides_secrets() {
     let error = |text: &str| Secret::parse(text).unwrap_err();
     assert_eq!(error("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), InvalidSecret::Prefix);
     assert_eq!(error("whsec_***"), InvalidSecret::Base64);
@@ -126,7 +126,7 @@ fn secrets_are_judged_and_never_shown() {
 
 proptest! {
     #[test]
-    fn the_reference_implementation_accepts_whatever_we_sign_and_we_what_it_signs(
+    fn signatures_match_the_reference_implementation(
         key in proptest::collection::vec(any::<u8>(), 24..=64),
         id in "[!-\\-/-~]{1,64}",
         at in 0_i64..4_000_000_000,

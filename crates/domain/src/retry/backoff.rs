@@ -1,20 +1,20 @@
-//! From the number of a retry to a delay: `base · 2ⁿ` or a step, jittered, then clamped.
+//! Backoff arithmetic: exponential growth and jitter. [`RetryPolicy`](super::RetryPolicy) combines and clamps them.
 
 use std::time::Duration;
 
 use super::policy::JITTER_BPS_MAX;
 
-/// One uniformly random number, drawn by whoever calls; equal rolls give equal delays.
+/// A uniformly distributed random number, drawn by the caller. Equal draws give equal delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Roll(pub u64);
+pub struct RandomDraw(pub u64);
 
-/// No delay is ever shorter.
+/// Lower bound of every delay.
 pub(super) const DELAY_MIN: Duration = Duration::from_secs(1);
 
-/// Far beyond any `max_backoff`, yet small enough that the jitter arithmetic below fits 128 bits.
+/// Value at which growth saturates: far beyond any `max_backoff`, yet small enough that the jitter arithmetic fits 128 bits.
 const DELAY_MICROS_SATURATED: u64 = 1 << 60;
 
-/// `base · 2ⁿ`, saturating, for any n.
+/// Returns `base · 2ⁿ`, saturating for large `n`.
 pub(super) fn exponential(base: Duration, n: u32) -> Duration {
     let micros = base.as_micros().min(u128::from(DELAY_MICROS_SATURATED));
     let doubled =
@@ -24,13 +24,13 @@ pub(super) fn exponential(base: Duration, n: u32) -> Duration {
     )
 }
 
-/// A point of the symmetric window `delay · (1 ± jitter_bps / 10000)`, both ends included.
-pub(super) fn jittered(delay: Duration, jitter_bps: u32, roll: Roll) -> Duration {
+/// Picks a delay from the range `delay · (1 ± jitter_bps / 10000)`, both ends included.
+pub(super) fn jittered(delay: Duration, jitter_bps: u32, draw: RandomDraw) -> Duration {
     let micros = delay.as_micros().min(u128::from(DELAY_MICROS_SATURATED));
-    let reach = micros * u128::from(jitter_bps) / u128::from(JITTER_BPS_MAX);
-    // `roll` scales the width 2·reach + 1 down to 0..=2·reach.
-    let offset = ((2 * reach + 1) * u128::from(roll.0)) >> 64;
-    Duration::from_micros(u64::try_from(micros - reach + offset).unwrap_or(u64::MAX))
+    let spread = micros * u128::from(jitter_bps) / u128::from(JITTER_BPS_MAX);
+    // Scales the draw from 64 bits down to 0..=2·spread.
+    let offset = ((2 * spread + 1) * u128::from(draw.0)) >> 64;
+    Duration::from_micros(u64::try_from(micros - spread + offset).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -50,23 +50,23 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_and_highest_rolls_reach_the_ends_of_the_window() {
+    fn lowest_and_highest_draws_give_the_ends_of_the_jitter_range() {
         let delay = Duration::from_secs(60);
-        assert_eq!(jittered(delay, 2_000, Roll(0)), Duration::from_secs(48));
-        assert_eq!(jittered(delay, 2_000, Roll(u64::MAX)), Duration::from_secs(72));
-        assert_eq!(jittered(delay, 10_000, Roll(0)), Duration::ZERO);
+        assert_eq!(jittered(delay, 2_000, RandomDraw(0)), Duration::from_secs(48));
+        assert_eq!(jittered(delay, 2_000, RandomDraw(u64::MAX)), Duration::from_secs(72));
+        assert_eq!(jittered(delay, 10_000, RandomDraw(0)), Duration::ZERO);
     }
 
     proptest! {
         #[test]
-        fn jitter_stays_in_its_window_for_any_delay(
-            micros in 0..=u64::MAX, bps in 0_u32..=JITTER_BPS_MAX, roll in any::<u64>()
+        fn jittered_delay_stays_in_its_range_for_any_delay(
+            micros in 0..=u64::MAX, bps in 0_u32..=JITTER_BPS_MAX, draw in any::<u64>()
         ) {
             let delay = Duration::from_micros(micros.min(DELAY_MICROS_SATURATED));
-            let reach = delay.as_micros() * u128::from(bps) / 10_000;
-            let jittered = jittered(delay, bps, Roll(roll)).as_micros();
-            prop_assert!(jittered >= delay.as_micros() - reach);
-            prop_assert!(jittered <= delay.as_micros() + reach);
+            let spread = delay.as_micros() * u128::from(bps) / 10_000;
+            let jittered = jittered(delay, bps, RandomDraw(draw)).as_micros();
+            prop_assert!(jittered >= delay.as_micros() - spread);
+            prop_assert!(jittered <= delay.as_micros() + spread);
         }
     }
 }

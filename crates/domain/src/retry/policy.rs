@@ -1,58 +1,61 @@
-//! A retry policy that has been judged. There is no other way to build one.
+//! The retry policy, which is valid by construction: [`RetryPolicy::new`] is the only constructor.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::backoff::{DELAY_MIN, Roll, exponential, jittered};
+use super::backoff::{DELAY_MIN, RandomDraw, exponential, jittered};
 
-/// Shortest first delay that the contract with receivers allows.
+/// Shortest first retry delay that the retry contract allows.
 pub const FAST_RETRY_FLOOR: Duration = Duration::from_secs(30);
-/// The whole of a delay, in basis points.
+/// Largest jitter, in basis points of the delay: 100 %.
 pub const JITTER_BPS_MAX: u32 = 10_000;
-/// Longest delay that a policy may hold an event for.
+/// Largest `max_backoff` that a policy may set.
 const MAX_BACKOFF_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
-/// Most steps of a schedule.
+/// Largest number of steps in a schedule.
 const STEPS_MAX: usize = 100;
-/// Most retries that a policy may grant, far beyond what protects anyone.
+/// Largest number of retries that a policy may set.
 const MAX_RETRIES_MAX: u32 = 999;
 
-/// The shape of the delays.
+/// How the delay grows from one retry to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Strategy {
-    /// `base · 2ⁿ`, n = 0 for the first retry.
+    /// The delay is `base · 2ⁿ`, with n = 0 for the first retry.
     Exponential { base: Duration },
-    /// Exactly these delays; the last repeats if attempts go on.
+    /// The delays are exactly these steps. Further retries repeat the last step.
     Schedule { steps: Vec<Duration> },
 }
 
-/// What an operator asks for; `None` takes the strategy's default.
+/// The settings of a retry policy, not yet validated. `None` takes the default of the strategy.
 #[derive(Debug, Clone)]
 pub struct RetryPolicySpec {
     pub strategy: Strategy,
+    /// Jitter in basis points of the delay, in both directions.
     pub jitter_bps: Option<u32>,
+    /// Upper bound of every delay.
     pub max_backoff: Option<Duration>,
-    /// Retries, so an event gets one attempt more.
+    /// Number of retries; the number of attempts is one more.
     pub max_retries: Option<u32>,
-    /// Cap on retries at run time; 0 is off.
+    /// Retry budget: lowers the retries of every event, including stored events. 0 turns it off.
     pub budget: u32,
-    /// Lets a first delay under [`FAST_RETRY_FLOOR`] pass. For tests.
+    /// Permits a first delay under [`FAST_RETRY_FLOOR`]. For tests.
     pub allow_fast_retries: bool,
 }
 
 impl RetryPolicySpec {
     /// 60 s · 2ⁿ ± 20 %, five retries, never above an hour.
     pub fn exponential() -> Self {
-        Self::of(Strategy::Exponential { base: Duration::from_secs(60) })
+        Self::for_strategy(Strategy::Exponential { base: Duration::from_secs(60) })
     }
 
     /// 30 s, 2 min, 10 min, 1 h, 6 h without jitter; the fifth failure is terminal.
     pub fn schedule() -> Self {
-        Self::of(Strategy::Schedule {
+        Self::for_strategy(Strategy::Schedule {
             steps: [30, 120, 600, 3_600, 21_600].map(Duration::from_secs).to_vec(),
         })
     }
 
-    pub fn of(strategy: Strategy) -> Self {
+    /// Takes the default of the strategy for every other setting.
+    pub fn for_strategy(strategy: Strategy) -> Self {
         Self {
             strategy,
             jitter_bps: None,
@@ -64,6 +67,7 @@ impl RetryPolicySpec {
     }
 }
 
+/// Why a retry policy was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RetryPolicyError {
     #[error(
@@ -85,13 +89,13 @@ pub enum RetryPolicyError {
         "max_backoff of {max_backoff:?} is shorter than the delay of {delay:?}; raise it or shorten the delay"
     )]
     BackoffTooShort { max_backoff: Duration, delay: Duration },
-    #[error("max_backoff of {0:?} is beyond {MAX_BACKOFF_MAX:?}")]
+    #[error("max_backoff of {0:?} is too long; it must be at most {MAX_BACKOFF_MAX:?}")]
     BackoffTooLong(Duration),
-    #[error("{0} retries are more than the {MAX_RETRIES_MAX} that a policy may grant")]
+    #[error("{0} retries are too many; at most {MAX_RETRIES_MAX} are allowed")]
     TooManyRetries(u32),
 }
 
-/// How long to wait and how often to try. Built only by [`RetryPolicy::new`].
+/// A valid retry policy: the delay before each retry, and how many attempts an event gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
     strategy: Strategy,
@@ -102,8 +106,9 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// Validates the settings and fills in the defaults of the strategy.
     pub fn new(spec: RetryPolicySpec) -> Result<Self, RetryPolicyError> {
-        let (first, longest) = extremes(&spec.strategy)?;
+        let (first, longest) = first_and_longest_delay(&spec.strategy)?;
         if first.is_zero() {
             return Err(RetryPolicyError::Zero);
         }
@@ -135,18 +140,19 @@ impl RetryPolicy {
         })
     }
 
-    /// The delay before retry `n`, counting from zero: the window around the base delay, clamped after jitter
+    /// Returns the delay before retry `n`, counting from zero: the delay of the strategy, jittered, then clamped
     /// to `[1 s, max_backoff]`.
-    pub fn delay(&self, n: u32, roll: Roll) -> Duration {
-        self.clamped(jittered(self.base_delay(n), self.jitter_bps, roll))
+    pub fn delay(&self, n: u32, draw: RandomDraw) -> Duration {
+        let delay = jittered(self.base_delay(n), self.jitter_bps, draw);
+        delay.clamp(DELAY_MIN, self.max_backoff)
     }
 
-    /// Every delay that [`delay`](Self::delay) can give for retry `n`.
-    pub fn window(&self, n: u32) -> RangeInclusive<Duration> {
-        self.delay(n, Roll(0))..=self.delay(n, Roll(u64::MAX))
+    /// Returns the shortest and the longest delay that [`delay`](Self::delay) can return for retry `n`.
+    pub fn delay_range(&self, n: u32) -> RangeInclusive<Duration> {
+        self.delay(n, RandomDraw(0))..=self.delay(n, RandomDraw(u64::MAX))
     }
 
-    /// Attempts that an event with this `max_attempts` really gets: the budget lowers it, and never raises it.
+    /// Applies the retry budget to the `max_attempts` stored with an event. The budget lowers it and never raises it.
     pub fn effective_max_attempts(&self, max_attempts: u32) -> u32 {
         match self.budget {
             0 => max_attempts,
@@ -154,20 +160,22 @@ impl RetryPolicy {
         }
     }
 
-    /// What an event gets whose producer asks for nothing.
+    /// The number of attempts for an event whose producer sets no `max_attempts`.
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
 
+    /// The upper bound of every delay.
     pub fn max_backoff(&self) -> Duration {
         self.max_backoff
     }
 
-    /// True when the guard was waved through: to be warned of at every start.
-    pub fn breaks_the_contract(&self) -> bool {
+    /// Returns true if the first delay is under [`FAST_RETRY_FLOOR`], which `allow_fast_retries` permitted. Warn at every start.
+    pub fn violates_retry_contract(&self) -> bool {
         self.base_delay(0) < FAST_RETRY_FLOOR
     }
 
+    /// The delay of the strategy before retry `n`, without jitter and bounds.
     fn base_delay(&self, n: u32) -> Duration {
         match &self.strategy {
             Strategy::Exponential { base } => exponential(*base, n),
@@ -177,19 +185,16 @@ impl RetryPolicy {
             }
         }
     }
-
-    fn clamped(&self, delay: Duration) -> Duration {
-        delay.clamp(DELAY_MIN, self.max_backoff)
-    }
 }
 
-/// The contract with receivers: 60 s · 2ⁿ ± 20 %, five retries.
+/// The policy of the retry contract: 60 s · 2ⁿ ± 20 %, five retries.
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self::new(RetryPolicySpec::exponential()).expect("the contract satisfies its own rules")
+        Self::new(RetryPolicySpec::exponential()).expect("the default policy is valid")
     }
 }
 
+/// The settings that a strategy implies.
 struct Defaults {
     jitter_bps: u32,
     max_backoff: Duration,
@@ -209,8 +214,8 @@ impl Defaults {
     }
 }
 
-/// The first and the longest delay that the strategy itself names.
-fn extremes(strategy: &Strategy) -> Result<(Duration, Duration), RetryPolicyError> {
+/// Validates the strategy and returns its first and its longest configured delay.
+fn first_and_longest_delay(strategy: &Strategy) -> Result<(Duration, Duration), RetryPolicyError> {
     match strategy {
         Strategy::Exponential { base } => Ok((*base, *base)),
         Strategy::Schedule { steps } => {
