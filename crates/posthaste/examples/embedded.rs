@@ -43,7 +43,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     println!("{} for {}, attempts: {}", notice.kind.as_str(), notice.event_id, notice.attempts);
 
     let drained = worker.drain(Duration::from_secs(5)).await;
-    println!("drained, {} left in flight", drained.released + drained.left);
+    println!("drained, {} left in flight", drained.released + drained.unreleased);
     posthaste.close().await;
     Ok(())
 }

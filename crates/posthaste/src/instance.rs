@@ -6,14 +6,14 @@ use std::time::Duration;
 use posthaste_domain::signature::{InvalidSecret, SigningKeys};
 use posthaste_domain::{CycleReport, InvalidEvent, InvalidId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_engine::{
-    Drained, Engine, InvalidSettings, Observer, OnceError, Ports, Publisher, Pulse, Runtimes, Sender,
-    Settings, TokioClock,
+    DrainReport, Engine, InvalidSettings, Observer, Ports, Publisher, RunOnceError, Runtimes, Sender,
+    Settings, TokioClock, WorkerHealth,
 };
 use posthaste_sender::{InvalidOptions, SenderOptions};
 use posthaste_store::{EnqueueRequest, Receipt, Store, StoreError};
 
-use crate::service::chance::{NoEntropy, OsChance};
-use crate::service::own_runtime::OwnRuntime;
+use crate::chance::{NoEntropy, OsChance};
+use crate::own_runtime::OwnRuntime;
 use crate::wiring::{self, Database, DatabaseError, Opened};
 
 /// Largest payload that is accepted unless told otherwise.
@@ -61,7 +61,7 @@ impl Options {
     /// The defaults, under the name of this host and of this start of the process.
     pub fn new(database: Database) -> Result<Self, OpenError> {
         let mut sender = SenderOptions::new();
-        let settings = Settings::new(owner(None, &OsChance::new()?)?);
+        let settings = Settings::new(lease_owner(None, &OsChance::new()?)?);
         sender.pool_size = settings.per_destination;
         sender.pool_size_total = settings.concurrency;
         Ok(Self {
@@ -76,9 +76,9 @@ impl Options {
 }
 
 /// The worker's name, or else the host's, and a part that no other start of a process has.
-pub(crate) fn owner(name: Option<&WorkerId>, chance: &OsChance) -> Result<WorkerId, InvalidId> {
+pub fn lease_owner(name: Option<&WorkerId>, chance: &OsChance) -> Result<WorkerId, InvalidId> {
     let name = name.map_or_else(host, |name| name.as_str().to_owned());
-    WorkerId::booted(&name, chance.boot())
+    WorkerId::with_boot_id(&name, chance.boot())
 }
 
 fn host() -> String {
@@ -114,7 +114,7 @@ impl Posthaste {
             None => SigningKeys::new(store.signing_secrets(&chance.secret()).await?)?,
         };
         let sender = wiring::sender(sender, signing_keys.clone())?;
-        let ports = Ports { store, sender, clock: Arc::new(TokioClock::start()), chance, observer };
+        let ports = Ports { store, sender, clock: Arc::new(TokioClock::start()), random: chance, observer };
         Ok(Self { opened, ports, settings, signing_keys, payload_bytes_max })
     }
 
@@ -155,9 +155,7 @@ impl Posthaste {
     /// Stores events, all or none, durably before it returns.
     pub async fn enqueue(&self, events: Vec<NewEvent>) -> Result<Vec<Receipt>, StoreError> {
         let request = EnqueueRequest { events, idempotency: None };
-        let mut answers = self.ports.store.enqueue(std::slice::from_ref(&request)).await?;
-        let answer = answers.pop().ok_or_else(|| StoreError::Rejected { reason: "no answer".to_owned() })?;
-        answer.map(|enqueued| enqueued.receipts)
+        Ok(self.ports.store.enqueue(request).await?.receipts)
     }
 
     /// Delivers from now on, until it is drained or dropped.
@@ -179,11 +177,11 @@ impl Posthaste {
         &self,
         stop: impl Future<Output = ()>,
         deadline: Duration,
-    ) -> Result<(CycleReport, Drained), DispatchError> {
+    ) -> Result<(CycleReport, DrainReport), DispatchError> {
         let heartbeat = heartbeat_thread()?;
         let runtimes = beside_this_one(&heartbeat);
         let (settings, ports) = (self.settings.clone(), self.ports.clone());
-        Ok(Engine::once_until(settings, ports, &runtimes, stop, deadline).await?)
+        Ok(Engine::run_once_until(settings, ports, &runtimes, stop, deadline).await?)
     }
 
     /// Closes the store, for clones of this instance too. Workers are to be drained before. A program that ends without
@@ -200,7 +198,7 @@ impl Posthaste {
 #[derive(Debug, thiserror::Error)]
 pub enum DispatchError {
     #[error(transparent)]
-    Once(#[from] OnceError),
+    Once(#[from] RunOnceError),
     #[error("the heartbeat needs a thread of its own, and none could be started: {0}")]
     Thread(#[from] std::io::Error),
 }
@@ -216,12 +214,12 @@ impl RunningWorker {
         self.engine.publisher()
     }
 
-    pub fn pulse(&self) -> Pulse {
-        self.engine.pulse()
+    pub fn health(&self) -> WorkerHealth {
+        self.engine.health()
     }
 
     /// Stops claiming and lets what is in flight finish within the deadline.
-    pub async fn drain(self, deadline: Duration) -> Drained {
+    pub async fn drain(self, deadline: Duration) -> DrainReport {
         self.engine.drain(deadline).await
     }
 }
@@ -278,7 +276,7 @@ mod tests {
         let name = WorkerId::new("w".repeat(256)).expect("as long as a name may be");
         let [first, second] = [(); 2].map(|()| {
             let chance = OsChance::new().expect("the system has entropy");
-            owner(Some(&name), &chance).expect("a name makes an owner")
+            lease_owner(Some(&name), &chance).expect("a name makes an owner")
         });
         assert!(first.as_str().starts_with(name.as_str()) && second.as_str().starts_with(name.as_str()));
         assert_ne!(first, second);

@@ -5,26 +5,35 @@ use std::sync::Arc;
 
 use posthaste_domain::signature::SigningKeys;
 use posthaste_engine::Sender;
-use posthaste_sender::{HttpSender, InvalidOptions, Resolve, SenderOptions, SystemResolver};
-use posthaste_store::{Store, StoreError, Vitals};
-use posthaste_store_postgres::{CallerDefaults, InvalidUrl, MigrateError, PostgresConfig, PostgresStore};
+use posthaste_sender::{HttpSender, InvalidOptions, Resolver, SenderOptions, SystemResolver};
+use posthaste_store::{Store, StoreError, StoreHealth};
+#[cfg(feature = "postgres")]
+use posthaste_store_postgres::{
+    EnqueueFunctionDefaults, InvalidUrl, MigrateError, PostgresConfig, PostgresStore,
+};
+#[cfg(feature = "sqlite")]
 use posthaste_store_sqlite::{OpenError as SqliteError, SqliteStore};
 
 /// Where events are kept.
 #[derive(Clone)]
 pub enum Database {
     /// One file, for one host.
+    #[cfg(feature = "sqlite")]
     Sqlite(PathBuf),
     /// A server, for many workers.
+    #[cfg(feature = "postgres")]
     Postgres(Box<PostgresConfig>),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
+    #[cfg(feature = "postgres")]
     #[error(transparent)]
     Url(#[from] InvalidUrl),
+    #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Sqlite(#[from] SqliteError),
+    #[cfg(feature = "postgres")]
     #[error(transparent)]
     Postgres(#[from] MigrateError),
     #[error(transparent)]
@@ -43,30 +52,44 @@ pub enum DatabaseError {
 /// A store that has been opened, under its own type, for callers who enqueue in their own transactions.
 #[derive(Clone)]
 pub enum Opened {
+    #[cfg(feature = "sqlite")]
     Sqlite(SqliteStore),
+    #[cfg(feature = "postgres")]
     Postgres(PostgresStore),
 }
 
 /// What a migration did, in versions of the schema; 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigrationReport {
     pub from: i64,
     pub to: i64,
 }
 
 impl Database {
+    #[cfg(feature = "postgres")]
     pub fn postgres(url: &str) -> Result<Self, InvalidUrl> {
         PostgresConfig::from_url(url).map(|config| Self::Postgres(Box::new(config)))
     }
 
     /// Creates the schema or brings it up to date, and opens the store. Producers who enqueue in the database itself
     /// get so many attempts where they ask for nothing else, and may have payloads so large.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "SQLite has no producers beside this library")
+    )]
     pub async fn open(&self, max_attempts: u32, payload_bytes_max: usize) -> Result<Opened, DatabaseError> {
         match self {
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => Ok(Opened::Sqlite(open_sqlite(path.clone()).await?)),
+            #[cfg(feature = "postgres")]
             Self::Postgres(config) => {
                 let store = PostgresStore::open((**config).clone()).await?;
-                store.set_caller_defaults(CallerDefaults { max_attempts, payload_bytes_max }).await?;
+                store
+                    .set_enqueue_function_defaults(EnqueueFunctionDefaults {
+                        max_attempts,
+                        payload_bytes_max,
+                    })
+                    .await?;
                 Ok(Opened::Postgres(store))
             }
         }
@@ -76,44 +99,55 @@ impl Database {
     pub async fn attach(&self) -> Result<Opened, DatabaseError> {
         match self.examine().await? {
             None => return Err(DatabaseError::None),
-            Some(vitals) if !vitals.is_current() => {
-                return Err(DatabaseError::OtherSchema { found: vitals.schema, known: vitals.schema_known });
+            Some(health) if !health.is_current() => {
+                return Err(DatabaseError::OtherSchema {
+                    found: health.schema,
+                    known: health.schema_supported,
+                });
             }
             Some(_) => {}
         }
         match self {
             // Nothing is left for it to migrate.
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => Ok(Opened::Sqlite(open_sqlite(path.clone()).await?)),
+            #[cfg(feature = "postgres")]
             Self::Postgres(config) => Ok(Opened::Postgres(PostgresStore::connect((**config).clone()))),
         }
     }
 
     /// Looks at it and changes nothing; none where the first start will create it, or its schema.
-    pub async fn examine(&self) -> Result<Option<Vitals>, DatabaseError> {
+    pub async fn examine(&self) -> Result<Option<StoreHealth>, DatabaseError> {
         match self {
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(path) if !path.exists() && !can_be_created(path) => {
                 Err(DatabaseError::NoPlace(path.clone()))
             }
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(path) if !path.exists() => Ok(None),
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => {
                 let path = path.clone();
                 let clock = posthaste_store_sqlite::SystemClock;
-                Ok(Some(blocking(move || posthaste_store_sqlite::examine(path, &clock)).await?))
+                Ok(Some(blocking(move || posthaste_store_sqlite::inspect(path, &clock)).await?))
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres(config) => Ok(posthaste_store_postgres::examine(config).await?),
         }
     }
 
-    pub async fn migrate(&self) -> Result<Migrated, DatabaseError> {
+    pub async fn migrate(&self) -> Result<MigrationReport, DatabaseError> {
         match self {
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => {
                 let path = path.clone();
                 let migrated = blocking(move || posthaste_store_sqlite::migrate(path)).await?;
-                Ok(Migrated { from: migrated.from, to: migrated.to })
+                Ok(MigrationReport { from: migrated.from, to: migrated.to })
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres(config) => {
                 let migrated = posthaste_store_postgres::migrate(config).await?;
-                Ok(Migrated { from: migrated.from.into(), to: migrated.to.into() })
+                Ok(MigrationReport { from: migrated.from.into(), to: migrated.to.into() })
             }
         }
     }
@@ -122,7 +156,9 @@ impl Database {
 impl Opened {
     pub fn store(&self) -> Arc<dyn Store> {
         match self {
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(store) => Arc::new(store.clone()),
+            #[cfg(feature = "postgres")]
             Self::Postgres(store) => Arc::new(store.clone()),
         }
     }
@@ -131,7 +167,9 @@ impl Opened {
     /// server has had it all along. False where that took too long: the log is then read at the next start.
     pub async fn close(self) -> bool {
         match self {
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(store) => blocking(move || store.close()).await,
+            #[cfg(feature = "postgres")]
             Self::Postgres(_) => true,
         }
     }
@@ -143,41 +181,45 @@ pub(crate) fn sender(options: SenderOptions, keys: SigningKeys) -> Result<Arc<dy
 }
 
 /// What looks names up as the host does.
-pub(crate) fn host_resolver() -> Arc<dyn Resolve> {
+pub fn system_resolver() -> Arc<dyn Resolver> {
     Arc::new(SystemResolver::new())
 }
 
 /// How many certificate authorities receivers may be verified by, those of the file among them.
 pub fn authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
-    HttpSender::authorities(ca_file)
+    HttpSender::count_authorities(ca_file)
 }
 
 /// Whether a file of certificate authorities can be used. The system's own are not looked at.
-pub(crate) fn check_authorities(ca_file: &Path) -> Result<(), InvalidOptions> {
-    HttpSender::check_authorities(ca_file)
+pub fn check_authorities(ca_file: &Path) -> Result<(), InvalidOptions> {
+    HttpSender::check_ca_file(ca_file)
 }
 
 /// What is wrong with the text of a PostgreSQL URL, without what anybody who has the rule knows. No file is read.
-pub(crate) fn check_postgres_url(url: &str) -> Result<(), String> {
+#[cfg(feature = "postgres")]
+pub fn check_postgres_url(url: &str) -> Result<(), String> {
     PostgresConfig::check_url(url).map_err(|error| match error {
         InvalidUrl::Malformed(reason) => reason,
         error => error.to_string(),
     })
 }
 
+#[cfg(feature = "sqlite")]
 async fn open_sqlite(path: PathBuf) -> Result<SqliteStore, SqliteError> {
     let open = move || {
         let clock = Arc::new(posthaste_store_sqlite::SystemClock);
-        SqliteStore::open(path, clock, posthaste_store_sqlite::entropy()?, Default::default())
+        SqliteStore::open(path, clock, posthaste_store_sqlite::system_rng()?, Default::default())
     };
     blocking(open).await
 }
 
 /// Opening a file may wait for whoever holds it locked.
+#[cfg(feature = "sqlite")]
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("opening a store does not panic")
 }
 
+#[cfg(feature = "sqlite")]
 fn can_be_created(path: &Path) -> bool {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     directory.metadata().is_ok_and(|found| found.is_dir() && !found.permissions().readonly())
@@ -191,7 +233,7 @@ mod tests {
     const ADAPTERS: [&str; 7] = [
         "HttpSender",
         "SystemResolver",
-        "OwnResolver",
+        "DnsResolver",
         "SqliteStore",
         "PostgresStore",
         "store_sqlite::",
@@ -205,12 +247,13 @@ mod tests {
 
     #[test]
     fn adapters_are_named_here_and_nowhere_else() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let naming = sources(&root).into_iter().filter(|path| {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let roots = ["posthaste", "config", "cli"].map(|name| crates.join(name).join("src"));
+        let naming = roots.iter().flat_map(|root| sources(root)).filter(|path| {
             let text = std::fs::read_to_string(path).unwrap();
             ADAPTERS.iter().any(|adapter| text.contains(adapter))
         });
-        assert_eq!(naming.collect::<Vec<_>>(), [root.join("wiring.rs")]);
+        assert_eq!(naming.collect::<Vec<_>>(), [roots[0].join("wiring.rs")]);
     }
 
     #[test]

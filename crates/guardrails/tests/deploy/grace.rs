@@ -4,13 +4,13 @@ use crate::files::{File, below, entries, read, shipped, yaml};
 
 /// What a worker gets to finish unless it is configured, as the table of settings says.
 fn shutdown_seconds() -> i64 {
-    let source: String = below("crates/posthaste/src/config").into_iter().map(|file| file.text).collect();
+    let source: String = below("crates/config/src").into_iter().map(|file| file.text).collect();
     let setting =
         source.split("name: \"shutdown_seconds\"").nth(1).and_then(|rest| rest.split("..PLAIN").next());
     let default = setting.and_then(|setting| setting.split("Fallback::Text(\"").nth(1));
     let default = default.and_then(|rest| rest.split('"').next()).and_then(|text| text.parse().ok());
     default.expect(
-        "the setting shutdown_seconds and its default are in crates/posthaste/src/config; if they are declared \
+        "the setting shutdown_seconds and its default are in crates/config/src; if they are declared \
          otherwise now, teach this test to read them",
     )
 }

@@ -14,15 +14,15 @@ const OF_OTHERS: [&str; 3] = ["POSTGRES_DB", "POSTGRES_PASSWORD", "POSTGRES_USER
 /// those of the commands that talk to a server (`[env: …]`).
 fn known() -> BTreeSet<String> {
     let read = |path| below(path).iter().flat_map(|file| declared(&file.text)).collect::<BTreeSet<_>>();
-    let settings = read("crates/posthaste/src/config");
+    let settings = read("crates/config/src");
     for canonical in ["POSTHASTE_DATABASE_URL", "POSTHASTE_API_KEYS", "POSTHASTE_ALLOW_FAST_RETRIES"] {
         assert!(
             settings.contains(canonical),
-            "crates/posthaste/src/config has no line `env: \"{canonical}\"`; if settings are declared otherwise now, \
+            "crates/config/src has no line `env: \"{canonical}\"`; if settings are declared otherwise now, \
              teach this test to read them"
         );
     }
-    settings.into_iter().chain(read("crates/posthaste/src/cli")).collect()
+    settings.into_iter().chain(read("crates/cli/src/cli")).collect()
 }
 
 /// The quoted names that follow a declaration of a variable.

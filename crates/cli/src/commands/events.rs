@@ -1,0 +1,157 @@
+//! `posthaste events`: what there is, why it is where it is, and ending it.
+
+mod card;
+
+use std::process::ExitCode;
+
+use posthaste_domain::Timestamp;
+use serde_json::json;
+
+use crate::cli::{CancelArgs, EventsCommand, EventsListArgs, ServerArgs, ShowArgs};
+use crate::client::{Client, ClientError, Event, SettleResult};
+use crate::commands::pages::List;
+use crate::terminal::{self, Column, Laid, Listing, Look, Paint, time};
+
+const COLUMNS: &[Column] = &[
+    Column::new("EVENT ID", 0),
+    Column::new("STATUS", 0),
+    Column::new("ATTEMPTS", 4).right(),
+    Column::new("NEXT", 1),
+    Column::new("TYPE", 5).shrinking_to(12),
+    Column::new("CREATED", 6),
+    Column::new("DESTINATION", 3).shrinking_to(20),
+    Column::new("LAST ERROR", 2).shrinking_to(16),
+    Column::new("CREATED (UTC)", 7),
+];
+
+impl EventsCommand {
+    pub(crate) fn server(&self) -> &ServerArgs {
+        match self {
+            Self::List(args) => &args.server,
+            Self::Show(args) => &args.server,
+            Self::Cancel(args) => &args.server,
+        }
+    }
+}
+
+pub(crate) async fn run(command: &EventsCommand, client: &Client, look: Look) -> anyhow::Result<ExitCode> {
+    match command {
+        EventsCommand::List(args) => list(args, client, look).await?,
+        EventsCommand::Show(args) => show(args, client, look).await?,
+        EventsCommand::Cancel(args) => cancel(args, client).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(args: &EventsListArgs, client: &Client, look: Look) -> anyhow::Result<()> {
+    let status = args.status.map(|status| ("status", status.as_str()));
+    let destination = args.destination.as_deref().map(|url| ("destination", url));
+    let list = List {
+        path: "events",
+        filters: status.into_iter().chain(destination).collect(),
+        table,
+        empty: "There are no such events.",
+    };
+    list.show(&args.list, client, look).await
+}
+
+fn table(events: &[Event], now: Timestamp) -> Listing {
+    let mut listing = Listing::of(COLUMNS);
+    for event in events {
+        let created = event.created_at.as_deref();
+        let plain = |text: &str| (text.to_owned(), Paint::Plain);
+        listing.push(vec![
+            plain(&event.event_id),
+            (event.status().to_owned(), Paint::of_status(event.status())),
+            plain(&event.tries()),
+            plain(&next(event, now)),
+            plain(&event.event_type),
+            plain(&time::age(created, now)),
+            plain(&event.destination_url),
+            plain(event.last_error.as_deref().unwrap_or_default()),
+            (created.and_then(time::parse).map(time::utc).unwrap_or_default(), Paint::Dim),
+        ]);
+    }
+    listing
+}
+
+/// When a pending event is attempted next.
+fn next(event: &Event, now: Timestamp) -> String {
+    match event.next_attempt_at.as_deref().filter(|_| event.status() == "pending") {
+        Some(text) if time::parse(text).is_some_and(|at| at <= now) => "due".to_owned(),
+        text => time::age(text, now),
+    }
+}
+
+async fn show(args: &ShowArgs, client: &Client, look: Look) -> anyhow::Result<()> {
+    let answer = client.get(&["events", &args.event_id], &[]).await.map_err(ClientError::of_arguments)?;
+    if args.json {
+        return terminal::print_answer(answer.as_bytes());
+    }
+    let Laid { text, left_out } = card::render(&answer.read()?, time::now(), look);
+    terminal::print(&text)?;
+    terminal::note_left_out(&left_out);
+    Ok(())
+}
+
+async fn cancel(args: &CancelArgs, client: &Client) -> anyhow::Result<()> {
+    let body = args.reason.as_ref().map(|reason| json!({ "reason": reason }).to_string().into_bytes());
+    let answer = client.post(&["events", &args.event_id, "cancel"], body).await;
+    let answer = answer.map_err(ClientError::of_arguments)?;
+    if args.json {
+        return terminal::print_answer(answer.as_bytes());
+    }
+    let SettleResult { event_id, delivery_status } = answer.read()?;
+    let (event_id, status) = (terminal::harmless_line(&event_id), terminal::harmless_line(&delivery_status));
+    terminal::print(&format!("{event_id} is cancelled: {status}"))?;
+    terminal::note(&format!("`posthaste dlq requeue {event_id}` puts it back in line."));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events() -> Vec<Event> {
+        let event = |id: &str, status: &str| Event {
+            event_id: id.into(),
+            event_type: "invoice.paid".into(),
+            delivery_status: Some(status.into()),
+            destination_url: "https://shop.example/hooks".into(),
+            attempts: 1,
+            max_attempts: 6,
+            next_attempt_at: Some("2026-01-31T16:31:44Z".into()),
+            created_at: Some("2026-01-31T16:28:02Z".into()),
+            last_error: Some("HTTP 503: try later".into()),
+            ..Event::default()
+        };
+        vec![
+            event("msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5", "pending"),
+            Event { last_error: None, ..event("order-17", "delivered") },
+            Event { next_attempt_at: Some("2026-01-31T16:31:00Z".into()), ..event("order-18", "pending") },
+        ]
+    }
+
+    fn shown(width: Option<u16>) -> String {
+        let now = time::parse("2026-01-31T16:31:02Z").unwrap();
+        table(&events(), now).render(Look { colour: false, width })
+    }
+
+    #[test]
+    fn eighty_columns_show_what_matters_first() {
+        let expected = "\
+EVENT ID                              STATUS     NEXT     LAST ERROR
+msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  pending    in 42 s  HTTP 503: try later
+order-17                              delivered
+order-18                              pending    due      HTTP 503: try later";
+        assert_eq!(shown(Some(80)), expected);
+    }
+
+    #[test]
+    fn a_pipe_gets_every_column() {
+        let expected = "\
+msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  pending         1/6  in 42 s  invoice.paid  3 min ago  \
+https://shop.example/hooks  HTTP 503: try later  2026-01-31 16:28:02Z";
+        assert_eq!(shown(None).lines().nth(1), Some(expected));
+    }
+}
