@@ -1,28 +1,29 @@
-//! How long a loop waits while its store is away.
+//! Delay between calls of a loop while the store is unavailable.
 
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(5);
+const DELAY_MIN: Duration = Duration::from_millis(100);
+const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// Doubles from 100 ms to 5 s, for as long as it takes.
+/// Exponential backoff without jitter: doubles from 100 ms to 5 s and never gives up.
 #[derive(Debug)]
 pub(crate) struct Backoff(Duration);
 
 impl Backoff {
     pub(crate) const fn new() -> Self {
-        Self(FIRST)
+        Self(DELAY_MIN)
     }
 
+    /// Returns the delay before the next call, and doubles the one after it.
     pub(crate) fn next(&mut self) -> Duration {
-        let wait = self.0;
-        self.0 = (wait * 2).min(LONGEST);
-        wait
+        let delay = self.0;
+        self.0 = (delay * 2).min(DELAY_MAX);
+        delay
     }
 
-    /// True where it had been waited for: what went wrong goes well again.
+    /// Starts over after a call that succeeded. Returns true if earlier calls had failed.
     pub(crate) fn reset(&mut self) -> bool {
-        std::mem::replace(&mut self.0, FIRST) != FIRST
+        std::mem::replace(&mut self.0, DELAY_MIN) != DELAY_MIN
     }
 }
 
@@ -33,9 +34,9 @@ mod tests {
     #[test]
     fn doubles_up_to_the_cap_and_starts_over() {
         let mut backoff = Backoff::new();
-        let waits: Vec<u128> = (0..8).map(|_| backoff.next().as_millis()).collect();
-        assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+        let delays: Vec<u128> = (0..8).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(delays, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
         assert!(backoff.reset() && !backoff.reset());
-        assert_eq!(backoff.next(), FIRST);
+        assert_eq!(backoff.next(), DELAY_MIN);
     }
 }

@@ -1,112 +1,122 @@
-//! The circuit breakers of one worker, and what it tells operators of them.
+//! The circuit breakers of one worker, and the loop that reports them to the store for operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_domain::{Breaker, BreakerPolicy, Circuit, DestinationId, Health, Permit};
+use posthaste_domain::{BreakerPolicy, Circuit, CircuitBreaker, DestinationId, Permit, ReceiverHealth};
 use posthaste_store::{CircuitReport, CircuitState};
 
 use crate::worker::Worker;
 
-const REPORT_EVERY: Duration = Duration::from_secs(5);
-/// A report outlives one that got lost, and not much more.
-const REPORT_EXPIRES_IN: Duration = Duration::from_secs(15);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// A report stays visible for three intervals, so that one lost report makes no gap.
+const REPORT_TTL: Duration = Duration::from_secs(15);
 
-/// A destination has a breaker from its first send until nothing is out and nothing is left to remember.
+/// The circuit breakers of all destinations that this worker has recently sent to.
 pub(crate) struct Circuits {
     policy: BreakerPolicy,
-    known: Mutex<Known>,
+    table: Mutex<BreakerTable>,
 }
 
 #[derive(Default)]
-struct Known {
-    watched: BTreeMap<DestinationId, Watched>,
-    /// Those that are not closed: a claim looks at these alone, however many destinations there are.
+struct BreakerTable {
+    breakers: BTreeMap<DestinationId, TrackedBreaker>,
+    /// Destinations whose circuit was not closed after its last result. A claim reads only these, so its cost does not
+    /// grow with the number of destinations.
     tripped: BTreeSet<DestinationId>,
 }
 
-struct Watched {
-    breaker: Breaker,
-    /// Sends that were admitted and not answered yet.
-    out: usize,
+struct TrackedBreaker {
+    breaker: CircuitBreaker,
+    /// Admitted requests without a result yet.
+    in_flight: usize,
 }
 
 impl Circuits {
     pub(crate) fn new(policy: BreakerPolicy) -> Self {
-        Self { policy, known: Mutex::default() }
+        Self { policy, table: Mutex::default() }
     }
 
-    /// How many sends the circuits allow where they do not allow all.
-    pub(crate) fn allowed(&self, now: Duration) -> BTreeMap<DestinationId, usize> {
+    /// Returns how many requests may be sent to each destination whose circuit is not closed: one probe or none.
+    pub(crate) fn send_limits(&self, now: Duration) -> BTreeMap<DestinationId, usize> {
         let circuits = self.tripped(now).into_iter();
         circuits
             .map(|(id, circuit)| {
-                let probe_may_go = circuit == Circuit::HalfOpen { probe_out: false };
-                (id, usize::from(probe_may_go))
+                let probe_allowed = circuit == Circuit::HalfOpen { probe_in_flight: false };
+                (id, usize::from(probe_allowed))
             })
             .collect()
     }
 
-    /// Asks to send now; none means that the circuit opened since the claim was planned.
+    /// Admits one request to a destination. None means that its circuit opened after the claim was planned.
     pub(crate) fn admit(self: &Arc<Self>, destination: DestinationId, now: Duration) -> Option<Admission> {
-        let mut known = self.known();
-        let fresh = || Watched { breaker: Breaker::new(self.policy, now), out: 0 };
-        let watched = known.watched.entry(destination).or_insert_with(fresh);
-        let permit = watched.breaker.admit(now)?;
-        watched.out += 1;
+        let mut table = self.table();
+        let new_breaker = || TrackedBreaker { breaker: CircuitBreaker::new(self.policy, now), in_flight: 0 };
+        let tracked = table.breakers.entry(destination).or_insert_with(new_breaker);
+        let permit = tracked.breaker.admit(now)?;
+        tracked.in_flight += 1;
         Some(Admission { circuits: Arc::clone(self), destination, permit: Some(permit) })
     }
 
-    /// True when more may be sent than before.
-    fn record(&self, destination: DestinationId, permit: Permit, health: Health, now: Duration) -> bool {
-        let mut known = self.known();
-        let Known { watched, tripped } = &mut *known;
-        let Some(watched) = watched.get_mut(&destination) else { return false };
-        watched.out -= 1;
-        let before = watched.breaker.circuit(now);
-        watched.breaker.record(permit, health, now);
-        let after = watched.breaker.circuit(now);
+    /// Records the result of an admitted request. Returns true if the circuit now allows more requests than before.
+    fn record(
+        &self,
+        destination: DestinationId,
+        permit: Permit,
+        health: ReceiverHealth,
+        now: Duration,
+    ) -> bool {
+        let mut table = self.table();
+        let BreakerTable { breakers, tripped } = &mut *table;
+        let Some(tracked) = breakers.get_mut(&destination) else { return false };
+        tracked.in_flight -= 1;
+        let before = tracked.breaker.circuit(now);
+        tracked.breaker.record(permit, health, now);
+        let after = tracked.breaker.circuit(now);
         if after == Circuit::Closed {
             tripped.remove(&destination);
         } else {
             tripped.insert(destination);
         }
-        before != after && matches!(after, Circuit::Closed | Circuit::HalfOpen { probe_out: false })
+        before != after && matches!(after, Circuit::Closed | Circuit::HalfOpen { probe_in_flight: false })
     }
 
+    /// Takes back an admission whose request has no result.
     fn withdraw(&self, destination: DestinationId, permit: Permit) {
-        if let Some(watched) = self.known().watched.get_mut(&destination) {
-            watched.out -= 1;
-            watched.breaker.withdraw(permit);
+        if let Some(tracked) = self.table().breakers.get_mut(&destination) {
+            tracked.in_flight -= 1;
+            tracked.breaker.withdraw(permit);
         }
     }
 
-    /// How many are not closed.
-    pub(crate) fn open(&self, now: Duration) -> usize {
+    /// Returns the number of circuits that are open or half open.
+    pub(crate) fn open_count(&self, now: Duration) -> usize {
         self.tripped(now).into_iter().filter(|(_, circuit)| *circuit != Circuit::Closed).count()
     }
 
-    /// Those that were not closed when they were last looked at.
+    /// Returns the present state of every circuit in the tripped set.
     fn tripped(&self, now: Duration) -> Vec<(DestinationId, Circuit)> {
-        let mut known = self.known();
-        let Known { watched, tripped } = &mut *known;
-        tripped.iter().filter_map(|id| Some((*id, watched.get_mut(id)?.breaker.circuit(now)))).collect()
+        let mut table = self.table();
+        let BreakerTable { breakers, tripped } = &mut *table;
+        tripped.iter().filter_map(|id| Some((*id, breakers.get_mut(id)?.breaker.circuit(now)))).collect()
     }
 
-    fn forget_the_idle(&self, now: Duration) {
-        let mut known = self.known();
-        let Known { watched, tripped } = &mut *known;
-        watched.retain(|_, watched| watched.out > 0 || !watched.breaker.is_idle(now));
-        tripped.retain(|id| watched.contains_key(id));
+    /// Removes breakers with no request in flight and no recent failure to remember.
+    fn remove_idle(&self, now: Duration) {
+        let mut table = self.table();
+        let BreakerTable { breakers, tripped } = &mut *table;
+        breakers.retain(|_, tracked| tracked.in_flight > 0 || !tracked.breaker.is_idle(now));
+        tripped.retain(|id| breakers.contains_key(id));
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, BreakerTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Leave to send, to be answered with what the send showed. Dropped without an answer, it showed nothing.
+/// Permission of a circuit to send one request. Dropping it without [`record`](Self::record) withdraws it: the request
+/// then counts neither as success nor as failure.
 pub(crate) struct Admission {
     circuits: Arc<Circuits>,
     destination: DestinationId,
@@ -114,8 +124,8 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// True when the answer changed a circuit so that more may be sent.
-    pub(crate) fn answer(mut self, health: Health, now: Duration) -> bool {
+    /// Records the result of the request. Returns true if the circuit now allows more requests than before.
+    pub(crate) fn record(mut self, health: ReceiverHealth, now: Duration) -> bool {
         self.permit.take().is_some_and(|permit| self.circuits.record(self.destination, permit, health, now))
     }
 }
@@ -128,30 +138,31 @@ impl Drop for Admission {
     }
 }
 
-/// Tells the store which circuits are not closed, again and again, and once more when one closes.
+/// Reports all circuits that are not closed to the store at an interval, and each one once more after it has closed.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let mut told: BTreeSet<DestinationId> = BTreeSet::new();
+    let mut reported: BTreeSet<DestinationId> = BTreeSet::new();
     loop {
-        worker.ports.clock.sleep(REPORT_EVERY).await;
+        worker.ports.clock.sleep(REPORT_INTERVAL).await;
         let now = worker.ports.clock.monotonic();
-        worker.circuits.forget_the_idle(now);
+        worker.circuits.remove_idle(now);
         let tripped: BTreeMap<DestinationId, CircuitState> =
             worker.circuits.tripped(now).into_iter().map(|(id, circuit)| (id, state(circuit))).collect();
-        let closed = told.iter().filter(|id| !tripped.contains_key(id)).map(|id| (*id, CircuitState::Closed));
+        let closed =
+            reported.iter().filter(|id| !tripped.contains_key(id)).map(|id| (*id, CircuitState::Closed));
         let reports: Vec<CircuitReport> = closed
             .chain(tripped.iter().map(|(id, state)| (*id, *state)))
             .map(|(destination, state)| CircuitReport {
-                worker: worker.settings.owner.clone(),
+                worker: worker.settings.lease_owner.clone(),
                 destination,
                 state,
-                expires_in: REPORT_EXPIRES_IN,
+                expires_in: REPORT_TTL,
             })
             .collect();
         if reports.is_empty() {
             continue;
         }
         match worker.ports.store.report_circuits(&reports).await {
-            Ok(()) => told = tripped.into_keys().collect(),
+            Ok(()) => reported = tripped.into_keys().collect(),
             Err(error) => tracing::warn!(code = error.code(), %error, "circuits were not reported"),
         }
     }
@@ -169,52 +180,52 @@ fn state(circuit: Circuit) -> CircuitState {
 mod tests {
     use super::*;
 
-    const HERE: DestinationId = DestinationId(1);
+    const DESTINATION: DestinationId = DestinationId(1);
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    /// Opens after two failures in a row, for thirty seconds.
-    fn opened() -> Arc<Circuits> {
+    /// Returns circuits in which `DESTINATION` has just opened for thirty seconds, after two failures in a row.
+    fn open_circuit() -> Arc<Circuits> {
         let policy = BreakerPolicy::new(s(60), 1_000, 10_000, 2, s(30)).unwrap();
         let circuits = Arc::new(Circuits::new(policy));
         for _ in 0..2 {
-            circuits.admit(HERE, s(0)).unwrap().answer(Health::Unhealthy, s(0));
+            circuits.admit(DESTINATION, s(0)).unwrap().record(ReceiverHealth::Unhealthy, s(0));
         }
-        assert_eq!(circuits.allowed(s(29)), BTreeMap::from([(HERE, 0)]));
+        assert_eq!(circuits.send_limits(s(29)), BTreeMap::from([(DESTINATION, 0)]));
         circuits
     }
 
     #[test]
-    fn a_probe_that_is_dropped_without_an_answer_makes_room_for_another() {
-        let circuits = opened();
-        let probe = circuits.admit(HERE, s(30)).unwrap();
-        assert_eq!(circuits.allowed(s(30)), BTreeMap::from([(HERE, 0)]));
+    fn probe_dropped_without_a_result_allows_another_probe() {
+        let circuits = open_circuit();
+        let probe = circuits.admit(DESTINATION, s(30)).unwrap();
+        assert_eq!(circuits.send_limits(s(30)), BTreeMap::from([(DESTINATION, 0)]));
         drop(probe);
-        assert_eq!(circuits.allowed(s(30)), BTreeMap::from([(HERE, 1)]));
+        assert_eq!(circuits.send_limits(s(30)), BTreeMap::from([(DESTINATION, 1)]));
     }
 
     #[test]
-    fn an_answer_says_whether_more_may_be_sent() {
-        let circuits = opened();
-        let failed = circuits.admit(HERE, s(30)).unwrap();
-        assert!(!failed.answer(Health::Unhealthy, s(31)), "it opened again");
-        let succeeded = circuits.admit(HERE, s(61)).unwrap();
-        assert!(succeeded.answer(Health::Healthy, s(62)), "it closed");
-        assert_eq!(circuits.allowed(s(62)), BTreeMap::new());
+    fn recording_a_result_returns_whether_more_may_be_sent() {
+        let circuits = open_circuit();
+        let failed = circuits.admit(DESTINATION, s(30)).unwrap();
+        assert!(!failed.record(ReceiverHealth::Unhealthy, s(31)), "the circuit opened again");
+        let succeeded = circuits.admit(DESTINATION, s(61)).unwrap();
+        assert!(succeeded.record(ReceiverHealth::Healthy, s(62)), "the circuit closed");
+        assert_eq!(circuits.send_limits(s(62)), BTreeMap::new());
     }
 
     #[test]
-    fn a_destination_is_forgotten_when_nothing_is_out_and_nothing_is_remembered() {
-        let circuits = opened();
+    fn breaker_is_removed_when_nothing_is_in_flight_and_no_failure_is_recent() {
+        let circuits = open_circuit();
         let other = circuits.admit(DestinationId(2), s(0)).unwrap();
-        circuits.forget_the_idle(s(3_601));
-        let known = |circuits: &Circuits| circuits.known().watched.keys().copied().collect::<Vec<_>>();
-        assert_eq!(known(&circuits), [DestinationId(2)], "a send is still out there");
-        assert_eq!(circuits.allowed(s(3_601)), BTreeMap::new());
-        other.answer(Health::Healthy, s(3_601));
-        circuits.forget_the_idle(s(3_700));
-        assert_eq!(known(&circuits), []);
+        circuits.remove_idle(s(3_601));
+        let tracked = |circuits: &Circuits| circuits.table().breakers.keys().copied().collect::<Vec<_>>();
+        assert_eq!(tracked(&circuits), [DestinationId(2)], "its request is still in flight");
+        assert_eq!(circuits.send_limits(s(3_601)), BTreeMap::new());
+        other.record(ReceiverHealth::Healthy, s(3_601));
+        circuits.remove_idle(s(3_700));
+        assert_eq!(tracked(&circuits), []);
     }
 }

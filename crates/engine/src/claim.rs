@@ -1,97 +1,102 @@
-//! Fills free slots, without rounds: as soon as one is free, and with nothing that could not be sent at once.
+//! The claimer: leases due events as soon as slots are available, and only events that can be sent at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{ClaimId, Lease};
-use posthaste_store::{ClaimRequest, Claimed, HeldLease, StoreError};
+use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, StoreError};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::clock::within;
-use crate::deliver::{Delivery, Unsent, deliver};
+use crate::deliver::{Delivery, InterruptedDelivery, deliver};
 use crate::phase::Phase;
-use crate::supervise::contained;
+use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 
-/// How long a claim waits for results that are tried again before it.
-const RESULTS_FIRST_FOR: Duration = Duration::from_secs(5);
+/// How long a claim waits for results that an outage has delayed to be written before it.
+const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
-/// Claims until the worker drains, then sees what is in flight to its end.
+/// Claims until the worker drains, then waits for the deliveries in flight.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let mut claimer = Claimer::of(worker);
+    let mut claimer = Claimer::new(worker);
     claimer.claim_until_draining().await;
-    claimer.release_unanswered().await;
-    claimer.finish().await;
+    claimer.release_unanswered_claim().await;
+    claimer.finish_deliveries().await;
 }
 
-/// One cycle: up to all slots' worth of due events, each destination as its slots allow, delivered to the end.
-pub(crate) async fn once(worker: Arc<Worker>) -> Result<(), StoreError> {
-    let mut claimer = Claimer::of(Arc::clone(&worker));
+/// Runs one cycle: claims at most as many due events as the worker has slots in total, and delivers them. A
+/// destination with more due events than slots gets the next ones as its slots become free.
+pub(crate) async fn run_once(worker: Arc<Worker>) -> Result<(), StoreError> {
+    let mut claimer = Claimer::new(Arc::clone(&worker));
     let mut quota = Quota { total: worker.settings.concurrency, retries: worker.settings.retry_batch };
     while quota.total > 0 && worker.phases.current() == Phase::Running {
-        let granted = match claimer.claim(quota).await {
-            Ok(granted) => granted,
+        let claimed = match claimer.claim(quota).await {
+            Ok(claimed) => claimed,
             Err(error) => {
-                // What has been started is seen to its end all the same.
-                claimer.release_unanswered().await;
-                claimer.finish().await;
+                // Deliveries in flight still finish.
+                claimer.release_unanswered_claim().await;
+                claimer.finish_deliveries().await;
                 return Err(error);
             }
         };
-        quota.total = quota.total.saturating_sub(granted.leases);
-        quota.retries = quota.retries.saturating_sub(granted.retries);
-        // Nothing more that could be sent at once: a slot must free first, and if none is taken, that was all.
-        if granted.leases == 0 && !claimer.one_ends_before_draining().await {
+        quota.total = quota.total.saturating_sub(claimed.leases);
+        quota.retries = quota.retries.saturating_sub(claimed.retries);
+        // Nothing more can be sent at once. Continue when a delivery has ended; without one the cycle is complete.
+        if claimed.leases == 0 && !claimer.wait_for_one_delivery().await {
             break;
         }
     }
-    claimer.finish().await;
+    claimer.finish_deliveries().await;
     Ok(())
 }
 
-/// How much may still be claimed, beside what the slots allow.
+/// The number of events that a cycle may still claim. The slots limit each claim further.
 #[derive(Debug, Clone, Copy)]
 struct Quota {
     total: usize,
     retries: usize,
 }
 
-const NO_QUOTA: Quota = Quota { total: usize::MAX, retries: usize::MAX };
+const UNLIMITED: Quota = Quota { total: usize::MAX, retries: usize::MAX };
 
-/// What a claim brought.
+/// Claims nothing new, but still returns leases granted earlier under the same claim id.
+const ONLY_GRANTED_EARLIER: Quota = Quota { total: 0, retries: 0 };
+
+/// The number of leases that a claim was granted, and when to claim next.
 #[derive(Debug, Clone, Copy)]
-struct Granted {
+struct ClaimSummary {
     leases: usize,
     retries: usize,
-    filled: Filled,
+    next: NextClaim,
 }
 
-/// How a claim left the worker.
+/// When the next claim is worth making.
 #[derive(Debug, Clone, Copy)]
-enum Filled {
-    /// No slot is free.
-    Full,
-    /// Slots are free, and there may be more to fill them with.
-    More,
-    /// Slots are free, and nothing is due that could be sent.
-    Enough,
+enum NextClaim {
+    /// All slots are used: when one is released.
+    AfterRelease,
+    /// Slots are available and more events may be due: at once.
+    Now,
+    /// Slots are available and nothing is due that could be sent: after a wake-up, a release or the poll interval.
+    AfterWakeup,
 }
 
 struct Claimer {
     worker: Arc<Worker>,
-    /// Kept until the store has answered, so that a lost reply is asked for again.
+    /// Reused until the store has answered, so that repeating a claim returns the leases of a lost reply.
     claim_id: ClaimId,
-    unanswered: bool,
-    /// Dropping it aborts them.
-    deliveries: JoinSet<Option<Unsent>>,
+    /// The last claim failed; the store may have granted leases whose reply was lost.
+    is_unanswered: bool,
+    /// Dropping the set aborts the deliveries.
+    deliveries: JoinSet<Option<InterruptedDelivery>>,
 }
 
 impl Claimer {
-    fn of(worker: Arc<Worker>) -> Self {
+    fn new(worker: Arc<Worker>) -> Self {
         Self {
-            claim_id: worker.ports.chance.claim_id(),
-            unanswered: false,
+            claim_id: worker.ports.random.new_claim_id(),
+            is_unanswered: false,
             worker,
             deliveries: JoinSet::new(),
         }
@@ -102,27 +107,27 @@ impl Claimer {
         let clock = &worker.ports.clock;
         let mut wakeups = worker.ports.store.wakeups();
         let mut backoff = Backoff::new();
-        // A claim under way is never given up: the leases it brings would be nobody's until they expire.
+        // Never cancel a claim in progress: its leases would stay orphaned until they expire.
         while worker.phases.current() == Phase::Running {
-            self.reap();
-            // After an outage, results of ours that wait for the store go first, or we claim and send their events
-            // again.
-            let _ = within(&**clock, RESULTS_FIRST_FOR, worker.settler.catch_up()).await;
+            self.reap_deliveries();
+            // After an outage, write delayed results before claiming. Otherwise this worker would claim and send the
+            // same events again.
+            let _ = within(&**clock, CATCH_UP_MAX, worker.settler.catch_up()).await;
             if worker.phases.current() != Phase::Running {
                 break;
             }
-            let claimed = self.claim(NO_QUOTA).await;
+            let claimed = self.claim(UNLIMITED).await;
             if claimed.is_ok() && backoff.reset() {
                 tracing::info!(worker_id = %worker.settings.worker_id, "claiming works again");
             }
-            let next = async {
-                match claimed.map(|granted| granted.filled) {
-                    Ok(Filled::More) => {}
-                    Ok(Filled::Full) => worker.slots.freed().await,
-                    Ok(Filled::Enough) => tokio::select! {
+            let wait = async {
+                match claimed.map(|claimed| claimed.next) {
+                    Ok(NextClaim::Now) => {}
+                    Ok(NextClaim::AfterRelease) => worker.slots.released().await,
+                    Ok(NextClaim::AfterWakeup) => tokio::select! {
                         biased;
-                        () = worker.slots.freed() => {}
-                        () = wakeups.woken() => {}
+                        () = worker.slots.released() => {}
+                        () = wakeups.wait() => {}
                         () = clock.sleep(worker.settings.poll_interval) => {}
                     },
                     Err(error) => {
@@ -135,170 +140,178 @@ impl Claimer {
             tokio::select! {
                 biased;
                 () = worker.phases.reached(Phase::Draining) => {}
-                () = next => {}
+                () = wait => {}
             }
         }
     }
 
-    async fn claim(&mut self, quota: Quota) -> Result<Granted, StoreError> {
-        let free_before = self.worker.slots.frees();
-        let request = self.plan(quota);
+    /// Makes one claim and starts a delivery for each granted lease.
+    async fn claim(&mut self, quota: Quota) -> Result<ClaimSummary, StoreError> {
+        let releases_before = self.worker.slots.release_count();
+        let request = self.plan_claim(quota);
         if request.limit == 0 {
-            self.worker.claiming_works();
-            return Ok(Granted { leases: 0, retries: 0, filled: Filled::Full });
+            self.worker.record_claim();
+            return Ok(ClaimSummary { leases: 0, retries: 0, next: NextClaim::AfterRelease });
         }
-        let asked_at = self.worker.ports.clock.monotonic();
-        let claimed = self.ask(&request).await?;
-        let leases = claimed.leases.len();
-        let retries = claimed.leases.iter().filter(|lease| lease.is_retry()).count();
-        self.start(claimed.leases, asked_at).await;
-        // Slots that freed meanwhile were not asked for; where nothing came of the asking, more asking is in vain.
-        let freed_meanwhile = self.worker.slots.frees() != free_before;
-        let more = leases >= request.limit || (leases > 0 && freed_meanwhile);
-        Ok(Granted { leases, retries, filled: if more { Filled::More } else { Filled::Enough } })
+        let requested_at = self.worker.ports.clock.monotonic();
+        let response = self.call_store(&request).await?;
+        let leases = response.leases.len();
+        let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
+        self.start_deliveries(response.leases, requested_at).await;
+        // Slots released during the call were not part of the request. They are worth another claim only if this one
+        // found anything.
+        let released_meanwhile = self.worker.slots.release_count() != releases_before;
+        let may_have_more = leases >= request.limit || (leases > 0 && released_meanwhile);
+        let next = if may_have_more { NextClaim::Now } else { NextClaim::AfterWakeup };
+        Ok(ClaimSummary { leases, retries, next })
     }
 
-    /// Whatever an answer brings is counted and told here, whoever asked.
-    async fn ask(&mut self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    /// Sends the claim to the store, then counts its leases and reports abandoned events.
+    async fn call_store(&mut self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let worker = &self.worker;
-        let answer = contained(worker.ports.store.claim(request)).await;
-        self.unanswered = answer.is_err();
-        let claimed = answer?;
-        worker.claiming_works();
-        self.claim_id = worker.ports.chance.claim_id();
-        worker.cycle.claimed(&claimed);
-        for event_id in &claimed.abandoned {
+        let result = catch_store_panic(worker.ports.store.claim(request)).await;
+        self.is_unanswered = result.is_err();
+        let response = result?;
+        worker.record_claim();
+        self.claim_id = worker.ports.random.new_claim_id();
+        worker.cycle.count_claim(&response);
+        for event_id in &response.abandoned {
             tracing::error!(%event_id, worker_id = %worker.settings.worker_id,
                 "event abandoned: it lost too many leases in a row");
         }
-        if !claimed.abandoned.is_empty() {
-            worker.ports.observer.abandoned(claimed.abandoned.len());
-            worker.publisher.look();
+        if !response.abandoned.is_empty() {
+            worker.ports.observer.on_abandoned(response.abandoned.len());
+            worker.publisher.wake();
         }
-        Ok(claimed)
+        Ok(response)
     }
 
-    /// The last claim may have been granted leases that we never heard of: asks for them, and for no others.
-    async fn release_unanswered(&mut self) {
-        if self.unanswered
-            && let Ok(claimed) = self.ask(&self.plan(Quota { total: 0, retries: 0 })).await
+    /// If the last claim got no answer, repeats it for the leases that it may have been granted, and releases them.
+    async fn release_unanswered_claim(&mut self) {
+        if self.is_unanswered
+            && let Ok(response) = self.call_store(&self.plan_claim(ONLY_GRANTED_EARLIER)).await
         {
-            let held: Vec<HeldLease> = claimed.leases.iter().map(HeldLease::from).collect();
-            release(&self.worker, &held).await;
+            let leases: Vec<LeaseRef> = response.leases.iter().map(LeaseRef::from).collect();
+            release_leases(&self.worker, &leases).await;
         }
     }
 
-    /// What can be sent right now: within the slots, and where no circuit is open.
-    fn plan(&self, quota: Quota) -> ClaimRequest {
+    /// Builds a request for what can be sent now: within the available slots, and without open circuits.
+    fn plan_claim(&self, quota: Quota) -> ClaimRequest {
         let worker = &self.worker;
-        let free = worker.slots.free();
-        let mut free_slots = free.by_destination;
-        for (destination, allowed) in worker.circuits.allowed(worker.ports.clock.monotonic()) {
-            let slots = free_slots.entry(destination).or_insert(worker.settings.per_destination);
-            *slots = (*slots).min(allowed);
+        let available = worker.slots.available();
+        let mut destination_slots = available.by_destination;
+        for (destination, limit) in worker.circuits.send_limits(worker.ports.clock.monotonic()) {
+            let slots = destination_slots.entry(destination).or_insert(worker.settings.per_destination);
+            *slots = (*slots).min(limit);
         }
         ClaimRequest {
             id: self.claim_id,
-            owner: worker.settings.owner.clone(),
+            owner: worker.settings.lease_owner.clone(),
             lease: worker.settings.lease.duration(),
-            limit: free.total.min(quota.total),
-            retries_max: free.retries.min(quota.retries),
+            limit: available.total.min(quota.total),
+            retries_max: available.retries.min(quota.retries),
             per_destination: worker.settings.per_destination,
-            free_slots,
+            destination_slots,
             abandon_after: worker.settings.abandon_after,
         }
     }
 
-    /// Sends what was granted. What should not be sent any more is released.
-    async fn start(&mut self, leases: Vec<Lease>, asked_at: Duration) {
+    /// Starts a delivery for each lease, and releases leases that should not be sent any more.
+    async fn start_deliveries(&mut self, leases: Vec<Lease>, requested_at: Duration) {
         let worker = &self.worker;
-        // Of a lease that is a third gone before it arrives, no heartbeat can be relied on to come in time.
-        let took = worker.ports.clock.monotonic().saturating_sub(asked_at);
-        let too_late = took > worker.settings.lease.duration() / 3;
-        let unwanted = too_late || worker.phases.current() != Phase::Running;
-        let mut refused = Vec::new();
+        // If the claim took more than a third of the lease, the first heartbeat might come too late.
+        let took = worker.ports.clock.monotonic().saturating_sub(requested_at);
+        let is_too_late = took > worker.settings.lease.duration() / 3;
+        let release_all = is_too_late || worker.phases.current() != Phase::Running;
+        let mut unsent = Vec::new();
         for lease in leases {
-            match if unwanted { Err(HeldLease::from(&lease)) } else { prepare(worker, lease) } {
+            match if release_all { Err(LeaseRef::from(&lease)) } else { prepare_delivery(worker, lease) } {
                 Ok(delivery) => drop(self.deliveries.spawn(deliver(Arc::clone(worker), delivery))),
-                Err(held) => refused.push(held),
+                Err(lease) => unsent.push(lease),
             }
         }
-        release(worker, &refused).await;
+        release_leases(worker, &unsent).await;
     }
 
-    /// Waits for one delivery to end; false when there is none, or when the worker drains: then all are waited for.
-    async fn one_ends_before_draining(&mut self) -> bool {
+    /// Waits for one delivery to end. Returns false if none is in flight, or if the worker drains.
+    async fn wait_for_one_delivery(&mut self) -> bool {
         tokio::select! {
             biased;
             () = self.worker.phases.reached(Phase::Draining) => false,
-            ended = self.deliveries.join_next() => ended.map(note_panic).is_some(),
+            ended = self.deliveries.join_next() => ended.map(log_panic).is_some(),
         }
     }
 
-    fn reap(&mut self) {
+    /// Removes finished deliveries from the set.
+    fn reap_deliveries(&mut self) {
         while let Some(ended) = self.deliveries.try_join_next() {
-            note_panic(ended);
+            log_panic(ended);
         }
     }
 
-    /// Waits for every delivery. Leases of those that were interrupted are released as they come, together.
-    async fn finish(mut self) {
+    /// Waits for all deliveries. Releases the leases of interrupted deliveries in batches as they end.
+    async fn finish_deliveries(mut self) {
         while let Some(ended) = self.deliveries.join_next().await {
-            let mut unsent: Vec<Unsent> = note_panic(ended).into_iter().collect();
+            let mut interrupted: Vec<InterruptedDelivery> = log_panic(ended).into_iter().collect();
             while let Some(ended) = self.deliveries.try_join_next() {
-                unsent.extend(note_panic(ended));
+                interrupted.extend(log_panic(ended));
             }
-            let held: Vec<HeldLease> = unsent.into_iter().map(|unsent| unsent.held).collect();
-            release(&self.worker, &held).await;
+            // This drops the slots; `release_leases` counts the leases from here on.
+            let leases: Vec<LeaseRef> = interrupted.into_iter().map(|delivery| delivery.lease).collect();
+            release_leases(&self.worker, &leases).await;
         }
     }
 }
 
-/// Takes a slot and starts the heartbeat, unless the circuit has opened since the claim was planned.
-fn prepare(worker: &Worker, lease: Lease) -> Result<Delivery, HeldLease> {
+/// Takes a slot and starts the heartbeat. Returns the lease as an error if the circuit opened after the claim was
+/// planned.
+fn prepare_delivery(worker: &Worker, lease: Lease) -> Result<Delivery, LeaseRef> {
     match worker.circuits.admit(lease.destination_id, worker.ports.clock.monotonic()) {
-        None => Err(HeldLease::from(&lease)),
+        None => Err(LeaseRef::from(&lease)),
         Some(admission) => Ok(Delivery {
-            slot: worker.slots.take(&lease),
-            renewing: worker.heartbeat.hold(&lease),
+            slot: worker.slots.acquire(&lease),
+            renewal: worker.heartbeat.start_renewing(&lease),
             admission,
             lease,
         }),
     }
 }
 
-/// Gives leases back, unless the store cannot be told before they would have expired anyway.
-async fn release(worker: &Worker, held: &[HeldLease]) {
-    if held.is_empty() {
+/// Releases leases. Gives up when the store is unavailable for a whole lease duration: the leases have expired then.
+async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
+    if leases.is_empty() {
         return;
     }
     let clock = &worker.ports.clock;
-    let give_up_at = clock.monotonic() + worker.settings.lease.duration();
+    let deadline = clock.monotonic() + worker.settings.lease.duration();
     let mut backoff = Backoff::new();
-    worker.leftover.owe(held.len());
+    worker.drain.add_pending(leases.len());
     let released = loop {
-        match contained(worker.ports.store.release(held)).await {
+        match catch_store_panic(worker.ports.store.release(leases)).await {
             Ok(()) => break true,
-            Err(error) if error.is_transient() && clock.monotonic() < give_up_at => {
+            Err(error) if error.is_transient() && clock.monotonic() < deadline => {
                 clock.sleep(backoff.next()).await;
             }
             Err(error) => {
                 tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
-                    leases = held.len(), "leases were not released; their events wait until they expire");
+                    leases = leases.len(), "leases were not released; their events wait until they expire");
                 break false;
             }
         }
     };
-    // What is given back on the way, because a circuit opened, is no leftover of a drain.
+    // Leases released while the worker runs, because a circuit opened, do not belong to the drain report.
     if worker.phases.current() == Phase::Running {
-        worker.leftover.forget(held.len());
+        worker.drain.remove_pending(leases.len());
     } else if released {
-        worker.leftover.pay(held.len());
+        worker.drain.mark_released(leases.len());
     }
 }
 
-/// A delivery that panicked has let go of everything; its lease expires by itself.
-fn note_panic(ended: Result<Option<Unsent>, tokio::task::JoinError>) -> Option<Unsent> {
+/// Logs a panic of a delivery. Unwinding has dropped its slot and its heartbeat, and its lease expires.
+fn log_panic(
+    ended: Result<Option<InterruptedDelivery>, tokio::task::JoinError>,
+) -> Option<InterruptedDelivery> {
     ended.unwrap_or_else(|error| {
         tracing::error!(%error, "a delivery panicked; this is a bug. Its event is claimed again");
         None

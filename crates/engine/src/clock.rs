@@ -1,4 +1,4 @@
-//! A worker's own clock: for timers and for measuring, never for leases.
+//! A worker's own clock. It drives timers and measures durations; it never decides whether a lease has expired.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,16 +6,19 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-/// Which moments leases, retries and signatures name is the store's and the sender's business; the engine only
-/// measures how long things take. Injected, so that the simulation can let it run fast, slow or stall.
+/// The engine's source of time: durations and timers only.
+///
+/// The store's clock dates leases and retries, and the sender's dates signatures. The simulation injects a clock that
+/// runs fast, runs slow or stalls.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since some fixed moment; never goes back.
+    /// Returns the time since a fixed but arbitrary instant. Never decreases.
     fn monotonic(&self) -> Duration;
 
+    /// Resolves after `duration`.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
-/// The runtime's clock; paused and moved with it in tests.
+/// The tokio runtime's clock. Tests pause and advance it with the runtime.
 #[derive(Debug)]
 pub struct TokioClock {
     start: Instant,
@@ -23,6 +26,7 @@ pub struct TokioClock {
 
 #[expect(clippy::disallowed_methods, reason = "the one adapter of the runtime's clock")]
 impl TokioClock {
+    /// Creates a clock whose [`Clock::monotonic`] counts from now.
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }
@@ -39,7 +43,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// What the future gives, unless the limit passes first.
+/// Awaits `future` for at most `limit`. Returns `None` on timeout; a future that is ready at the limit still wins.
 pub async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -1,34 +1,37 @@
-//! Counts what a worker does and reports it, cycle by cycle.
+//! Counters of the current cycle, and the loop that logs them at the end of each cycle.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{CycleReport, Transition, WorkerId};
-use posthaste_store::{Claimed, Settled};
+use posthaste_store::{ClaimResponse, SettleResult};
 
 use crate::worker::Worker;
 
-pub(crate) struct Cycle {
-    current: Mutex<Current>,
+/// The counters of a worker's current cycle.
+pub(crate) struct CycleCounters {
+    current: Mutex<CurrentCycle>,
 }
 
-struct Current {
+struct CurrentCycle {
     report: CycleReport,
-    began_at: Duration,
+    started_at: Duration,
 }
 
-impl Cycle {
+impl CycleCounters {
     pub(crate) fn new(now: Duration) -> Self {
-        Self { current: Mutex::new(Current { report: CycleReport::default(), began_at: now }) }
+        Self { current: Mutex::new(CurrentCycle { report: CycleReport::default(), started_at: now }) }
     }
 
-    pub(crate) fn claimed(&self, claimed: &Claimed) {
+    /// Counts granted leases as claimed, and abandoned events as failed.
+    pub(crate) fn count_claim(&self, response: &ClaimResponse) {
         let report = &mut self.current().report;
-        report.claimed_count += u64::try_from(claimed.leases.len()).unwrap_or(u64::MAX);
-        report.failed_count += u64::try_from(claimed.abandoned.len()).unwrap_or(u64::MAX);
+        report.claimed_count += u64::try_from(response.leases.len()).unwrap_or(u64::MAX);
+        report.failed_count += u64::try_from(response.abandoned.len()).unwrap_or(u64::MAX);
     }
 
-    pub(crate) fn count(&self, transition: &Transition, settled: Option<Settled>) {
+    /// Counts one attempt. `settled` is none if the store refused to write the result.
+    pub(crate) fn count_attempt(&self, transition: &Transition, settled: Option<SettleResult>) {
         let report = &mut self.current().report;
         report.count_outcome(transition);
         match settled {
@@ -38,23 +41,24 @@ impl Cycle {
         }
     }
 
-    /// Ends the cycle and begins the next.
+    /// Ends the current cycle, returns its report and begins the next cycle.
     pub(crate) fn end(&self, now: Duration) -> CycleReport {
         let mut current = self.current();
         let mut report = std::mem::take(&mut current.report);
-        report.lasted(now.saturating_sub(current.began_at));
-        current.began_at = now;
+        report.set_duration(now.saturating_sub(current.started_at));
+        current.started_at = now;
         report
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
+    fn current(&self) -> MutexGuard<'_, CurrentCycle> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Ends a cycle every `cycle_interval` and logs its report.
 pub(crate) async fn run(worker: Arc<Worker>) {
     loop {
-        worker.ports.clock.sleep(worker.settings.cycle).await;
+        worker.ports.clock.sleep(worker.settings.cycle_interval).await;
         log(&worker.settings.worker_id, &worker.cycle.end(worker.ports.clock.monotonic()));
     }
 }

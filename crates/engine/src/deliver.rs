@@ -5,48 +5,52 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use posthaste_domain::{Attempted, ErrorClass, Lease, Outcome, Transition};
-use posthaste_store::{HeldLease, Settled};
+use posthaste_domain::{AttemptResult, ErrorClass, Lease, Outcome, Transition};
+use posthaste_store::{LeaseRef, SettleResult};
 
 use crate::circuits::Admission;
-use crate::heartbeat::Renewing;
-use crate::observe::AttemptSeen;
+use crate::heartbeat::RenewalGuard;
+use crate::observe::AttemptEvent;
 use crate::phase::Phase;
 use crate::slots::Slot;
 use crate::worker::Worker;
 
-/// A sender that keeps its own deadline gets this much longer to say so.
+/// Time that a sender gets beyond the timeout to return its own, more precise outcome.
 const TIMEOUT_GRACE: Duration = Duration::from_millis(250);
 
-/// A lease with everything that is held while it is attempted. Dropping it gives all of it back.
+/// A lease and the resources that its delivery holds. Dropping it releases the slot, withdraws the circuit's
+/// admission and stops the heartbeat.
 pub(crate) struct Delivery {
     pub(crate) lease: Lease,
     pub(crate) admission: Admission,
-    pub(crate) renewing: Renewing,
+    pub(crate) renewal: RenewalGuard,
     pub(crate) slot: Slot,
 }
 
-/// A lease that was interrupted before there was a result. It keeps its slot until someone sees to its release.
-pub(crate) struct Unsent {
-    pub(crate) held: HeldLease,
+/// A delivery that a drain interrupted before it had a result. It keeps its slot until the release of its lease
+/// begins, so that the drain report always counts the lease.
+pub(crate) struct InterruptedDelivery {
+    pub(crate) lease: LeaseRef,
     _slot: Slot,
 }
 
-/// Sends, decides, settles and reports. The heartbeat and the slot are let go last, after the settle has committed.
-pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<Unsent> {
-    let Delivery { lease, admission, renewing, slot } = delivery;
-    let Some(attempted) = send(&worker, &lease).await else {
-        return Some(Unsent { held: HeldLease::from(&lease), _slot: slot });
+/// Sends the event, decides on its next state, settles and reports. The heartbeat and the slot are dropped last,
+/// after the settle has committed.
+pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<InterruptedDelivery> {
+    let Delivery { lease, admission, renewal, slot } = delivery;
+    let Some(result) = send(&worker, &lease).await else {
+        return Some(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
     };
-    let transition = decide(&worker, &lease, admission, attempted);
-    let settled = settle(&worker, &renewing, &transition).await;
+    let transition = decide(&worker, &lease, admission, result);
+    let settled = settle(&worker, &renewal, &transition).await;
     report(&worker, &lease, &transition, settled);
-    drop((renewing, slot));
+    drop((renewal, slot));
     None
 }
 
-/// A hanging or panicking sender is an outcome like any other; only an interrupted one is none.
-async fn send(worker: &Worker, lease: &Lease) -> Option<Attempted> {
+/// Sends the request. A sender that hangs or panics yields an outcome like any other; none means that a drain
+/// interrupted the request.
+async fn send(worker: &Worker, lease: &Lease) -> Option<AttemptResult> {
     let clock = &worker.ports.clock;
     let timeout = worker.settings.timeout;
     let started_at = clock.monotonic();
@@ -59,29 +63,35 @@ async fn send(worker: &Worker, lease: &Lease) -> Option<Attempted> {
         }
         () = worker.phases.reached(Phase::Interrupted) => return None,
     };
-    Some(Attempted { outcome, duration: clock.monotonic().saturating_sub(started_at) })
+    Some(AttemptResult { outcome, duration: clock.monotonic().saturating_sub(started_at) })
 }
 
-fn decide(worker: &Worker, lease: &Lease, admission: Admission, attempted: Attempted) -> Arc<Transition> {
-    let health = attempted.outcome.health();
-    if admission.answer(health, worker.ports.clock.monotonic()) {
-        worker.slots.loosened();
+/// Records the outcome in the circuit and computes the transition.
+fn decide(worker: &Worker, lease: &Lease, admission: Admission, result: AttemptResult) -> Arc<Transition> {
+    let health = result.outcome.health();
+    let allows_more = admission.record(health, worker.ports.clock.monotonic());
+    if allows_more {
+        worker.slots.wake();
     }
-    Arc::new(Transition::of(lease, attempted, &worker.settings.policy, worker.ports.chance.roll()))
+    Arc::new(Transition::from_attempt(lease, result, &worker.settings.policy, worker.ports.random.draw()))
 }
 
-/// None when the store refused it, and the lease is left to expire.
-async fn settle(worker: &Worker, renewing: &Renewing, transition: &Arc<Transition>) -> Option<Settled> {
-    renewing.settling();
+/// Writes the transition. None means that the store refused it; the lease then expires.
+async fn settle(
+    worker: &Worker,
+    renewal: &RenewalGuard,
+    transition: &Arc<Transition>,
+) -> Option<SettleResult> {
+    renewal.mark_settling();
     worker.settler.settle(Arc::clone(transition), worker.ports.clock.monotonic()).await
 }
 
-/// The counters, the metrics, the log line and the followers hear of the same transition.
-fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Option<Settled>) {
-    worker.cycle.count(transition, settled);
-    worker.ports.observer.attempted(&AttemptSeen { lease, transition, settled });
-    let written = settled.is_some_and(Settled::is_written);
-    // No URL: the path of one is often a secret.
+/// Passes the same transition to the cycle counters, the metrics, the log and the publisher.
+fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Option<SettleResult>) {
+    worker.cycle.count_attempt(transition, settled);
+    worker.ports.observer.on_attempt(&AttemptEvent { lease, transition, settled });
+    let written = settled.is_some_and(SettleResult::is_written);
+    // The destination's URL is not logged: its path is often a secret.
     tracing::debug!(
         event_id = %transition.event_id(),
         event_type = lease.event_type,
@@ -98,16 +108,16 @@ fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Opti
         written,
         "attempt"
     );
-    if settled == Some(Settled::Stale) {
+    if settled == Some(SettleResult::Stale) {
         tracing::warn!(event_id = %transition.event_id(), worker_id = %worker.settings.worker_id,
             outcome = transition.label(), "stale write refused: the lease was lost before the result was written");
     }
-    if written && transition.notice().is_some() {
-        worker.publisher.look();
+    if written && transition.notice_kind().is_some() {
+        worker.publisher.wake();
     }
 }
 
-/// As a number: a log keeps longer ones as text.
+/// Milliseconds as `u64`, because `tracing` formats a `u128` as text.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

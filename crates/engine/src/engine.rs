@@ -1,4 +1,4 @@
-//! A worker's loops, started together and drained together.
+//! A running worker: starts its loops together and drains them together.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,21 +12,22 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::circuits::Circuits;
 use crate::clock::within;
-use crate::cycle::Cycle;
+use crate::cycle::CycleCounters;
 use crate::heartbeat::Heartbeat;
-use crate::observe::Pulse;
-use crate::phase::{Phase, Phases};
+use crate::observe::WorkerHealth;
+use crate::phase::{Phase, PhaseTracker};
 use crate::publish::Publisher;
 use crate::settings::{InvalidSettings, Settings};
 use crate::slots::Slots;
-use crate::supervise::supervised;
-use crate::worker::{Leftover, Ports, Worker};
+use crate::supervise::restart_on_panic;
+use crate::worker::{DrainCounters, Ports, Worker};
 use crate::{circuits, claim, cycle, maintain, settle};
 
-/// Most of a drain's time that is kept for releasing what has not finished.
-const RELEASE_WITHIN: Duration = Duration::from_secs(2);
+/// Maximum part of a drain's deadline that is reserved for releasing unfinished leases.
+const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Where the loops run. Heartbeats belong on a runtime of their own, which no busy sender can keep from its timers.
+/// The tokio runtimes that a worker's loops run on. The heartbeat should have its own, so that busy senders cannot
+/// delay its timers.
 #[derive(Debug, Clone)]
 pub struct Runtimes {
     pub dispatch: Handle,
@@ -34,132 +35,140 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
-    /// Everything on the runtime that this is called on.
+    /// Returns the current runtime for all loops.
     pub fn current() -> Self {
         Self { dispatch: Handle::current(), heartbeat: Handle::current() }
     }
 }
 
-/// A running worker. Dropped without a drain, it stops as a crash would stop it: leases expire by themselves.
+/// A running worker. Dropping it without [`drain`](Self::drain) has the effect of a crash: its leases expire.
 pub struct Engine {
     worker: Arc<Worker>,
     claimer: JoinHandle<()>,
     loops: JoinSet<()>,
 }
 
-/// What a drain left behind.
+/// The leases that had no result when a drain ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Drained {
-    /// Leases that were given back before there was a result: their events are due again at once.
+pub struct DrainReport {
+    /// Leases released without a result. Their events are due again at once.
     pub released: usize,
-    /// Leases that could neither be settled nor released in time: their events wait until they expire.
-    pub left: usize,
+    /// Leases neither settled nor released before the deadline. Their events are claimable when the leases expire.
+    pub unreleased: usize,
 }
 
+/// Why a single cycle failed.
 #[derive(Debug, thiserror::Error)]
-pub enum OnceError {
+pub enum RunOnceError {
     #[error(transparent)]
     Settings(#[from] InvalidSettings),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the cycle was not finished within {0:?}; what it left is claimed again when its leases expire")]
+    #[error(
+        "the cycle did not finish within {0:?}; its unfinished events are claimed again when their leases expire"
+    )]
     Unfinished(Duration),
 }
 
 impl Engine {
+    /// Validates the settings and starts a worker's loops.
     pub fn start(settings: Settings, ports: Ports, runtimes: &Runtimes) -> Result<Self, InvalidSettings> {
-        let (worker, mut loops) = assemble(settings, ports, runtimes)?;
-        let mut keep_running = |name, run: fn(Arc<Worker>) -> BoxedLoop| {
-            let again = Arc::clone(&worker);
+        let (worker, mut loops) = start_worker(settings, ports, runtimes)?;
+        let mut spawn_loop = |name, run: fn(Arc<Worker>) -> BoxedLoop| {
+            let loop_worker = Arc::clone(&worker);
             let clock = Arc::clone(&worker.ports.clock);
-            loops.spawn_on(supervised(name, clock, move || run(Arc::clone(&again))), &runtimes.dispatch);
+            let run_loop = restart_on_panic(name, clock, move || run(Arc::clone(&loop_worker)));
+            loops.spawn_on(run_loop, &runtimes.dispatch);
         };
-        keep_running("publish", |worker| {
+        spawn_loop("publish", |worker| {
             let (clock, poll_interval) = (Arc::clone(&worker.ports.clock), worker.settings.poll_interval);
             Box::pin(worker.publisher.clone().run(clock, poll_interval))
         });
-        keep_running("circuits", |worker| Box::pin(circuits::run(worker)));
-        keep_running("maintain", |worker| Box::pin(maintain::run(worker)));
-        keep_running("cycle", |worker| Box::pin(cycle::run(worker)));
-        let again = Arc::clone(&worker);
+        spawn_loop("circuits", |worker| Box::pin(circuits::run(worker)));
+        spawn_loop("maintain", |worker| Box::pin(maintain::run(worker)));
+        spawn_loop("cycle", |worker| Box::pin(cycle::run(worker)));
+        let claiming_worker = Arc::clone(&worker);
         let clock = Arc::clone(&worker.ports.clock);
-        let claimer =
-            runtimes.dispatch.spawn(supervised("claim", clock, move || claim::run(Arc::clone(&again))));
+        let claim_loop = restart_on_panic("claim", clock, move || claim::run(Arc::clone(&claiming_worker)));
+        let claimer = runtimes.dispatch.spawn(claim_loop);
         Ok(Self { worker, claimer, loops })
     }
 
-    /// One cycle: claims up to all slots' worth of what is due, delivers it to the end, and reports.
-    pub async fn once(
+    /// Runs one cycle: claims due events for all slots, delivers them and returns the cycle report.
+    pub async fn run_once(
         settings: Settings,
         ports: Ports,
         runtimes: &Runtimes,
-    ) -> Result<CycleReport, OnceError> {
+    ) -> Result<CycleReport, RunOnceError> {
         let never = std::future::pending();
-        let (report, _) = Self::once_until(settings, ports, runtimes, never, Duration::ZERO).await?;
+        let (report, _) = Self::run_once_until(settings, ports, runtimes, never, Duration::ZERO).await?;
         Ok(report)
     }
 
-    /// As [`Engine::once`], unless it is told to stop: then it drains within the deadline, as a running worker does.
-    pub async fn once_until(
+    /// Runs one cycle as [`Engine::run_once`] does. When `stop` resolves first, drains within `deadline`, as
+    /// [`Engine::drain`] does.
+    pub async fn run_once_until(
         settings: Settings,
         ports: Ports,
         runtimes: &Runtimes,
         stop: impl Future<Output = ()>,
         deadline: Duration,
-    ) -> Result<(CycleReport, Drained), OnceError> {
-        let (worker, _running) = assemble(settings, ports, runtimes)?;
+    ) -> Result<(CycleReport, DrainReport), RunOnceError> {
+        let (worker, _loops) = start_worker(settings, ports, runtimes)?;
         let Settings { timeout, lease, concurrency, per_destination, .. } = worker.settings;
-        // At worst every destination takes its events one after the other, each to its timeout.
+        // In the worst case one destination has all events: it takes `per_destination` at a time, each up to its
+        // timeout.
         let rounds = u32::try_from(concurrency.div_ceil(per_destination)).unwrap_or(u32::MAX);
-        let patience = timeout.saturating_mul(rounds).saturating_add(lease.duration() * 2);
-        let mut cycle = pin!(claim::once(Arc::clone(&worker)));
+        let time_limit = timeout.saturating_mul(rounds).saturating_add(lease.duration() * 2);
+        let mut cycle = pin!(claim::run_once(Arc::clone(&worker)));
         tokio::select! {
             biased;
-            ended = within(&*worker.ports.clock, patience, &mut cycle) => {
-                ended.ok_or(OnceError::Unfinished(patience))??;
+            ended = within(&*worker.ports.clock, time_limit, &mut cycle) => {
+                ended.ok_or(RunOnceError::Unfinished(time_limit))??;
             }
-            // Past the deadline, what is left is left to its leases.
+            // Past the deadline, unfinished leases expire.
             () = stop => worker.drain(deadline, &mut cycle).await.transpose().map(drop)?,
         }
-        Ok((worker.end_cycle(), worker.drained()))
+        Ok((worker.end_cycle(), worker.drain_report()))
     }
 
-    /// Notices, as they are committed.
+    /// Returns the publisher of committed notices.
     pub fn publisher(&self) -> &Publisher {
         &self.worker.publisher
     }
 
-    /// How it is doing, for whoever wants to know.
-    pub fn pulse(&self) -> Pulse {
-        Pulse::of(&self.worker)
+    /// Returns a handle to read the worker's health.
+    pub fn health(&self) -> WorkerHealth {
+        WorkerHealth::new(&self.worker)
     }
 
-    /// Requests being sent, settled or released.
+    /// Returns the number of deliveries being sent, settled or released.
     pub fn in_flight(&self) -> usize {
         self.worker.slots.in_flight()
     }
 
-    /// Stops claiming and lets what is in flight finish. Shortly before the deadline, gives back what has not.
-    pub async fn drain(mut self, deadline: Duration) -> Drained {
-        // Past the deadline, what is left is left to its leases.
+    /// Stops claiming and waits for deliveries in flight. Shortly before the deadline, interrupts the remaining ones
+    /// and releases their leases.
+    pub async fn drain(mut self, deadline: Duration) -> DrainReport {
+        // Past the deadline, unfinished leases expire.
         let _ = self.worker.drain(deadline, &mut self.claimer).await;
         self.worker.end_cycle();
-        self.worker.drained()
+        self.worker.drain_report()
     }
 }
 
 impl Worker {
-    /// None when the claimer has not ended by the deadline.
+    /// Drains the worker and waits for its claimer. None means that the claimer has not ended by the deadline.
     async fn drain<T>(&self, deadline: Duration, mut claimer: impl Future<Output = T> + Unpin) -> Option<T> {
         let clock = &*self.ports.clock;
-        let for_release = RELEASE_WITHIN.min(deadline / 2);
+        let release_time = RELEASE_TIME_MAX.min(deadline / 2);
         self.phases.enter(Phase::Draining);
-        let finished = within(clock, deadline.saturating_sub(for_release), &mut claimer).await;
+        let finished = within(clock, deadline.saturating_sub(release_time), &mut claimer).await;
         if finished.is_some() {
             return finished;
         }
         self.phases.enter(Phase::Interrupted);
-        within(clock, for_release, claimer).await
+        within(clock, release_time, claimer).await
     }
 
     fn end_cycle(&self) -> CycleReport {
@@ -168,9 +177,9 @@ impl Worker {
         report
     }
 
-    fn drained(&self) -> Drained {
-        let Self { leftover, slots, .. } = self;
-        Drained { released: leftover.released(), left: leftover.owed() + slots.in_flight() }
+    fn drain_report(&self) -> DrainReport {
+        let Self { drain, slots, .. } = self;
+        DrainReport { released: drain.released(), unreleased: drain.pending() + slots.in_flight() }
     }
 }
 
@@ -183,41 +192,42 @@ impl Drop for Engine {
 
 type BoxedLoop = futures_util::future::BoxFuture<'static, ()>;
 
-/// The parts of a worker, with the two loops that every delivery leans on already running.
-fn assemble(
+/// Builds a worker and starts the two loops that every delivery needs: heartbeat and settle.
+fn start_worker(
     settings: Settings,
     ports: Ports,
     runtimes: &Runtimes,
 ) -> Result<(Arc<Worker>, JoinSet<()>), InvalidSettings> {
-    settings.check()?;
-    if settings.policy.breaks_the_contract() {
-        tracing::warn!(worker_id = %settings.worker_id, first_delay = ?settings.policy.window(0).start(),
+    settings.validate()?;
+    if settings.policy.violates_retry_contract() {
+        tracing::warn!(worker_id = %settings.worker_id, first_delay = ?settings.policy.delay_range(0).start(),
             floor = ?FAST_RETRY_FLOOR, "retries faster than the retry contract allows are switched on; this is for tests");
     }
     let Ports { store, clock, observer, .. } = ports.clone();
     let id = settings.worker_id.clone();
-    let (settler, settling) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));
+    let (settler, settle_loop) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));
     let heartbeat =
         Arc::new(Heartbeat::new(id, settings.lease, Arc::clone(&store), Arc::clone(&clock), observer));
 
     let mut loops = JoinSet::new();
     let renewing = Arc::clone(&heartbeat);
-    let beat = supervised("heartbeat", Arc::clone(&clock), move || Arc::clone(&renewing).run());
-    loops.spawn_on(beat, &runtimes.heartbeat);
-    loops.spawn_on(settling.run(), &runtimes.dispatch);
+    let heartbeat_loop =
+        restart_on_panic("heartbeat", Arc::clone(&clock), move || Arc::clone(&renewing).run());
+    loops.spawn_on(heartbeat_loop, &runtimes.heartbeat);
+    loops.spawn_on(settle_loop.run(), &runtimes.dispatch);
     let worker = Worker {
         slots: Arc::new(Slots::new(&settings)),
         circuits: Arc::new(Circuits::new(settings.breaker)),
         heartbeat,
         settler,
         publisher: Publisher::new(store),
-        cycle: Cycle::new(clock.monotonic()),
-        phases: Phases::default(),
-        leftover: Leftover::default(),
-        claimed_at: AtomicU64::new(0),
+        cycle: CycleCounters::new(clock.monotonic()),
+        phases: PhaseTracker::default(),
+        drain: DrainCounters::default(),
+        last_claim_ms: AtomicU64::new(0),
         settings,
         ports,
     };
-    worker.claiming_works();
+    worker.record_claim();
     Ok((Arc::new(worker), loops))
 }

@@ -1,12 +1,11 @@
-//! Keeps the leases of everything in flight alive, in batches, by a loop of its own.
+//! The heartbeat: a loop that renews the leases of all deliveries in flight, in batches.
 //!
-//! A lease is held from before its request starts until its settle has committed, by a [`Renewing`] guard: early
-//! returns, panics and aborted tasks drop it like everything else, so nothing is renewed for ever.
+//! A delivery holds a [`RenewalGuard`] from before its request starts until its settle has committed. Early returns,
+//! panics and aborted tasks drop the guard, so no lease is renewed forever.
 //!
-//! A renewal that the store refuses ends the renewing of that event, and so does an error that will not pass. A store
-//! that is merely away is asked again, past the moment at which the lease should have lapsed by this worker's clock:
-//! that clock may run fast, nobody else can take the event over while the store is away, and a lease that has been
-//! taken over cannot be renewed anyway. The attempt goes on in any case, to a settle that is fenced.
+//! A renewal that the store refuses, or that fails with a permanent error, ends the renewals of that lease. A renewal
+//! without an answer is retried, also past the expiry that this worker's clock computes. The delivery continues in
+//! either case; its settle is fenced by the token. [`lease_protocol`](crate::lease_protocol) explains why this is safe.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +13,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use posthaste_domain::{EventId, Lease, LeaseTerms, LeaseToken, WorkerId};
-use posthaste_store::{HeldLease, Store, StoreError};
+use posthaste_store::{LeaseRef, Store, StoreError};
 
 use crate::clock::{Clock, within};
 use crate::observe::Observer;
-use crate::supervise::contained;
+use crate::supervise::catch_store_panic;
 
-/// Between two rounds, however long the first took.
+/// Minimum pause between two rounds, however long the first took.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// Leases renewed by one call.
+/// Maximum number of leases renewed by one call.
 const BATCH_MAX: usize = 500;
 
+/// The leases that a worker renews, and the loop that renews them.
 pub(crate) struct Heartbeat {
     worker_id: WorkerId,
     terms: LeaseTerms,
@@ -34,16 +34,17 @@ pub(crate) struct Heartbeat {
     renewals: Mutex<BTreeMap<LeaseToken, Renewal>>,
 }
 
+/// A lease in flight that is being renewed.
 #[derive(Debug, Clone)]
 struct Renewal {
-    held: HeldLease,
+    lease: LeaseRef,
     event_id: EventId,
-    /// When the lease should lapse unless it is renewed, by this worker's clock.
-    lapses_at: Duration,
-    /// Operators have been told that it was not renewed in time.
-    told: bool,
-    /// The settle is on its way: it will say itself whether the lease was lost, or that it ended it.
-    settling: bool,
+    /// When the lease expires unless it is renewed, as computed by this worker's clock.
+    expected_expiry: Duration,
+    /// A missed expiry has been logged; it is logged only once.
+    is_reported: bool,
+    /// The settle has started. It reports a lost lease itself, and its own commit ends the lease.
+    is_settling: bool,
 }
 
 impl Heartbeat {
@@ -57,103 +58,111 @@ impl Heartbeat {
         Self { worker_id, terms, store, clock, observer, renewals: Mutex::default() }
     }
 
-    /// Renews a lease that has just been granted, until the guard is dropped.
-    pub(crate) fn hold(self: &Arc<Self>, lease: &Lease) -> Renewing {
+    /// Starts to renew a lease that has just been granted. Renewals stop when the returned guard is dropped.
+    pub(crate) fn start_renewing(self: &Arc<Self>, lease: &Lease) -> RenewalGuard {
         let renewal = Renewal {
-            held: HeldLease::from(lease),
+            lease: LeaseRef::from(lease),
             event_id: lease.event_id.clone(),
-            lapses_at: self.clock.monotonic() + self.terms.duration(),
-            told: false,
-            settling: false,
+            expected_expiry: self.clock.monotonic() + self.terms.duration(),
+            is_reported: false,
+            is_settling: false,
         };
         self.renewals().insert(lease.token, renewal);
-        Renewing { heartbeat: Arc::clone(self), token: lease.token }
+        RenewalGuard { heartbeat: Arc::clone(self), token: lease.token }
     }
 
+    /// Renews all leases every heartbeat interval, or four times as often while the store does not answer.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut pause = self.terms.heartbeat();
         loop {
             self.clock.sleep(pause).await;
-            let began_at = self.clock.monotonic();
+            let started_at = self.clock.monotonic();
             let answered = self.renew_all().await;
-            let period = if answered { self.terms.heartbeat() } else { self.terms.heartbeat() / 4 };
-            // What the calls took is not waited once more.
-            let took = self.clock.monotonic().saturating_sub(began_at);
-            pause = period.saturating_sub(took).max(PAUSE_MIN);
+            let interval = if answered { self.terms.heartbeat() } else { self.terms.heartbeat() / 4 };
+            // The interval runs from the start of one round to the start of the next.
+            let took = self.clock.monotonic().saturating_sub(started_at);
+            pause = interval.saturating_sub(took).max(PAUSE_MIN);
         }
     }
 
-    /// False when the store did not answer for some of them.
+    /// Renews all leases. Returns false if the store did not answer for some of them.
     async fn renew_all(&self) -> bool {
         let renewals: Vec<Renewal> = self.renewals().values().cloned().collect();
         let batches = renewals.chunks(BATCH_MAX).map(|batch| self.renew(batch));
         join_all(batches).await.into_iter().all(|answered| answered)
     }
 
+    /// Renews one batch. Returns false if the store did not answer.
     async fn renew(&self, batch: &[Renewal]) -> bool {
-        let held: Vec<HeldLease> = batch.iter().map(|renewal| renewal.held).collect();
-        let call = contained(self.store.renew(&held, self.terms.duration()));
-        // A call that hangs must not keep the next round from being made.
-        let answer = within(&*self.clock, self.terms.heartbeat(), call).await;
-        match answer {
+        let leases: Vec<LeaseRef> = batch.iter().map(|renewal| renewal.lease).collect();
+        let call = catch_store_panic(self.store.renew(&leases, self.terms.duration()));
+        // A call that hangs must not delay the next round.
+        let result = within(&*self.clock, self.terms.heartbeat(), call).await;
+        match result {
             Some(Ok(lost)) => {
-                self.extend(batch, &lost);
+                self.record_renewed(batch, &lost);
                 true
             }
-            // One that the store refuses must not take the others with it.
+            // A lease that makes the store reject the whole batch must not stop the renewals of the others.
             Some(Err(error)) if !error.is_transient() && batch.len() > 1 => {
-                let alone = batch.chunks(1).map(|one| Box::pin(self.renew(one)));
-                join_all(alone).await.into_iter().all(|answered| answered)
+                let singly = batch.chunks(1).map(|one| Box::pin(self.renew(one)));
+                join_all(singly).await.into_iter().all(|answered| answered)
             }
             Some(Err(error)) if !error.is_transient() => {
-                batch.iter().for_each(|renewal| self.stop(renewal, error.code()));
+                batch.iter().for_each(|renewal| self.stop_renewing(renewal, error.code()));
                 true
             }
-            Some(Err(error)) => self.unanswered(batch, &error),
-            None => self.unanswered(batch, &StoreError::Unavailable { reason: "renewal timed out".into() }),
-        }
-    }
-
-    fn extend(&self, batch: &[Renewal], lost: &[HeldLease]) {
-        let lapses_at = self.clock.monotonic() + self.terms.duration();
-        let lost: BTreeSet<&HeldLease> = lost.iter().collect();
-        for renewal in batch {
-            if lost.contains(&renewal.held) {
-                self.stop(renewal, "lease_lost");
-            } else if let Some(renewal) = self.renewals().get_mut(&renewal.held.token) {
-                renewal.lapses_at = lapses_at;
-                renewal.told = false;
+            Some(Err(error)) => {
+                self.record_unanswered(batch, &error);
+                false
+            }
+            None => {
+                let error = StoreError::Unavailable { reason: "renewal timed out".into() };
+                self.record_unanswered(batch, &error);
+                false
             }
         }
     }
 
-    /// They are tried again soon; for those that should have lapsed meanwhile, operators are told once.
-    fn unanswered(&self, batch: &[Renewal], error: &StoreError) -> bool {
+    fn record_renewed(&self, batch: &[Renewal], lost: &[LeaseRef]) {
+        let expected_expiry = self.clock.monotonic() + self.terms.duration();
+        let lost: BTreeSet<&LeaseRef> = lost.iter().collect();
+        for renewal in batch {
+            if lost.contains(&renewal.lease) {
+                self.stop_renewing(renewal, "lease_lost");
+            } else if let Some(renewal) = self.renewals().get_mut(&renewal.lease.token) {
+                renewal.expected_expiry = expected_expiry;
+                renewal.is_reported = false;
+            }
+        }
+    }
+
+    /// Logs each lease of the batch that should have expired by now, once. The next round retries all of them.
+    fn record_unanswered(&self, batch: &[Renewal], error: &StoreError) {
         tracing::debug!(worker_id = %self.worker_id, code = error.code(), %error, leases = batch.len(),
             "leases were not renewed; trying again");
         let now = self.clock.monotonic();
         let mut renewals = self.renewals();
         for renewal in batch {
-            if let Some(renewal) = renewals.get_mut(&renewal.held.token)
-                && renewal.lapses_at <= now
-                && !renewal.told
+            if let Some(renewal) = renewals.get_mut(&renewal.lease.token)
+                && renewal.expected_expiry <= now
+                && !renewal.is_reported
             {
-                renewal.told = true;
-                self.tell(renewal, error.code());
+                renewal.is_reported = true;
+                self.report_lost(renewal, error.code());
             }
         }
-        false
     }
 
-    fn stop(&self, renewal: &Renewal, code: &'static str) {
-        let stopped = self.renewals().remove(&renewal.held.token);
-        if stopped.is_some_and(|stopped| !stopped.settling) {
-            self.tell(renewal, code);
+    fn stop_renewing(&self, renewal: &Renewal, code: &'static str) {
+        let stopped = self.renewals().remove(&renewal.lease.token);
+        if stopped.is_some_and(|stopped| !stopped.is_settling) {
+            self.report_lost(renewal, code);
         }
     }
 
-    fn tell(&self, renewal: &Renewal, code: &'static str) {
-        self.observer.lease_lost();
+    fn report_lost(&self, renewal: &Renewal, code: &'static str) {
+        self.observer.on_lease_lost();
         tracing::warn!(event_id = %renewal.event_id, worker_id = %self.worker_id, code, "lease renewal failed");
     }
 
@@ -162,22 +171,22 @@ impl Heartbeat {
     }
 }
 
-/// While this lives, its lease is renewed.
-pub(crate) struct Renewing {
+/// Keeps a lease being renewed until it is dropped.
+pub(crate) struct RenewalGuard {
     heartbeat: Arc<Heartbeat>,
     token: LeaseToken,
 }
 
-impl Renewing {
-    /// From here on the settle is the one to say whether the lease was lost.
-    pub(crate) fn settling(&self) {
+impl RenewalGuard {
+    /// Marks the lease as being settled: from now on the settle, not the heartbeat, reports a lost lease.
+    pub(crate) fn mark_settling(&self) {
         if let Some(renewal) = self.heartbeat.renewals().get_mut(&self.token) {
-            renewal.settling = true;
+            renewal.is_settling = true;
         }
     }
 }
 
-impl Drop for Renewing {
+impl Drop for RenewalGuard {
     fn drop(&mut self) {
         self.heartbeat.renewals().remove(&self.token);
     }

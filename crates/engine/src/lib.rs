@@ -1,22 +1,25 @@
-//! The use cases of delivery, over three ports: a [`Store`](posthaste_store::Store), a [`Sender`] and a [`Clock`].
+//! The delivery engine: claims due events, sends them, settles the results and publishes notices.
+//!
+//! The engine reaches the outside world through ports: a [`Store`](posthaste_store::Store), a [`Sender`], a [`Clock`],
+//! a [`RandomSource`] and an [`Observer`].
 //!
 //! ```text
-//!  producers                                                                        followers
-//!      │                                                                                ▲
-//!   enqueue ─► store ─► claim ─► deliver: send ─► decide ─► settle ─► store ─► publish ─┘
-//!  (grouped)             ▲  as many as          (pure, in   (grouped)
-//!                        │  can be sent now       domain)
-//!                        │                 heartbeat ─► store
-//!               slots, circuits           (renews every lease
-//!             (what can be sent now)       until its settle has committed)
+//!  producers                                                                     subscribers
+//!      │                                                                              ▲
+//!      └─► store ─► claim ─► deliver: send ─► decide ─► settle ─► store ─► publish ───┘
+//!                     ▲                      (pure, in  (batched)
+//!                     │                       domain)
+//!            slots, circuits            heartbeat ─► store
+//!          (how much can be sent       (renews each lease until
+//!             right now)                its settle has committed)
 //! ```
 //!
-//! There are no rounds: `claim` refills a slot as soon as it is free, each delivery runs by itself, `settle`
-//! groups whatever has finished, and `heartbeat` renews whatever is in flight. A loop never ends because of an
-//! error; it backs off and goes on until the engine is drained.
+//! Dispatch is continuous, not in rounds. `claim` fills a slot as soon as it becomes free. Each delivery is a task of
+//! its own. `settle` batches the results of finished deliveries. `heartbeat` renews the leases of all deliveries in
+//! flight. No loop ends because of an error: it backs off and continues until the engine is drained.
+//!
+//! [`lease_protocol`] explains why a crash, a stall or a lost reply neither loses an event nor writes a wrong result.
 #![forbid(unsafe_code)]
-
-mod enqueue;
 
 mod circuits;
 mod claim;
@@ -24,6 +27,7 @@ mod slots;
 
 mod deliver;
 mod heartbeat;
+pub mod lease_protocol;
 mod settle;
 
 mod cycle;
@@ -41,10 +45,9 @@ mod supervise;
 mod worker;
 
 pub use clock::{Clock, TokioClock, within};
-pub use engine::{Drained, Engine, OnceError, Runtimes};
-pub use enqueue::{Enqueuer, enqueuer};
-pub use observe::{AttemptSeen, Observer, Pulse};
-pub use publish::{FellBehind, Publisher, Subscription};
+pub use engine::{DrainReport, Engine, RunOnceError, Runtimes};
+pub use observe::{AttemptEvent, Observer, WorkerHealth};
+pub use publish::{Publisher, SubscriberLagged, Subscription};
 pub use sender::Sender;
 pub use settings::{InvalidSettings, Settings};
-pub use worker::{Chance, Ports};
+pub use worker::{Ports, RandomSource};

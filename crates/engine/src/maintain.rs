@@ -1,4 +1,4 @@
-//! Retention: removes what is no longer kept, a small step at a time.
+//! The retention loop: deletes expired rows from the store in small steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,20 +7,21 @@ use posthaste_store::Retention;
 
 use crate::worker::Worker;
 
-const EVERY: Duration = Duration::from_secs(60);
-/// Between two steps, so that dispatch always gets its turn.
+/// Pause when the last step left nothing to delete, or failed.
+const IDLE_PAUSE: Duration = Duration::from_secs(60);
+/// Pause between two steps of one cleanup, so that dispatch gets the store in between.
 const STEP_PAUSE: Duration = Duration::from_millis(100);
 const ROWS_MAX: usize = 1_000;
 
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let retention = Retention { keep: worker.settings.retention, rows_max: ROWS_MAX };
+    let retention = Retention { keep_for: worker.settings.retention, rows_max: ROWS_MAX };
     loop {
         let pause = match worker.ports.store.maintain(&retention).await {
-            Ok(maintained) if maintained.more => STEP_PAUSE,
-            Ok(_) => EVERY,
+            Ok(report) if report.has_more => STEP_PAUSE,
+            Ok(_) => IDLE_PAUSE,
             Err(error) => {
                 tracing::warn!(code = error.code(), %error, "maintenance failed; trying again later");
-                EVERY
+                IDLE_PAUSE
             }
         };
         worker.ports.clock.sleep(pause).await;

@@ -1,66 +1,70 @@
-//! Who watches a worker: metrics see what the log sees, from the same values.
+//! The interface for metrics. An observer receives the same values that the log lines are made from.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use posthaste_domain::{Lease, Transition};
-use posthaste_store::Settled;
+use posthaste_store::SettleResult;
 
 use crate::worker::Worker;
 
-/// Told in line of what a worker does, so it returns at once. What it does not care for, it leaves out.
+/// Callbacks for what a worker does. The engine calls them inline, so they must return quickly. Each defaults to
+/// doing nothing.
 pub trait Observer: Send + Sync + 'static {
-    fn attempted(&self, _attempt: &AttemptSeen<'_>) {}
+    /// An attempt has ended and was settled, or the store refused its result.
+    fn on_attempt(&self, _attempt: &AttemptEvent<'_>) {}
 
-    /// The store refused to renew it, or did not answer until it should have lapsed.
-    fn lease_lost(&self) {}
+    /// A lease in flight was lost: the store refused to renew it, or no renewal succeeded before it should have
+    /// expired by the worker's clock.
+    fn on_lease_lost(&self) {}
 
-    /// Events that lost so many leases in a row that they were dead-lettered.
-    fn abandoned(&self, _events: usize) {}
+    /// A claim dead-lettered this many events as abandoned, because each had lost too many leases in a row.
+    fn on_abandoned(&self, _events: usize) {}
 }
 
-/// An attempt that has been settled, or could not be.
+/// One finished attempt: the lease, the transition, and what the store did with it.
 #[derive(Debug, Clone, Copy)]
-pub struct AttemptSeen<'a> {
+pub struct AttemptEvent<'a> {
     pub lease: &'a Lease,
     pub transition: &'a Transition,
-    /// None where the store refused to write it.
-    pub settled: Option<Settled>,
+    /// None if the store refused to write the result.
+    pub settled: Option<SettleResult>,
 }
 
-impl AttemptSeen<'_> {
-    /// How long the event had been due when it was claimed, which is when it is sent: a claim takes no more than can be
-    /// sent at once.
+impl AttemptEvent<'_> {
+    /// Returns how long the event had been due when it was claimed. A claim takes only events that can be sent at
+    /// once, so this is also how late the request was sent.
     pub fn lag(&self) -> Duration {
         self.lease.overdue
     }
 }
 
-/// Nobody watches.
+/// The observer that ignores everything.
 impl Observer for () {}
 
-/// How a worker is doing right now. Cheap to clone; outlives its worker, and says so.
+/// A handle to read the health of a worker. Cheap to clone. It may outlive its worker; it then reports none.
 #[derive(Clone)]
-pub struct Pulse(Weak<Worker>);
+pub struct WorkerHealth(Weak<Worker>);
 
-impl Pulse {
-    pub(crate) fn of(worker: &Arc<Worker>) -> Self {
+impl WorkerHealth {
+    pub(crate) fn new(worker: &Arc<Worker>) -> Self {
         Self(Arc::downgrade(worker))
     }
 
-    /// Requests being sent, settled or released.
+    /// Returns the number of deliveries being sent, settled or released.
     pub fn in_flight(&self) -> usize {
         self.0.upgrade().map_or(0, |worker| worker.slots.in_flight())
     }
 
-    /// Destinations that are sent nothing, or one request to see whether they have recovered.
+    /// Returns the number of destinations whose circuit is open or half open.
     pub fn circuits_open(&self) -> usize {
-        self.0.upgrade().map_or(0, |worker| worker.circuits.open(worker.ports.clock.monotonic()))
+        self.0.upgrade().map_or(0, |worker| worker.circuits.open_count(worker.ports.clock.monotonic()))
     }
 
-    /// Since the store last answered a claim, or the worker had no slot to claim for; none when there is no worker.
+    /// Returns the time since the store last answered a claim, or since the worker last had no slot to claim for.
+    /// None if the worker no longer exists.
     pub fn since_claim(&self) -> Option<Duration> {
         let worker = self.0.upgrade()?;
-        Some(worker.ports.clock.monotonic().saturating_sub(worker.claimed_at()))
+        Some(worker.ports.clock.monotonic().saturating_sub(worker.last_claim_at()))
     }
 }

@@ -1,31 +1,34 @@
-//! How far a worker is on its way out.
+//! The phases of a worker's shutdown.
 
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+/// How far a worker's shutdown has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Phase {
     #[default]
     Running,
-    /// Nothing more is claimed; what is in flight finishes.
+    /// The worker claims nothing more; deliveries in flight finish.
     Draining,
-    /// What is still being sent is given back.
+    /// The worker aborts requests that are still being sent and releases their leases.
     Interrupted,
 }
 
-/// Moves forward only. Those who wait are woken in the order in which they came.
+/// The current phase of a worker, which only moves forward. Waiters are woken in the order in which they began to
+/// wait, so that a simulation repeats exactly.
 #[derive(Debug, Default)]
-pub(crate) struct Phases {
+pub(crate) struct PhaseTracker {
     current: Mutex<Phase>,
     changed: Notify,
 }
 
-impl Phases {
+impl PhaseTracker {
     pub(crate) fn current(&self) -> Phase {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Moves to `phase`, unless the worker is already past it.
     pub(crate) fn enter(&self, phase: Phase) {
         {
             let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,10 +37,10 @@ impl Phases {
         self.changed.notify_waiters();
     }
 
-    /// Resolves when the worker is at least this far.
+    /// Resolves when the worker is in `phase` or past it.
     pub(crate) async fn reached(&self, phase: Phase) {
         loop {
-            // Waiting begins before the phase is read, so that no change falls between the two.
+            // Register for the notification before reading the phase, so that no change is missed in between.
             let changed = self.changed.notified();
             if self.current() >= phase {
                 return;

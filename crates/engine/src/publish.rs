@@ -1,7 +1,8 @@
-//! Follows the store's log of notices and hands them to whoever follows the topic in this process.
+//! The publisher: reads the store's notice log and broadcasts new notices to subscribers in this process.
 //!
-//! The log is the truth: a notice was committed with the change it tells of, by whichever worker, and a follower
-//! that falls behind or comes back later reads on from the store. While nobody follows, nothing is read.
+//! The log is authoritative. Each notice was committed together with the change that it announces, by any worker. A
+//! subscriber that lags or reconnects therefore resumes from the store. The publisher reads nothing while it has no
+//! subscriber.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,31 +13,32 @@ use tokio::sync::{Notify, broadcast};
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 
-/// Notices that a slow follower may fall behind by before it loses its place.
-const BACKLOG: usize = 1_024;
-/// Notices read by one call.
-const PAGE: usize = 500;
+/// Number of notices that a subscriber may lag behind before it gets [`SubscriberLagged`].
+const BUFFERED_NOTICES: usize = 1_024;
+/// Maximum number of notices read by one call.
+const PAGE_SIZE: usize = 500;
 
-/// Cheap to clone; all clones are one publisher.
+/// Broadcasts committed notices to the subscribers of this process. Clones share one state.
 #[derive(Clone)]
 pub struct Publisher {
     store: Arc<dyn Store>,
-    followers: broadcast::Sender<PublishedNotice>,
-    /// Where to read on; none while nobody follows.
-    read_on: Arc<Mutex<Option<NoticeCursor>>>,
-    news: Arc<Notify>,
+    subscribers: broadcast::Sender<PublishedNotice>,
+    /// The last position of the log that was published; none without subscribers.
+    position: Arc<Mutex<Option<NoticeCursor>>>,
+    wake: Arc<Notify>,
 }
 
-/// A follower's place. Every notice committed after [`cursor`](Self::cursor) comes, once and in order.
+/// A subscriber's position in the notice log. It receives every notice committed after [`cursor`](Self::cursor), once
+/// and in order.
 pub struct Subscription {
     cursor: NoticeCursor,
     notices: broadcast::Receiver<PublishedNotice>,
 }
 
-/// The follower was too slow, and notices were dropped: it resumes from the store after this cursor.
+/// The subscriber was too slow and missed notices. It has to read the store's log after this cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the follower fell behind; resume after {after:?}")]
-pub struct FellBehind {
+#[error("the subscriber lagged and missed notices; resume from the store after {after:?}")]
+pub struct SubscriberLagged {
     pub after: NoticeCursor,
 }
 
@@ -44,40 +46,41 @@ impl Publisher {
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            followers: broadcast::Sender::new(BACKLOG),
-            read_on: Arc::default(),
-            news: Arc::new(Notify::new()),
+            subscribers: broadcast::Sender::new(BUFFERED_NOTICES),
+            position: Arc::default(),
+            wake: Arc::new(Notify::new()),
         }
     }
 
-    /// Follows from where the log ends now.
+    /// Subscribes from the present end of the log.
     pub async fn subscribe(&self) -> Result<Subscription, StoreError> {
-        // The receiver comes before the cursor: what is published in between lies before the cursor, and is skipped.
-        let notices = self.followers.subscribe();
+        // Create the receiver before reading the cursor. Notices published in between are at or before the cursor, and
+        // `Subscription::next` skips them.
+        let notices = self.subscribers.subscribe();
         let cursor = self.store.notices(None, 0).await?.cursor;
-        // Somebody who came at the same time may have looked later and been first to say where the publisher begins.
-        // What lies before that place is not published, so this follower begins there too.
-        let published_after = *self.read_on().get_or_insert(cursor);
-        self.look();
+        // A concurrent subscriber may have read a later end and have set the position first. Notices up to that
+        // position are not published, so this subscription begins there too.
+        let published_after = *self.position().get_or_insert(cursor);
+        self.wake();
         Ok(Subscription { cursor: cursor.max(published_after), notices })
     }
 
-    /// There may be something new in the log.
-    pub(crate) fn look(&self) {
-        self.news.notify_one();
+    /// Makes the publisher read the log now: this process may have committed a notice.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
     }
 
-    /// Follows the log for ever, looking every `poll_interval` and whenever this process has settled something.
+    /// Publishes forever. Reads the log every `poll_interval`, and whenever this process has committed a notice.
     pub async fn run(self, clock: Arc<dyn Clock>, poll_interval: Duration) {
         let mut backoff = Backoff::new();
         loop {
-            match self.follow().await {
-                Ok(more) => {
+            match self.publish_page().await {
+                Ok(has_more) => {
                     backoff.reset();
-                    if !more {
+                    if !has_more {
                         tokio::select! {
                             biased;
-                            () = self.news.notified() => {}
+                            () = self.wake.notified() => {}
                             () = clock.sleep(poll_interval) => {}
                         }
                     }
@@ -90,40 +93,41 @@ impl Publisher {
         }
     }
 
-    /// Publishes a page; true when there may be another.
-    async fn follow(&self) -> Result<bool, StoreError> {
-        let Some(cursor) = self.place() else { return Ok(false) };
-        let page = self.store.notices(Some(cursor), PAGE).await?;
-        let more = page.notices.len() == PAGE;
+    /// Publishes one page of notices. Returns true if there may be another.
+    async fn publish_page(&self) -> Result<bool, StoreError> {
+        let Some(cursor) = self.next_position() else { return Ok(false) };
+        let page = self.store.notices(Some(cursor), PAGE_SIZE).await?;
+        let has_more = page.notices.len() == PAGE_SIZE;
         for notice in page.notices {
-            // The last follower may just have gone.
-            let _ = self.followers.send(notice);
+            // Fails only if the last subscriber has just unsubscribed.
+            let _ = self.subscribers.send(notice);
         }
-        *self.read_on() = Some(page.cursor);
-        Ok(more)
+        *self.position() = Some(page.cursor);
+        Ok(has_more)
     }
 
-    /// Where to read on; forgotten when nobody follows any more.
-    fn place(&self) -> Option<NoticeCursor> {
-        let mut read_on = self.read_on();
-        if self.followers.receiver_count() == 0 {
-            *read_on = None;
+    /// Returns the position to read from. Without subscribers, clears it and returns none.
+    fn next_position(&self) -> Option<NoticeCursor> {
+        let mut position = self.position();
+        if self.subscribers.receiver_count() == 0 {
+            *position = None;
         }
-        *read_on
+        *position
     }
 
-    fn read_on(&self) -> MutexGuard<'_, Option<NoticeCursor>> {
-        self.read_on.lock().unwrap_or_else(PoisonError::into_inner)
+    fn position(&self) -> MutexGuard<'_, Option<NoticeCursor>> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Subscription {
-    /// The last notice that came, or where following began.
+    /// Returns the position of the last notice received, or the position at which the subscription began.
     pub fn cursor(&self) -> NoticeCursor {
         self.cursor
     }
 
-    pub async fn next(&mut self) -> Result<PublishedNotice, FellBehind> {
+    /// Waits for the next notice.
+    pub async fn next(&mut self) -> Result<PublishedNotice, SubscriberLagged> {
         loop {
             match self.notices.recv().await {
                 Ok(published) if published.cursor <= self.cursor => {}
@@ -131,8 +135,10 @@ impl Subscription {
                     self.cursor = published.cursor;
                     return Ok(published);
                 }
-                Err(broadcast::error::RecvError::Lagged(_)) => return Err(FellBehind { after: self.cursor }),
-                // The publisher is gone, and so is everything that could be published.
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    return Err(SubscriberLagged { after: self.cursor });
+                }
+                // Every publisher has been dropped: no notice will ever come.
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             }
         }

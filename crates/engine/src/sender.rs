@@ -5,9 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{Lease, Outcome};
 
-/// Turns one lease into one request and one outcome. Whatever a receiver does is an [`Outcome`]; there is no `Err`.
+/// Sends one HTTP request for one lease. Every failure of a receiver is an [`Outcome`]; there is no `Err`.
 #[async_trait]
 pub trait Sender: Send + Sync + 'static {
-    /// `timeout` covers everything from name lookup to the end of the response.
+    /// Sends the lease's event once and returns the outcome. `timeout` covers the whole exchange, from the name lookup
+    /// to the end of the response.
     async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome;
 }

@@ -1,4 +1,4 @@
-//! How a worker runs.
+//! The settings of a worker, and their validation.
 
 use std::time::Duration;
 
@@ -6,34 +6,37 @@ use posthaste_domain::{BreakerPolicy, LeaseTerms, RetryPolicy, WorkerId};
 
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
+/// The settings of one worker.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What this worker is called in logs, reports and histories.
+    /// The worker's name in logs, reports and the attempt history. Two workers may share a name.
     pub worker_id: WorkerId,
-    /// What its leases are held under: another at every start, also where a name is given to it, or to two at once.
-    pub owner: WorkerId,
+    /// The owner under which the store records this worker's leases. It contains a random part per start, so that two
+    /// starts, or two workers with one name, never share it.
+    pub lease_owner: WorkerId,
     pub policy: RetryPolicy,
     pub breaker: BreakerPolicy,
     pub lease: LeaseTerms,
-    /// For one request as a whole. May exceed the lease, because heartbeats cover it.
+    /// Limit for one whole request. It may exceed the lease, because heartbeats renew the lease meanwhile.
     pub timeout: Duration,
-    /// Requests in flight in this worker.
+    /// Maximum number of requests in flight in this worker.
     pub concurrency: usize,
-    /// Requests in flight to one destination in this worker.
+    /// Maximum number of requests in flight to one destination in this worker.
     pub per_destination: usize,
-    /// Retries in flight in this worker, and never more than three quarters of its slots; the others are kept for
-    /// first attempts.
+    /// Maximum number of retries in flight in this worker. Retries never use more than three quarters of the slots;
+    /// the rest is reserved for first attempts.
     pub retry_batch: usize,
-    /// How often the store is asked when nothing wakes the worker.
+    /// How often the worker polls the store for due events and new notices when nothing wakes it earlier.
     pub poll_interval: Duration,
-    /// How often a cycle report is logged.
-    pub cycle: Duration,
-    /// Leases in a row that an event may lose before it is dead-lettered as abandoned.
+    /// How often the worker logs a cycle report.
+    pub cycle_interval: Duration,
+    /// Number of consecutive lost leases after which an event is dead-lettered as abandoned.
     pub abandon_after: u32,
-    /// How long delivered events and attempts are kept; none keeps all.
+    /// How long delivered events and attempts are kept. None keeps them forever.
     pub retention: Option<Duration>,
 }
 
+/// A setting outside its valid range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} must be {rule}, got {value}")]
 pub struct InvalidSettings {
@@ -43,49 +46,51 @@ pub struct InvalidSettings {
 }
 
 impl Settings {
-    /// The defaults of the contract, for a worker that is called what its leases are held under.
+    /// Returns the default settings for a worker whose name is also its lease owner.
     pub fn new(owner: WorkerId) -> Self {
         Self {
             worker_id: owner.clone(),
-            owner,
+            lease_owner: owner,
             policy: RetryPolicy::default(),
             breaker: BreakerPolicy::default(),
-            lease: LeaseTerms::new(Duration::from_secs(30)).expect("30 s leave room for a heartbeat"),
+            lease: LeaseTerms::new(Duration::from_secs(30))
+                .expect("30 s is longer than the shortest heartbeat interval"),
             timeout: Duration::from_secs(30),
             concurrency: 512,
             per_destination: 20,
             retry_batch: 100,
             poll_interval: Duration::from_secs(1),
-            cycle: Duration::from_secs(60),
+            cycle_interval: Duration::from_secs(60),
             abandon_after: 5,
             retention: Some(Duration::from_secs(30 * 24 * 3_600)),
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), InvalidSettings> {
-        let more_than_zero = |setting, value: usize| check(setting, &value, value > 0, "at least 1");
-        let longer_than_zero = |setting, value: Duration| {
-            check(setting, &format!("{value:?}"), !value.is_zero(), "longer than zero")
+    /// Validates every setting and returns the first that is out of range.
+    pub(crate) fn validate(&self) -> Result<(), InvalidSettings> {
+        let at_least_one = |setting, value: usize| require(setting, &value, value > 0, "at least 1");
+        let positive = |setting, value: Duration| {
+            require(setting, &format!("{value:?}"), !value.is_zero(), "longer than zero")
         };
-        more_than_zero("concurrency", self.concurrency)?;
-        more_than_zero("per_destination", self.per_destination)?;
-        check("retry_batch", &self.retry_batch, (1..=10_000).contains(&self.retry_batch), "1 to 10000")?;
-        check("abandon_after", &self.abandon_after, self.abandon_after > 0, "at least 1")?;
+        at_least_one("concurrency", self.concurrency)?;
+        at_least_one("per_destination", self.per_destination)?;
+        require("retry_batch", &self.retry_batch, (1..=10_000).contains(&self.retry_batch), "1 to 10000")?;
+        require("abandon_after", &self.abandon_after, self.abandon_after > 0, "at least 1")?;
         let timeout = format!("{:?}", self.timeout);
-        check("timeout", &timeout, self.timeout <= TIMEOUT_MAX, "a day at most")?;
-        longer_than_zero("timeout", self.timeout)?;
-        longer_than_zero("poll_interval", self.poll_interval)?;
-        longer_than_zero("cycle", self.cycle)
+        require("timeout", &timeout, self.timeout <= TIMEOUT_MAX, "a day at most")?;
+        positive("timeout", self.timeout)?;
+        positive("poll_interval", self.poll_interval)?;
+        positive("cycle_interval", self.cycle_interval)
     }
 }
 
-fn check(
+fn require(
     setting: &'static str,
     value: &dyn ToString,
-    holds: bool,
+    is_valid: bool,
     rule: &'static str,
 ) -> Result<(), InvalidSettings> {
-    if holds { Ok(()) } else { Err(InvalidSettings { setting, value: value.to_string(), rule }) }
+    if is_valid { Ok(()) } else { Err(InvalidSettings { setting, value: value.to_string(), rule }) }
 }
 
 #[cfg(test)]
@@ -93,15 +98,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_settings_are_refused_by_name() {
-        let refused = |change: fn(&mut Settings)| {
+    fn invalid_setting_is_reported_with_its_name_and_value() {
+        let error_of = |change: fn(&mut Settings)| {
             let mut settings = Settings::new(WorkerId::new("w").unwrap());
             change(&mut settings);
-            settings.check().unwrap_err().to_string()
+            settings.validate().unwrap_err().to_string()
         };
-        assert_eq!(refused(|s| s.concurrency = 0), "concurrency must be at least 1, got 0");
-        assert_eq!(refused(|s| s.retry_batch = 10_001), "retry_batch must be 1 to 10000, got 10001");
-        assert_eq!(refused(|s| s.timeout = Duration::ZERO), "timeout must be longer than zero, got 0ns");
-        assert!(Settings::new(WorkerId::new("w").unwrap()).check().is_ok());
+        assert_eq!(error_of(|s| s.concurrency = 0), "concurrency must be at least 1, got 0");
+        assert_eq!(error_of(|s| s.retry_batch = 10_001), "retry_batch must be 1 to 10000, got 10001");
+        assert_eq!(error_of(|s| s.timeout = Duration::ZERO), "timeout must be longer than zero, got 0ns");
+        assert!(Settings::new(WorkerId::new("w").unwrap()).validate().is_ok());
     }
 }

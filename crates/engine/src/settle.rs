@@ -1,8 +1,8 @@
-//! Groups what has finished and writes it, until the store has said what became of it.
+//! The settler: groups results of finished attempts into batches and writes each batch in one commit.
 //!
-//! A settle is retried for as long as the store is away, past the end of its lease too: the token decides whether
-//! it is still good, and a result that was paid for with a request is not thrown away while it may yet be. Only a
-//! store that understands and refuses ends it; then the lease is left to expire.
+//! A batch is retried for as long as the store is unavailable, also past the expiry of its leases: the token decides
+//! whether a result still applies (see [`lease_protocol`](crate::lease_protocol)). Only a store that answers and
+//! refuses the result ends the retries; the lease then expires and the event is attempted again.
 
 mod backlog;
 
@@ -10,47 +10,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{Transition, WorkerId};
-use posthaste_store::{Settled, Settlement, Store, StoreError};
+use posthaste_store::{SettleResult, Settlement, Store, StoreError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::clock::Clock;
-use crate::supervise::contained;
+use crate::supervise::catch_store_panic;
 use backlog::Backlog;
 
-/// Settlements written by one call.
+/// Maximum number of settlements written by one call.
 const BATCH_MAX: usize = 500;
-/// How long the first of a batch waits for company.
-const LINGER: Duration = Duration::from_millis(2);
-/// Batches being written at once, so that one slow commit does not hold up the next.
-const LANES: usize = 4;
+/// How long the first result of a batch waits for others to join it.
+const BATCH_DELAY: Duration = Duration::from_millis(2);
+/// Batches written concurrently, so that one slow commit does not delay the next.
+const CONCURRENT_BATCHES: usize = 4;
 
-/// The way in.
+/// The handle through which deliveries submit their results.
 pub(crate) struct Settler {
-    queue: mpsc::UnboundedSender<Waiting>,
+    queue: mpsc::UnboundedSender<PendingSettle>,
     backlog: Arc<Backlog>,
 }
 
-/// The way on; driven by [`SettleLoop::run`]. Its length is bounded by the worker's slots.
+/// The loop that batches and writes submitted results. The worker's slots bound the length of its queue.
 pub(crate) struct SettleLoop {
-    queue: mpsc::UnboundedReceiver<Waiting>,
-    writer: Arc<Writer>,
+    queue: mpsc::UnboundedReceiver<PendingSettle>,
+    writer: Arc<BatchWriter>,
 }
 
-struct Waiting {
+/// A submitted result, and the channel on which its delivery waits for the store's answer.
+struct PendingSettle {
     transition: Arc<Transition>,
     ended_at: Duration,
-    reply: oneshot::Sender<Settled>,
+    reply: oneshot::Sender<SettleResult>,
 }
 
-struct Writer {
+struct BatchWriter {
     backlog: Arc<Backlog>,
     worker_id: WorkerId,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 }
 
+/// Creates the handle and the loop that serves it.
 pub(crate) fn settler(
     worker_id: WorkerId,
     store: Arc<dyn Store>,
@@ -58,21 +60,25 @@ pub(crate) fn settler(
 ) -> (Settler, SettleLoop) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let backlog = Arc::new(Backlog::default());
-    let writer = Arc::new(Writer { backlog: Arc::clone(&backlog), worker_id, store, clock });
+    let writer = Arc::new(BatchWriter { backlog: Arc::clone(&backlog), worker_id, store, clock });
     (Settler { queue: sender, backlog }, SettleLoop { queue: receiver, writer })
 }
 
 impl Settler {
-    /// Resolves when the store has said what became of it; none if it never will.
-    pub(crate) async fn settle(&self, transition: Arc<Transition>, ended_at: Duration) -> Option<Settled> {
+    /// Submits a result and waits until the store has answered. None means that the store refused the result.
+    pub(crate) async fn settle(
+        &self,
+        transition: Arc<Transition>,
+        ended_at: Duration,
+    ) -> Option<SettleResult> {
         let (reply, answer) = oneshot::channel();
-        let _unanswered = self.backlog.wait();
-        self.queue.send(Waiting { transition, ended_at, reply }).ok()?;
+        let _pending = self.backlog.add();
+        self.queue.send(PendingSettle { transition, ended_at, reply }).ok()?;
         answer.await.ok()
     }
 
-    /// Results that wait for the store to come back are tried now; resolves when they are written, or it is still
-    /// away. At once, where none wait.
+    /// Retries results that an outage has delayed. Resolves when they are written, or when the store is still
+    /// unavailable; immediately if there are none.
     pub(crate) async fn catch_up(&self) {
         self.backlog.catch_up().await;
     }
@@ -80,29 +86,29 @@ impl Settler {
 
 impl SettleLoop {
     pub(crate) async fn run(mut self) {
-        let lanes = Arc::new(Semaphore::new(LANES));
-        let mut writing = JoinSet::new();
+        let permits = Arc::new(Semaphore::new(CONCURRENT_BATCHES));
+        let mut writes = JoinSet::new();
         while let Some(first) = self.queue.recv().await {
-            let lane = Arc::clone(&lanes).acquire_owned().await.expect("the semaphore is never closed");
-            let batch = self.gather(first).await;
+            let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
+            let batch = self.collect_batch(first).await;
             let writer = Arc::clone(&self.writer);
-            writing.spawn(async move {
+            writes.spawn(async move {
                 writer.write(batch).await;
-                drop(lane);
+                drop(permit);
             });
-            while let Some(ended) = writing.try_join_next() {
-                note_panic(ended);
+            while let Some(ended) = writes.try_join_next() {
+                log_panic(ended);
             }
         }
-        while let Some(ended) = writing.join_next().await {
-            note_panic(ended);
+        while let Some(ended) = writes.join_next().await {
+            log_panic(ended);
         }
     }
 
-    /// The first and whatever joins it within a few milliseconds.
-    async fn gather(&mut self, first: Waiting) -> Vec<Waiting> {
+    /// Collects `first` and the results submitted within the next [`BATCH_DELAY`].
+    async fn collect_batch(&mut self, first: PendingSettle) -> Vec<PendingSettle> {
         let mut batch = vec![first];
-        let mut linger = self.writer.clock.sleep(LINGER);
+        let mut delay = self.writer.clock.sleep(BATCH_DELAY);
         while batch.len() < BATCH_MAX {
             tokio::select! {
                 biased;
@@ -110,40 +116,40 @@ impl SettleLoop {
                     Some(next) => batch.push(next),
                     None => break,
                 },
-                () = &mut linger => break,
+                () = &mut delay => break,
             }
         }
         batch
     }
 }
 
-/// Those who waited for the batch learn that nobody will answer; their leases expire by themselves.
-fn note_panic(ended: Result<(), tokio::task::JoinError>) {
+/// Logs a panic of a batch. Its deliveries see their reply channels closed, and their leases expire.
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "writing results panicked; this is a bug. Their events are claimed again");
     }
 }
 
-impl Writer {
-    async fn write(&self, batch: Vec<Waiting>) {
+impl BatchWriter {
+    /// Writes a batch. If the store rejects it, splits it in half until the offending result is alone.
+    async fn write(&self, batch: Vec<PendingSettle>) {
         let mut unwritten = vec![batch];
         while let Some(batch) = unwritten.pop() {
             match self.settle(&batch).await {
-                Ok(settled) => {
-                    for (waiting, settled) in batch.into_iter().zip(settled) {
-                        // Nobody waits for a delivery that was aborted.
-                        let _ = waiting.reply.send(settled);
+                Ok(results) => {
+                    for (pending, result) in batch.into_iter().zip(results) {
+                        // An aborted delivery has dropped its receiver; the result is still written.
+                        let _ = pending.reply.send(result);
                     }
                 }
-                // One that the store refuses must not take the others with it.
                 Err(_) if batch.len() > 1 => {
                     let mut first = batch;
                     let second = first.split_off(first.len() / 2);
                     unwritten.extend([first, second]);
                 }
                 Err(error) => {
-                    for waiting in batch {
-                        let event_id = waiting.transition.event_id();
+                    for pending in batch {
+                        let event_id = pending.transition.event_id();
                         tracing::error!(%event_id, worker_id = %self.worker_id, code = error.code(), %error,
                             "a result cannot be written; the event is attempted again when its lease has expired");
                     }
@@ -152,37 +158,41 @@ impl Writer {
         }
     }
 
-    /// Asks until there is an answer.
-    async fn settle(&self, batch: &[Waiting]) -> Result<Vec<Settled>, StoreError> {
+    /// Calls the store until it answers, and returns its answer.
+    async fn settle(&self, batch: &[PendingSettle]) -> Result<Vec<SettleResult>, StoreError> {
         let mut backoff = Backoff::new();
         let mut settlements: Vec<Settlement> = batch
             .iter()
-            .map(|waiting| Settlement {
-                transition: Arc::clone(&waiting.transition),
+            .map(|pending| Settlement {
+                transition: Arc::clone(&pending.transition),
                 ended_ago: Duration::ZERO,
             })
             .collect();
         loop {
             let now = self.clock.monotonic();
-            for (settlement, waiting) in settlements.iter_mut().zip(batch) {
-                settlement.ended_ago = now.saturating_sub(waiting.ended_at);
+            for (settlement, pending) in settlements.iter_mut().zip(batch) {
+                settlement.ended_ago = now.saturating_sub(pending.ended_at);
             }
-            match contained(self.store.settle(&self.worker_id, &settlements)).await {
+            match catch_store_panic(self.store.settle(&self.worker_id, &settlements)).await {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(worker_id = %self.worker_id, code = error.code(), %error, results = batch.len(),
                         "results were not written; trying again");
-                    self.backlog.failed();
+                    self.backlog.record_failure();
                     tokio::select! {
                         biased;
-                        () = self.backlog.hurried() => {}
+                        () = self.backlog.retry_requested() => {}
                         () = self.clock.sleep(backoff.next()) => {}
                     }
                 }
-                Ok(settled) if settled.len() != batch.len() => {
-                    let reason = format!("{} answers for {} settlements", settled.len(), batch.len());
+                Ok(results) if results.len() != batch.len() => {
+                    let reason = format!(
+                        "the store returned {} results for {} settlements",
+                        results.len(),
+                        batch.len()
+                    );
                     return Err(StoreError::Rejected { reason });
                 }
-                answer => return answer,
+                result => return result,
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Who is in flight, and what may be claimed beside it.
+//! Concurrency limits: counts deliveries in flight and computes how many more may be claimed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 
 use crate::settings::Settings;
 
-/// The slots of a worker: bounded in total, per destination, and for retries.
+/// The delivery slots of a worker, limited in total, per destination, and for retries.
 pub(crate) struct Slots {
     limits: Limits,
-    taken: Mutex<Taken>,
-    freed: Notify,
+    used: Mutex<UsedSlots>,
+    released: Notify,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -23,110 +23,111 @@ struct Limits {
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct UsedSlots {
     total: usize,
     retries: usize,
     by_destination: BTreeMap<DestinationId, usize>,
-    /// Slots that were ever given back.
-    frees: u64,
+    /// Number of slots released since the start.
+    release_count: u64,
 }
 
-/// What a claim may ask for.
+/// The number of slots that a claim may still fill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Free {
+pub(crate) struct AvailableSlots {
     pub(crate) total: usize,
     pub(crate) retries: usize,
-    /// Of destinations with something in flight.
+    /// Only destinations with deliveries in flight; every other destination has its full limit.
     pub(crate) by_destination: BTreeMap<DestinationId, usize>,
 }
 
 impl Slots {
     pub(crate) fn new(settings: &Settings) -> Self {
-        // Whatever the retry batch, first attempts keep a quarter of the slots.
-        let kept_for_first_attempts = (settings.concurrency / 4).max(1);
-        let retries_max = settings.concurrency.saturating_sub(kept_for_first_attempts).max(1);
+        // A quarter of the slots is reserved for first attempts, whatever the configured retry batch.
+        let reserved_for_first_attempts = (settings.concurrency / 4).max(1);
+        let retries_max = settings.concurrency.saturating_sub(reserved_for_first_attempts).max(1);
         let limits = Limits {
             total: settings.concurrency,
             retries: settings.retry_batch.min(retries_max),
             per_destination: settings.per_destination,
         };
-        Self { limits, taken: Mutex::default(), freed: Notify::new() }
+        Self { limits, used: Mutex::default(), released: Notify::new() }
     }
 
-    pub(crate) fn free(&self) -> Free {
-        let taken = self.taken();
-        let left = |count: &usize| self.limits.per_destination.saturating_sub(*count);
-        Free {
-            total: self.limits.total.saturating_sub(taken.total),
-            retries: self.limits.retries.saturating_sub(taken.retries),
-            by_destination: taken.by_destination.iter().map(|(id, count)| (*id, left(count))).collect(),
+    pub(crate) fn available(&self) -> AvailableSlots {
+        let used = self.used();
+        let rest = |count: &usize| self.limits.per_destination.saturating_sub(*count);
+        AvailableSlots {
+            total: self.limits.total.saturating_sub(used.total),
+            retries: self.limits.retries.saturating_sub(used.retries),
+            by_destination: used.by_destination.iter().map(|(id, count)| (*id, rest(count))).collect(),
         }
     }
 
-    pub(crate) fn take(self: &Arc<Self>, lease: &Lease) -> Slot {
+    /// Takes a slot for a delivery. It is released when the returned guard is dropped.
+    pub(crate) fn acquire(self: &Arc<Self>, lease: &Lease) -> Slot {
         let slot =
-            Slot { slots: Arc::clone(self), destination: lease.destination_id, retry: lease.is_retry() };
-        let mut taken = self.taken();
-        taken.total += 1;
-        taken.retries += usize::from(slot.retry);
-        *taken.by_destination.entry(slot.destination).or_default() += 1;
+            Slot { slots: Arc::clone(self), destination: lease.destination_id, is_retry: lease.is_retry() };
+        let mut used = self.used();
+        used.total += 1;
+        used.retries += usize::from(slot.is_retry);
+        *used.by_destination.entry(slot.destination).or_default() += 1;
         slot
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.taken().total
+        self.used().total
     }
 
-    /// Grows with every slot that is given back: when it has grown by the end of a claim, the claim was planned for
-    /// less than is free now.
-    pub(crate) fn frees(&self) -> u64 {
-        self.taken().frees
+    /// Returns how many slots have been released since the start. If the number grew during a claim, the claim was
+    /// planned with fewer slots than are available now.
+    pub(crate) fn release_count(&self) -> u64 {
+        self.used().release_count
     }
 
-    /// Resolves when a limit that was reached is so no more.
-    pub(crate) async fn freed(&self) {
-        self.freed.notified().await;
+    /// Resolves when a slot becomes free at a limit that had been reached, or after [`wake`](Self::wake).
+    pub(crate) async fn released(&self) {
+        self.released.notified().await;
     }
 
-    /// Something other than a slot stopped holding back: a circuit has closed.
-    pub(crate) fn loosened(&self) {
-        self.freed.notify_one();
+    /// Wakes the claimer although no slot was released: a circuit that withheld deliveries has closed.
+    pub(crate) fn wake(&self) {
+        self.released.notify_one();
     }
 
-    fn free_again(&self, slot: &Slot) {
-        let mut taken = self.taken();
-        let at_destination = taken.by_destination.get(&slot.destination).copied().unwrap_or_default();
-        let held_back = taken.total == self.limits.total
+    fn release(&self, slot: &Slot) {
+        let mut used = self.used();
+        let at_destination = used.by_destination.get(&slot.destination).copied().unwrap_or_default();
+        let limit_was_reached = used.total == self.limits.total
             || at_destination == self.limits.per_destination
-            || (slot.retry && taken.retries == self.limits.retries);
-        taken.total -= 1;
-        taken.frees += 1;
-        taken.retries -= usize::from(slot.retry);
+            || (slot.is_retry && used.retries == self.limits.retries);
+        used.total -= 1;
+        used.release_count += 1;
+        used.retries -= usize::from(slot.is_retry);
         if at_destination <= 1 {
-            taken.by_destination.remove(&slot.destination);
+            used.by_destination.remove(&slot.destination);
         } else {
-            taken.by_destination.insert(slot.destination, at_destination - 1);
+            used.by_destination.insert(slot.destination, at_destination - 1);
         }
-        drop(taken);
-        if held_back {
-            self.freed.notify_one();
+        drop(used);
+        if limit_was_reached {
+            self.released.notify_one();
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn used(&self) -> MutexGuard<'_, UsedSlots> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One request in flight. Free again when dropped, however the delivery ends.
+/// The slot of one delivery in flight. Dropping it releases the slot, also when the delivery panics or is aborted.
 pub(crate) struct Slot {
     slots: Arc<Slots>,
     destination: DestinationId,
-    retry: bool,
+    is_retry: bool,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.free_again(self);
+        self.slots.release(self);
     }
 }

@@ -1,43 +1,44 @@
-//! What the parts of one worker share.
+//! The state that the loops of one worker share, and the ports that they use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, Roll};
+use posthaste_domain::{ClaimId, RandomDraw};
 use posthaste_store::Store;
 
 use crate::circuits::Circuits;
 use crate::clock::Clock;
-use crate::cycle::Cycle;
+use crate::cycle::CycleCounters;
 use crate::heartbeat::Heartbeat;
 use crate::observe::Observer;
-use crate::phase::Phases;
+use crate::phase::PhaseTracker;
 use crate::publish::Publisher;
 use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::slots::Slots;
 
-/// Where chance comes from.
-pub trait Chance: Send + Sync + 'static {
-    /// Places a delay within its jitter window.
-    fn roll(&self) -> Roll;
+/// The engine's source of randomness. The simulation injects a seeded one.
+pub trait RandomSource: Send + Sync + 'static {
+    /// Returns a random number that selects a retry delay within its jitter window.
+    fn draw(&self) -> RandomDraw;
 
-    /// Never the same twice, in this process or any other.
-    fn claim_id(&self) -> ClaimId;
+    /// Returns a random claim id that no process has used before.
+    fn new_claim_id(&self) -> ClaimId;
 }
 
-/// The outside world, as the engine sees it.
+/// The interfaces through which the engine reaches the store, receivers, time, randomness and metrics.
 #[derive(Clone)]
 pub struct Ports {
     pub store: Arc<dyn Store>,
     pub sender: Arc<dyn Sender>,
     pub clock: Arc<dyn Clock>,
-    pub chance: Arc<dyn Chance>,
+    pub random: Arc<dyn RandomSource>,
     pub observer: Arc<dyn Observer>,
 }
 
+/// One worker: its settings, its ports and the state that its loops share.
 pub(crate) struct Worker {
     pub(crate) settings: Settings,
     pub(crate) ports: Ports,
@@ -46,43 +47,47 @@ pub(crate) struct Worker {
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) settler: Settler,
     pub(crate) publisher: Publisher,
-    pub(crate) cycle: Cycle,
-    pub(crate) phases: Phases,
-    pub(crate) leftover: Leftover,
-    pub(crate) claimed_at: AtomicU64,
+    pub(crate) cycle: CycleCounters,
+    pub(crate) phases: PhaseTracker,
+    pub(crate) drain: DrainCounters,
+    /// Milliseconds of the worker's clock; see [`Worker::last_claim_at`].
+    pub(crate) last_claim_ms: AtomicU64,
 }
 
 impl Worker {
-    /// Claiming works, or there is no slot to claim for.
-    pub(crate) fn claiming_works(&self) {
+    /// Records that the claimer is healthy now: the store answered a claim, or no slot was available to claim for.
+    pub(crate) fn record_claim(&self) {
         let now = self.ports.clock.monotonic().as_millis();
-        self.claimed_at.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.last_claim_ms.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// When that was last so.
-    pub(crate) fn claimed_at(&self) -> Duration {
-        Duration::from_millis(self.claimed_at.load(Ordering::Relaxed))
+    /// Returns the time of the last [`Worker::record_claim`], by the worker's clock.
+    pub(crate) fn last_claim_at(&self) -> Duration {
+        Duration::from_millis(self.last_claim_ms.load(Ordering::Relaxed))
     }
 }
 
-/// Leases that are given back unused while the worker stops, or are still to be.
+/// Counts leases released during a drain, and leases whose release has not committed yet.
 #[derive(Debug, Default)]
-pub(crate) struct Leftover {
+pub(crate) struct DrainCounters {
     released: AtomicUsize,
-    owed: AtomicUsize,
+    pending: AtomicUsize,
 }
 
-impl Leftover {
-    pub(crate) fn owe(&self, leases: usize) {
-        self.owed.fetch_add(leases, Ordering::SeqCst);
+impl DrainCounters {
+    /// Counts leases that are about to be released.
+    pub(crate) fn add_pending(&self, leases: usize) {
+        self.pending.fetch_add(leases, Ordering::SeqCst);
     }
 
-    pub(crate) fn forget(&self, leases: usize) {
-        self.owed.fetch_sub(leases, Ordering::SeqCst);
+    /// Stops counting leases that do not belong to a drain.
+    pub(crate) fn remove_pending(&self, leases: usize) {
+        self.pending.fetch_sub(leases, Ordering::SeqCst);
     }
 
-    pub(crate) fn pay(&self, leases: usize) {
-        self.forget(leases);
+    /// Counts pending leases as released.
+    pub(crate) fn mark_released(&self, leases: usize) {
+        self.remove_pending(leases);
         self.released.fetch_add(leases, Ordering::SeqCst);
     }
 
@@ -90,7 +95,7 @@ impl Leftover {
         self.released.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn owed(&self) -> usize {
-        self.owed.load(Ordering::SeqCst)
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(Ordering::SeqCst)
     }
 }

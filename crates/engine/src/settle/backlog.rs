@@ -1,48 +1,52 @@
-//! Results that the store has not answered for yet, as others see them.
+//! Count of results that are not written yet, with the signals between the settler and the claimer.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+/// The results that the settler has taken and the store has not confirmed.
 #[derive(Default)]
 pub(super) struct Backlog {
-    unanswered: AtomicUsize,
-    /// Calls that got no answer.
+    pending: AtomicUsize,
+    /// Settle calls that the store did not answer, since the start.
     failures: AtomicUsize,
-    /// Since a call got no answer, there has been no moment without unanswered results.
-    behind: AtomicBool,
+    /// Set by an unanswered call, cleared when no result is pending.
+    is_behind: AtomicBool,
     changed: Notify,
-    hurry: Notify,
+    retry_now: Notify,
 }
 
 impl Backlog {
-    /// A result waits to be written from here until the returned value is dropped.
-    pub(super) fn wait(&self) -> Unanswered<'_> {
-        self.unanswered.fetch_add(1, Ordering::SeqCst);
-        Unanswered(self)
+    /// Counts a result as pending until the returned guard is dropped.
+    pub(super) fn add(&self) -> PendingResult<'_> {
+        self.pending.fetch_add(1, Ordering::SeqCst);
+        PendingResult(self)
     }
 
-    pub(super) fn failed(&self) {
-        self.behind.store(true, Ordering::SeqCst);
+    /// Records a settle call that the store did not answer.
+    pub(super) fn record_failure(&self) {
+        self.is_behind.store(true, Ordering::SeqCst);
         self.failures.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Resolves when a batch should not wait any longer before it is tried again.
-    pub(super) async fn hurried(&self) {
-        self.hurry.notified().await;
+    /// Resolves when [`catch_up`](Self::catch_up) wants batches in backoff to be retried at once.
+    pub(super) async fn retry_requested(&self) {
+        self.retry_now.notified().await;
     }
 
-    /// Has every batch that waits try now. Resolves at once where nothing is behind; else when nothing is unanswered
-    /// any more, or when one has failed again: then the store is still away.
+    /// Makes every batch in backoff retry at once, and waits for the result.
+    ///
+    /// Resolves immediately if no settle call has failed since the backlog was last empty. Otherwise resolves when the
+    /// backlog is empty, or when another call has failed, which means that the store is still unavailable.
     pub(super) async fn catch_up(&self) {
         let failures = self.failures.load(Ordering::SeqCst);
-        self.hurry.notify_waiters();
+        self.retry_now.notify_waiters();
         loop {
-            // Waiting begins before the state is read, so that no change falls between the two.
+            // Register for the notification before reading the state, so that no change is missed in between.
             let changed = self.changed.notified();
-            let still_away = self.failures.load(Ordering::SeqCst) != failures;
-            if still_away || !self.behind.load(Ordering::SeqCst) {
+            let failed_again = self.failures.load(Ordering::SeqCst) != failures;
+            if failed_again || !self.is_behind.load(Ordering::SeqCst) {
                 return;
             }
             changed.await;
@@ -50,12 +54,13 @@ impl Backlog {
     }
 }
 
-pub(super) struct Unanswered<'a>(&'a Backlog);
+/// Guard of one pending result. Dropping it removes the result from the count.
+pub(super) struct PendingResult<'a>(&'a Backlog);
 
-impl Drop for Unanswered<'_> {
+impl Drop for PendingResult<'_> {
     fn drop(&mut self) {
-        if self.0.unanswered.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.behind.store(false, Ordering::SeqCst);
+        if self.0.pending.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.is_behind.store(false, Ordering::SeqCst);
         }
         self.0.changed.notify_waiters();
     }

@@ -2,7 +2,7 @@
 
 use crate::stage::{ALL_CALLS, Call, Reply, Stage, millis, secs, settings};
 use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind, NoticeKind, RetryPolicy, RetryPolicySpec};
-use posthaste_engine::{Clock as _, Drained, Engine, Runtimes, Settings};
+use posthaste_engine::{Clock as _, DrainReport, Engine, Runtimes, Settings};
 use posthaste_store::Store as _;
 
 fn on_schedule(settings: &mut Settings) {
@@ -132,7 +132,7 @@ async fn s2_fr002_ac1_one_cycle_reports_every_bucket() {
         stage.receiver.always(host, reply);
         stage.enqueue(host, 1).await;
     }
-    let report = Engine::once(settings(|_| {}), stage.ports(), &Runtimes::current()).await.unwrap();
+    let report = Engine::run_once(settings(|_| {}), stage.ports(), &Runtimes::current()).await.unwrap();
     assert_eq!(report.claimed_count, 6);
     assert_eq!((report.delivered_count, report.retried_count, report.failed_count), (1, 4, 1));
     assert_eq!((report.http_2xx_count, report.http_3xx_count), (1, 1));
@@ -150,11 +150,11 @@ async fn one_cycle_claims_no_more_than_its_slots_and_its_retry_batch() {
         settings.per_destination = 3;
         settings.retry_batch = 3;
     };
-    let first = Engine::once(settings(limits), stage.ports(), &Runtimes::current()).await.unwrap();
+    let first = Engine::run_once(settings(limits), stage.ports(), &Runtimes::current()).await.unwrap();
     assert_eq!((first.claimed_count, first.retried_count), (8, 8), "three at a time, eight in all");
     assert_eq!(stage.receiver.most_in_flight("down"), 1, "they were answered at once");
     stage.pass(secs(3_600)).await;
-    let second = Engine::once(settings(limits), stage.ports(), &Runtimes::current()).await.unwrap();
+    let second = Engine::run_once(settings(limits), stage.ports(), &Runtimes::current()).await.unwrap();
     assert_eq!(second.claimed_count, 5, "two first attempts and three retries");
 }
 
@@ -169,7 +169,7 @@ async fn a_late_result_is_counted_as_a_stale_write_and_not_applied() {
         stage.memory.cancel(&id, "operator", None).await.unwrap();
     };
     let runtimes = Runtimes::current();
-    let (report, ()) = tokio::join!(Engine::once(settings(|_| {}), ports, &runtimes), cancel);
+    let (report, ()) = tokio::join!(Engine::run_once(settings(|_| {}), ports, &runtimes), cancel);
     let report = report.unwrap();
     assert_eq!((report.stale_write_count, report.delivered_count, report.http_2xx_count), (1, 0, 1));
     assert_eq!(stage.event(&id).await.event.failure_kind, Some(FailureKind::Cancelled));
@@ -181,7 +181,7 @@ async fn one_cycle_that_cannot_claim_on_finishes_what_it_began() {
     stage.enqueue("slow", 2).await;
     stage.receiver.always("slow", Reply::After(secs(10), 200));
     let runtimes = Runtimes::current();
-    let cycle = Engine::once(settings(|settings| settings.per_destination = 1), stage.ports(), &runtimes);
+    let cycle = Engine::run_once(settings(|settings| settings.per_destination = 1), stage.ports(), &runtimes);
     let outage = async {
         stage.until("one is being sent", |_| stage.receiver.requests_to("slow") == 1).await;
         stage.door().fail(&[Call::Claim]);
@@ -197,8 +197,8 @@ async fn one_cycle_gives_up_when_the_store_stays_away() {
     let stage = Stage::set();
     stage.enqueue("up", 1).await;
     stage.door().fail(&[Call::Settle]);
-    let unfinished = Engine::once(settings(|_| {}), stage.ports(), &Runtimes::current()).await;
-    assert!(unfinished.is_err_and(|error| error.to_string().contains("was not finished within")));
+    let unfinished = Engine::run_once(settings(|_| {}), stage.ports(), &Runtimes::current()).await;
+    assert!(unfinished.is_err_and(|error| error.to_string().contains("did not finish within")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,10 +208,10 @@ async fn one_cycle_that_is_told_to_stop_claims_nothing_more_and_finishes_what_is
     stage.enqueue("slow", 3).await;
     let settings = settings(|settings| settings.per_destination = 1);
     let told = stage.until("one is being sent", |_| stage.receiver.requests_to("slow") == 1);
-    let stopped = Engine::once_until(settings, stage.ports(), &Runtimes::current(), told, secs(30)).await;
+    let stopped = Engine::run_once_until(settings, stage.ports(), &Runtimes::current(), told, secs(30)).await;
     let (report, drained) = stopped.unwrap();
     assert_eq!((report.claimed_count, report.delivered_count), (1, 1));
-    assert_eq!(drained, Drained { released: 0, left: 0 });
+    assert_eq!(drained, DrainReport { released: 0, unreleased: 0 });
     let overview = stage.memory.overview().await.unwrap();
     assert_eq!((overview.delivered, overview.pending_ready), (1, 2));
     assert!(stage.monotonic() < secs(10), "it ended when its work did");
@@ -225,10 +225,10 @@ async fn one_cycle_that_is_told_to_stop_gives_back_what_has_not_finished_by_the_
     stage.enqueue("up", 1).await;
     let settings = settings(|settings| settings.timeout = secs(300));
     let told = stage.until("both are sent", |_| stage.receiver.requests().len() == 2);
-    let stopped = Engine::once_until(settings, stage.ports(), &Runtimes::current(), told, secs(4)).await;
+    let stopped = Engine::run_once_until(settings, stage.ports(), &Runtimes::current(), told, secs(4)).await;
     let (report, drained) = stopped.unwrap();
     assert_eq!((report.claimed_count, report.delivered_count), (2, 1));
-    assert_eq!(drained, Drained { released: 1, left: 0 });
+    assert_eq!(drained, DrainReport { released: 1, unreleased: 0 });
     let event = stage.event(&id).await.event;
     assert_eq!((event.attempts, event.lease_until, event.lost_leases), (0, None, 0));
 }
@@ -243,8 +243,8 @@ async fn one_cycle_that_is_told_to_stop_during_an_outage_says_what_it_left() {
         stage.door().fail(&ALL_CALLS);
     };
     let settings = settings(|settings| settings.timeout = secs(300));
-    let stopped = Engine::once_until(settings, stage.ports(), &Runtimes::current(), told, secs(4)).await;
-    assert_eq!(stopped.unwrap().1, Drained { released: 0, left: 2 });
+    let stopped = Engine::run_once_until(settings, stage.ports(), &Runtimes::current(), told, secs(4)).await;
+    assert_eq!(stopped.unwrap().1, DrainReport { released: 0, unreleased: 2 });
 }
 
 #[tokio::test(start_paused = true)]

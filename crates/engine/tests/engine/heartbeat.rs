@@ -18,7 +18,7 @@ fn short_lease(settings: &mut Settings) {
 fn second_worker(settings: &mut Settings) {
     short_lease(settings);
     settings.worker_id = WorkerId::new("worker-b").expect("visible ASCII");
-    settings.owner = WorkerId::booted("worker-b", 2).expect("visible ASCII");
+    settings.lease_owner = WorkerId::with_boot_id("worker-b", 2).expect("visible ASCII");
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +212,7 @@ fn a_sender_that_blocks_its_runtime_does_not_starve_the_heartbeat() {
     heartbeat.block_on(stage.until("the lease has been renewed", |_| stage.door().calls(Call::Renew) > 3));
     go_on.send(()).unwrap();
     let drained = heartbeat.block_on(engine.drain(secs(30)));
-    assert_eq!((drained.released, drained.left), (0, 0));
+    assert_eq!((drained.released, drained.unreleased), (0, 0));
     stage.memory.with_state(|state| {
         let row = state.rows.values().next().unwrap();
         assert_eq!((row.status, row.claims), (DeliveryStatus::Delivered, 1));

@@ -113,7 +113,7 @@ async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
     stage.receiver.always("missing", Reply::Status(404));
     stage.enqueue("up", 2).await;
     stage.enqueue("missing", 1).await;
-    Engine::once(settings(|_| {}), stage.ports(), &Runtimes::current()).await.unwrap();
+    Engine::run_once(settings(|_| {}), stage.ports(), &Runtimes::current()).await.unwrap();
     let line = log.line_with("dispatch cycle complete");
     for part in [
         "worker_id=worker-a",
@@ -138,7 +138,7 @@ async fn s1_3_4_a_worker_that_may_retry_fast_says_so_at_every_start() {
     let (log, _guard) = Log::listen();
     let stage = Stage::set();
     let fast = || {
-        let mut spec = RetryPolicySpec::of(Strategy::Exponential { base: secs(2) });
+        let mut spec = RetryPolicySpec::for_strategy(Strategy::Exponential { base: secs(2) });
         spec.jitter_bps = Some(0);
         spec.allow_fast_retries = true;
         RetryPolicy::new(spec).expect("allowed")
@@ -158,7 +158,7 @@ async fn s1_3_4_a_worker_that_may_retry_fast_says_so_at_every_start() {
 async fn s2_nfr005_a_running_worker_logs_every_cycle() {
     let (log, _guard) = Log::listen();
     let stage = Stage::set();
-    let _engine = stage.start(|settings| settings.cycle = secs(10));
+    let _engine = stage.start(|settings| settings.cycle_interval = secs(10));
     stage.pass(secs(35)).await;
     let cycles = log.lines().iter().filter(|line| line.contains("dispatch cycle complete")).count();
     assert_eq!(cycles, 3);

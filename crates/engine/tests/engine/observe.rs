@@ -1,10 +1,10 @@
-//! What an observer hears, and what a pulse tells.
+//! What an observer hears, and what a health tells.
 
 use std::sync::{Arc, Mutex};
 
 use posthaste_domain::{DeliveryStatus, LeaseTerms};
-use posthaste_engine::{AttemptSeen, Engine, Observer, Ports, Runtimes};
-use posthaste_store::Settled;
+use posthaste_engine::{AttemptEvent, Engine, Observer, Ports, Runtimes};
+use posthaste_store::SettleResult;
 
 use crate::stage::{Call, Reply, Stage, secs, settings};
 
@@ -22,8 +22,8 @@ impl Heard {
 }
 
 impl Observer for Heard {
-    fn attempted(&self, seen: &AttemptSeen<'_>) {
-        let written = seen.settled.is_some_and(Settled::is_written);
+    fn on_attempt(&self, seen: &AttemptEvent<'_>) {
+        let written = seen.settled.is_some_and(SettleResult::is_written);
         let late = seen.lag() >= secs(1);
         self.note(format!(
             "{} {} written={written} late={late}",
@@ -32,11 +32,11 @@ impl Observer for Heard {
         ));
     }
 
-    fn lease_lost(&self) {
+    fn on_lease_lost(&self) {
         self.note("lease lost".to_owned());
     }
 
-    fn abandoned(&self, events: usize) {
+    fn on_abandoned(&self, events: usize) {
         self.note(format!("{events} abandoned"));
     }
 }
@@ -85,15 +85,15 @@ async fn a_pulse_tells_what_is_in_flight_and_whether_claiming_works() {
     let stage = Stage::set();
     stage.receiver.always("slow", Reply::After(secs(20), 200));
     let engine = stage.start(|_| {});
-    let pulse = engine.pulse();
+    let health = engine.health();
     stage.enqueue("slow", 3).await;
     stage.until("they are being sent", |_| stage.receiver.requests_to("slow") == 3).await;
-    assert_eq!((pulse.in_flight(), pulse.circuits_open()), (3, 0));
-    assert!(pulse.since_claim().expect("there is a worker") <= secs(1));
+    assert_eq!((health.in_flight(), health.circuits_open()), (3, 0));
+    assert!(health.since_claim().expect("there is a worker") <= secs(1));
     stage.door().fail(&[Call::Claim]);
     stage.pass(secs(60)).await;
-    assert!(pulse.since_claim().expect("there is a worker") >= secs(50));
+    assert!(health.since_claim().expect("there is a worker") >= secs(50));
     drop(engine);
-    stage.until("the worker is gone", |_| pulse.since_claim().is_none()).await;
-    assert_eq!(pulse.in_flight(), 0);
+    stage.until("the worker is gone", |_| health.since_claim().is_none()).await;
+    assert_eq!(health.in_flight(), 0);
 }

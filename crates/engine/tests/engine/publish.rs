@@ -7,7 +7,7 @@ use crate::stage::{Stage, secs};
 use async_trait::async_trait;
 use posthaste_domain::DeliveryStatus;
 use posthaste_engine::{Publisher, TokioClock};
-use posthaste_store::{Layer, Layered, NoticeCursor, NoticePage, Store, StoreError};
+use posthaste_store::{LayeredStore, NoticeCursor, NoticePage, Store, StoreError, StoreLayer};
 use posthaste_store_memory::MemoryStore;
 use tokio::sync::Notify;
 
@@ -19,7 +19,7 @@ struct SlowAtFirst {
 }
 
 #[async_trait]
-impl Layer for SlowAtFirst {
+impl StoreLayer for SlowAtFirst {
     fn inner(&self) -> &dyn Store {
         &self.memory
     }
@@ -38,7 +38,7 @@ async fn of_two_followers_who_come_at_once_neither_misses_anything_after_its_cur
     let stage = Stage::set();
     let memory = stage.memory.clone();
     let store =
-        Arc::new(Layered(SlowAtFirst { memory, asked: AtomicBool::new(false), arrives: Notify::new() }));
+        Arc::new(LayeredStore(SlowAtFirst { memory, asked: AtomicBool::new(false), arrives: Notify::new() }));
     let publisher = Publisher::new(Arc::clone(&store) as _);
     tokio::spawn(publisher.clone().run(Arc::new(TokioClock::start()), secs(1)));
 

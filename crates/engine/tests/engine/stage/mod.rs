@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_domain::{ClaimId, DeliveryStatus, EventId, NewEvent, NewEventSpec, Roll, Timestamp, WorkerId};
-use posthaste_engine::{Chance, Clock, Engine, Ports, Runtimes, Settings, TokioClock};
-use posthaste_store::{EnqueueRequest, EventDetail, Layered, Store, StoreClock};
+use posthaste_domain::{
+    ClaimId, DeliveryStatus, EventId, NewEvent, NewEventSpec, RandomDraw, Timestamp, WorkerId,
+};
+use posthaste_engine::{Clock, Engine, Ports, RandomSource, Runtimes, Settings, TokioClock};
+use posthaste_store::{EnqueueRequest, EventDetail, LayeredStore, Store, StoreClock};
 use posthaste_store_memory::MemoryStore;
 
 pub(crate) use receiver::{Receiver, Reply};
@@ -20,12 +22,12 @@ pub(crate) use store::{ALL_CALLS, Call, WatchedStore};
 #[derive(Default)]
 pub(crate) struct Middle(AtomicU64);
 
-impl Chance for Middle {
-    fn roll(&self) -> Roll {
-        Roll(1 << 63)
+impl RandomSource for Middle {
+    fn draw(&self) -> RandomDraw {
+        RandomDraw(1 << 63)
     }
 
-    fn claim_id(&self) -> ClaimId {
+    fn new_claim_id(&self) -> ClaimId {
         // Two engines share the store: this object's address tells their claims apart.
         let (engine, number) =
             (std::ptr::from_ref(self).addr() as u64, self.0.fetch_add(1, Ordering::SeqCst));
@@ -44,7 +46,7 @@ impl StoreClock for RuntimeClock {
 
 pub(crate) struct Stage {
     pub(crate) memory: MemoryStore,
-    pub(crate) store: Arc<Layered<WatchedStore>>,
+    pub(crate) store: Arc<LayeredStore<WatchedStore>>,
     pub(crate) receiver: Arc<Receiver>,
     pub(crate) clock: Arc<TokioClock>,
 }
@@ -53,7 +55,7 @@ impl Stage {
     pub(crate) fn set() -> Self {
         let memory = MemoryStore::new(Arc::new(RuntimeClock(TokioClock::start())), 42);
         Self {
-            store: Arc::new(Layered(WatchedStore::over(memory.clone()))),
+            store: Arc::new(LayeredStore(WatchedStore::over(memory.clone()))),
             memory,
             receiver: Arc::new(Receiver::default()),
             clock: Arc::new(TokioClock::start()),
@@ -70,7 +72,7 @@ impl Stage {
             store: Arc::clone(&self.store) as _,
             sender: Arc::clone(&self.receiver) as _,
             clock: Arc::clone(&self.clock) as _,
-            chance: Arc::new(Middle::default()),
+            random: Arc::new(Middle::default()),
             observer: Arc::new(()),
         }
     }
@@ -84,8 +86,7 @@ impl Stage {
         let events: Vec<NewEvent> = (0..count).map(|number| event(host, number)).collect();
         let ids = events.iter().filter_map(|event| event.event_id().cloned()).collect();
         let request = EnqueueRequest { events, idempotency: None };
-        let answers = self.memory.enqueue(&[request]).await.expect("the memory store is always there");
-        assert!(answers[0].is_ok(), "{answers:?}");
+        self.memory.enqueue(request).await.expect("the events have unused ids");
         ids
     }
 

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_engine::{Clock as _, TokioClock};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, Claimed, EnqueueRequest, Enqueued, HeldLease, Layer, Maintained,
-    NoticeCursor, NoticePage, Retention, Settled, Settlement, Store, StoreError,
+    CircuitReport, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -126,22 +126,17 @@ pub(crate) const ALL_CALLS: [Call; 8] = [
 ];
 
 #[async_trait]
-impl Layer for WatchedStore {
+impl StoreLayer for WatchedStore {
     fn inner(&self) -> &dyn Store {
         &self.memory
     }
 
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
         self.passes(Call::Enqueue)?;
-        // A commit takes a moment, in which others may come.
-        tokio::task::yield_now().await;
-        self.memory.enqueue(batch).await
+        self.memory.enqueue(request).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.passes(Call::Claim)?;
         let latency = *self.latency.lock().expect("one thread");
         if !latency.is_zero() {
@@ -150,7 +145,7 @@ impl Layer for WatchedStore {
         self.replies(Call::Claim, self.memory.claim(request).await)
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         self.passes(Call::Renew)?;
         let unrenewable = self.unrenewable_event.lock().expect("one thread").clone();
         let key =
@@ -161,7 +156,7 @@ impl Layer for WatchedStore {
         self.memory.renew(held, lease).await
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         self.passes(Call::Settle)?;
         let refused = self.refused_event.lock().expect("one thread").clone();
         if batch.iter().any(|settlement| Some(settlement.transition.event_id()) == refused.as_ref()) {
@@ -170,7 +165,7 @@ impl Layer for WatchedStore {
         self.replies(Call::Settle, self.memory.settle(worker, batch).await)
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {
         self.passes(Call::Release)?;
         self.memory.release(held).await
     }
@@ -185,7 +180,7 @@ impl Layer for WatchedStore {
         self.memory.notices(after, limit).await
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         self.passes(Call::Maintain)?;
         self.memory.maintain(retention).await
     }
