@@ -1,6 +1,6 @@
-//! Who may do what. With keys, by the role of the key; without, whoever is on this machine.
+//! Authorization: with API keys by the role of the key, without keys by a loopback check.
 //!
-//! A handler takes [`Allowed`] as an argument and so says in its signature what its caller must be allowed to do.
+//! A handler takes [`Authorized`] as an argument. Its signature therefore names the permission that the caller needs.
 
 mod keys;
 mod loopback;
@@ -15,92 +15,99 @@ use axum::response::{IntoResponse as _, Response};
 use http::request::Parts;
 use http::{HeaderMap, header};
 
-use crate::api::Service;
+use crate::api::ApiState;
 use crate::error::ApiError;
 
 pub use keys::{InvalidKeys, KeyRing, Role};
 
-/// How callers are told apart.
+/// How callers are authorized.
 #[derive(Debug)]
 pub enum Access {
-    /// By their API keys.
+    /// Each caller sends an API key; its role decides.
     Keys(KeyRing),
-    /// Not at all: only this machine can reach the address, and browsers are kept from being led here by other pages.
+    /// Callers need no key. The server accepts requests to a loopback address only, and rejects those that a browser sends
+    /// on behalf of another site.
     Loopback { listen: SocketAddr },
 }
 
-/// The name of whoever acts while there are no keys.
-const LOCAL: &str = "local";
+/// The caller's name in the audit log when no API keys are configured.
+const LOCAL_CALLER: &str = "local";
 
-/// What a handler asks of its caller.
-pub(crate) trait Right: Send + Sync + 'static {
+/// A permission that a handler requires, with the roles that have it.
+pub(crate) trait Permission: Send + Sync + 'static {
     const ROLES: &'static [Role];
 }
 
-/// To hand in events.
-pub(crate) enum Enqueuing {}
-/// To look at one event by its id: also at what one has handed in, though not at who acted on it.
-pub(crate) enum ReadingOne {}
-/// To look at everything.
-pub(crate) enum Reading {}
-/// To requeue and to cancel.
-pub(crate) enum Operating {}
+/// Permission to enqueue events.
+pub(crate) enum Enqueue {}
+/// Permission to read one event by its id. Producers have it too, but do not see which operators acted on the event.
+pub(crate) enum ReadOneEvent {}
+/// Permission to read everything.
+pub(crate) enum ReadAll {}
+/// Permission to requeue and cancel events.
+pub(crate) enum Operate {}
 
-impl Right for Enqueuing {
+impl Permission for Enqueue {
     const ROLES: &'static [Role] = &[Role::Producer];
 }
-impl Right for ReadingOne {
+impl Permission for ReadOneEvent {
     const ROLES: &'static [Role] = &[Role::Viewer, Role::Operator, Role::Producer];
 }
-impl Right for Reading {
+impl Permission for ReadAll {
     const ROLES: &'static [Role] = &[Role::Viewer, Role::Operator];
 }
-impl Right for Operating {
+impl Permission for Operate {
     const ROLES: &'static [Role] = &[Role::Operator];
 }
 
-/// A caller that has the right. There is no other way to make one.
-pub(crate) struct Allowed<R> {
+/// A caller that has permission `P`. Only the extractor constructs one.
+pub(crate) struct Authorized<P> {
+    /// The name of the caller's key, or `local` without keys.
     pub(crate) name: String,
-    /// None while there are no keys, and anyone may do everything.
+    /// `None` when no keys are configured and every caller may do everything.
     role: Option<Role>,
-    right: PhantomData<R>,
+    permission: PhantomData<P>,
 }
 
-impl<R> Allowed<R> {
-    /// Whether it may be told who did what by hand: to a producer, operators are strangers.
-    pub(crate) fn sees_operators(&self) -> bool {
+impl<P> Authorized<P> {
+    /// Whether the caller may see the names of operators who acted on an event. Producers may not.
+    pub(crate) fn may_see_operators(&self) -> bool {
         self.role != Some(Role::Producer)
     }
 }
 
-impl<R: Right> FromRequestParts<Arc<Service>> for Allowed<R> {
+impl<P: Permission> FromRequestParts<Arc<ApiState>> for Authorized<P> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, ApiError> {
-        let allowed = |name: &str, role| Self { name: name.to_owned(), role, right: PhantomData };
-        let Access::Keys(keys) = &service.access else { return Ok(allowed(LOCAL, None)) };
-        let presented = bearer(&parts.headers).ok_or(ApiError::KeyMissing)?;
-        let (name, role) = keys.holder(presented).ok_or(ApiError::KeyUnknown)?;
-        if !R::ROLES.contains(&role) {
-            return Err(ApiError::RoleForbidden { name: name.to_owned(), role, needed: R::ROLES });
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<ApiState>) -> Result<Self, ApiError> {
+        let authorized = |name: &str, role| Self { name: name.to_owned(), role, permission: PhantomData };
+        let Access::Keys(keys) = &state.access else { return Ok(authorized(LOCAL_CALLER, None)) };
+        let key = bearer_key(&parts.headers).ok_or(ApiError::MissingKey)?;
+        let (name, role) = keys.authenticate(key).ok_or(ApiError::UnknownKey)?;
+        if !P::ROLES.contains(&role) {
+            return Err(ApiError::RoleForbidden { name: name.to_owned(), role, allowed: P::ROLES });
         }
-        Ok(allowed(name, Some(role)))
+        Ok(authorized(name, Some(role)))
     }
 }
 
-/// The key of an `Authorization: Bearer KEY`; none when there is no such header, or more than one.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut sent = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(value), None) = (sent.next(), sent.next()) else { return None };
+/// Returns the key of `Authorization: Bearer KEY`, or `None` if the header is missing, repeated or of another scheme.
+fn bearer_key(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
     let (scheme, key) = value.as_bytes().split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
 }
 
-/// Refuses what did not come from this machine, while that is all that protects it.
-pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    if let Access::Loopback { listen } = &service.access
-        && let Err(reason) = loopback::judge(*listen, request.method(), request.uri(), request.headers())
+/// Middleware: without API keys, rejects every request that does not come from this machine.
+pub(crate) async fn require_loopback(
+    State(state): State<Arc<ApiState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Access::Loopback { listen } = &state.access
+        && let Err(reason) =
+            loopback::check_request(*listen, request.method(), request.uri(), request.headers())
     {
         return ApiError::NotLocal(reason).into_response();
     }

@@ -1,90 +1,93 @@
-//! What operators do to one event. The store does it in one step, with the caller's name for the audit.
+//! Operator actions on one event: requeue and cancel. The store performs each atomically and records the caller's name.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use bytes::Bytes;
 use http::{HeaderMap, Uri};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::access::{Allowed, Operating};
-use crate::api::Service;
-use crate::body::{Arrived, must_be_json};
+use crate::access::{Authorized, Operate};
+use crate::api::ApiState;
+use crate::body::{RequestBody, require_json};
 use crate::error::ApiError;
-use crate::event::NamedEvent;
-use crate::moment::Moment;
-use crate::object;
-use crate::query::Parameters;
+use crate::event::EventIdPath;
+use crate::json::{self, Object};
+use crate::query::QueryParameters;
+use crate::timestamp::Rfc3339;
 
-/// Largest body of an action.
+/// Maximum size of an action's body.
 pub(crate) const BODY_BYTES_MAX: usize = 16 << 10;
-/// Longest reason, in characters.
+/// Maximum length of a reason, in characters.
 const REASON_CHARS_MAX: usize = 500;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Requeued)]
-pub(crate) struct RequeuedBody {
+pub(crate) struct RequeueResponse {
     #[schema(example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")]
     event_id: String,
-    #[schema(value_type = crate::event::DeliveryStatusWord)]
+    #[schema(value_type = crate::event::DeliveryStatusSchema)]
     delivery_status: &'static str,
     #[schema(value_type = String, format = DateTime)]
-    updated_at: Moment,
+    updated_at: Rfc3339,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Cancelled)]
-pub(crate) struct CancelledBody {
+pub(crate) struct CancelResponse {
     #[schema(example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")]
     event_id: String,
-    #[schema(value_type = crate::event::DeliveryStatusWord)]
+    #[schema(value_type = crate::event::DeliveryStatusSchema)]
     delivery_status: &'static str,
-    /// `manual_cancelled`, or `manual_cancelled: ` and the reason on one line.
+    /// `manual_cancelled`, or `manual_cancelled: ` followed by the reason on one line.
     #[schema(example = "manual_cancelled: wrong customer")]
     last_error: Option<String>,
     #[schema(value_type = String, format = DateTime)]
-    updated_at: Moment,
+    updated_at: Rfc3339,
 }
 
-#[derive(ToSchema)]
+/// The body of a requeue. It has no fields; the type exists to reject unknown ones.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequeueRequest {}
+
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Cancel)]
-#[expect(dead_code, reason = "the schema of what is read below")]
 pub(crate) struct CancelRequest {
-    /// Why. The audit keeps it as it is written; in `last_error`, line breaks become spaces and the first 200 characters
-    /// are kept.
+    /// Why the event is cancelled. The audit log keeps the full text. `last_error` gets its first 200 characters, with line
+    /// breaks replaced by spaces.
     #[schema(max_length = 500, example = "wrong customer")]
     reason: Option<String>,
 }
 
 /// Requeue a dead letter
 ///
-/// A failed event becomes pending and due now, with a fresh count of attempts. Its payload and destination stay as they are.
+/// Makes a failed event pending and due now, and resets its attempt count to 0. Its payload and destination do not change.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/dlq/{event_id}/requeue", tag = "Dead letters", operation_id = "requeueDeadLetter",
     params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
     responses(
-        (status = 200, description = "It is pending", body = RequeuedBody),
+        (status = 200, description = "The event is pending", body = RequeueResponse),
     ),
 )]
 pub(crate) async fn requeue(
-    State(service): State<Arc<Service>>,
-    caller: Allowed<Operating>,
-    NamedEvent(event_id): NamedEvent,
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<Operate>,
+    EventIdPath(event_id): EventIdPath,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<RequeuedBody>, ApiError> {
-    Parameters::of(&uri, &[])?;
-    let Arrived { body, .. } = service.bodies.read(&*service.clock, body, BODY_BYTES_MAX).await?;
-    said(&headers, &body, &[])?;
-    let event = service.store.requeue(&event_id, &caller.name).await?;
+) -> Result<Json<RequeueResponse>, ApiError> {
+    QueryParameters::require_none(&uri)?;
+    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
+    let RequeueRequest {} = parse_optional_body(&headers, &body)?;
+    let event = state.store.requeue(&event_id, &caller.name).await?;
     tracing::info!(%event_id, actor = caller.name, "requeued");
-    Ok(Json(RequeuedBody {
+    Ok(Json(RequeueResponse {
         event_id: event.event_id.to_string(),
         delivery_status: event.status.as_str(),
         updated_at: event.updated_at.into(),
@@ -93,30 +96,31 @@ pub(crate) async fn requeue(
 
 /// Cancel an event
 ///
-/// A pending event is sent no more and becomes failed; a failed one stays so, with the new reason. An attempt that is on its
-/// way is not called back, but its result no longer counts.
+/// A pending event becomes failed and is not sent again. A failed event stays failed, with the new reason. A request that is
+/// already in flight may still arrive, but its result is ignored.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/events/{event_id}/cancel", tag = "Events", operation_id = "cancelEvent",
     params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
-    request_body(content = CancelRequest, description = "May be left out"),
+    request_body(content = CancelRequest, description = "Optional"),
     responses(
-        (status = 200, description = "It is failed", body = CancelledBody),
+        (status = 200, description = "The event is failed", body = CancelResponse),
     ),
 )]
 pub(crate) async fn cancel(
-    State(service): State<Arc<Service>>,
-    caller: Allowed<Operating>,
-    NamedEvent(event_id): NamedEvent,
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<Operate>,
+    EventIdPath(event_id): EventIdPath,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<CancelledBody>, ApiError> {
-    Parameters::of(&uri, &[])?;
-    let Arrived { body, .. } = service.bodies.read(&*service.clock, body, BODY_BYTES_MAX).await?;
-    let reason = said(&headers, &body, &["reason"])?.map(checked).transpose()?;
-    let event = service.store.cancel(&event_id, &caller.name, reason.as_deref()).await?;
+) -> Result<Json<CancelResponse>, ApiError> {
+    QueryParameters::require_none(&uri)?;
+    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
+    let CancelRequest { reason } = parse_optional_body(&headers, &body)?;
+    validate_reason(reason.as_deref().unwrap_or_default())?;
+    let event = state.store.cancel(&event_id, &caller.name, reason.as_deref()).await?;
     tracing::info!(%event_id, actor = caller.name, "cancelled");
-    Ok(Json(CancelledBody {
+    Ok(Json(CancelResponse {
         event_id: event.event_id.to_string(),
         delivery_status: event.status.as_str(),
         last_error: event.last_error,
@@ -124,30 +128,29 @@ pub(crate) async fn cancel(
     }))
 }
 
-/// The body may be left out.
-fn said(
+/// Parses a body that may be empty; an empty one is `T::default()`.
+fn parse_optional_body<'b, T: Default + Deserialize<'b>>(
     headers: &HeaderMap,
-    body: &Bytes,
-    known: &'static [&'static str],
-) -> Result<Option<String>, ApiError> {
-    if body.trim_ascii().is_empty() {
-        return Ok(None);
+    body: &'b RequestBody,
+) -> Result<T, ApiError> {
+    if body.bytes.trim_ascii().is_empty() {
+        return Ok(T::default());
     }
-    must_be_json(headers)?;
-    object::optional_text(body, known)
+    require_json(headers)?;
+    json::parse(&body.bytes).map(|Object(request)| request)
 }
 
-fn checked(reason: String) -> Result<String, ApiError> {
+fn validate_reason(reason: &str) -> Result<(), ApiError> {
     let chars = reason.chars().count();
     let control = reason.chars().find(|c| c.is_control() && !c.is_whitespace());
     let message = match control {
         Some(control) => {
-            format!("reason must be printable, and has the character U+{:04X}", u32::from(control))
+            format!("reason must be printable, but contains the character U+{:04X}", u32::from(control))
         }
         None if chars > REASON_CHARS_MAX => {
-            format!("reason must have at most {REASON_CHARS_MAX} characters; got {chars}")
+            format!("reason must have at most {REASON_CHARS_MAX} characters, got {chars}")
         }
-        None => return Ok(reason),
+        None => return Ok(()),
     };
     Err(ApiError::invalid_at(message, json!({ "field": "reason" })))
 }

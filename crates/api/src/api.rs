@@ -1,4 +1,4 @@
-//! What the API is made of, and the router that puts it together.
+//! The API's dependencies and its router.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::Uri;
 use posthaste_domain::RetryPolicy;
-use posthaste_engine::{Clock, Enqueuer, Publisher, TokioClock};
+use posthaste_engine::{Clock, Publisher, TokioClock};
 use posthaste_store::{Overview, Store};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{self, Access};
-use crate::body::Bodies;
+use crate::body::BodyReader;
+use crate::cached::Cached;
 use crate::error::ApiError;
-use crate::fresh::Fresh;
 use crate::health::{Check, Readiness};
 use crate::metrics::Metrics;
 use crate::stream::Streams;
@@ -27,98 +27,96 @@ use crate::{
     actions, dead_letters, document, enqueue, events, headers, health, metrics, overview, reference, stream,
 };
 
-/// Everything that the API is made of.
+/// The dependencies and settings of the API.
 pub struct Api {
     pub store: Arc<dyn Store>,
-    /// Its loop must be running.
-    pub enqueuer: Enqueuer,
-    /// Somebody must be running it, or followers see nothing new.
+    /// Its loop must be running, or streams deliver no new notices.
     pub publisher: Publisher,
     pub access: Access,
-    pub intake: Intake,
-    /// That of the workers, or what is told of an event's retries is not what happens.
+    pub enqueue_settings: EnqueueSettings,
+    /// The retry policy of the workers. Explanations of pending events are computed from it.
     pub retry_policy: RetryPolicy,
     pub metrics: Arc<Metrics>,
     pub readiness: Arc<dyn Readiness>,
-    /// Ended by whoever shuts the service down.
+    /// A clone lets the owner end all streams at shutdown.
     pub streams: Streams,
-    /// Shown to operators with the overview.
+    /// Configuration warnings, shown to operators with the overview.
     pub warnings: Vec<String>,
 }
 
-/// What is taken in.
+/// Limits and defaults for new events.
 #[derive(Debug, Clone, Copy)]
-pub struct Intake {
-    /// Largest payload of one event.
+pub struct EnqueueSettings {
+    /// Maximum size of one payload.
     pub payload_bytes_max: usize,
-    /// Attempts of an event that asks for no number.
-    pub max_attempts: u32,
+    /// Maximum attempts of an event whose request does not set `max_attempts`.
+    pub default_max_attempts: u32,
     /// How long an idempotency key is remembered.
-    pub idempotency_keep: Duration,
+    pub idempotency_retention: Duration,
 }
 
-/// What handlers share.
-pub(crate) struct Service {
+/// The state that all handlers share.
+pub(crate) struct ApiState {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) enqueuer: Enqueuer,
     pub(crate) publisher: Publisher,
     pub(crate) access: Access,
-    pub(crate) intake: Intake,
+    pub(crate) enqueue_settings: EnqueueSettings,
     pub(crate) retry_policy: RetryPolicy,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) streams: Streams,
     pub(crate) warnings: Vec<String>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) bodies: Bodies,
-    /// None while the store is away.
-    pub(crate) counts: Fresh<Option<Overview>>,
-    pub(crate) ready: Fresh<Vec<Check>>,
+    pub(crate) bodies: BodyReader,
+    /// The counts for `/metrics`; `None` while the store is unavailable.
+    pub(crate) overview_cache: Cached<Option<Overview>>,
+    pub(crate) readiness_cache: Cached<Vec<Check>>,
 }
 
 impl Api {
-    /// The API, and whatever else is to stand behind the same checks, such as the operators' page at `/`.
-    pub fn router(self, beside: Router) -> Router {
-        self.serving(Router::from(documented()).merge(reference::routes()).merge(beside.with_state(())))
+    /// Returns the router of the API merged with `other_routes`, such as the dashboard at `/`. The same middleware guards
+    /// both.
+    pub fn router(self, other_routes: Router) -> Router {
+        let documented = Router::from(documented_routes());
+        self.into_router(documented.merge(reference::routes()).merge(other_routes.with_state(())))
     }
 
-    /// Only what watches a process: metrics, liveness and readiness.
-    pub fn probes(self) -> Router {
-        self.serving(Router::from(watched()))
+    /// Returns a router with metrics, liveness and readiness only.
+    pub fn probe_router(self) -> Router {
+        self.into_router(Router::from(probe_routes()))
     }
 
-    fn serving(self, routes: Router<Arc<Service>>) -> Router {
-        let service = Arc::new(Service {
+    fn into_router(self, routes: Router<Arc<ApiState>>) -> Router {
+        let state = Arc::new(ApiState {
             store: self.store,
-            enqueuer: self.enqueuer,
             publisher: self.publisher,
             access: self.access,
-            intake: self.intake,
+            enqueue_settings: self.enqueue_settings,
             retry_policy: self.retry_policy,
             metrics: self.metrics,
             readiness: self.readiness,
             streams: self.streams,
             warnings: self.warnings,
             clock: Arc::new(TokioClock::start()),
-            bodies: Bodies::default(),
-            counts: Fresh::default(),
-            ready: Fresh::default(),
+            bodies: BodyReader::default(),
+            overview_cache: Cached::default(),
+            readiness_cache: Cached::default(),
         });
-        // Layers wrap what stands above them: the last is the first to see a request.
+        // A layer wraps everything above it: the last layer sees a request first.
         routes
-            .fallback(no_such_route)
+            .fallback(route_not_found)
             .method_not_allowed_fallback(method_not_allowed)
-            .layer(from_fn_with_state(Arc::clone(&service), access::guard))
-            .layer(CatchPanicLayer::custom(panicked))
-            .layer(from_fn(headers::completed))
-            .layer(from_fn_with_state(Arc::clone(&service), metrics::counted))
-            .with_state(service)
+            .layer(from_fn_with_state(Arc::clone(&state), access::require_loopback))
+            .layer(CatchPanicLayer::custom(panic_response))
+            .layer(from_fn(headers::add_default_headers))
+            .layer(from_fn_with_state(Arc::clone(&state), metrics::count_requests))
+            .with_state(state)
     }
 }
 
-/// The routes that the document describes.
-pub(crate) fn documented() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::with_openapi(document::frame())
+/// Returns all routes that the OpenAPI document describes.
+pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
+    OpenApiRouter::with_openapi(document::base_document())
         .routes(routes!(enqueue::enqueue, events::events))
         .routes(routes!(events::event))
         .routes(routes!(actions::cancel))
@@ -126,28 +124,28 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(dead_letters::dead_letters))
         .routes(routes!(actions::requeue))
         .routes(routes!(stream::stream))
-        .merge(watched())
+        .merge(probe_routes())
         .routes(routes!(document::serve))
 }
 
-fn watched() -> OpenApiRouter<Arc<Service>> {
+fn probe_routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::new()
         .routes(routes!(metrics::scrape))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
 }
 
-/// The answer where there is nothing, also for whoever answers beside the API.
-pub async fn no_such_route(uri: Uri) -> Response {
-    ApiError::NoSuchRoute { path: uri.path().chars().take(200).collect() }.into_response()
+/// The 404 response with the API's error envelope. Public for routers that are merged with the API.
+pub async fn route_not_found(uri: Uri) -> Response {
+    ApiError::RouteNotFound { path: uri.path().chars().take(200).collect() }.into_response()
 }
 
 async fn method_not_allowed(request: Request) -> ApiError {
     ApiError::MethodNotAllowed { method: request.method().as_str().chars().take(32).collect() }
 }
 
-/// The panic itself has been reported by the process's hook.
-fn panicked(_: Box<dyn Any + Send>) -> Response {
-    tracing::error!("a handler panicked; this is a bug");
+/// The response after a handler panicked. The process's panic hook has logged the panic itself.
+fn panic_response(_: Box<dyn Any + Send>) -> Response {
+    tracing::error!("a request handler panicked; this is a bug");
     ApiError::Panicked.into_response()
 }

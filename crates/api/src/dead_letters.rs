@@ -1,4 +1,4 @@
-//! The dead-letter queue, the latest change first.
+//! Lists the dead-letter queue, most recently changed events first.
 
 use std::sync::Arc;
 
@@ -8,46 +8,46 @@ use http::Uri;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::access::{Allowed, Reading};
-use crate::api::Service;
+use crate::access::{Authorized, ReadAll};
+use crate::api::ApiState;
 use crate::error::ApiError;
 use crate::event::DeadLetterBody;
-use crate::page::{Listing, encode, wanted};
-use crate::query::Parameters;
+use crate::page::{Listing, encode_cursor, parse_page_request};
+use crate::query::QueryParameters;
 
 /// A page of dead letters.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadLetterPage)]
-pub(crate) struct DeadLettersBody {
+pub(crate) struct DeadLetterPage {
     events: Vec<DeadLetterBody>,
-    /// Pass it as `cursor` to read on; null on the last page.
+    /// Pass it as `cursor` to get the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
 /// List dead letters
 ///
-/// Failed events by `updated_at` and then by age, descending. A page goes on after the last event of the one before,
-/// whatever happened in between.
+/// Lists failed events by `updated_at` and then by id, both descending. A page continues after the last event of the
+/// previous page, even if events have changed in between.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/dlq", tag = "Dead letters", operation_id = "listDeadLetters",
     params(
-        ("limit" = Option<u32>, Query, description = "Events on a page", minimum = 1, maximum = 200),
-        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the page before"),
+        ("limit" = Option<u32>, Query, description = "Maximum number of events on the page", minimum = 1, maximum = 200),
+        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the previous page"),
     ),
     responses(
-        (status = 200, description = "A page", body = DeadLettersBody),
+        (status = 200, description = "A page of dead letters", body = DeadLetterPage),
     ),
 )]
 pub(crate) async fn dead_letters(
-    State(service): State<Arc<Service>>,
-    _: Allowed<Reading>,
+    State(state): State<Arc<ApiState>>,
+    _: Authorized<ReadAll>,
     uri: Uri,
-) -> Result<Json<DeadLettersBody>, ApiError> {
-    let parameters = Parameters::of(&uri, &["limit", "cursor"])?;
-    let page = wanted(&parameters, Listing::DeadLetters)?;
-    let found = service.store.dead_letters(&page).await?;
-    Ok(Json(DeadLettersBody {
-        events: found.items.iter().map(DeadLetterBody::from).collect(),
-        next_cursor: found.next.map(|cursor| encode(Listing::DeadLetters, cursor)),
+) -> Result<Json<DeadLetterPage>, ApiError> {
+    let parameters = QueryParameters::parse(&uri, &["limit", "cursor"])?;
+    let request = parse_page_request(&parameters, Listing::DeadLetters)?;
+    let page = state.store.dead_letters(&request).await?;
+    Ok(Json(DeadLetterPage {
+        events: page.items.iter().map(DeadLetterBody::from).collect(),
+        next_cursor: page.next.map(|cursor| encode_cursor(Listing::DeadLetters, cursor)),
     }))
 }

@@ -1,7 +1,7 @@
-//! The OpenAPI document, from the handlers that it describes and the errors that they answer with.
+//! The OpenAPI document, generated from the handlers and from the errors they return.
 
 mod delivery;
-mod failures;
+mod errors;
 
 use std::sync::LazyLock;
 
@@ -18,57 +18,60 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
-use crate::api::documented;
-use crate::error::{Code, Envelope, Told};
+use crate::api::documented_routes;
+use crate::error::{ErrorBody, ErrorCode, ErrorEnvelope};
 
 const DESCRIPTION: &str = "\
-Posthaste delivers webhooks. A producer enqueues events; Posthaste sends each of them, signed, to its destination, retries it \
-on a contract that protects the receiver, and dead-letters what cannot be delivered. Operators look, requeue and cancel here.
+Posthaste delivers webhooks. A producer enqueues events. Posthaste sends each event, signed, to its destination. It retries \
+failed attempts with delays that protect the receiver, and moves events that cannot be delivered to the dead-letter queue. \
+Operators inspect, requeue and cancel events.
 
-Answers are JSON. Moments are RFC 3339 in UTC with microseconds. Every error has the envelope \
-`{\"error\":{\"code\",\"message\",\"details\"?}}`; act upon `code`, show `message`. Unknown fields and parameters are refused.
+Responses are JSON. Timestamps are RFC 3339 in UTC with microseconds. Every error has the envelope \
+`{\"error\":{\"code\",\"message\",\"details\"?}}`: let programs act on `code`, and show `message` to people. Unknown fields and \
+parameters are rejected.
 
-**Keys.** Where API keys are set, send `Authorization: Bearer KEY`. A `producer` enqueues and reads single events without who \
-acted on them, a `viewer` reads everything, an `operator` also requeues and cancels. Without keys only this machine is answered.";
+**Keys.** If API keys are configured, send `Authorization: Bearer KEY`. A `producer` enqueues events and reads single events \
+without the names of operators. A `viewer` reads everything. An `operator` also requeues and cancels. Without keys, the server \
+accepts requests from its own machine only.";
 
 const TAGS: [(&str, &str); 4] = [
-    ("Events", "Hand in events, and see what became of them."),
-    ("Dead letters", "What could not be delivered, and how to send it again."),
-    ("Outbox", "Everything at a glance, and as it happens."),
-    ("Service", "Metrics, health, and this document."),
+    ("Events", "Enqueue events, and read their state."),
+    ("Dead letters", "Events that could not be delivered. List them and send them again."),
+    ("Outbox", "Counts of all events, and a live stream of notices."),
+    ("Service", "Metrics, health probes, and this document."),
 ];
 
-/// Schemas of requests, whose optional fields may be left out.
-const READ_FROM_CLIENTS: [&str; 2] = ["NewEvent", "Cancel"];
-/// Has `details` only where there are any.
+/// Schemas of request bodies. Their optional fields may be omitted.
+const REQUEST_SCHEMAS: [&str; 2] = ["NewEvent", "Cancel"];
+/// The schema of errors. Its `details` may be omitted.
 const ERROR_DETAIL: &str = "ErrorDetail";
 
 /// The name of the security scheme.
 const API_KEY: &str = "apiKey";
 
-/// The document.
+/// Returns the OpenAPI document.
 pub fn openapi() -> OpenApi {
-    let mut document = documented().into_openapi();
+    let mut document = documented_routes().into_openapi();
     for operation in document.paths.paths.values_mut().flat_map(operations) {
-        failures::describe(operation);
-        see_to_details(operation);
+        errors::add_error_responses(operation);
+        patch_operation(operation);
     }
     for (name, schema) in document.components.iter_mut().flat_map(|components| &mut components.schemas) {
-        if !READ_FROM_CLIENTS.contains(&name.as_str()) && name != ERROR_DETAIL {
-            leaves_nothing_out(schema);
+        if !REQUEST_SCHEMAS.contains(&name.as_str()) && name != ERROR_DETAIL {
+            require_all_fields(schema);
         }
     }
     document.webhooks = Some(delivery::webhooks());
     document
 }
 
-/// The document as it is served: JSON, laid out for people.
+/// Returns the document as it is served: indented JSON.
 pub fn openapi_json() -> String {
-    openapi().to_pretty_json().expect("a document is always JSON")
+    openapi().to_pretty_json().expect("an OpenAPI document always serializes")
 }
 
-/// What stands around the routes.
-pub(crate) fn frame() -> OpenApi {
+/// Returns the document without routes: title, tags, security scheme and error schemas.
+pub(crate) fn base_document() -> OpenApi {
     let license =
         LicenseBuilder::new().name("MIT OR Apache-2.0").identifier(Some("MIT OR Apache-2.0")).build();
     let info = InfoBuilder::new()
@@ -79,15 +82,16 @@ pub(crate) fn frame() -> OpenApi {
         .build();
     let key = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A key of the instance. Not needed where none are set."))
+        .description(Some("An API key of the instance. Not needed if no keys are configured."))
         .build();
     let components = ComponentsBuilder::new()
         .security_scheme(API_KEY, SecurityScheme::Http(key))
-        .schema(Envelope::name(), Envelope::schema())
-        .schema(Told::name(), Told::schema())
-        .schema(Code::name(), Code::schema())
+        .schema(ErrorEnvelope::name(), ErrorEnvelope::schema())
+        .schema(ErrorBody::name(), ErrorBody::schema())
+        .schema(ErrorCode::name(), ErrorCode::schema())
         .build();
-    let tags = TAGS.map(|(name, what)| TagBuilder::new().name(name).description(Some(what)).build());
+    let tags =
+        TAGS.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
     OpenApiBuilder::new()
         .info(info)
         .servers(Some([ServerBuilder::new().url("/").build()]))
@@ -97,8 +101,8 @@ pub(crate) fn frame() -> OpenApi {
         .build()
 }
 
-/// What the macro has no words for.
-fn see_to_details(operation: &mut Operation) {
+/// Adds what the `utoipa` macros cannot express: the optional body of a cancel, and the default of `limit`.
+fn patch_operation(operation: &mut Operation) {
     if operation.operation_id.as_deref() == Some("cancelEvent")
         && let Some(RefOr::T(body)) = &mut operation.request_body
     {
@@ -114,32 +118,38 @@ fn see_to_details(operation: &mut Operation) {
     }
 }
 
-/// Only there when there is something to say, and to whoever may be told.
-const LEFT_OUT: [&str; 2] = ["warnings", "audit"];
+/// Response fields that may be omitted: `warnings` if there are none, `audit` for producers.
+const OPTIONAL_RESPONSE_FIELDS: [&str; 2] = ["warnings", "audit"];
 
-/// Answers have all of their fields: what there is not is null.
-fn leaves_nothing_out(schema: &mut RefOr<Schema>) {
+/// Marks all fields of a response as required. A response contains every field; absent values are null.
+fn require_all_fields(schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
-            object.required =
-                object.properties.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())).cloned().collect();
+            object.required = object
+                .properties
+                .keys()
+                .filter(|name| !OPTIONAL_RESPONSE_FIELDS.contains(&name.as_str()))
+                .cloned()
+                .collect();
         }
-        RefOr::T(Schema::AllOf(parts)) => parts.items.iter_mut().for_each(leaves_nothing_out),
+        RefOr::T(Schema::AllOf(parts)) => parts.items.iter_mut().for_each(require_all_fields),
         _ => {}
     }
 }
 
+/// Returns the operations of one path. The API uses GET and POST only.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post].into_iter().flatten()
 }
 
-static SERVED: LazyLock<String> = LazyLock::new(openapi_json);
+/// The document, serialized once.
+static JSON: LazyLock<String> = LazyLock::new(openapi_json);
 
-/// The OpenAPI document
+/// Get the OpenAPI document
 #[utoipa::path(
     get, path = "/openapi.json", tag = "Service", operation_id = "getOpenApi", security(()),
     responses((status = 200, description = "This document", body = Object)),
 )]
 pub(crate) async fn serve() -> Response {
-    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], SERVED.as_str()).into_response()
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], JSON.as_str()).into_response()
 }

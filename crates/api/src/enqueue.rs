@@ -1,6 +1,6 @@
-//! Events in: one, or many at once, all or none.
+//! Enqueues events: one, or an array of which either all are stored or none.
 
-mod parse;
+mod request;
 
 use std::sync::Arc;
 
@@ -10,137 +10,140 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
-use posthaste_domain::{InvalidEvent, NewEvent, NewEventSpec, TraceParent};
-use posthaste_store::{EnqueueRequest, Enqueued, Idempotency, Receipt, StoreError};
+use posthaste_domain::{InvalidEvent, NewEvent, TraceParent};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt, StoreError};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
-use crate::access::{Allowed, Enqueuing};
-use crate::api::{Intake, Service};
-use crate::body::{self, Arrived};
+use crate::access::{Authorized, Enqueue};
+use crate::api::{ApiState, EnqueueSettings};
+use crate::body::{self, RequestBody};
 use crate::error::ApiError;
-use crate::moment::Moment;
-use crate::query::Parameters;
+use crate::json;
+use crate::query::QueryParameters;
+use crate::timestamp::Rfc3339;
 
-use parse::EventsRequest;
-use parse::Offered;
+use request::{EnqueueBody, EventList, EventRequest};
 
-/// Largest body, unless one payload may be larger: many events share it.
+/// Maximum size of a body, unless the configured maximum of one payload is larger. The events of an array share it.
 pub(crate) const BODY_BYTES_MAX: usize = 16 << 20;
-/// Room for everything of an event that is not its payload.
-const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
-/// Longest idempotency key.
+/// Maximum size of everything in an event but its payload.
+const EVENT_OVERHEAD_BYTES: usize = 64 << 10;
+/// Maximum length of an idempotency key.
 const KEY_LEN_MAX: usize = 255;
 
-/// An event that was taken in.
+/// An event that was stored.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Accepted)]
-pub(crate) struct AcceptedBody {
+pub(crate) struct AcceptedEvent {
     #[schema(example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")]
     event_id: String,
-    #[schema(value_type = crate::event::DeliveryStatusWord)]
+    #[schema(value_type = crate::event::DeliveryStatusSchema)]
     delivery_status: &'static str,
     #[schema(value_type = String, format = DateTime, example = "2026-01-31T11:29:00.000000Z")]
-    created_at: Moment,
+    created_at: Rfc3339,
 }
 
-/// Events that were taken in, in the order of the request.
+/// The events that were stored, in the order of the request.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AcceptedMany)]
-pub(crate) struct AcceptedManyBody {
-    events: Vec<AcceptedBody>,
+pub(crate) struct AcceptedEvents {
+    events: Vec<AcceptedEvent>,
 }
 
-/// The answer has the shape of the request.
+/// The response has the shape of the request: one event for one, a list for an array.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AcceptedOneOrMany)]
-pub(crate) enum AcceptedAny {
-    One(AcceptedBody),
-    Many(AcceptedManyBody),
+pub(crate) enum AcceptedBody {
+    One(AcceptedEvent),
+    Many(AcceptedEvents),
 }
 
 /// Enqueue events
 ///
-/// One event, or an array of up to 1,000, of which all are stored or none. They are durable when the answer comes.
-/// The payload is any JSON value, and its bytes are delivered exactly as they came: number forms, order of keys and white
-/// space. Repeat a request whose answer did not arrive under the same `Idempotency-Key`. A `traceparent` header is
-/// passed on with every delivery.
+/// Enqueues one event, or an array of up to 1,000 events, of which either all are stored or none. The events are durable
+/// when the response arrives. The payload is any JSON value. Receivers get its exact bytes, with number notation, key order
+/// and white space unchanged. If a response does not arrive, repeat the request with the same `Idempotency-Key`. A
+/// `traceparent` header is sent along with every delivery.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/events", tag = "Events", operation_id = "enqueueEvents",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 printable ASCII characters, remembered for a day unless configured otherwise. The same key and body again bring the first answer", example = "order-17-created"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 printable ASCII characters, remembered for a day unless configured otherwise. Repeating a request with the same key and body returns the first response", example = "order-17-created"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context of the request", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
     ),
-    request_body(content = EventsRequest, examples(
+    request_body(content = EnqueueBody<'_>, examples(
         ("one" = (summary = "One event", value = json!({
             "destination_url": "https://receiver.example/hook", "event_type": "invoice.paid",
             "payload": {"invoice": "in_17", "amount": 12.50}, "payment_request_id": "pr_17"
         }))),
-        ("many" = (summary = "Several, all or none", value = json!([
+        ("many" = (summary = "Several events, all or none", value = json!([
             {"destination_url": "https://receiver.example/hook", "event_type": "invoice.paid", "payload": {"invoice": "in_17"}},
             {"destination_url": "https://other.example/hook", "event_type": "invoice.paid", "payload": {"invoice": "in_17"},
              "event_id": "in_17-to-other", "max_attempts": 3}
         ]))),
     )),
     responses(
-        (status = 200, description = "A replay: the first answer to this key and body", body = AcceptedAny),
-        (status = 202, description = "Stored, and due now", body = AcceptedAny),
+        (status = 200, description = "A repeated request: the first response to this key and body", body = AcceptedBody),
+        (status = 202, description = "The events are stored and due now", body = AcceptedBody),
     ),
 )]
 pub(crate) async fn enqueue(
-    State(service): State<Arc<Service>>,
-    caller: Allowed<Enqueuing>,
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<Enqueue>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    Parameters::of(&uri, &[])?;
+    QueryParameters::require_none(&uri)?;
     let key = idempotency_key(&headers)?;
-    body::must_be_json(&headers)?;
-    let intake = service.intake;
-    let bytes_max = BODY_BYTES_MAX.max(intake.payload_bytes_max.saturating_add(AROUND_PAYLOAD_BYTES));
-    let Arrived { body, _place } = service.bodies.read(&*service.clock, body, bytes_max).await?;
-    let offered = parse::parse(&body)?;
-    let many = matches!(offered, Offered::Many(_));
-    let request = EnqueueRequest {
-        events: accept(offered, traceparent(&headers).as_deref(), intake)?,
-        idempotency: key.map(|key| idempotency(&caller.name, key, &body, intake)),
-    };
-    let named = request.events.iter().map(|event| event.event_id().cloned()).collect::<Vec<_>>();
-    match service.enqueuer.enqueue(request).await {
-        Ok(enqueued) => Ok(answer(enqueued, many)),
+    body::require_json(&headers)?;
+    let settings = state.enqueue_settings;
+    let bytes_max = BODY_BYTES_MAX.max(settings.payload_bytes_max.saturating_add(EVENT_OVERHEAD_BYTES));
+    let RequestBody { bytes, _permit } = state.bodies.read(&*state.clock, body, bytes_max).await?;
+    let (events, is_array) = parse_events(&bytes, traceparent(&headers).as_deref(), settings)?;
+    let event_ids: Vec<_> = events.iter().map(|event| event.event_id().cloned()).collect();
+    let idempotency = key.map(|key| idempotency(&caller.name, key, &bytes, settings));
+    match state.store.enqueue(EnqueueRequest { events, idempotency }).await {
+        Ok(enqueued) => Ok(respond(enqueued, is_array)),
         Err(StoreError::IdempotencyConflict { .. }) => {
-            // Told of the key as it was sent: the store's carries the caller's name.
+            // Show the key as the client sent it. The store's key is prefixed with the caller's name.
             let key = key.unwrap_or_default().to_owned();
             Err(StoreError::IdempotencyConflict { key }.into())
         }
         Err(StoreError::EventIdTaken { event_id }) => {
-            let index = named.iter().rposition(|name| name.as_ref() == Some(&event_id)).filter(|_| many);
+            // Of two equal ids in one request, the second is the duplicate.
+            let index = event_ids.iter().rposition(|id| id.as_ref() == Some(&event_id)).filter(|_| is_array);
             Err(ApiError::EventIdTaken { event_id, index })
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Judges every event; the first that is refused refuses them all.
-fn accept(offered: Offered, traceparent: Option<&str>, intake: Intake) -> Result<Vec<NewEvent>, ApiError> {
-    let one = |spec: NewEventSpec, index: Option<usize>| {
-        let spec = NewEventSpec { traceparent: traceparent.map(str::to_owned), ..spec };
-        NewEvent::accept(spec, intake.payload_bytes_max, intake.max_attempts)
-            .map_err(|error| refused(&error, index))
+/// Parses and validates all events of a body. One invalid event rejects the whole body. Also returns whether it is an array.
+fn parse_events(
+    body: &Bytes,
+    traceparent: Option<&str>,
+    settings: EnqueueSettings,
+) -> Result<(Vec<NewEvent>, bool), ApiError> {
+    let validate = |event: EventRequest<'_>, index: Option<usize>| {
+        let spec = event.into_spec(body, traceparent);
+        NewEvent::accept(spec, settings.payload_bytes_max, settings.default_max_attempts)
+            .map_err(|error| invalid_event(&error, index))
     };
-    match offered {
-        Offered::One(spec) => Ok(vec![one(*spec, None)?]),
-        Offered::Many(specs) => {
-            specs.into_iter().enumerate().map(|(index, spec)| one(spec, Some(index))).collect()
+    match json::parse(body)? {
+        EnqueueBody::One(event) => Ok((vec![validate(event, None)?], false)),
+        EnqueueBody::Many(EventList(events)) => {
+            let events = events.into_iter().enumerate().map(|(index, event)| validate(event, Some(index)));
+            Ok((events.collect::<Result<_, _>>()?, true))
         }
     }
 }
 
-fn refused(error: &InvalidEvent, index: Option<usize>) -> ApiError {
+/// The error for an event that breaks a rule; `index` is its position in the array.
+fn invalid_event(error: &InvalidEvent, index: Option<usize>) -> ApiError {
     let field = match error {
         InvalidEvent::Destination(_) => "destination_url",
         InvalidEvent::Id(_) => "event_id",
@@ -158,10 +161,10 @@ fn refused(error: &InvalidEvent, index: Option<usize>) -> ApiError {
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
-    let mut sent = headers.get_all("idempotency-key").iter();
-    let key = match (sent.next(), sent.next()) {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let key = match (values.next(), values.next()) {
         (None, _) => return Ok(None),
-        // A header may hold tabs besides, and nobody sees them.
+        // `to_str` allows tabs, which are not printable.
         (Some(value), None) => value.to_str().ok().filter(|key| !key.contains('\t')),
         (Some(_), Some(_)) => None,
     };
@@ -172,35 +175,35 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     })
 }
 
-/// Every caller has keys of its own: two producers that count their requests must not meet.
-fn idempotency(caller: &str, key: &str, body: &Bytes, intake: Intake) -> Idempotency {
+/// Prefixes the key with the caller's name, so that two producers that number their requests do not collide.
+fn idempotency(caller: &str, key: &str, body: &Bytes, settings: EnqueueSettings) -> Idempotency {
     Idempotency {
         key: format!("{caller}:{key}"),
         fingerprint: Sha256::digest(body).into(),
-        keep: intake.idempotency_keep,
+        keep_for: settings.idempotency_retention,
     }
 }
 
-/// The W3C header, where it is one: by its own rules, what is not is passed over, and so are two.
+/// Returns a valid `traceparent` header. As the W3C specification requires, an invalid or repeated header is ignored.
 fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let mut sent = headers.get_all("traceparent").iter();
-    let (Some(value), None) = (sent.next(), sent.next()) else { return None };
+    let mut values = headers.get_all("traceparent").iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
     TraceParent::parse(value.to_str().ok()?).map(|parent| parent.to_string())
 }
 
-fn answer(enqueued: Enqueued, many: bool) -> Response {
+fn respond(enqueued: EnqueueResponse, is_array: bool) -> Response {
     let status = if enqueued.replayed { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let mut events = enqueued.receipts.into_iter().map(AcceptedBody::from);
-    let body = match (many, events.next()) {
-        (false, Some(event)) => AcceptedAny::One(event),
+    let mut events = enqueued.receipts.into_iter().map(AcceptedEvent::from);
+    let body = match (is_array, events.next()) {
+        (false, Some(event)) => AcceptedBody::One(event),
         (_, first) => {
-            AcceptedAny::Many(AcceptedManyBody { events: first.into_iter().chain(events).collect() })
+            AcceptedBody::Many(AcceptedEvents { events: first.into_iter().chain(events).collect() })
         }
     };
     (status, Json(body)).into_response()
 }
 
-impl From<Receipt> for AcceptedBody {
+impl From<Receipt> for AcceptedEvent {
     fn from(receipt: Receipt) -> Self {
         Self {
             event_id: receipt.event_id.to_string(),

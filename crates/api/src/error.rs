@@ -1,6 +1,7 @@
-//! Every answer that is not the one asked for, in one envelope: `{"error":{"code","message","details"?}}`.
+//! Error responses. All have one envelope: `{"error":{"code","message","details"?}}`.
 //!
-//! A message says what happened, which value and what to do. What happened inside is logged here, once, and not told.
+//! A message says what happened, which value caused it and what to do. Internal causes are logged here, once, and are not
+//! shown to clients.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -13,30 +14,31 @@ use utoipa::ToSchema;
 
 use crate::access::Role;
 
-/// The envelope of every error.
+/// The JSON envelope of every error.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Error)]
-pub(crate) struct Envelope {
-    error: Told,
+pub(crate) struct ErrorEnvelope {
+    error: ErrorBody,
 }
 
+/// What happened, as a code for programs and a message for people.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ErrorDetail)]
-pub(crate) struct Told {
-    #[schema(value_type = Code)]
+pub(crate) struct ErrorBody {
+    #[schema(value_type = ErrorCode)]
     code: &'static str,
-    /// For people: what happened, which value, and what to do.
+    /// For people: what happened, which value caused it, and what to do.
     message: String,
-    /// Where in the request: `index` of an element, `field`, `parameter` or `header`, `line` and `column`.
+    /// Where in the request the mistake is: `index` of the event, `field`, `parameter` or `header`, `line` and `column`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, required = false)]
     details: Option<Value>,
 }
 
-/// A stable word to act upon. Later versions may know more of them.
+/// A stable code for programs. Later versions may add codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
 #[schema(as = ErrorCode, rename_all = "snake_case")]
-pub(crate) enum Code {
+pub(crate) enum ErrorCode {
     InvalidRequest,
     Unauthorized,
     Forbidden,
@@ -53,7 +55,7 @@ pub(crate) enum Code {
     Unavailable,
 }
 
-posthaste_domain::words!(Code {
+posthaste_domain::named_variants!(ErrorCode {
     InvalidRequest => "invalid_request",
     Unauthorized => "unauthorized",
     Forbidden => "forbidden",
@@ -70,48 +72,54 @@ posthaste_domain::words!(Code {
     Unavailable => "unavailable",
 });
 
+/// Every way in which a request can fail.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("{message}")]
     Invalid { message: String, details: Option<Value> },
-    #[error("an API key is needed: send it as `Authorization: Bearer KEY`")]
-    KeyMissing,
-    #[error("this API key is not known here")]
-    KeyUnknown,
-    #[error("the key {name:?} has the role {}, which may not do this; it takes {}", role.as_str(), either(needed))]
-    RoleForbidden { name: String, role: Role, needed: &'static [Role] },
+    #[error("this request needs an API key; send it as `Authorization: Bearer KEY`")]
+    MissingKey,
+    #[error("this API key is unknown")]
+    UnknownKey,
+    #[error("the key {name:?} has the role {}, which may not do this; use a key with the role {}", role.as_str(), join_roles(allowed))]
+    RoleForbidden { name: String, role: Role, allowed: &'static [Role] },
+    /// Rejected by the loopback check, with its reason.
     #[error("{0}")]
     NotLocal(String),
-    #[error("there is nothing at {path:?}; /openapi.json lists what there is")]
-    NoSuchRoute { path: String },
+    #[error("there is nothing at {path:?}; /openapi.json lists the available paths")]
+    RouteNotFound { path: String },
+    /// The text of the path cannot be an event id.
     #[error("there is no event {shown:?}")]
-    NoSuchEvent { shown: String },
+    EventNotFound { shown: String },
     #[error("{method} is not allowed here")]
     MethodNotAllowed { method: String },
     #[error("{message}")]
     TooLarge { message: String, details: Option<Value> },
     #[error("the body did not arrive in time; send it without pauses, or in smaller requests")]
     BodyTooSlow,
-    #[error("event_id {event_id} is taken; leave it out to have one made, or choose another")]
+    #[error("event_id {event_id} is already in use; choose another, or omit it to have one generated")]
     EventIdTaken { event_id: EventId, index: Option<usize> },
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// The server is at a limit or shutting down.
     #[error("{0}")]
     Busy(&'static str),
-    #[error("something went wrong here, and has been logged; it is not the request's fault")]
+    #[error("the server failed to handle the request; the cause is in its log")]
     Panicked,
 }
 
-fn either(roles: &[Role]) -> String {
+fn join_roles(roles: &[Role]) -> String {
     let names: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
     names.join(" or ")
 }
 
 impl ApiError {
+    /// A bad request without details.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into(), details: None }
     }
 
+    /// A bad request, with details that locate the mistake.
     pub(crate) fn invalid_at(message: impl Into<String>, details: Value) -> Self {
         Self::Invalid { message: message.into(), details: Some(details) }
     }
@@ -119,9 +127,9 @@ impl ApiError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Invalid { .. } => StatusCode::BAD_REQUEST,
-            Self::KeyMissing | Self::KeyUnknown => StatusCode::UNAUTHORIZED,
+            Self::MissingKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::RoleForbidden { .. } | Self::NotLocal(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchRoute { .. } | Self::NoSuchEvent { .. } => StatusCode::NOT_FOUND,
+            Self::RouteNotFound { .. } | Self::EventNotFound { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::EventIdTaken { .. } => StatusCode::CONFLICT,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -129,9 +137,7 @@ impl ApiError {
             Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Store(error) => match error {
-                StoreError::Unavailable { .. } | StoreError::Contended { .. } => {
-                    StatusCode::SERVICE_UNAVAILABLE
-                }
+                StoreError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 StoreError::EventNotFound { .. } => StatusCode::NOT_FOUND,
                 StoreError::NotRequeueable { .. }
                 | StoreError::NotCancellable { .. }
@@ -144,66 +150,63 @@ impl ApiError {
         }
     }
 
-    pub(crate) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::Invalid { .. } => Code::InvalidRequest,
-            Self::KeyMissing | Self::KeyUnknown => Code::Unauthorized,
-            Self::RoleForbidden { .. } | Self::NotLocal(_) => Code::Forbidden,
-            Self::NoSuchRoute { .. } => Code::NotFound,
-            Self::NoSuchEvent { .. } => Code::WebhookOutboxEventNotFound,
-            Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
-            Self::EventIdTaken { .. } => Code::EventIdTaken,
-            Self::TooLarge { .. } => Code::PayloadTooLarge,
-            Self::BodyTooSlow => Code::RequestTimeout,
-            Self::Busy(_) => Code::Unavailable,
-            Self::Panicked => Code::Internal,
+            Self::Invalid { .. } => ErrorCode::InvalidRequest,
+            Self::MissingKey | Self::UnknownKey => ErrorCode::Unauthorized,
+            Self::RoleForbidden { .. } | Self::NotLocal(_) => ErrorCode::Forbidden,
+            Self::RouteNotFound { .. } => ErrorCode::NotFound,
+            Self::EventNotFound { .. } => ErrorCode::WebhookOutboxEventNotFound,
+            Self::MethodNotAllowed { .. } => ErrorCode::MethodNotAllowed,
+            Self::EventIdTaken { .. } => ErrorCode::EventIdTaken,
+            Self::TooLarge { .. } => ErrorCode::PayloadTooLarge,
+            Self::BodyTooSlow => ErrorCode::RequestTimeout,
+            Self::Busy(_) => ErrorCode::Unavailable,
+            Self::Panicked => ErrorCode::Internal,
             Self::Store(error) => match error {
-                StoreError::Unavailable { .. } | StoreError::Contended { .. } => Code::Unavailable,
-                StoreError::EventNotFound { .. } => Code::WebhookOutboxEventNotFound,
-                StoreError::NotRequeueable { .. } => Code::WebhookOutboxEventNotRequeueable,
-                StoreError::NotCancellable { .. } => Code::WebhookOutboxEventNotCancellable,
-                StoreError::IdempotencyConflict { .. } => Code::IdempotencyKeyConflict,
-                StoreError::EventIdTaken { .. } => Code::EventIdTaken,
-                StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. } => Code::Internal,
+                StoreError::Unavailable { .. } => ErrorCode::Unavailable,
+                StoreError::EventNotFound { .. } => ErrorCode::WebhookOutboxEventNotFound,
+                StoreError::NotRequeueable { .. } => ErrorCode::WebhookOutboxEventNotRequeueable,
+                StoreError::NotCancellable { .. } => ErrorCode::WebhookOutboxEventNotCancellable,
+                StoreError::IdempotencyConflict { .. } => ErrorCode::IdempotencyKeyConflict,
+                StoreError::EventIdTaken { .. } => ErrorCode::EventIdTaken,
+                StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. } => ErrorCode::Internal,
             },
         }
     }
 
-    /// What the client is told; what a store says of itself stays in the log.
+    /// Returns the message for the client. A store's own message is internal and stays in the log.
     fn message(&self) -> String {
         match self {
             Self::Store(StoreError::Unavailable { .. }) => {
-                "the store is unavailable; repeat the request in a moment, an enqueue under the same Idempotency-Key, \
-                 because it may have been carried out"
+                "the store is unavailable; repeat the request in a moment. Repeat an enqueue with the same Idempotency-Key, \
+                 because the first may have succeeded"
                     .to_owned()
             }
             Self::Store(StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. }) => {
                 Self::Panicked.to_string()
             }
-            Self::Store(error @ StoreError::Contended { .. }) => {
-                format!("{error}; nothing was stored, repeat it when that transaction has ended")
-            }
             other => other.to_string(),
         }
     }
 
-    /// Once, because here it is handled. What a client did wrong is the client's to log.
+    /// Logs the store's failures. Client errors are not logged.
     fn log(&self) {
         match self {
             Self::Store(error) if error.is_transient() => {
-                tracing::warn!(code = error.code(), %error, "a request could not be answered");
+                tracing::warn!(code = error.code(), %error, "request failed: the store is unavailable");
             }
-            Self::Store(error) if self.code() == Code::Internal => {
-                tracing::error!(code = error.code(), %error, "a request was refused by the store");
+            Self::Store(error) if self.code() == ErrorCode::Internal => {
+                tracing::error!(code = error.code(), %error, "request failed: the store rejected it");
             }
             _ => {}
         }
     }
 
-    /// What goes into the body.
-    pub(crate) fn envelope(&self) -> Envelope {
-        Envelope {
-            error: Told { code: self.code().as_str(), message: self.message(), details: self.details() },
+    /// Returns the response body.
+    pub(crate) fn envelope(&self) -> ErrorEnvelope {
+        ErrorEnvelope {
+            error: ErrorBody { code: self.code().as_str(), message: self.message(), details: self.details() },
         }
     }
 
@@ -218,13 +221,13 @@ impl ApiError {
         }
     }
 
-    /// The header that a status of HTTP asks for.
+    /// Returns the header that HTTP requires or recommends for this status.
     pub(crate) fn header(&self) -> Option<(header::HeaderName, HeaderValue)> {
         match self {
-            Self::KeyMissing => {
+            Self::MissingKey => {
                 Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"posthaste\"")))
             }
-            Self::KeyUnknown => Some((
+            Self::UnknownKey => Some((
                 header::WWW_AUTHENTICATE,
                 HeaderValue::from_static("Bearer realm=\"posthaste\", error=\"invalid_token\""),
             )),
@@ -253,12 +256,12 @@ mod tests {
     use utoipa::PartialSchema as _;
 
     #[test]
-    fn the_document_has_the_words_that_are_written() {
-        let schema = serde_json::to_value(Code::schema()).unwrap();
+    fn the_document_lists_every_error_code() {
+        let schema = serde_json::to_value(ErrorCode::schema()).unwrap();
         let words = schema["enum"].as_array().unwrap();
         assert_eq!(words.len(), 14);
         for word in words.iter().map(|word| word.as_str().unwrap()) {
-            assert_eq!(Code::from_word(word).map(Code::as_str), Some(word));
+            assert_eq!(ErrorCode::from_name(word).map(ErrorCode::as_str), Some(word));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events as operators and producers read them. A store's view has no payload, and so neither has this.
+//! Events in responses. The store's views contain no payload, so responses cannot leak one.
 
 use axum::extract::{FromRequestParts, MatchedPath, Path};
 use http::request::Parts;
@@ -8,7 +8,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::moment::Moment;
+use crate::query::excerpt;
+use crate::timestamp::Rfc3339;
 
 /// A dead letter.
 #[derive(Serialize, ToSchema)]
@@ -29,67 +30,68 @@ pub(crate) struct DeadLetterBody {
     attempts: u32,
     #[schema(example = 6)]
     max_attempts: u32,
-    /// The status or error of the last attempt with a short excerpt, or why it was ended.
+    /// The HTTP status or error of the last attempt with a short excerpt of the response, or the reason why the event was
+    /// cancelled or abandoned.
     #[schema(example = "HTTP 503: try later")]
     last_error: Option<String>,
-    /// Why it is dead-lettered; null for an event that is not.
-    #[schema(value_type = Option<FailureKindWord>)]
+    /// Why the event is dead-lettered; null if it is not.
+    #[schema(value_type = Option<FailureKindSchema>)]
     failure_kind: Option<&'static str>,
     #[schema(value_type = String, format = DateTime, example = "2026-01-31T12:00:00.000000Z")]
-    updated_at: Moment,
+    updated_at: Rfc3339,
     #[schema(value_type = String, format = DateTime, example = "2026-01-31T11:29:00.000000Z")]
-    created_at: Moment,
+    created_at: Rfc3339,
 }
 
-/// An event of any state: what a dead letter has, and where it stands.
+/// An event of any state: the fields of a dead letter, and its delivery status.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Event)]
 pub(crate) struct EventBody {
     #[serde(flatten)]
-    letter: DeadLetterBody,
-    #[schema(value_type = DeliveryStatusWord)]
+    dead_letter: DeadLetterBody,
+    #[schema(value_type = DeliveryStatusSchema)]
     delivery_status: &'static str,
     /// Null once the event is delivered or failed.
     #[schema(value_type = Option<String>, format = DateTime)]
-    next_attempt_at: Option<Moment>,
+    next_attempt_at: Option<Rfc3339>,
     #[schema(value_type = Option<String>, format = DateTime)]
-    last_attempted_at: Option<Moment>,
+    last_attempted_at: Option<Rfc3339>,
     #[schema(value_type = Option<String>, format = DateTime)]
-    delivered_at: Option<Moment>,
+    delivered_at: Option<Rfc3339>,
 }
 
-/// One event with why it is where it is, its attempts, and what operators did to it.
+/// One event with an explanation of its state, its attempts, and the operator actions on it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventDetail)]
 pub(crate) struct EventDetailBody {
     #[serde(flatten)]
     pub(crate) event: EventBody,
-    /// In words: why it is where it is, and what happens next.
+    /// Why the event is in its state and what happens next, as a sentence for people.
     #[schema(example = "Retry 1 of 5 is due at 2026-01-31T12:01:00.000000Z, after HTTP 503: try later.")]
     pub(crate) explanation: String,
-    /// The latest 100, oldest first. Numbers start again after a requeue.
+    /// The latest 100 attempts, oldest first. Attempt numbers restart at 1 after a requeue.
     #[schema(max_items = 100)]
     pub(crate) history: Vec<AttemptBody>,
-    /// The latest 100, oldest first. Left out for a producer, who is not told who operates.
+    /// The latest 100 operator actions, oldest first. Omitted for a producer, who may not see operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 100, nullable = false)]
-    pub(crate) audit: Option<Vec<AuditBody>>,
+    pub(crate) audit: Option<Vec<AuditEntryBody>>,
 }
 
-/// One request that was made, and what came of it.
+/// One HTTP request to the receiver, with its result.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Attempt)]
 pub(crate) struct AttemptBody {
     #[schema(example = 1)]
     attempt: u32,
     #[schema(value_type = String, format = DateTime)]
-    started_at: Moment,
+    started_at: Rfc3339,
     #[schema(example = 128)]
     duration_ms: u64,
-    /// Null when no response came.
+    /// Null if no response arrived.
     #[schema(example = 503)]
     http_status: Option<u16>,
-    /// Why no response came: `timeout`, `dns`, `connect`, `tls`, …; null when one did.
+    /// Why no response arrived: `timeout`, `dns`, `connect`, `tls`, …; null if one did.
     error_class: Option<&'static str>,
     /// The beginning of the response or of the error, made printable.
     #[schema(example = "try later")]
@@ -98,44 +100,44 @@ pub(crate) struct AttemptBody {
     worker_id: String,
 }
 
-/// What an operator did.
+/// One operator action on an event.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Audit)]
-pub(crate) struct AuditBody {
-    #[schema(value_type = ManualActionWord)]
+pub(crate) struct AuditEntryBody {
+    #[schema(value_type = ManualActionSchema)]
     action: &'static str,
-    /// The name of the API key, or `local` where there are no keys.
+    /// The name of the operator's API key, or `local` if no keys are configured.
     #[schema(example = "ops")]
     actor: String,
     #[schema(value_type = String, format = DateTime)]
-    at: Moment,
-    /// Why it was cancelled, as the operator wrote it; null where they gave no reason, and for a requeue.
+    at: Rfc3339,
+    /// The reason for a cancel, as the operator wrote it; null if there was none, and for a requeue.
     #[schema(example = "wrong customer")]
     reason: Option<String>,
 }
 
-/// The words of a domain's enumeration, for the document.
-macro_rules! words_of {
+/// Declares the OpenAPI schema of an enum of the domain or the store.
+macro_rules! schema_enum {
     ($(#[$doc:meta])* $name:ident as $shown:ident { $($variant:ident),+ }) => {
         $(#[$doc])*
         #[derive(ToSchema)]
         #[schema(as = $shown, rename_all = "snake_case")]
-        #[expect(dead_code, reason = "a schema of the words that the domain writes")]
+        #[expect(dead_code, reason = "only its schema is used; responses contain the domain's names")]
         pub(crate) enum $name { $($variant),+ }
     };
 }
 
-words_of! {
-    /// `failed` is the dead-letter queue; an event that is being retried is `pending`.
-    DeliveryStatusWord as DeliveryStatus { Pending, Delivered, Failed }
+schema_enum! {
+    /// A `failed` event is in the dead-letter queue. An event between retries is `pending`.
+    DeliveryStatusSchema as DeliveryStatus { Pending, Delivered, Failed }
 }
-words_of! {
-    /// `exhausted`: every attempt was made. `cancelled`: by an operator. `abandoned`: its workers went down with it, again
-    /// and again. `gone`: the receiver answered 410.
-    FailureKindWord as FailureKind { Exhausted, Cancelled, Abandoned, Gone }
+schema_enum! {
+    /// `exhausted`: all attempts failed. `cancelled`: by an operator. `abandoned`: several workers in a row crashed or lost
+    /// their lease while sending it. `gone`: the receiver responded with 410.
+    FailureKindSchema as FailureKind { Exhausted, Cancelled, Abandoned, Gone }
 }
-words_of! {
-    ManualActionWord as ManualAction { Requeue, Cancel }
+schema_enum! {
+    ManualActionSchema as ManualAction { Requeue, Cancel }
 }
 
 impl From<&EventView> for DeadLetterBody {
@@ -160,11 +162,11 @@ impl From<&EventView> for DeadLetterBody {
 impl From<&EventView> for EventBody {
     fn from(event: &EventView) -> Self {
         Self {
-            letter: event.into(),
+            dead_letter: event.into(),
             delivery_status: DeliveryStatus::as_str(event.status),
-            next_attempt_at: event.next_attempt_at.map(Moment),
-            last_attempted_at: event.last_attempted_at.map(Moment),
-            delivered_at: event.delivered_at.map(Moment),
+            next_attempt_at: event.next_attempt_at.map(Rfc3339),
+            last_attempted_at: event.last_attempted_at.map(Rfc3339),
+            delivered_at: event.delivered_at.map(Rfc3339),
         }
     }
 }
@@ -183,29 +185,30 @@ impl From<AttemptView> for AttemptBody {
     }
 }
 
-impl From<AuditView> for AuditBody {
+impl From<AuditView> for AuditEntryBody {
     fn from(audit: AuditView) -> Self {
         Self { action: audit.action.as_str(), actor: audit.actor, at: audit.at.into(), reason: audit.reason }
     }
 }
 
-/// The event that a path names. What cannot be an id is not the id of any event.
-pub(crate) struct NamedEvent(pub(crate) EventId);
+/// Extracts the event id from a request's path. A text that cannot be an id is reported as an unknown event.
+pub(crate) struct EventIdPath(pub(crate) EventId);
 
-impl<S: Send + Sync> FromRequestParts<S> for NamedEvent {
+impl<S: Send + Sync> FromRequestParts<S> for EventIdPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let unknown = |text: &str| ApiError::NoSuchEvent { shown: text.chars().take(64).collect() };
-        let Path(text) =
-            Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown(as_written(parts)))?;
-        EventId::new(text.as_str()).map(Self).map_err(|_| unknown(&text))
+        let not_found = |text: &str| ApiError::EventNotFound { shown: excerpt(text) };
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| not_found(undecoded_id(parts)))?;
+        EventId::new(text.as_str()).map(Self).map_err(|_| not_found(&text))
     }
 }
 
-/// The id of the path before it is decoded, because that it cannot be.
-fn as_written(parts: &Parts) -> &str {
+/// Returns the id as it is in the path, for an id that cannot be percent-decoded to UTF-8.
+fn undecoded_id(parts: &Parts) -> &str {
     let route = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let place = route.split('/').position(|segment| segment == "{event_id}");
-    place.and_then(|place| parts.uri.path().split('/').nth(place)).unwrap_or_default()
+    let position = route.split('/').position(|segment| segment == "{event_id}");
+    position.and_then(|position| parts.uri.path().split('/').nth(position)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Events of any state: listed, and one by itself with its history.
+//! Lists events of any state, and shows one event with its history.
 
 use std::sync::Arc;
 
@@ -10,74 +10,76 @@ use posthaste_store::{EventDetail, EventQuery, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::access::{Allowed, Reading, ReadingOne};
-use crate::api::Service;
+use crate::access::{Authorized, ReadAll, ReadOneEvent};
+use crate::api::ApiState;
 use crate::error::ApiError;
-use crate::event::{AttemptBody, AuditBody, EventBody, EventDetailBody, NamedEvent};
+use crate::event::{AttemptBody, AuditEntryBody, EventBody, EventDetailBody, EventIdPath};
 use crate::explain::explain;
-use crate::page::{Listing, encode, wanted};
-use crate::query::{Parameters, refused};
+use crate::page::{Listing, encode_cursor, parse_page_request};
+use crate::query::{QueryParameters, excerpt, invalid_parameter};
 
-/// Attempts of one event that are shown, and actions.
-const LISTED_MAX: usize = 100;
+/// Maximum number of attempts, and of operator actions, shown for one event.
+const HISTORY_MAX: usize = 100;
 
 /// A page of events.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventPage)]
-pub(crate) struct EventsBody {
+pub(crate) struct EventPage {
     events: Vec<EventBody>,
-    /// Pass it as `cursor` to read on; null on the last page.
+    /// Pass it as `cursor` to get the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
 /// List events
 ///
-/// Events of any state, the newest first.
+/// Lists events of any state, newest first.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/events", tag = "Events", operation_id = "listEvents",
     params(
-        ("status" = Option<crate::event::DeliveryStatusWord>, Query, description = "Only events of this state"),
+        ("status" = Option<crate::event::DeliveryStatusSchema>, Query, description = "Only events in this state"),
         ("destination" = Option<String>, Query, description = "Only events to this URL", example = "https://receiver.example/hook"),
-        ("limit" = Option<u32>, Query, description = "Events on a page", minimum = 1, maximum = 200),
-        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the page before"),
+        ("limit" = Option<u32>, Query, description = "Maximum number of events on the page", minimum = 1, maximum = 200),
+        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the previous page"),
     ),
     responses(
-        (status = 200, description = "A page", body = EventsBody),
+        (status = 200, description = "A page of events", body = EventPage),
     ),
 )]
 pub(crate) async fn events(
-    State(service): State<Arc<Service>>,
-    _: Allowed<Reading>,
+    State(state): State<Arc<ApiState>>,
+    _: Authorized<ReadAll>,
     uri: Uri,
-) -> Result<Json<EventsBody>, ApiError> {
-    let parameters = Parameters::of(&uri, &["status", "destination", "limit", "cursor"])?;
+) -> Result<Json<EventPage>, ApiError> {
+    let parameters = QueryParameters::parse(&uri, &["status", "destination", "limit", "cursor"])?;
     let query = EventQuery {
-        status: parameters.get("status").map(status).transpose()?,
-        destination: parameters.get("destination").map(destination).transpose()?,
+        status: parameters.get("status").map(parse_status).transpose()?,
+        destination: parameters.get("destination").map(parse_destination).transpose()?,
     };
-    let found = service.store.events(&query, &wanted(&parameters, Listing::Events)?).await?;
-    Ok(Json(EventsBody {
-        events: found.items.iter().map(EventBody::from).collect(),
-        next_cursor: found.next.map(|cursor| encode(Listing::Events, cursor)),
+    let request = parse_page_request(&parameters, Listing::Events)?;
+    let page = state.store.events(&query, &request).await?;
+    Ok(Json(EventPage {
+        events: page.items.iter().map(EventBody::from).collect(),
+        next_cursor: page.next.map(|cursor| encode_cursor(Listing::Events, cursor)),
     }))
 }
 
-fn status(word: &str) -> Result<DeliveryStatus, ApiError> {
-    let shown: String = word.chars().take(64).collect();
-    DeliveryStatus::from_word(word).ok_or_else(|| {
-        refused("status", format!("status must be pending, delivered or failed, got {shown:?}"))
+fn parse_status(text: &str) -> Result<DeliveryStatus, ApiError> {
+    DeliveryStatus::from_name(text).ok_or_else(|| {
+        let shown = excerpt(text);
+        invalid_parameter("status", format!("status must be pending, delivered or failed, got {shown:?}"))
     })
 }
 
-fn destination(text: &str) -> Result<DestinationUrl, ApiError> {
-    DestinationUrl::parse(text)
-        .map_err(|error| refused("destination", error.to_string().replace("destination_url", "destination")))
+fn parse_destination(text: &str) -> Result<DestinationUrl, ApiError> {
+    DestinationUrl::parse(text).map_err(|error| {
+        invalid_parameter("destination", error.to_string().replace("destination_url", "destination"))
+    })
 }
 
 /// Show an event
 ///
-/// With its attempts, with what operators did, and in words why it is where it is. A producer may read it too, but not who
-/// acted on it: `audit` is left out, and `explanation` names nobody.
+/// Shows an event with its attempts, the operator actions on it, and an explanation of its state. A producer does not see
+/// operators: for a producer, `audit` is omitted and `explanation` contains no names.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/events/{event_id}", tag = "Events", operation_id = "getEvent",
     params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
@@ -86,34 +88,35 @@ fn destination(text: &str) -> Result<DestinationUrl, ApiError> {
     ),
 )]
 pub(crate) async fn event(
-    State(service): State<Arc<Service>>,
-    caller: Allowed<ReadingOne>,
-    NamedEvent(event_id): NamedEvent,
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<ReadOneEvent>,
+    EventIdPath(event_id): EventIdPath,
     uri: Uri,
 ) -> Result<Json<EventDetailBody>, ApiError> {
-    Parameters::of(&uri, &[])?;
-    let EventDetail { mut event, history, audit } = service.store.event(&event_id).await?;
-    let audit = caller.sees_operators().then_some(audit);
+    QueryParameters::require_none(&uri)?;
+    let EventDetail { mut event, history, audit } = state.store.event(&event_id).await?;
+    let audit = caller.may_see_operators().then_some(audit);
     if audit.is_none() {
         event.manual_last = None;
     }
     let destination = match event.status {
-        DeliveryStatus::Pending => match service.store.destination(event.destination_id).await {
-            // Gone since the event was read.
+        DeliveryStatus::Pending => match state.store.destination(event.destination_id).await {
+            // Retention removed the destination after the event was read.
             Err(StoreError::DestinationNotFound { .. }) => None,
             found => Some(found?),
         },
-        // What is over waits for nobody.
+        // Only a pending event can be held up by its destination.
         DeliveryStatus::Delivered | DeliveryStatus::Failed => None,
     };
     Ok(Json(EventDetailBody {
         event: EventBody::from(&event),
-        explanation: explain(&event, destination.as_ref(), &service.retry_policy),
+        explanation: explain(&event, destination.as_ref(), &state.retry_policy),
         history: latest(history).map(AttemptBody::from).collect(),
-        audit: audit.map(|audit| latest(audit).map(AuditBody::from).collect()),
+        audit: audit.map(|audit| latest(audit).map(AuditEntryBody::from).collect()),
     }))
 }
 
+/// Returns the last entries of a history in their order.
 fn latest<T>(mut all: Vec<T>) -> impl Iterator<Item = T> {
-    all.split_off(all.len().saturating_sub(LISTED_MAX)).into_iter()
+    all.split_off(all.len().saturating_sub(HISTORY_MAX)).into_iter()
 }

@@ -1,86 +1,91 @@
-//! Why an event is where it is and what happens next, in words. Pure: everything that it says was read from a store,
-//! whose clock is the only one that knows what is due.
+//! Explains in a sentence why an event is in its state and what happens next. Pure: it uses only values that were read from
+//! the store, and never compares with the current time, because only the store's clock decides what is due.
 
 use posthaste_domain::{DeliveryStatus, FailureKind, RetryPolicy};
 use posthaste_store::{CircuitState, DestinationState, EventView, ManualAction};
 
-use crate::moment::Moment;
+use crate::timestamp::Rfc3339;
 
-/// The policy says how many attempts a pending event really gets. What is over had them under the policy of its day, and
-/// its row alone tells.
+/// Explains an event's state. `policy` limits the attempts of a pending event. A delivered or failed event is explained from
+/// its row alone, because the policy may have changed since.
 pub(crate) fn explain(
     event: &EventView,
     destination: Option<&DestinationState>,
     policy: &RetryPolicy,
 ) -> String {
     match event.status {
-        DeliveryStatus::Delivered => delivered(event),
-        DeliveryStatus::Failed => failed(event),
-        DeliveryStatus::Pending => pending(event, destination, policy),
+        DeliveryStatus::Delivered => explain_delivered(event),
+        DeliveryStatus::Failed => explain_failed(event),
+        DeliveryStatus::Pending => explain_pending(event, destination, policy),
     }
 }
 
-fn pending(event: &EventView, destination: Option<&DestinationState>, policy: &RetryPolicy) -> String {
-    let granted = policy.effective_max_attempts(event.max_attempts);
-    let capped = if granted < event.max_attempts && event.attempts > 0 {
-        let (granted, asked) = (granted.saturating_sub(1), event.max_attempts.saturating_sub(1));
-        format!(" The retry budget now allows {granted} of its {asked} retries.")
+fn explain_pending(
+    event: &EventView,
+    destination: Option<&DestinationState>,
+    policy: &RetryPolicy,
+) -> String {
+    let allowed = policy.effective_max_attempts(event.max_attempts);
+    let budget_note = if allowed < event.max_attempts && event.attempts > 0 {
+        let (allowed, requested) = (allowed.saturating_sub(1), event.max_attempts.saturating_sub(1));
+        format!(" The retry budget now allows {allowed} of its {requested} retries.")
     } else {
         String::new()
     };
     let next = event.attempts.saturating_add(1);
-    // It is made in any case, also where the budget was lowered since it was scheduled.
-    let limit = granted.max(next);
+    // The scheduled attempt is made even if the budget was lowered since.
+    let limit = allowed.max(next);
     match (&event.lease_owner, event.lease_until) {
         (Some(owner), Some(until)) => format!(
             "Attempt {next} of {limit} is being made by worker {owner}, under a lease until {}; if that passes without a \
-             result, another worker takes over.{capped}",
-            Moment(until)
+             result, another worker takes over.{budget_note}",
+            Rfc3339(until)
         ),
-        _ => format!("{}{capped}{}", waiting(event, limit), held(event, destination)),
+        _ => format!("{}{budget_note}{}", explain_wait(event, limit), explain_hold(event, destination)),
     }
 }
 
-fn delivered(event: &EventView) -> String {
-    let at = Moment(event.delivered_at.unwrap_or(event.updated_at));
+fn explain_delivered(event: &EventView) -> String {
+    let at = Rfc3339(event.delivered_at.unwrap_or(event.updated_at));
     format!("Delivered at {at}, on attempt {} of {}.", event.attempts, event.max_attempts)
 }
 
-fn failed(event: &EventView) -> String {
-    let at = Moment(event.updated_at);
+fn explain_failed(event: &EventView) -> String {
+    let at = Rfc3339(event.updated_at);
     let error = event.last_error.as_deref().unwrap_or("no error was recorded");
     match event.failure_kind {
         Some(FailureKind::Cancelled) => {
-            let by = event.manual_last.as_ref().filter(|last| last.action == ManualAction::Cancel);
-            let by = by.map(|last| format!(" by {}", last.actor)).unwrap_or_default();
+            let cancel = event.manual_last.as_ref().filter(|last| last.action == ManualAction::Cancel);
+            let by = cancel.map(|last| format!(" by {}", last.actor)).unwrap_or_default();
             let reason = error.strip_prefix("manual_cancelled: ");
             let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("Cancelled{by} at {at}{reason}, {}. A requeue sends it again.", made(event))
+            format!("Cancelled{by} at {at}{reason}, {}. A requeue sends it again.", after_attempts(event))
         }
         Some(FailureKind::Gone) => format!(
-            "Dead-lettered at {at}: the receiver answered that it is gone for good ({error}). A requeue starts over."
+            "Dead-lettered at {at}: the receiver responded that it is permanently gone ({error}). A requeue starts over."
         ),
         Some(FailureKind::Abandoned) => format!(
-            "Dead-lettered at {at}: its workers went away again and again without a result ({error}). It may be what takes \
-             them down; a requeue tries again."
+            "Dead-lettered at {at}: several workers in a row stopped without reporting a result ({error}). Sending this \
+             event may be what crashes them. A requeue tries again."
         ),
         Some(FailureKind::Exhausted) | None => {
-            // Nothing but the budget ends an event before it has had the attempts that are stored with it.
-            let exhausted = event.failure_kind.is_some();
-            let capped = if exhausted && event.attempts < event.max_attempts {
+            // Only the retry budget can exhaust an event before it has made all of its own attempts.
+            let is_exhausted = event.failure_kind.is_some();
+            let budget_note = if is_exhausted && event.attempts < event.max_attempts {
                 format!(" of {}, because the retry budget allowed no more", event.max_attempts)
             } else {
                 String::new()
             };
             format!(
-                "Dead-lettered at {at}, {}{capped}; the last error was: {error}. A requeue starts over.",
-                made(event)
+                "Dead-lettered at {at}, {}{budget_note}; the last error was: {error}. A requeue starts over.",
+                after_attempts(event)
             )
         }
     }
 }
 
-fn made(event: &EventView) -> String {
+/// Returns a phrase with the number of attempts: "after 2 attempts".
+fn after_attempts(event: &EventView) -> String {
     match event.attempts {
         0 => "before any attempt".to_owned(),
         1 => "after 1 attempt".to_owned(),
@@ -88,20 +93,20 @@ fn made(event: &EventView) -> String {
     }
 }
 
-/// What it waits for by itself.
-fn waiting(event: &EventView, limit: u32) -> String {
-    let due = event.next_attempt_at.map_or_else(|| "now".to_owned(), |at| format!("at {}", Moment(at)));
+/// Explains which attempt the event waits for and when it is due.
+fn explain_wait(event: &EventView, limit: u32) -> String {
+    let due = event.next_attempt_at.map_or_else(|| "now".to_owned(), |at| format!("at {}", Rfc3339(at)));
     let requeued = event.manual_last.as_ref().filter(|last| last.action == ManualAction::Requeue);
     let lost = match event.lost_leases {
         0 => String::new(),
         1 => " Its last lease expired without a result.".to_owned(),
         lost => format!(" Its last {lost} leases expired without a result."),
     };
-    let what = match (event.attempts, requeued) {
+    let wait = match (event.attempts, requeued) {
         (0, Some(last)) => format!(
             "Requeued by {} at {}; waiting for its first attempt since, due {due}.",
             last.actor,
-            Moment(last.at)
+            Rfc3339(last.at)
         ),
         (0, None) => format!("Waiting for its first attempt, due {due}."),
         (attempts, _) => format!(
@@ -110,24 +115,24 @@ fn waiting(event: &EventView, limit: u32) -> String {
             event.last_error.as_deref().unwrap_or("an attempt whose error was not recorded")
         ),
     };
-    what + &lost
+    wait + &lost
 }
 
-/// What its destination makes it wait for besides.
-fn held(event: &EventView, destination: Option<&DestinationState>) -> String {
+/// Explains why the destination delays the event beyond its due time; empty if it does not.
+fn explain_hold(event: &EventView, destination: Option<&DestinationState>) -> String {
     let Some(destination) = destination else { return String::new() };
     let mut reasons = Vec::new();
     if let Some(until) = destination.paused_until.filter(|until| Some(*until) > event.next_attempt_at) {
-        reasons.push(format!("the destination asked for a pause until {}", Moment(until)));
+        reasons.push(format!("the destination requested a pause until {}", Rfc3339(until)));
     }
     match destination.circuit {
         CircuitState::Closed => {}
         CircuitState::Open => {
-            reasons.push("the destination's circuit is open after repeated failures".to_owned());
+            reasons.push("the destination's circuit breaker is open after repeated failures".to_owned());
         }
         CircuitState::HalfOpen => {
             reasons.push(
-                "the destination's circuit lets single requests through to see whether it has recovered"
+                "the destination's circuit breaker is probing with single requests whether the destination has recovered"
                     .to_owned(),
             );
         }
@@ -136,8 +141,8 @@ fn held(event: &EventView, destination: Option<&DestinationState>) -> String {
         return String::new();
     }
     let since =
-        destination.failing_since.map(|at| format!(" Failing since {}.", Moment(at))).unwrap_or_default();
-    format!(" Held because {}; this uses up no attempts.{since}", reasons.join(", and "))
+        destination.failing_since.map(|at| format!(" Failing since {}.", Rfc3339(at))).unwrap_or_default();
+    format!(" Held because {}; this does not use up attempts.{since}", reasons.join(", and "))
 }
 
 #[cfg(test)]
@@ -154,18 +159,18 @@ mod tests {
     const NOON: Timestamp = Timestamp::from_secs(1_769_860_800);
 
     fn url() -> DestinationUrl {
-        DestinationUrl::stored("https://receiver.example/hook".to_owned())
+        DestinationUrl::from_stored("https://receiver.example/hook".to_owned())
     }
 
-    /// Under the policy that every event gets in full.
-    fn told_of(event: &EventView, destination: Option<&DestinationState>) -> String {
+    /// Explains under the default policy, whose retry budget is off.
+    fn explain_default(event: &EventView, destination: Option<&DestinationState>) -> String {
         explain(event, destination, &RetryPolicy::default())
     }
 
     fn pending() -> EventView {
         EventView {
             key: EventKey(1),
-            event_id: EventId::stored("order-17".to_owned()),
+            event_id: EventId::from_stored("order-17".to_owned()),
             message_id: MessageId::v7(NOON, [0; 10]),
             destination_id: DestinationId(1),
             destination_url: url(),
@@ -201,7 +206,7 @@ mod tests {
         EventView { status, failure_kind: kind, attempts, last_error, next_attempt_at: None, ..pending() }
     }
 
-    fn by(action: ManualAction) -> Option<AuditView> {
+    fn by_ops(action: ManualAction) -> Option<AuditView> {
         Some(AuditView { action, actor: "ops".to_owned(), at: NOON, reason: None })
     }
 
@@ -216,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_says_what_for() {
+    fn a_pending_event_is_explained_by_its_next_attempt() {
         let lease_owner = Some(WorkerId::new("web-1").unwrap());
         let cases = [
             (pending(), "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z."),
             (retrying(), "Retry 2 of 5 is due at 2026-01-31T12:00:00.000000Z, after HTTP 503: try later."),
             (
-                EventView { manual_last: by(ManualAction::Requeue), ..pending() },
+                EventView { manual_last: by_ops(ManualAction::Requeue), ..pending() },
                 "Requeued by ops at 2026-01-31T12:00:00.000000Z; waiting for its first attempt since, due at \
                  2026-01-31T12:00:00.000000Z.",
             ),
@@ -242,14 +247,14 @@ mod tests {
                  passes without a result, another worker takes over.",
             ),
         ];
-        for (event, told) in cases {
-            assert_eq!(told_of(&event, Some(&healthy())), told);
-            assert_eq!(told_of(&event, None), told);
+        for (event, expected) in cases {
+            assert_eq!(explain_default(&event, Some(&healthy())), expected);
+            assert_eq!(explain_default(&event, None), expected);
         }
     }
 
     #[test]
-    fn what_is_held_says_by_whom() {
+    fn a_held_event_is_explained_by_its_destination() {
         let later = NOON.after(Duration::from_secs(60));
         let paused = DestinationState { paused_until: Some(later), ..healthy() };
         let open = DestinationState { circuit: CircuitState::Open, failing_since: Some(NOON), ..healthy() };
@@ -258,29 +263,33 @@ mod tests {
         let cases = [
             (
                 &paused,
-                " Held because the destination asked for a pause until 2026-01-31T12:01:00.000000Z; this uses up no \
+                " Held because the destination requested a pause until 2026-01-31T12:01:00.000000Z; this does not use up \
                  attempts.",
             ),
             (
                 &open,
-                " Held because the destination's circuit is open after repeated failures; this uses up no attempts. \
+                " Held because the destination's circuit breaker is open after repeated failures; this does not use up attempts. \
                  Failing since 2026-01-31T12:00:00.000000Z.",
             ),
             (
                 &both,
-                " Held because the destination asked for a pause until 2026-01-31T12:01:00.000000Z, and the destination's \
-                 circuit lets single requests through to see whether it has recovered; this uses up no attempts.",
+                " Held because the destination requested a pause until 2026-01-31T12:01:00.000000Z, and the destination's \
+                 circuit breaker is probing with single requests whether the destination has recovered; this does not use \
+                 up attempts.",
             ),
         ];
         for (destination, held) in cases {
-            assert_eq!(told_of(&pending(), Some(destination)), format!("{due}{held}"));
+            assert_eq!(explain_default(&pending(), Some(destination)), format!("{due}{held}"));
         }
         let after_the_pause = EventView { next_attempt_at: Some(later), ..pending() };
-        assert!(!told_of(&after_the_pause, Some(&paused)).contains("Held"), "it waits for its own time");
+        assert!(
+            !explain_default(&after_the_pause, Some(&paused)).contains("Held"),
+            "the pause ends before the event is due"
+        );
     }
 
     #[test]
-    fn what_is_over_says_how_it_ended() {
+    fn a_delivered_or_failed_event_is_explained_by_its_last_attempt() {
         let at = "2026-01-31T12:00:00.000000Z";
         let delivered = EventView {
             status: DeliveryStatus::Delivered,
@@ -307,7 +316,7 @@ mod tests {
             (
                 failed(Some(FailureKind::Gone), 1, "HTTP 410"),
                 format!(
-                    "Dead-lettered at {at}: the receiver answered that it is gone for good (HTTP 410). A requeue starts over."
+                    "Dead-lettered at {at}: the receiver responded that it is permanently gone (HTTP 410). A requeue starts over."
                 ),
             ),
             (
@@ -317,12 +326,13 @@ mod tests {
                     "abandoned: 5 leases in a row expired without a result",
                 ),
                 format!(
-                    "Dead-lettered at {at}: its workers went away again and again without a result (abandoned: 5 leases in \
-                     a row expired without a result). It may be what takes them down; a requeue tries again."
+                    "Dead-lettered at {at}: several workers in a row stopped without reporting a result (abandoned: 5 leases \
+                     in a row expired without a result). Sending this event may be what crashes them. A requeue tries \
+                     again."
                 ),
             ),
             (
-                EventView { manual_last: by(ManualAction::Cancel), ..cancelled },
+                EventView { manual_last: by_ops(ManualAction::Cancel), ..cancelled },
                 format!(
                     "Cancelled by ops at {at} (wrong customer), after 2 attempts. A requeue sends it again."
                 ),
@@ -332,8 +342,8 @@ mod tests {
                 format!("Cancelled at {at}, before any attempt. A requeue sends it again."),
             ),
         ];
-        for (event, told) in cases {
-            assert_eq!(told_of(&event, None), told);
+        for (event, expected) in cases {
+            assert_eq!(explain_default(&event, None), expected);
         }
     }
 
@@ -342,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_budget_is_named_where_it_is_the_limit() {
+    fn a_retry_budget_is_mentioned_only_if_it_limits_the_retries() {
         let lease_owner = Some(WorkerId::new("web-1").unwrap());
         let sending = EventView { lease_owner, lease_until: Some(NOON), ..retrying() };
         let due = "due at 2026-01-31T12:00:00.000000Z";
@@ -372,17 +382,17 @@ mod tests {
                     .to_owned(),
             ),
         ];
-        for (event, budget, told) in cases {
-            assert_eq!(explain(&event, None, &with_budget(budget)), told);
+        for (event, budget, expected) in cases {
+            assert_eq!(explain(&event, None, &with_budget(budget)), expected);
         }
     }
 
     #[test]
-    fn what_the_retry_budget_ended_says_so_whatever_the_budget_is_now() {
-        let ended = failed(Some(FailureKind::Exhausted), 2, "HTTP 500");
+    fn an_event_that_the_budget_ended_says_so_even_if_the_budget_has_changed() {
+        let exhausted = failed(Some(FailureKind::Exhausted), 2, "HTTP 500");
         for budget in [0, 1, 3] {
             assert_eq!(
-                explain(&ended, None, &with_budget(budget)),
+                explain(&exhausted, None, &with_budget(budget)),
                 "Dead-lettered at 2026-01-31T12:00:00.000000Z, after 2 attempts of 6, because the retry budget allowed no \
                  more; the last error was: HTTP 500. A requeue starts over."
             );

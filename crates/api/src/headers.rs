@@ -1,4 +1,4 @@
-//! Headers of every answer: nothing is guessed, cached, framed or shared with other origins unless its handler says so.
+//! Default response headers: no content sniffing, no caching, no framing, no sharing with other origins.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -9,7 +9,8 @@ use http::header::{
     X_FRAME_OPTIONS,
 };
 
-const UNLESS_SAID: [(HeaderName, HeaderValue); 6] = [
+/// Headers that every response gets unless its handler has set them.
+const DEFAULTS: [(HeaderName, HeaderValue); 6] = [
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'")),
@@ -18,9 +19,10 @@ const UNLESS_SAID: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-pub(crate) async fn completed(request: Request, next: Next) -> Response {
+/// Middleware: adds the default headers to a response.
+pub(crate) async fn add_default_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    for (name, value) in UNLESS_SAID {
+    for (name, value) in DEFAULTS {
         response.headers_mut().entry(name).or_insert(value);
     }
     response

@@ -1,4 +1,4 @@
-//! Alive, and able to work: for whoever restarts processes and directs traffic. Neither needs a key.
+//! Liveness and readiness probes, for process supervisors and load balancers. They need no key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use posthaste_engine::within;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Service;
+use crate::api::ApiState;
 
-/// What takes longer than this is not ready.
-const CHECKED_WITHIN: Duration = Duration::from_secs(5);
+/// Readiness checks that take longer than this count as failed.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether the parts that this process needs can work.
+/// Checks the components that this process needs. The process is ready if all checks pass.
 #[async_trait]
 pub trait Readiness: Send + Sync {
-    /// Asked at most once a second.
+    /// Runs all checks. Called at most once a second.
     async fn check(&self) -> Vec<Check>;
 }
 
-/// One part, and how it is. `detail` is shown to whoever asks, also without a key.
+/// The result of checking one component. `detail` is public: `/readyz` needs no key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Check {
     #[schema(example = "store")]
     pub name: &'static str,
     pub ok: bool,
-    #[schema(example = "answers")]
+    #[schema(example = "reachable")]
     pub detail: String,
 }
 
@@ -50,34 +50,38 @@ pub(crate) struct ReadinessBody {
     checks: Vec<Check>,
 }
 
-/// Is it alive?
+/// Check liveness
+///
+/// Responds while the process is running.
 #[utoipa::path(
     get, path = "/healthz", tag = "Service", operation_id = "getHealth", security(()),
-    responses((status = 200, description = "It answers", body = HealthBody)),
+    responses((status = 200, description = "The process is running", body = HealthBody)),
 )]
 pub(crate) async fn healthz() -> Json<HealthBody> {
     Json(HealthBody { status: "ok" })
 }
 
-/// Can it work?
+/// Check readiness
+///
+/// Checks the components that the process needs, such as its store and its worker.
 #[utoipa::path(
     get, path = "/readyz", tag = "Service", operation_id = "getReadiness", security(()),
     responses(
-        (status = 200, description = "Every part can work", body = ReadinessBody),
-        (status = 503, description = "Some part cannot", body = ReadinessBody),
+        (status = 200, description = "All checks passed", body = ReadinessBody),
+        (status = 503, description = "At least one check failed", body = ReadinessBody),
     ),
 )]
-pub(crate) async fn readyz(State(service): State<Arc<Service>>) -> Response {
-    let clock = &*service.clock;
-    let checking = async {
-        within(clock, CHECKED_WITHIN, service.readiness.check()).await.unwrap_or_else(|| {
-            let detail = format!("the checks were not done within {CHECKED_WITHIN:?}");
+pub(crate) async fn readyz(State(state): State<Arc<ApiState>>) -> Response {
+    let clock = &*state.clock;
+    let run_checks = async {
+        within(clock, CHECK_TIMEOUT, state.readiness.check()).await.unwrap_or_else(|| {
+            let detail = format!("the checks did not complete within {CHECK_TIMEOUT:?}");
             vec![Check { name: "readiness", ok: false, detail }]
         })
     };
-    let checks = service.ready.get(clock, checking).await;
-    let ready = checks.iter().all(|check| check.ok);
+    let checks = state.readiness_cache.get_or_compute(clock, run_checks).await;
+    let is_ready = checks.iter().all(|check| check.ok);
     let (code, status) =
-        if ready { (StatusCode::OK, "ready") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
+        if is_ready { (StatusCode::OK, "ready") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
     (code, Json(ReadinessBody { status, checks })).into_response()
 }

@@ -1,18 +1,18 @@
-//! The HTTP API: events in, operators' views and actions, the stream of notices, metrics and the OpenAPI document.
+//! The HTTP API: enqueue, operator views and actions, the notice stream, metrics and the OpenAPI document.
 //!
 //! ```text
-//!  every request: counted ─► headers ─► panics caught ─► guarded ─► its handler
+//!  every request: count ─► add headers ─► catch panics ─► require loopback (without keys) ─► handler
 //!
-//!  POST  events ─► enqueue ─► Enqueuer ─► store
-//!  GET   overview, dlq, events, events/{id} ─► store ─► views (there is no payload in them)
-//!  POST  dlq/{id}/requeue, events/{id}/cancel ─► store, with the caller's name for the audit
-//!  GET   stream ─► Publisher, and the store for what was missed
+//!  POST  events ─► enqueue ─► store
+//!  GET   overview, dlq, events, events/{id} ─► store ─► views without payloads
+//!  POST  dlq/{id}/requeue, events/{id}/cancel ─► store, which records the caller's name in the audit log
+//!  GET   stream ─► Publisher for live notices, store for missed ones
 //!  GET   metrics, healthz, readyz, openapi.json, docs
 //! ```
 //!
-//! A handler says in its signature what its caller must be allowed to do ([`Role`]); what comes in is judged once, at
-//! the edge, and what goes out is a view of a store's answer. Every refusal has the same envelope. Nothing here decides
-//! anything about deliveries.
+//! A handler's signature names the permission that its caller needs ([`Role`]). Requests are parsed and validated once, at
+//! the edge. Responses are views of what a store returned. Every error has the same JSON envelope. This crate makes no
+//! decisions about deliveries.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -31,17 +31,17 @@ mod overview;
 mod stream;
 
 mod body;
+mod cached;
 mod document;
-mod fresh;
 mod headers;
-mod moment;
-mod object;
+mod json;
 mod page;
 mod query;
 mod reference;
+mod timestamp;
 
 pub use access::{Access, InvalidKeys, KeyRing, Role};
-pub use api::{Api, Intake, no_such_route};
+pub use api::{Api, EnqueueSettings, route_not_found};
 pub use document::{openapi, openapi_json};
 pub use health::{Check, Readiness};
 pub use metrics::Metrics;

@@ -1,8 +1,8 @@
-//! What a process has done, how it is doing, and what is in its outbox, for Prometheus.
+//! Prometheus metrics: counters of this process, gauges of its workers, and gauges of the outbox.
 //!
-//! Names are the dotted names of the contract with underscores. Counters end in `_total`, as the format wants it; times are
-//! seconds. A dead-letter rate is `rate(webhook_dead_letters_total)` over the rate of all events that came to an end:
-//! `webhook_deliveries_total{outcome!="retried"}` and the abandoned ones.
+//! Metric names are the documented dotted names with underscores. Counters end in `_total`, as the format requires. Times
+//! are in seconds. The dead-letter rate is `rate(webhook_dead_letters_total)` divided by the rate of all events that reached
+//! a terminal state: `webhook_deliveries_total{outcome!="retried"}` plus the abandoned events.
 
 mod attempts;
 mod requests;
@@ -15,34 +15,34 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use posthaste_engine::{AttemptSeen, Observer, Pulse, within};
+use posthaste_engine::{AttemptEvent, Observer, WorkerHealth, within};
 use posthaste_store::Overview;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-use crate::access::{Allowed, Reading};
-use crate::api::Service;
+use crate::access::{Authorized, ReadAll};
+use crate::api::ApiState;
 
-use attempts::Attempts;
-use requests::Requests;
-pub(crate) use requests::counted;
+use attempts::AttemptMetrics;
+use requests::RequestMetrics;
+pub(crate) use requests::count_requests;
 
 /// How long a scrape waits for the store's counts.
-const COUNTED_WITHIN: Duration = Duration::from_secs(2);
+const OVERVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The metrics of a process. It is the [`Observer`] of the process's workers.
+/// The metrics of this process. Also the [`Observer`] of its workers.
 pub struct Metrics {
     registry: Registry,
-    attempts: Attempts,
-    requests: Requests,
+    attempts: AttemptMetrics,
+    requests: RequestMetrics,
     in_flight: Gauge,
     circuits_open: Gauge,
-    pulses: Mutex<Vec<Pulse>>,
+    workers: Mutex<Vec<WorkerHealth>>,
 }
 
 impl Metrics {
-    /// Shared from the start: with the workers, and with the API.
+    /// Creates all metrics. The `Arc` is shared between the workers and the API.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::default();
         let (in_flight, circuits_open) = (Gauge::default(), Gauge::default());
@@ -58,60 +58,62 @@ impl Metrics {
         );
         let build = Family::<[(&str, &str); 1], Gauge>::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
-        registry.register("posthaste_build_info", "Always 1; the version that runs is its label", build);
+        registry.register("posthaste_build_info", "Always 1; the label holds the running version", build);
         Arc::new(Self {
-            attempts: Attempts::register(&mut registry),
-            requests: Requests::register(&mut registry),
+            attempts: AttemptMetrics::register(&mut registry),
+            requests: RequestMetrics::register(&mut registry),
             registry,
             in_flight,
             circuits_open,
-            pulses: Mutex::default(),
+            workers: Mutex::default(),
         })
     }
 
-    /// Shows how a worker of this process is doing.
-    pub fn watch(&self, pulse: Pulse) {
-        self.pulses.lock().unwrap_or_else(PoisonError::into_inner).push(pulse);
+    /// Adds a worker of this process to the gauges.
+    pub fn watch_worker(&self, health: WorkerHealth) {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(health);
     }
 
-    fn feel_pulses(&self) {
-        let pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum =
-            |of: fn(&Pulse) -> usize| i64::try_from(pulses.iter().map(of).sum::<usize>()).unwrap_or(i64::MAX);
-        self.in_flight.set(sum(Pulse::in_flight));
-        self.circuits_open.set(sum(Pulse::circuits_open));
+    /// Sets the gauges from the current health of the workers.
+    fn refresh_gauges(&self) {
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |of: fn(&WorkerHealth) -> usize| {
+            i64::try_from(workers.iter().map(of).sum::<usize>()).unwrap_or(i64::MAX)
+        };
+        self.in_flight.set(sum(WorkerHealth::in_flight));
+        self.circuits_open.set(sum(WorkerHealth::circuits_open));
     }
 }
 
-/// Workers tell of what they do.
+/// Counts what the workers report.
 impl Observer for Metrics {
-    fn attempted(&self, attempt: &AttemptSeen<'_>) {
-        self.attempts.attempted(attempt);
+    fn on_attempt(&self, attempt: &AttemptEvent<'_>) {
+        self.attempts.on_attempt(attempt);
     }
 
-    fn lease_lost(&self) {
+    fn on_lease_lost(&self) {
         self.attempts.leases_lost.inc();
     }
 
-    fn abandoned(&self, events: usize) {
-        self.attempts.abandoned(events);
+    fn on_abandoned(&self, events: usize) {
+        self.attempts.on_abandoned(events);
     }
 }
 
-/// The outbox as gauges.
-fn gauges(overview: &Overview) -> Registry {
+/// Returns the store's counts as gauges.
+fn outbox_gauges(overview: &Overview) -> Registry {
     let mut registry = Registry::default();
     let mut count =
         |name: &str, help: &str, value: u64| registry.register(name, help, ConstGauge::new(value));
-    count("webhook_retry_queue_depth", "Pending events with at least one attempt made", overview.retrying);
+    count("webhook_retry_queue_depth", "Pending events with at least one attempt", overview.retrying);
     count("webhook_pending", "Events neither delivered nor failed", overview.pending);
     count("webhook_pending_ready", "Pending events that are due and not being sent", overview.pending_ready);
     count("webhook_failed", "Events in the dead-letter queue", overview.failed);
-    count("webhook_delivered", "Delivered events that retention still keeps", overview.delivered);
+    count("webhook_delivered", "Delivered events that retention has not yet removed", overview.delivered);
     let oldest = overview.oldest_pending_age.unwrap_or_default().as_secs_f64();
     registry.register(
         "webhook_oldest_pending_age",
-        "Seconds since the oldest pending event was created, 0 when there is none",
+        "Seconds since the oldest pending event was created, 0 if no event is pending",
         ConstGauge::new(oldest),
     );
     registry
@@ -119,8 +121,8 @@ fn gauges(overview: &Overview) -> Registry {
 
 /// Scrape metrics
 ///
-/// In the text format of OpenMetrics where it is accepted, else in that of Prometheus. What the store counts is at most a
-/// second old, and left out while the store is away.
+/// Returns the metrics in the OpenMetrics text format if the client accepts it, else in the Prometheus text format. Counts
+/// from the store are at most a second old, and are omitted while the store is unavailable.
 #[utoipa::path(
     get, path = "/metrics", tag = "Service", operation_id = "getMetrics",
     responses((status = 200, description = "The metrics", content(
@@ -131,30 +133,32 @@ fn gauges(overview: &Overview) -> Registry {
     ))),
 )]
 pub(crate) async fn scrape(
-    State(service): State<Arc<Service>>,
-    _: Allowed<Reading>,
+    State(state): State<Arc<ApiState>>,
+    _: Authorized<ReadAll>,
     headers: HeaderMap,
 ) -> Response {
-    let clock = &*service.clock;
-    let reading = async {
-        match within(clock, COUNTED_WITHIN, service.store.overview()).await {
+    let clock = &*state.clock;
+    let read_overview = async {
+        match within(clock, OVERVIEW_TIMEOUT, state.store.overview()).await {
             Some(Ok(overview)) => Some(overview),
             Some(Err(error)) => {
-                tracing::warn!(code = error.code(), %error, "the outbox could not be counted for a scrape");
+                tracing::warn!(code = error.code(), %error, "metrics omit the outbox: the store failed to count it");
                 None
             }
             None => {
-                tracing::warn!("the outbox was not counted within {COUNTED_WITHIN:?} for a scrape");
+                tracing::warn!(
+                    "metrics omit the outbox: the store did not count it within {OVERVIEW_TIMEOUT:?}"
+                );
                 None
             }
         }
     };
-    let overview = service.counts.get(clock, reading).await;
-    service.metrics.feel_pulses();
-    let outbox = overview.as_ref().map(gauges);
-    let open = headers.get_all(ACCEPT).iter().any(|accepted| {
+    let overview = state.overview_cache.get_or_compute(clock, read_overview).await;
+    state.metrics.refresh_gauges();
+    let outbox = overview.as_ref().map(outbox_gauges);
+    let accepts_openmetrics = headers.get_all(ACCEPT).iter().any(|accepted| {
         accepted.to_str().is_ok_and(|accepted| accepted.contains("application/openmetrics-text"))
     });
-    let (content_type, text) = text::render(&service.metrics.registry, outbox.as_ref(), open);
+    let (content_type, text) = text::render(&state.metrics.registry, outbox.as_ref(), accepts_openmetrics);
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }

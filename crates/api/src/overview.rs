@@ -1,4 +1,4 @@
-//! The outbox at a glance.
+//! Event counts of the whole outbox.
 
 use std::sync::Arc;
 
@@ -9,42 +9,42 @@ use posthaste_store::Overview;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::access::{Allowed, Reading};
-use crate::api::Service;
+use crate::access::{Authorized, ReadAll};
+use crate::api::ApiState;
 use crate::error::ApiError;
-use crate::query::Parameters;
+use crate::query::QueryParameters;
 
-/// Counts at one snapshot of the store.
+/// Event counts, all from one snapshot of the store.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Overview)]
 pub(crate) struct OverviewBody {
     /// Events that are neither delivered nor failed.
     #[schema(example = 12)]
     pending_count: u64,
-    /// Pending, due, and not being sent.
+    /// Pending events that are due and not being sent.
     #[schema(example = 3)]
     pending_ready_count: u64,
-    /// Pending with at least one attempt made.
+    /// Pending events with at least one attempt.
     #[schema(example = 4)]
     retrying_count: u64,
-    /// The dead-letter queue.
+    /// Failed events: the dead-letter queue.
     #[schema(example = 1)]
     failed_count: u64,
-    /// Delivered, and not yet removed by retention.
+    /// Delivered events that retention has not yet removed.
     #[schema(example = 2048)]
     delivered_count: u64,
-    /// Since the oldest pending event was created, in whole seconds; null when nothing is pending.
+    /// Age of the oldest pending event in whole seconds; null if no event is pending.
     #[schema(example = 42)]
     oldest_pending_age_seconds: Option<u64>,
-    /// What the instance's operators should know about how it runs, such as retries faster than the contract allows; left
-    /// out when there is nothing.
+    /// Warnings about the instance's configuration, such as retries faster than the retry contract allows. Omitted if there
+    /// are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     warnings: Option<Vec<String>>,
 }
 
 impl OverviewBody {
-    fn of(overview: Overview, warnings: &[String]) -> Self {
+    fn new(overview: Overview, warnings: &[String]) -> Self {
         Self {
             pending_count: overview.pending,
             pending_ready_count: overview.pending_ready,
@@ -57,18 +57,18 @@ impl OverviewBody {
     }
 }
 
-/// Count the outbox
+/// Count events
 ///
-/// Read from the store when it is asked for.
+/// Counts events by state, at the time of the request.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/overview", tag = "Outbox", operation_id = "getOverview",
     responses((status = 200, description = "The counts", body = OverviewBody)),
 )]
 pub(crate) async fn overview(
-    State(service): State<Arc<Service>>,
-    _: Allowed<Reading>,
+    State(state): State<Arc<ApiState>>,
+    _: Authorized<ReadAll>,
     uri: Uri,
 ) -> Result<Json<OverviewBody>, ApiError> {
-    Parameters::of(&uri, &[])?;
-    Ok(Json(OverviewBody::of(service.store.overview().await?, &service.warnings)))
+    QueryParameters::require_none(&uri)?;
+    Ok(Json(OverviewBody::new(state.store.overview().await?, &state.warnings)))
 }

@@ -1,17 +1,17 @@
-//! Pages of a listing: how a query asks for one, and the cursor that names the next.
+//! Pagination: the `limit` and `cursor` parameters, and the encoding of cursors.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use posthaste_domain::{EventKey, Timestamp};
-use posthaste_store::{Cursor, PageLimit, PageRequest};
+use posthaste_store::{PageCursor, PageLimit, PageRequest};
 
 use crate::error::ApiError;
-use crate::query::{Parameters, refused};
+use crate::query::{QueryParameters, excerpt, invalid_parameter};
 
-/// The end of year 9999: no store has a later moment, and some cannot be asked for one.
-const AT_MAX: i64 = 253_402_300_799_999_999;
+/// The end of year 9999 in microseconds. No store holds a later time, and some cannot represent one.
+const TIMESTAMP_MAX_MICROS: i64 = 253_402_300_799_999_999;
 
-/// Which listing a cursor is of: their orders differ.
+/// The listing that a cursor belongs to. Listings are sorted differently, so a cursor is valid in its own only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
     DeadLetters,
@@ -19,6 +19,7 @@ pub(crate) enum Listing {
 }
 
 impl Listing {
+    /// The first byte of this listing's cursors.
     const fn tag(self) -> u8 {
         match self {
             Self::DeadLetters => b'd',
@@ -27,40 +28,50 @@ impl Listing {
     }
 }
 
-/// The page that `limit` and `cursor` ask for.
-pub(crate) fn wanted(parameters: &Parameters, listing: Listing) -> Result<PageRequest, ApiError> {
-    let limit = parameters.get("limit").map(limit).transpose()?.unwrap_or_default();
-    let after = parameters.get("cursor").map(|text| decode(listing, text)).transpose()?;
+/// Parses `limit` and `cursor`.
+pub(crate) fn parse_page_request(
+    parameters: &QueryParameters,
+    listing: Listing,
+) -> Result<PageRequest, ApiError> {
+    let limit = parameters.get("limit").map(parse_limit).transpose()?.unwrap_or_default();
+    let after = parameters.get("cursor").map(|text| decode_cursor(listing, text)).transpose()?;
     Ok(PageRequest { after, limit })
 }
 
-fn limit(text: &str) -> Result<PageLimit, ApiError> {
+fn parse_limit(text: &str) -> Result<PageLimit, ApiError> {
     let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
     number.and_then(|number| PageLimit::new(number).ok()).ok_or_else(|| {
-        let shown: String = text.chars().take(64).collect();
-        refused("limit", format!("limit must be a number from 1 to {}, got {shown:?}", PageLimit::MAX))
+        let shown = excerpt(text);
+        invalid_parameter(
+            "limit",
+            format!("limit must be a number from 1 to {}, got {shown:?}", PageLimit::MAX),
+        )
     })
 }
 
-pub(crate) fn encode(listing: Listing, cursor: Cursor) -> String {
+/// Encodes a cursor as the opaque text that clients send back.
+pub(crate) fn encode_cursor(listing: Listing, cursor: PageCursor) -> String {
     let mut bytes = vec![listing.tag()];
     bytes.extend(cursor.at.as_micros().to_be_bytes());
     bytes.extend(cursor.key.0.to_be_bytes());
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-fn decode(listing: Listing, text: &str) -> Result<Cursor, ApiError> {
+fn decode_cursor(listing: Listing, text: &str) -> Result<PageCursor, ApiError> {
     let bytes: Option<[u8; 17]> =
         BASE64_URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
     let cursor = bytes.filter(|bytes| bytes[0] == listing.tag()).and_then(|bytes| {
         let [_, at @ .., _, _, _, _, _, _, _, _] = bytes;
         let [_, _, _, _, _, _, _, _, _, key @ ..] = bytes;
         let (at, key) = (i64::from_be_bytes(at), i64::from_be_bytes(key));
-        let possible = (0..=AT_MAX).contains(&at) && key >= 0;
-        possible.then_some(Cursor { at: Timestamp::from_micros(at), key: EventKey(key) })
+        let is_valid = (0..=TIMESTAMP_MAX_MICROS).contains(&at) && key >= 0;
+        is_valid.then_some(PageCursor { at: Timestamp::from_micros(at), key: EventKey(key) })
     });
     cursor.ok_or_else(|| {
-        refused("cursor", "this is not a cursor of this listing; pass the next_cursor of a page as it came")
+        invalid_parameter(
+            "cursor",
+            "cursor is not a cursor of this listing; pass the next_cursor of a page unchanged",
+        )
     })
 }
 
@@ -71,18 +82,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cursor_is_read_back_by_its_own_listing_alone(at in 0..=AT_MAX, key in 0..i64::MAX) {
-            let cursor = Cursor { at: Timestamp::from_micros(at), key: EventKey(key) };
-            let text = encode(Listing::Events, cursor);
+        fn a_cursor_decodes_in_its_own_listing_only(at in 0..=TIMESTAMP_MAX_MICROS, key in 0..i64::MAX) {
+            let cursor = PageCursor { at: Timestamp::from_micros(at), key: EventKey(key) };
+            let text = encode_cursor(Listing::Events, cursor);
             prop_assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
-            prop_assert_eq!(decode(Listing::Events, &text).unwrap(), cursor);
-            prop_assert!(decode(Listing::DeadLetters, &text).is_err());
+            prop_assert_eq!(decode_cursor(Listing::Events, &text).unwrap(), cursor);
+            prop_assert!(decode_cursor(Listing::DeadLetters, &text).is_err());
         }
 
         #[test]
-        fn no_text_makes_a_cursor_that_a_store_cannot_be_asked_for(text in "[A-Za-z0-9_-]{0,40}") {
-            if let Ok(cursor) = decode(Listing::Events, &text) {
-                prop_assert!((0..=AT_MAX).contains(&cursor.at.as_micros()) && cursor.key.0 >= 0);
+        fn every_decoded_cursor_is_within_the_range_of_the_stores(text in "[A-Za-z0-9_-]{0,40}") {
+            if let Ok(cursor) = decode_cursor(Listing::Events, &text) {
+                prop_assert!((0..=TIMESTAMP_MAX_MICROS).contains(&cursor.at.as_micros()) && cursor.key.0 >= 0);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The query of a request, read as strictly as a body: every parameter at most once, and all of them known.
+//! Query parameters, parsed as strictly as a body: unknown and repeated parameters are errors.
 
 use axum::extract::Query;
 use http::Uri;
@@ -6,35 +6,48 @@ use serde_json::json;
 
 use crate::error::ApiError;
 
-pub(crate) struct Parameters(Vec<(String, String)>);
+/// The longest part of a client's text that an error repeats, in characters.
+const SHOWN_CHARS_MAX: usize = 64;
 
-impl Parameters {
-    pub(crate) fn of(uri: &Uri, known: &[&str]) -> Result<Self, ApiError> {
-        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| ApiError::invalid("the query cannot be read; write it as name=value&name=value"))?;
-        for (number, (name, _)) in pairs.iter().enumerate() {
-            let shown: String = name.chars().take(64).collect();
+/// The parameters of a request's query, each known and at most once.
+pub(crate) struct QueryParameters(Vec<(String, String)>);
+
+impl QueryParameters {
+    /// Parses the query of `uri`. Only parameters in `known` are allowed.
+    pub(crate) fn parse(uri: &Uri, known: &[&str]) -> Result<Self, ApiError> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|_| {
+            ApiError::invalid("the query cannot be parsed; write it as name=value&name=value")
+        })?;
+        for (index, (name, _)) in pairs.iter().enumerate() {
+            let shown = excerpt(name);
             if !known.contains(&name.as_str()) {
-                let message = format!("unknown parameter {shown:?}; known here: {}", listed(known));
-                return Err(refused(&shown, message));
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let message = format!("unknown parameter {shown:?}; known here: {known}");
+                return Err(invalid_parameter(&shown, message));
             }
-            if pairs[..number].iter().any(|(earlier, _)| earlier == name) {
-                return Err(refused(&shown, format!("parameter {shown:?} is given twice")));
+            if pairs[..index].iter().any(|(earlier, _)| earlier == name) {
+                return Err(invalid_parameter(&shown, format!("parameter {shown:?} appears twice")));
             }
         }
         Ok(Self(pairs))
     }
 
+    /// Rejects any query: for operations without parameters.
+    pub(crate) fn require_none(uri: &Uri) -> Result<(), ApiError> {
+        Self::parse(uri, &[]).map(|_| ())
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-fn listed(known: &[&str]) -> String {
-    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+/// Returns the beginning of a client's text, short enough to repeat in an error.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
 }
 
-/// A refusal of one parameter.
-pub(crate) fn refused(name: &str, message: impl Into<String>) -> ApiError {
+/// The error for one invalid parameter.
+pub(crate) fn invalid_parameter(name: &str, message: impl Into<String>) -> ApiError {
     ApiError::invalid_at(message, json!({ "parameter": name }))
 }

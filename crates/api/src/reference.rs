@@ -1,5 +1,5 @@
-//! The API reference at `/docs`: Scalar, from this process alone. Nothing is fetched from anywhere else, and the policy of
-//! the page forbids it.
+//! The API reference at `/docs`, rendered by Scalar. All files come from this process; the page's content security policy
+//! forbids loading anything else.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 
-use crate::api::Service;
+use crate::api::ApiState;
 
-/// Scalar styles its elements as it makes them; everything else is files of this origin.
+/// Scalar sets inline styles on its elements. Everything else must be a file of this origin.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
                       img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
@@ -27,14 +27,14 @@ const PAGE: &str = r#"<!doctype html>
   </head>
   <body>
     <div id="app"></div>
-    <noscript>This page needs JavaScript. The document that it shows is <a href="/openapi.json">/openapi.json</a>.</noscript>
+    <noscript>This page needs JavaScript. It shows the OpenAPI document <a href="/openapi.json">/openapi.json</a>.</noscript>
     <script src="/docs/scalar.js"></script>
     <script src="/docs/start.js"></script>
   </body>
 </html>
 "#;
 
-/// Beside the page rather than in it, so that its policy can forbid scripts in pages.
+/// The start script. It is a file of its own because the policy forbids inline scripts.
 const START: &str = r##"Scalar.createApiReference("#app", {
   url: "/openapi.json",
   withDefaultFonts: false,
@@ -50,10 +50,11 @@ const START: &str = r##"Scalar.createApiReference("#app", {
 static SCALAR: LazyLock<Bytes> =
     LazyLock::new(|| scalar_api_reference::get_asset("scalar.js").map(Bytes::from).unwrap_or_default());
 
-pub(crate) fn routes() -> Router<Arc<Service>> {
+/// Returns the routes of the page and its scripts.
+pub(crate) fn routes() -> Router<Arc<ApiState>> {
     Router::new()
-        .route("/docs", get(async || (policy(), typed("text/html; charset=utf-8", PAGE))))
-        .route("/docs/start.js", get(async || typed("text/javascript; charset=utf-8", START)))
+        .route("/docs", get(async || (policy(), with_type("text/html; charset=utf-8", PAGE))))
+        .route("/docs/start.js", get(async || with_type("text/javascript; charset=utf-8", START)))
         .route("/docs/scalar.js", get(scalar))
 }
 
@@ -61,12 +62,12 @@ fn policy() -> [(http::HeaderName, HeaderValue); 1] {
     [(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY))]
 }
 
-fn typed(content_type: &'static str, body: impl IntoResponse) -> Response {
+fn with_type(content_type: &'static str, body: impl IntoResponse) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
 }
 
-/// Five megabytes that change with a release: worth keeping for an hour.
+/// Serves Scalar. Its five megabytes change only with a release, so browsers may cache them for an hour.
 async fn scalar() -> Response {
     let cached = [(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600"))];
-    (cached, typed("text/javascript; charset=utf-8", SCALAR.clone())).into_response()
+    (cached, with_type("text/javascript; charset=utf-8", SCALAR.clone())).into_response()
 }

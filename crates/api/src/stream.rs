@@ -1,7 +1,7 @@
-//! The topic `gateway:webhooks` as Server-Sent Events: live from the publisher, and from the store what was missed.
+//! The notice topic `gateway:webhooks` as Server-Sent Events: live notices from the publisher, missed ones from the store.
 //!
-//! Each follower has a task that reads for it, and a short queue between the task and its connection. A client that reads
-//! slowly falls back to the store's log, where nothing is lost; one that does not read at all is let go.
+//! Each subscriber has a task, and a short queue between the task and the connection. A slow subscriber falls back to the
+//! store's log, which loses nothing. A subscriber that does not read at all is disconnected.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use posthaste_domain::TOPIC;
+use posthaste_domain::NOTICE_TOPIC;
 use posthaste_engine::{Clock, Publisher, Subscription, within};
 use posthaste_store::{NoticeCursor, PublishedNotice, Store, StoreError};
 use serde::Serialize;
@@ -22,32 +22,35 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use utoipa::ToSchema;
 
-use crate::access::{Allowed, Reading};
-use crate::api::Service;
+use crate::access::{Authorized, ReadAll};
+use crate::api::ApiState;
 use crate::error::ApiError;
-use crate::moment::Moment;
-use crate::query::Parameters;
+use crate::query::QueryParameters;
+use crate::timestamp::Rfc3339;
 
-/// Streams at once; each costs a connection, a task and a place in the publisher's queue.
+/// Maximum number of open streams. Each costs a connection, a task and a subscription to the publisher.
 const STREAMS_MAX: usize = 256;
-pub(crate) const STREAMS_FULL: &str = "there are as many streams as this process serves; try again later";
-pub(crate) const SHUTTING_DOWN: &str = "this process is shutting down; connect again in a moment";
-/// A quiet stream says something this often, so that neither side takes it for dead.
+pub(crate) const STREAMS_FULL: &str =
+    "this process already serves its maximum number of streams; try again later";
+pub(crate) const SHUTTING_DOWN: &str = "this process is shutting down; reconnect in a moment";
+pub(crate) const INVALID_LAST_EVENT_ID: &str =
+    "Last-Event-ID is not an id of this stream; omit it to receive new notices only";
+/// A stream without notices sends a comment this often, so that neither side takes the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// A client that takes nothing for this long is let go.
-const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// How long a client waits before it connects again.
-const RECONNECT_AFTER: Duration = Duration::from_secs(1);
-/// Events between a follower's task and its connection.
-const QUEUE: usize = 64;
-/// Notices read by one call.
-const PAGE: usize = 200;
+/// A client that reads nothing for this long is disconnected.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client should wait before it reconnects.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+/// Length of the queue between a subscriber's task and its connection.
+const QUEUE_LEN: usize = 64;
+/// Number of notices read from the store at a time.
+const CATCH_UP_PAGE: usize = 200;
 
-/// The streams of a service. Cheap to clone; all clones are the same streams.
+/// All open streams of a process. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Streams {
-    places: Arc<Semaphore>,
-    over: watch::Sender<bool>,
+    permits: Arc<Semaphore>,
+    ended: watch::Sender<bool>,
 }
 
 impl Default for Streams {
@@ -58,36 +61,38 @@ impl Default for Streams {
 
 impl Streams {
     pub fn new() -> Self {
-        Self { places: Arc::new(Semaphore::new(STREAMS_MAX)), over: watch::Sender::new(false) }
+        Self { permits: Arc::new(Semaphore::new(STREAMS_MAX)), ended: watch::Sender::new(false) }
     }
 
-    /// Ends them all, and lets no new ones begin. A service that shuts down calls this first: an open stream would keep
-    /// its connection busy for ever. Clients resume elsewhere from where they were.
+    /// Ends all streams and rejects new ones. Call it first at shutdown: an open stream keeps its connection busy forever.
+    /// Clients reconnect to another process and resume from their last event id.
     pub fn end(&self) {
-        self.over.send_replace(true);
+        self.ended.send_replace(true);
     }
 
-    fn enter(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        if *self.over.borrow() {
+    /// Acquires the permit of a new stream.
+    fn acquire(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        if *self.ended.borrow() {
             return Err(ApiError::Busy(SHUTTING_DOWN));
         }
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map_err(|_| ApiError::Busy(STREAMS_FULL))
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        permit.map_err(|_| ApiError::Busy(STREAMS_FULL))
     }
 
-    async fn ended(&self) {
-        // An error means that nobody is left who could end them, and this is one who could.
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    /// Resolves when all streams are to end.
+    async fn wait_for_end(&self) {
+        // `wait_for` fails only after the sender was dropped, and `self` holds the sender.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 }
 
-/// One notice, as followers of the topic get it.
+/// A notice: an event was delivered or dead-lettered.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Notice)]
 pub(crate) struct NoticeBody<'a> {
     #[schema(example = "gateway:webhooks")]
     topic: &'static str,
-    /// `WebhookDeliveredEvent` or `WebhookDLQEvent`; also the name of the Server-Sent Event.
+    /// `WebhookDeliveredEvent` or `WebhookDLQEvent`. Also the name of the Server-Sent Event.
     #[schema(example = "WebhookDLQEvent")]
     r#type: &'static str,
     /// The event's id.
@@ -99,55 +104,56 @@ pub(crate) struct NoticeBody<'a> {
     #[schema(example = 6)]
     attempts: u32,
     #[schema(value_type = String, format = DateTime)]
-    at: Moment,
+    at: Rfc3339,
 }
 
-/// Follow the topic
+/// Stream notices
 ///
-/// Server-Sent Events of the topic `gateway:webhooks`, one for each event that is delivered or dead-lettered. Each
-/// carries an `id`; a client that comes back with it in `Last-Event-ID` gets everything since, once and in order; with
-/// `0:0`, everything that retention still keeps. A comment comes every 15 seconds when there is nothing else.
+/// Streams the topic `gateway:webhooks` as Server-Sent Events: one notice for each event that is delivered or dead-lettered.
+/// Each notice has an `id`. A client that reconnects with this id in `Last-Event-ID` gets all later notices, once and in
+/// order; with `0:0` it gets all notices that retention has not yet removed. A stream without notices sends a comment every
+/// 15 seconds.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/stream", tag = "Outbox", operation_id = "followNotices",
-    params(("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event that was seen", example = "12:34")),
+    params(("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last notice that the client received", example = "12:34")),
     responses(
-        (status = 200, description = "A stream without end; `data` of each event is a notice", body = NoticeBody<'_>, content_type = "text/event-stream",
+        (status = 200, description = "An endless stream; the `data` of each Server-Sent Event is a notice", body = NoticeBody<'_>, content_type = "text/event-stream",
             example = "id: 12:34\nevent: WebhookDLQEvent\ndata: {\"topic\":\"gateway:webhooks\",\"type\":\"WebhookDLQEvent\",\"webhook_delivery_id\":\"order-17-created\",\"webhook_id\":null,\"session_id\":null,\"payment_request_id\":\"pr_17\",\"attempts\":6,\"at\":\"2026-01-31T12:00:00.000000Z\"}\n\n"),
     ),
 )]
 pub(crate) async fn stream(
-    State(service): State<Arc<Service>>,
-    _: Allowed<Reading>,
+    State(state): State<Arc<ApiState>>,
+    _: Authorized<ReadAll>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    Parameters::of(&uri, &[])?;
-    let after = resume_after(&headers)?;
-    let place = service.streams.enter()?;
-    let live = service.publisher.subscribe().await?;
-    let (queue, mut events) = mpsc::channel(QUEUE);
-    let streams = service.streams.clone();
-    let follower = Follower {
-        at: after.unwrap_or(live.cursor()),
+    QueryParameters::require_none(&uri)?;
+    let after = last_event_id(&headers)?;
+    let permit = state.streams.acquire()?;
+    let live = state.publisher.subscribe().await?;
+    let (queue, mut events) = mpsc::channel(QUEUE_LEN);
+    let streams = state.streams.clone();
+    let subscriber = StreamTask {
+        position: after.unwrap_or(live.cursor()),
         live,
-        store: Arc::clone(&service.store),
-        publisher: service.publisher.clone(),
-        clock: Arc::clone(&service.clock),
+        store: Arc::clone(&state.store),
+        publisher: state.publisher.clone(),
+        clock: Arc::clone(&state.clock),
         queue,
     };
     tokio::spawn(async move {
         tokio::select! {
             biased;
-            () = streams.ended() => {}
-            Err(end) = follower.run() => tracing::debug!(%end, "a stream ended"),
+            () = streams.wait_for_end() => {}
+            Err(reason) = subscriber.run() => tracing::debug!(%reason, "a notice stream ended"),
         }
-        drop(place);
+        drop(permit);
     });
     let events = stream::poll_fn(move |context| match events.poll_recv(context) {
         Poll::Ready(event) => Poll::Ready(event.map(Ok::<_, std::convert::Infallible>)),
         Poll::Pending => Poll::Pending,
     });
-    // Proxies that collect answers must not collect this one.
+    // Proxies must not buffer the stream.
     let unbuffered = [
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -155,21 +161,21 @@ pub(crate) async fn stream(
     Ok((unbuffered, Sse::new(events)).into_response())
 }
 
-/// Why a stream came to its end by itself. The client comes back, and resumes.
+/// Why the server ended a stream. The client reconnects and resumes.
 #[derive(Debug, thiserror::Error)]
-enum End {
-    #[error("the client went away")]
-    Gone,
-    #[error("the client took nothing for {STALLED_AFTER:?}")]
+enum StreamEnd {
+    #[error("the client disconnected")]
+    Disconnected,
+    #[error("the client read nothing for {STALL_TIMEOUT:?}")]
     Stalled,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// One client's place in the log.
-struct Follower {
-    /// Everything up to here was queued, or is not wanted.
-    at: NoticeCursor,
+/// The task of one stream.
+struct StreamTask {
+    /// The last notice that was queued for the client, or that the client already has.
+    position: NoticeCursor,
     live: Subscription,
     store: Arc<dyn Store>,
     publisher: Publisher,
@@ -177,12 +183,13 @@ struct Follower {
     queue: mpsc::Sender<Event>,
 }
 
-impl Follower {
-    async fn run(mut self) -> Result<(), End> {
-        // An id beyond the end is from another log, or from one that was set back: what comes now is all there is to tell.
-        self.at = self.at.min(self.live.cursor());
-        // With an id from the start, a client that loses its connection before the first notice misses none either.
-        self.send(Event::default().retry(RECONNECT_AFTER).id(id(self.at)).comment(TOPIC)).await?;
+impl StreamTask {
+    async fn run(mut self) -> Result<(), StreamEnd> {
+        // An id beyond the end belongs to another log, or to one restored from a backup. Only new notices remain to send.
+        self.position = self.position.min(self.live.cursor());
+        // The first event carries an id, so that a client that disconnects before the first notice can resume too.
+        self.send(Event::default().retry(RECONNECT_DELAY).id(format_id(self.position)).comment(NOTICE_TOPIC))
+            .await?;
         loop {
             self.catch_up().await?;
             self.follow().await?;
@@ -190,10 +197,10 @@ impl Follower {
         }
     }
 
-    /// Reads from the store what was committed before the live notices begin.
-    async fn catch_up(&mut self) -> Result<(), End> {
-        while self.at < self.live.cursor() {
-            let page = self.store.notices(Some(self.at), PAGE).await?;
+    /// Sends notices from the store up to where the live notices begin.
+    async fn catch_up(&mut self) -> Result<(), StreamEnd> {
+        while self.position < self.live.cursor() {
+            let page = self.store.notices(Some(self.position), CATCH_UP_PAGE).await?;
             if page.notices.is_empty() {
                 break;
             }
@@ -201,48 +208,49 @@ impl Follower {
                 if published.cursor > self.live.cursor() {
                     return Ok(());
                 }
-                self.tell(&published).await?;
+                self.send_notice(&published).await?;
             }
         }
         Ok(())
     }
 
-    /// Passes live notices on until the client falls behind.
-    async fn follow(&mut self) -> Result<(), End> {
+    /// Sends live notices until the subscription lags.
+    async fn follow(&mut self) -> Result<(), StreamEnd> {
         loop {
             let next = tokio::select! {
                 biased;
-                () = self.queue.closed() => return Err(End::Gone),
+                () = self.queue.closed() => return Err(StreamEnd::Disconnected),
                 next = within(&*self.clock, HEARTBEAT, self.live.next()) => next,
             };
             match next {
-                Some(Ok(published)) => self.tell(&published).await?,
-                Some(Err(_fell_behind)) => return Ok(()),
+                Some(Ok(published)) => self.send_notice(&published).await?,
+                Some(Err(_lagged)) => return Ok(()),
                 None => self.send(Event::default().comment("")).await?,
             }
         }
     }
 
-    async fn tell(&mut self, published: &PublishedNotice) -> Result<(), End> {
-        self.send(told(published)).await?;
-        self.at = published.cursor;
+    async fn send_notice(&mut self, published: &PublishedNotice) -> Result<(), StreamEnd> {
+        self.send(to_sse_event(published)).await?;
+        self.position = published.cursor;
         Ok(())
     }
 
-    async fn send(&self, event: Event) -> Result<(), End> {
+    /// Queues an event for the client. Fails if the client has disconnected or stalled.
+    async fn send(&self, event: Event) -> Result<(), StreamEnd> {
         let queued = pin!(self.queue.send(event));
-        match within(&*self.clock, STALLED_AFTER, queued).await {
+        match within(&*self.clock, STALL_TIMEOUT, queued).await {
             Some(Ok(())) => Ok(()),
-            Some(Err(_)) => Err(End::Gone),
-            None => Err(End::Stalled),
+            Some(Err(_)) => Err(StreamEnd::Disconnected),
+            None => Err(StreamEnd::Stalled),
         }
     }
 }
 
-fn told(published: &PublishedNotice) -> Event {
+fn to_sse_event(published: &PublishedNotice) -> Event {
     let PublishedNotice { cursor, notice } = published;
     let body = NoticeBody {
-        topic: TOPIC,
+        topic: NOTICE_TOPIC,
         r#type: notice.kind.as_str(),
         webhook_delivery_id: notice.event_id.as_str(),
         webhook_id: notice.webhook_id.as_deref(),
@@ -251,23 +259,23 @@ fn told(published: &PublishedNotice) -> Event {
         attempts: notice.attempts,
         at: notice.at.into(),
     };
-    let data = serde_json::to_string(&body).expect("texts and numbers are always JSON");
-    Event::default().event(notice.kind.as_str()).id(id(*cursor)).data(data)
+    let data = serde_json::to_string(&body).expect("a struct of strings and numbers always serializes");
+    Event::default().event(notice.kind.as_str()).id(format_id(*cursor)).data(data)
 }
 
-fn id(cursor: NoticeCursor) -> String {
+fn format_id(cursor: NoticeCursor) -> String {
     format!("{}:{}", cursor.major, cursor.minor)
 }
 
-fn resume_after(headers: &HeaderMap) -> Result<Option<NoticeCursor>, ApiError> {
-    let Some(sent) = headers.get("last-event-id") else { return Ok(None) };
-    let cursor = sent.to_str().ok().and_then(|text| {
+/// Parses the `Last-Event-ID` header.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<NoticeCursor>, ApiError> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let cursor = value.to_str().ok().and_then(|text| {
         let number = |text: &str| text.parse().ok().filter(|number| *number >= 0);
         let (major, minor) = text.split_once(':')?;
         Some(NoticeCursor { major: number(major)?, minor: number(minor)? })
     });
-    cursor.map(Some).ok_or_else(|| {
-        let message = "Last-Event-ID is not an id of this stream; leave it out to follow from now on";
-        ApiError::invalid_at(message, json!({ "header": "last-event-id" }))
-    })
+    cursor
+        .map(Some)
+        .ok_or_else(|| ApiError::invalid_at(INVALID_LAST_EVENT_ID, json!({ "header": "last-event-id" })))
 }

@@ -1,13 +1,18 @@
-//! Without keys, the network is the fence: only this machine can connect. What is left to fear is a browser on this
-//! machine that another page leads here, by a name that resolves to a loopback address or by a form that posts to one.
+//! The loopback check that replaces API keys.
+//!
+//! The server listens on a loopback address, so only this machine can connect. The remaining threat is a browser on this
+//! machine: a foreign page can reach the server through a host name that resolves to a loopback address (DNS rebinding), or
+//! by posting a form to it (cross-site request forgery).
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
-/// The error says why a request is refused, and how to get in.
-pub(super) fn judge(
+/// Accepts a request that was addressed to this machine and was not sent by a foreign web page.
+///
+/// The error says why the request is rejected and how to gain access.
+pub(super) fn check_request(
     listen: SocketAddr,
     method: &Method,
     uri: &Uri,
@@ -15,52 +20,52 @@ pub(super) fn judge(
 ) -> Result<(), String> {
     if !listen.ip().to_canonical().is_loopback() {
         return Err(format!(
-            "there are no API keys, and {listen} is not a loopback address: set API keys to serve others"
+            "there are no API keys, and {listen} is not a loopback address; set API keys to serve other machines"
         ));
     }
-    // Where the target names a host, as in HTTP/2 and for proxies, that counts as well.
-    let header = only(headers, header::HOST).and_then(authority);
+    // A request target may name a host too, as in HTTP/2 and for proxies. Both must be loopback.
+    let host_header = single_value(headers, header::HOST).and_then(parse_authority);
     let Some(host) =
-        header.or_else(|| uri.authority().cloned().filter(|_| !headers.contains_key(header::HOST)))
+        host_header.or_else(|| uri.authority().cloned().filter(|_| !headers.contains_key(header::HOST)))
     else {
-        return Err(format!("the request names no host, or two; use http://{listen}"));
+        return Err(format!("the request names no host, or more than one; use http://{listen}"));
     };
-    // Any port: a forwarded one is another than ours, and no page can choose what its browser writes here.
+    // Any port is accepted: a forwarded port differs from ours, and a page cannot choose the Host that its browser sends.
     if let Some(host) =
         [Some(&host), uri.authority()].into_iter().flatten().find(|host| !is_loopback(host.host()))
     {
         return Err(format!(
-            "without API keys only requests to a loopback address are answered, and {:?} is none; use http://{listen}, \
-             or set API keys",
+            "without API keys the server accepts only requests to a loopback address, and {:?} is not one; use \
+             http://{listen}, or set API keys",
             host.as_str()
         ));
     }
     if headers.contains_key(header::ORIGIN) {
-        let origin = only(headers, header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
-        if origin.and_then(authority).is_none_or(|origin| !same(&origin, &host)) {
-            return Err("requests of other web pages are refused while there are no API keys".to_owned());
+        let origin = single_value(headers, header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+        if origin.and_then(parse_authority).is_none_or(|origin| !is_same_origin(&origin, &host)) {
+            return Err("requests from other web pages are rejected while there are no API keys".to_owned());
         }
     }
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if !method.is_safe() && !matches!(site, None | Some(b"same-origin" | b"none")) {
-        return Err("changes asked for by other web pages are refused while there are no API keys".to_owned());
+        return Err("changes from other web pages are rejected while there are no API keys".to_owned());
     }
     Ok(())
 }
 
-/// A header's text, where it is sent exactly once.
-fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
-    let mut sent = headers.get_all(name).iter();
-    let (Some(value), None) = (sent.next(), sent.next()) else { return None };
+/// Returns a header's text if the header was sent exactly once.
+fn single_value(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
     value.to_str().ok()
 }
 
-/// A host with or without a port, and nothing else.
-fn authority(text: &str) -> Option<Authority> {
+/// Parses a host with an optional port. Rejects user information.
+fn parse_authority(text: &str) -> Option<Authority> {
     text.parse().ok().filter(|_| !text.contains('@'))
 }
 
-fn same(origin: &Authority, host: &Authority) -> bool {
+fn is_same_origin(origin: &Authority, host: &Authority) -> bool {
     let port = |authority: &Authority| authority.port_u16().unwrap_or(80);
     origin.host().eq_ignore_ascii_case(host.host()) && port(origin) == port(host)
 }
@@ -77,16 +82,16 @@ mod tests {
 
     const LISTEN: &str = "127.0.0.1:8600";
 
-    fn judged(method: &Method, headers: &[(&'static str, &'static str)]) -> Result<(), String> {
+    fn check(method: &Method, headers: &[(&'static str, &'static str)]) -> Result<(), String> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        judge(LISTEN.parse().unwrap(), method, &Uri::from_static("/x"), &map)
+        check_request(LISTEN.parse().unwrap(), method, &Uri::from_static("/x"), &map)
     }
 
     #[test]
-    fn a_loopback_host_by_any_name_is_this_machine() {
+    fn every_spelling_of_a_loopback_host_is_accepted() {
         for host in [
             "localhost:8600",
             "LOCALHOST:8600",
@@ -98,12 +103,12 @@ mod tests {
             "[::ffff:127.0.0.1]:8600",
             "localhost:9000",
         ] {
-            assert_eq!(judged(&Method::GET, &[("host", host)]), Ok(()), "{host}");
+            assert_eq!(check(&Method::GET, &[("host", host)]), Ok(()), "{host}");
         }
     }
 
     #[test]
-    fn any_other_host_is_refused_with_the_way_in() {
+    fn other_hosts_are_rejected_with_a_url_that_works() {
         for host in [
             "evil.example:8600",
             "localhost.evil.example",
@@ -119,16 +124,16 @@ mod tests {
             "0x7f.1",
             "[::1",
         ] {
-            let refusal = judged(&Method::GET, &[("host", host)]).unwrap_err();
-            assert!(refusal.contains("http://127.0.0.1:8600"), "{host}: {refusal}");
+            let error = check(&Method::GET, &[("host", host)]).unwrap_err();
+            assert!(error.contains("http://127.0.0.1:8600"), "{host}: {error}");
         }
-        assert!(judged(&Method::GET, &[]).is_err(), "no host");
-        assert!(judged(&Method::GET, &[("host", "localhost"), ("host", "localhost")]).is_err(), "two hosts");
+        assert!(check(&Method::GET, &[]).is_err(), "no host");
+        assert!(check(&Method::GET, &[("host", "localhost"), ("host", "localhost")]).is_err(), "two hosts");
     }
 
     #[test]
-    fn an_origin_must_be_the_host_itself() {
-        let from = |origin| judged(&Method::GET, &[("host", "localhost:8600"), ("origin", origin)]);
+    fn an_origin_must_equal_the_host() {
+        let from = |origin| check(&Method::GET, &[("host", "localhost:8600"), ("origin", origin)]);
         assert_eq!(from("http://localhost:8600"), Ok(()));
         assert_eq!(from("http://LOCALHOST:8600"), Ok(()));
         for origin in [
@@ -144,15 +149,15 @@ mod tests {
             assert!(from(origin).is_err(), "{origin}");
         }
         let plain = [("host", "localhost"), ("origin", "http://localhost:80")];
-        assert_eq!(judged(&Method::GET, &plain), Ok(()));
+        assert_eq!(check(&Method::GET, &plain), Ok(()));
     }
 
     #[test]
-    fn changes_that_another_site_asks_for_are_refused_and_looking_is_not() {
+    fn cross_site_changes_are_rejected_and_cross_site_reads_are_not() {
         let site =
-            |method: &Method, site| judged(method, &[("host", "localhost:8600"), ("sec-fetch-site", site)]);
-        for own in ["same-origin", "none"] {
-            assert_eq!(site(&Method::POST, own), Ok(()), "{own}");
+            |method: &Method, site| check(method, &[("host", "localhost:8600"), ("sec-fetch-site", site)]);
+        for own_site in ["same-origin", "none"] {
+            assert_eq!(site(&Method::POST, own_site), Ok(()), "{own_site}");
         }
         for other in ["cross-site", "same-site", "anything"] {
             assert!(site(&Method::POST, other).is_err(), "{other}");
@@ -161,11 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_names_a_host_is_judged_by_it_too() {
+    fn a_host_in_the_request_target_is_checked_too() {
         let to = |target: &'static str, host: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             host.map(|host| headers.insert("host", host.parse().unwrap()));
-            judge(LISTEN.parse().unwrap(), &Method::GET, &Uri::from_static(target), &headers)
+            check_request(LISTEN.parse().unwrap(), &Method::GET, &Uri::from_static(target), &headers)
         };
         assert_eq!(to("http://localhost:8600/x", None), Ok(()));
         assert_eq!(to("http://127.0.0.1/x", Some("localhost:8600")), Ok(()));
@@ -176,11 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_answered_on_an_address_that_others_can_reach() {
+    fn every_request_to_an_address_that_others_can_reach_is_rejected() {
         let mut headers = HeaderMap::new();
         headers.insert("host", "localhost:8600".parse().unwrap());
-        let refusal = judge("0.0.0.0:8600".parse().unwrap(), &Method::GET, &Uri::from_static("/"), &headers)
-            .unwrap_err();
-        assert!(refusal.contains("API keys"), "{refusal}");
+        let error =
+            check_request("0.0.0.0:8600".parse().unwrap(), &Method::GET, &Uri::from_static("/"), &headers)
+                .unwrap_err();
+        assert!(error.contains("API keys"), "{error}");
     }
 }

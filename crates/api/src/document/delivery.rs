@@ -1,4 +1,4 @@
-//! The request that a receiver gets, as OpenAPI's `webhooks`.
+//! The OpenAPI description of a delivery: the request that Posthaste sends to a receiver.
 
 use serde_json::json;
 use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItem, Paths, PathsBuilder};
@@ -7,18 +7,20 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{ContentBuilder, HttpMethod, Required, ResponseBuilder};
 
 const DESCRIPTION: &str = "\
-A `POST` of the exact bytes of the event's payload to its `destination_url`, signed as Standard Webhooks says.
+Posthaste sends a `POST` with the exact bytes of the event's payload to its `destination_url`, signed according to Standard \
+Webhooks.
 
-**Verify** before trusting it: `webhook-signature` holds one or more signatures, separated by spaces, each `v1,` and the base64 \
-of HMAC-SHA256 over `{webhook-id}.{webhook-timestamp}.{body}` under the secret's decoded bytes (`whsec_` and base64). Compare in \
-constant time, and refuse timestamps more than five minutes away from now.
+**Verify the signature** before you trust a request. `webhook-signature` contains one or more signatures, separated by spaces. \
+Each is `v1,` followed by the base64 of HMAC-SHA256 over `{webhook-id}.{webhook-timestamp}.{body}`. The HMAC key is the secret \
+without `whsec_`, base64-decoded. Compare in constant time, and reject timestamps more than five minutes away from now.
 
-**Deliveries repeat**: what was received but not acknowledged in time is sent again, under the same `webhook-id`. Remember \
-the ids that were dealt with.
+**Expect duplicates.** A request that was received but not acknowledged in time is sent again with the same `webhook-id`. \
+Remember the ids that you have processed.
 
-**Answer** 2xx within the time limit (30 seconds unless configured otherwise) and do the work afterwards. Redirects are not \
-followed.";
+**Respond** with 2xx within the time limit (30 seconds unless configured otherwise), and do the work afterwards. Redirects are \
+not followed.";
 
+/// The headers of a delivery: name, whether it is always sent, description, example.
 const HEADERS: [(&str, bool, &str, &str); 7] = [
     ("webhook-id", true, "The event's id, the same on every attempt", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
     (
@@ -30,12 +32,12 @@ const HEADERS: [(&str, bool, &str, &str); 7] = [
     (
         "webhook-signature",
         true,
-        "One signature for each secret that is valid",
+        "One signature for each valid secret",
         "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
     ),
-    ("idempotency-key", true, "The event's id once more", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+    ("idempotency-key", true, "The event's id, the same as `webhook-id`", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
     ("posthaste-event-type", true, "The event's type", "invoice.paid"),
-    ("posthaste-attempt", true, "The number of this attempt, from 1; it starts again after a requeue", "1"),
+    ("posthaste-attempt", true, "The number of this attempt, starting at 1; restarts after a requeue", "1"),
     (
         "traceparent",
         false,
@@ -44,49 +46,51 @@ const HEADERS: [(&str, bool, &str, &str); 7] = [
     ),
 ];
 
-const ANSWERS: [(&str, &str); 5] = [
-    ("2XX", "Delivered; it is not sent again. Only the status counts, the body is not needed"),
-    ("410", "Gone: the event is dead-lettered at once"),
+/// How Posthaste treats each response status.
+const RESPONSES: [(&str, &str); 5] = [
+    ("2XX", "Delivered; the event is not sent again. Only the status counts, the response body may be empty"),
+    ("410", "Gone: the event is dead-lettered immediately"),
     (
         "429",
-        "Retried, and with `Retry-After` nothing is sent to this destination until then, for an hour at most",
+        "Retried. With `Retry-After`, nothing is sent to this destination until then, for an hour at most",
     ),
     (
         "503",
-        "Retried, and with `Retry-After` nothing is sent to this destination until then, for an hour at most",
+        "Retried. With `Retry-After`, nothing is sent to this destination until then, for an hour at most",
     ),
     (
         "default",
-        "Retried on the retry contract, and dead-lettered after the last attempt; so is no answer at all",
+        "Retried according to the retry contract, and dead-lettered after the last attempt. The same applies if no response arrives",
     ),
 ];
 
+/// Returns the `webhooks` section of the document.
 pub(super) fn webhooks() -> Paths {
-    let text = || ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).build();
-    let headers = HEADERS.map(|(name, always, what, example)| {
+    let string_schema = || ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).build();
+    let headers = HEADERS.map(|(name, is_always_sent, description, example)| {
         ParameterBuilder::new()
             .name(name)
             .parameter_in(ParameterIn::Header)
-            .required(if always { Required::True } else { Required::False })
-            .description(Some(what))
-            .schema(Some(text()))
+            .required(if is_always_sent { Required::True } else { Required::False })
+            .description(Some(description))
+            .schema(Some(string_schema()))
             .example(Some(json!(example)))
             .build()
     });
-    let any = ObjectBuilder::new().schema_type(SchemaType::AnyValue).build();
+    let any_value = ObjectBuilder::new().schema_type(SchemaType::AnyValue).build();
     let body = RequestBodyBuilder::new()
         .description(Some("The payload, byte for byte as it was enqueued"))
         .required(Some(Required::True))
         .content(
             "application/json",
             ContentBuilder::new()
-                .schema(Some(any))
+                .schema(Some(any_value))
                 .example(Some(json!({ "test": 2_432_232_314_u32 })))
                 .build(),
         )
         .build();
-    let operation = ANSWERS.iter().fold(OperationBuilder::new(), |operation, (status, what)| {
-        operation.response(*status, ResponseBuilder::new().description(*what).build())
+    let operation = RESPONSES.iter().fold(OperationBuilder::new(), |operation, (status, description)| {
+        operation.response(*status, ResponseBuilder::new().description(*description).build())
     });
     let operation = operation
         .operation_id(Some("deliverEvent"))

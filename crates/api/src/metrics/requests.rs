@@ -1,4 +1,4 @@
-//! Requests to this API, by route and status. Labels are templates and codes, never what a client wrote.
+//! Metrics of requests to this API, by route and status. Labels are route templates and status codes, never client input.
 
 use std::sync::Arc;
 
@@ -12,63 +12,73 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::api::Service;
+use crate::api::ApiState;
 
-const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+/// Histogram buckets for request durations.
+const DURATION_SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByAnswer {
+struct ResponseLabels {
     method: &'static str,
     route: String,
     status: u16,
 }
 
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByRoute {
+struct RouteLabels {
     method: &'static str,
     route: String,
 }
 
-pub(super) struct Requests {
-    answered: Family<ByAnswer, Counter>,
-    took: Family<ByRoute, Histogram, fn() -> Histogram>,
+/// Counters and durations of API requests.
+pub(super) struct RequestMetrics {
+    responses: Family<ResponseLabels, Counter>,
+    duration: Family<RouteLabels, Histogram, fn() -> Histogram>,
 }
 
-impl Requests {
+impl RequestMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let requests = Self {
-            answered: Family::default(),
-            took: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            responses: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(DURATION_SECONDS)),
         };
         registry.register(
             "webhook_api_requests",
             "Requests to this API, by method, route and status",
-            requests.answered.clone(),
+            requests.responses.clone(),
         );
         registry.register(
             "webhook_api_request_duration",
-            "Seconds until the API's answer began",
-            requests.took.clone(),
+            "Seconds until the API's response began",
+            requests.duration.clone(),
         );
         requests
     }
 }
 
-pub(crate) async fn counted(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+/// Middleware: counts a request and measures its duration.
+pub(crate) async fn count_requests(
+    State(state): State<Arc<ApiState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    let method = label(request.method());
-    let started_at = service.clock.monotonic();
+    let method = method_label(request.method());
+    let started_at = state.clock.monotonic();
     let response = next.run(request).await;
-    let took = service.clock.monotonic().saturating_sub(started_at);
-    let requests = &service.metrics.requests;
+    let duration = state.clock.monotonic().saturating_sub(started_at);
+    let requests = &state.metrics.requests;
     let status = response.status().as_u16();
-    requests.took.get_or_create(&ByRoute { method, route: route.clone() }).observe(took.as_secs_f64());
-    requests.answered.get_or_create(&ByAnswer { method, route, status }).inc();
+    requests
+        .duration
+        .get_or_create(&RouteLabels { method, route: route.clone() })
+        .observe(duration.as_secs_f64());
+    requests.responses.get_or_create(&ResponseLabels { method, route, status }).inc();
     response
 }
 
-/// A client may send any word as a method.
-fn label(method: &Method) -> &'static str {
+/// Returns the label of a method. Clients may send arbitrary methods, so unknown ones share a label.
+fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",

@@ -1,5 +1,5 @@
-//! The two text formats. They differ in how a counter is announced: OpenMetrics names the family without the `_total` that
-//! its samples carry, and older readers take that for another metric.
+//! The two text formats. In OpenMetrics, the HELP and TYPE lines of a counter omit the `_total` of its samples. In the
+//! older Prometheus format they must include it, or the scraper sees two different metrics.
 
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
@@ -7,23 +7,28 @@ use prometheus_client::registry::Registry;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The content type and the text.
-pub(super) fn render(process: &Registry, outbox: Option<&Registry>, open: bool) -> (&'static str, String) {
+/// Returns the content type and the text of all metrics.
+pub(super) fn render(
+    process: &Registry,
+    outbox: Option<&Registry>,
+    openmetrics: bool,
+) -> (&'static str, String) {
     let mut text = String::new();
     for registry in [Some(process), outbox].into_iter().flatten() {
-        encode_registry(&mut text, registry).expect("a string takes whatever is written to it");
+        encode_registry(&mut text, registry).expect("writing to a string cannot fail");
     }
-    if !open {
-        return (PROMETHEUS, classic(&text));
+    if !openmetrics {
+        return (PROMETHEUS, to_prometheus(&text));
     }
-    encode_eof(&mut text).expect("a string takes whatever is written to it");
+    encode_eof(&mut text).expect("writing to a string cannot fail");
     (OPENMETRICS, text)
 }
 
-/// HELP comes before TYPE, and both name the family: what TYPE calls a counter is renamed in both.
-fn classic(open: &str) -> String {
+/// Converts OpenMetrics text to the Prometheus format. HELP precedes TYPE, so a counter is recognized at its TYPE line and both
+/// lines are renamed.
+fn to_prometheus(openmetrics: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for line in open.lines() {
+    for line in openmetrics.lines() {
         let counter = line.strip_prefix("# TYPE ").and_then(|rest| rest.strip_suffix(" counter"));
         if let Some(name) = counter {
             if let Some(help) = lines.last_mut().filter(|help| help.starts_with(&format!("# HELP {name} "))) {

@@ -1,0 +1,154 @@
+//! The body of an enqueue request: one event or an array of events. Payloads are not parsed; they stay slices of the body.
+
+use std::fmt;
+
+use bytes::Bytes;
+use posthaste_domain::NewEventSpec;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::json::Object;
+
+/// Maximum number of events in one request.
+const EVENTS_MAX: usize = 1_000;
+
+/// An event to deliver.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEvent)]
+pub(crate) struct EventRequest<'b> {
+    /// An absolute http or https URL without credentials or fragment.
+    #[schema(max_length = 2048, example = "https://receiver.example/hook")]
+    destination_url: String,
+    /// Sent to the receiver in the header `posthaste-event-type`. Printable ASCII.
+    #[schema(min_length = 1, max_length = 256, example = "invoice.paid")]
+    event_type: String,
+    /// Any JSON value, including null. At most 256 KiB of text unless configured otherwise.
+    #[serde(borrow)]
+    #[schema(value_type = Value, example = json!({"invoice": "in_17", "amount": 12.50}))]
+    payload: &'b RawValue,
+    /// Identifies the event, and is the same on every attempt. Must be unique; generated if omitted. Visible ASCII without
+    /// full stops.
+    #[schema(min_length = 1, max_length = 256, example = "order-17-created")]
+    event_id: Option<String>,
+    #[schema(min_length = 1, max_length = 256, example = "pr_17")]
+    payment_request_id: Option<String>,
+    /// A label that the producer may choose freely.
+    #[schema(min_length = 1, max_length = 256)]
+    webhook_id: Option<String>,
+    #[schema(min_length = 1, max_length = 256)]
+    session_id: Option<String>,
+    /// Maximum number of requests, including the first, before the event is dead-lettered. The instance's setting if
+    /// omitted.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000, example = 6)]
+    max_attempts: Option<WholeNumber>,
+}
+
+/// One event, or an array of events.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[schema(as = NewEvents)]
+pub(crate) enum EnqueueBody<'b> {
+    One(EventRequest<'b>),
+    Many(EventList<'b>),
+}
+
+/// Events of which either all are stored or none.
+#[derive(ToSchema)]
+#[schema(as = NewEventList, min_items = 1, max_items = 1000)]
+pub(crate) struct EventList<'b>(pub(super) Vec<EventRequest<'b>>);
+
+impl EventRequest<'_> {
+    /// Converts to the form that the domain validates. The payload becomes a slice of `body`, without a copy.
+    pub(super) fn into_spec(self, body: &Bytes, traceparent: Option<&str>) -> NewEventSpec {
+        NewEventSpec {
+            destination_url: self.destination_url,
+            event_type: self.event_type,
+            payload: body.slice_ref(self.payload.get().as_bytes()),
+            event_id: self.event_id,
+            payment_request_id: self.payment_request_id,
+            webhook_id: self.webhook_id,
+            session_id: self.session_id,
+            max_attempts: self.max_attempts.map(|number| number.0),
+            traceparent: traceparent.map(str::to_owned),
+            ..NewEventSpec::default()
+        }
+    }
+}
+
+/// Written by hand because `#[serde(untagged)]` would buffer the body: that loses the payload's exact bytes and the position
+/// of errors.
+impl<'de> Deserialize<'de> for EnqueueBody<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EnqueueBodyVisitor)
+    }
+}
+
+struct EnqueueBodyVisitor;
+
+impl<'de> Visitor<'de> for EnqueueBodyVisitor {
+    type Value = EnqueueBody<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event object or an array of them")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EnqueueBody<'de>, A::Error> {
+        EventRequest::deserialize(MapAccessDeserializer::new(map)).map(EnqueueBody::One)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<EnqueueBody<'de>, A::Error> {
+        let mut events = Vec::new();
+        while let Some(Object(event)) = array.next_element()? {
+            if events.len() == EVENTS_MAX {
+                return Err(de::Error::custom(format!("one request may hold at most {EVENTS_MAX} events")));
+            }
+            events.push(event);
+        }
+        if events.is_empty() {
+            return Err(de::Error::custom("the array is empty; send at least one event"));
+        }
+        Ok(EnqueueBody::Many(EventList(events)))
+    }
+}
+
+/// A whole number in any JSON notation: `3`, `3.0` and `3e0` are equal.
+#[derive(Deserialize)]
+#[serde(try_from = "Number")]
+struct WholeNumber(u32);
+
+impl TryFrom<Number> for WholeNumber {
+    type Error = String;
+
+    fn try_from(number: Number) -> Result<Self, String> {
+        // The shortest decimal form of a float with a whole value has neither a fraction nor an exponent.
+        let decimal = match number.as_u64() {
+            Some(whole) => whole.to_string(),
+            None => number.as_f64().map(|float| float.to_string()).unwrap_or_default(),
+        };
+        decimal.parse().map(Self).map_err(|_| format!("must be a whole number from 1 to 1000, got {number}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_share_the_buffer_of_the_body() {
+        let event = r#"{"destination_url":"https://a.example","event_type":"a","payload": {"n": 1.0} }"#;
+        let body = Bytes::from(format!("[{event},{event}]"));
+        let EnqueueBody::Many(EventList(events)) = crate::json::parse(&body).unwrap() else {
+            panic!("the body is an array")
+        };
+        for event in events {
+            let payload = event.into_spec(&body, None).payload;
+            assert_eq!(&payload[..], br#"{"n": 1.0}"#);
+            assert!(body.as_ptr_range().contains(&payload.as_ptr()), "the payload was copied");
+        }
+    }
+}
