@@ -1,21 +1,21 @@
-//! What an operator reads in the logs, and what nobody may.
+//! Log lines for operators, and what must never be logged.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use crate::stage::{Call, Reply, Stage, secs, settings};
+use crate::fixture::{Call, Fixture, Reply, secs, settings};
 use posthaste_domain::{DeliveryStatus, LeaseTerms, RetryPolicy, RetryPolicySpec, Strategy};
 use posthaste_engine::{Engine, Runtimes};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Everything that this thread logs.
+/// Captures everything that this thread logs.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn listen() -> (Self, DefaultGuard) {
+    fn capture() -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt::fmt()
             .with_max_level(LevelFilter::DEBUG)
@@ -58,13 +58,13 @@ impl MakeWriter<'_> for Log {
 
 #[tokio::test(start_paused = true)]
 async fn s3_renewal_log_of_a_failure_has_event_worker_and_code() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    stage.enqueue("slow", 1).await;
-    stage.receiver.always("slow", Reply::After(secs(20), 200));
-    let _engine = stage.start(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
-    stage.door().fail(&[Call::Renew]);
-    stage.pass(secs(10)).await;
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    fixture.enqueue("slow", 1).await;
+    fixture.receiver.always_reply("slow", Reply::After(secs(20), 200));
+    let _engine = fixture.start(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
+    fixture.test_store().fail(&[Call::Renew]);
+    fixture.advance(secs(10)).await;
     let line = log.line_with("lease renewal failed");
     for part in ["event_id=slow-0", "worker_id=worker-a", "code=\"unavailable\""] {
         assert!(line.contains(part), "{part:?} is missing from {line:?}");
@@ -73,14 +73,14 @@ async fn s3_renewal_log_of_a_failure_has_event_worker_and_code() {
 
 #[tokio::test(start_paused = true)]
 async fn s3_renewal_log_of_a_lost_lease_has_event_worker_and_code() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    let id = stage.enqueue("slow", 1).await.remove(0);
-    stage.receiver.always("slow", Reply::After(secs(20), 200));
-    let _engine = stage.start(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
-    stage.until("it is being sent", |_| stage.receiver.requests_to("slow") == 1).await;
-    posthaste_store::Store::cancel(&stage.memory, &id, "operator", None).await.unwrap();
-    stage.pass(secs(30)).await;
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    let id = fixture.enqueue("slow", 1).await.remove(0);
+    fixture.receiver.always_reply("slow", Reply::After(secs(20), 200));
+    let _engine = fixture.start(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
+    fixture.wait_until("the request is sent", |_| fixture.receiver.requests_to("slow") == 1).await;
+    posthaste_store::Store::cancel(&fixture.memory, &id, "operator", None).await.unwrap();
+    fixture.advance(secs(30)).await;
     let line = log.line_with("lease renewal failed");
     for part in ["event_id=slow-0", "worker_id=worker-a", "code=\"lease_lost\""] {
         assert!(line.contains(part), "{part:?} is missing from {line:?}");
@@ -90,17 +90,17 @@ async fn s3_renewal_log_of_a_lost_lease_has_event_worker_and_code() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_abandoned_by_the_last_claim_of_a_drain_is_logged_and_counted() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    stage.enqueue("deadly", 1).await;
-    stage.receiver.always("deadly", Reply::Hang);
-    let first = stage.start(|_| {});
-    stage.until("it is being sent", |_| stage.receiver.requests_to("deadly") == 1).await;
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    fixture.enqueue("deadly", 1).await;
+    fixture.receiver.always_reply("deadly", Reply::Hang);
+    let first = fixture.start(|_| {});
+    fixture.wait_until("the request is sent", |_| fixture.receiver.requests_to("deadly") == 1).await;
     drop(first);
-    stage.door().fail(&[Call::Claim]);
-    let second = stage.start(|settings| settings.abandon_after = 1);
-    stage.pass(secs(60)).await;
-    stage.door().heal();
+    fixture.test_store().fail(&[Call::Claim]);
+    let second = fixture.start(|settings| settings.abandon_after = 1);
+    fixture.advance(secs(60)).await;
+    fixture.test_store().recover();
     second.drain(secs(10)).await;
     assert!(log.line_with("event abandoned").contains("event_id=deadly-0"));
     assert!(log.line_with("failed_count=1").contains("dispatch cycle complete"));
@@ -108,12 +108,12 @@ async fn an_event_abandoned_by_the_last_claim_of_a_drain_is_logged_and_counted()
 
 #[tokio::test(start_paused = true)]
 async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    stage.receiver.always("missing", Reply::Status(404));
-    stage.enqueue("up", 2).await;
-    stage.enqueue("missing", 1).await;
-    Engine::run_once(settings(|_| {}), stage.ports(), &Runtimes::current()).await.unwrap();
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    fixture.receiver.always_reply("missing", Reply::Status(404));
+    fixture.enqueue("up", 2).await;
+    fixture.enqueue("missing", 1).await;
+    Engine::run_once(settings(|_| {}), fixture.ports(), &Runtimes::current()).await.unwrap();
     let line = log.line_with("dispatch cycle complete");
     for part in [
         "worker_id=worker-a",
@@ -134,19 +134,19 @@ async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s1_3_4_a_worker_that_may_retry_fast_says_so_at_every_start() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    let fast = || {
+async fn s1_3_4_worker_with_fast_retries_warns_at_every_start() {
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    let fast_policy = || {
         let mut spec = RetryPolicySpec::for_strategy(Strategy::Exponential { base: secs(2) });
         spec.jitter_bps = Some(0);
         spec.allow_fast_retries = true;
         RetryPolicy::new(spec).expect("allowed")
     };
-    drop(stage.start(|_| {}));
-    assert!(log.lines().is_empty(), "the contract needs no words: {:#?}", log.lines());
+    drop(fixture.start(|_| {}));
+    assert!(log.lines().is_empty(), "the default policy logs no warning: {:#?}", log.lines());
     for starts in 1..=2 {
-        drop(stage.start(|settings| settings.policy = fast()));
+        drop(fixture.start(|settings| settings.policy = fast_policy()));
         let warned = log.lines().iter().filter(|line| line.contains("retry contract")).count();
         assert_eq!(warned, starts);
     }
@@ -156,36 +156,37 @@ async fn s1_3_4_a_worker_that_may_retry_fast_says_so_at_every_start() {
 
 #[tokio::test(start_paused = true)]
 async fn s2_nfr005_a_running_worker_logs_every_cycle() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    let _engine = stage.start(|settings| settings.cycle_interval = secs(10));
-    stage.pass(secs(35)).await;
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    let _engine = fixture.start(|settings| settings.cycle_interval = secs(10));
+    fixture.advance(secs(35)).await;
     let cycles = log.lines().iter().filter(|line| line.contains("dispatch cycle complete")).count();
     assert_eq!(cycles, 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_an_outage_is_told_once() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    let _engine = stage.start(|_| {});
-    stage.door().fail(&[Call::Claim]);
-    stage.pass(secs(60)).await;
+async fn end_of_an_outage_is_logged_once() {
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    let _engine = fixture.start(|_| {});
+    fixture.test_store().fail(&[Call::Claim]);
+    fixture.advance(secs(60)).await;
     assert!(log.line_with("nothing could be claimed").contains("WARN"));
-    stage.door().heal();
-    stage.pass(secs(60)).await;
-    let told: Vec<_> = log.lines().into_iter().filter(|line| line.contains("claiming works again")).collect();
-    assert!(told.len() == 1 && told[0].contains("INFO"), "{told:?}");
+    fixture.test_store().recover();
+    fixture.advance(secs(60)).await;
+    let lines: Vec<_> =
+        log.lines().into_iter().filter(|line| line.contains("claiming works again")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("INFO"), "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn s0_nfr003_an_attempt_is_one_wide_line_without_the_payload() {
-    let (log, _guard) = Log::listen();
-    let stage = Stage::set();
-    stage.receiver.script("down", [Reply::Status(500)]);
-    stage.enqueue("down", 1).await;
-    let _engine = stage.start(|_| {});
-    stage.until_all(DeliveryStatus::Delivered).await;
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    fixture.receiver.script("down", [Reply::Status(500)]);
+    fixture.enqueue("down", 1).await;
+    let _engine = fixture.start(|_| {});
+    fixture.wait_until_all(DeliveryStatus::Delivered).await;
     let attempts: Vec<String> = log.lines().into_iter().filter(|line| line.contains(" attempt ")).collect();
     assert_eq!(attempts.len(), 2, "{attempts:#?}");
     for part in [

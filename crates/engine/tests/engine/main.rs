@@ -2,8 +2,8 @@
 
 mod delivery;
 mod dispatch;
+mod fixture;
 mod heartbeat;
 mod logs;
 mod observe;
 mod publish;
-mod stage;

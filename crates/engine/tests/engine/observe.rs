@@ -1,4 +1,4 @@
-//! What an observer hears, and what a health tells.
+//! Callbacks of the observer, and the health of a worker.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,94 +6,95 @@ use posthaste_domain::{DeliveryStatus, LeaseTerms};
 use posthaste_engine::{AttemptEvent, Engine, Observer, Ports, Runtimes};
 use posthaste_store::SettleResult;
 
-use crate::stage::{Call, Reply, Stage, secs, settings};
+use crate::fixture::{Call, Fixture, Reply, secs, settings};
 
+/// An observer that records its calls as text.
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct RecordingObserver(Mutex<Vec<String>>);
 
-impl Heard {
-    fn note(&self, what: String) {
-        self.0.lock().expect("one thread").push(what);
+impl RecordingObserver {
+    fn record(&self, call: String) {
+        self.0.lock().expect("one thread").push(call);
     }
 
-    fn all(&self) -> Vec<String> {
+    fn calls(&self) -> Vec<String> {
         self.0.lock().expect("one thread").clone()
     }
 }
 
-impl Observer for Heard {
-    fn on_attempt(&self, seen: &AttemptEvent<'_>) {
-        let written = seen.settled.is_some_and(SettleResult::is_written);
-        let late = seen.lag() >= secs(1);
-        self.note(format!(
+impl Observer for RecordingObserver {
+    fn on_attempt(&self, attempt: &AttemptEvent<'_>) {
+        let written = attempt.settled.is_some_and(SettleResult::is_written);
+        let late = attempt.lag() >= secs(1);
+        self.record(format!(
             "{} {} written={written} late={late}",
-            seen.lease.event_id,
-            seen.transition.label()
+            attempt.lease.event_id,
+            attempt.transition.label()
         ));
     }
 
     fn on_lease_lost(&self) {
-        self.note("lease lost".to_owned());
+        self.record("lease lost".to_owned());
     }
 
     fn on_abandoned(&self, events: usize) {
-        self.note(format!("{events} abandoned"));
+        self.record(format!("{events} abandoned"));
     }
 }
 
-fn watched(stage: &Stage) -> (Arc<Heard>, Ports) {
-    let heard = Arc::new(Heard::default());
-    (Arc::clone(&heard), Ports { observer: heard, ..stage.ports() })
+fn observed_ports(fixture: &Fixture) -> (Arc<RecordingObserver>, Ports) {
+    let observer = Arc::new(RecordingObserver::default());
+    (Arc::clone(&observer), Ports { observer, ..fixture.ports() })
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_attempt_is_heard_of_with_what_became_of_it() {
-    let stage = Stage::set();
-    stage.enqueue("flaky", 1).await;
-    stage.receiver.script("flaky", [Reply::Status(500), Reply::Status(200)]);
-    stage.pass(secs(5)).await;
-    let (heard, ports) = watched(&stage);
+async fn observer_receives_every_attempt_with_its_result() {
+    let fixture = Fixture::new();
+    fixture.enqueue("flaky", 1).await;
+    fixture.receiver.script("flaky", [Reply::Status(500), Reply::Status(200)]);
+    fixture.advance(secs(5)).await;
+    let (observer, ports) = observed_ports(&fixture);
     let _engine = Engine::start(settings(|_| {}), ports, &Runtimes::current()).expect("valid settings");
-    stage.until_all(DeliveryStatus::Delivered).await;
-    stage.until("both are heard of", |_| heard.all().len() == 2).await;
-    let [first, second] = &heard.all()[..] else { panic!("{:?}", heard.all()) };
+    fixture.wait_until_all(DeliveryStatus::Delivered).await;
+    fixture.wait_until("two callbacks were called", |_| observer.calls().len() == 2).await;
+    let [first, second] = &observer.calls()[..] else { panic!("{:?}", observer.calls()) };
     assert_eq!(first, "flaky-0 retried written=true late=true");
     assert!(second.starts_with("flaky-0 delivered written=true"), "{second}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_leases_and_abandoned_events_are_heard_of() {
-    let stage = Stage::set();
-    stage.enqueue("slow", 1).await;
-    stage.receiver.always("slow", Reply::After(secs(20), 200));
-    let (heard, ports) = watched(&stage);
+async fn observer_receives_lost_leases_and_abandoned_events() {
+    let fixture = Fixture::new();
+    fixture.enqueue("slow", 1).await;
+    fixture.receiver.always_reply("slow", Reply::After(secs(20), 200));
+    let (observer, ports) = observed_ports(&fixture);
     let short = settings(|settings| {
         settings.lease = LeaseTerms::new(secs(3)).expect("long enough");
         settings.abandon_after = 1;
     });
     let _engine = Engine::start(short, ports, &Runtimes::current()).expect("valid settings");
-    stage.until("it is being sent", |_| stage.receiver.requests_to("slow") == 1).await;
-    stage.door().fail(&[Call::Renew]);
-    stage.until("both are heard of", |_| heard.all().len() >= 2).await;
-    let mut both = heard.all();
-    both.sort();
-    assert_eq!(both[..2], ["1 abandoned", "lease lost"], "{both:?}");
+    fixture.wait_until("the request is sent", |_| fixture.receiver.requests_to("slow") == 1).await;
+    fixture.test_store().fail(&[Call::Renew]);
+    fixture.wait_until("two callbacks were called", |_| observer.calls().len() >= 2).await;
+    let mut calls = observer.calls();
+    calls.sort();
+    assert_eq!(calls[..2], ["1 abandoned", "lease lost"], "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pulse_tells_what_is_in_flight_and_whether_claiming_works() {
-    let stage = Stage::set();
-    stage.receiver.always("slow", Reply::After(secs(20), 200));
-    let engine = stage.start(|_| {});
+async fn health_reports_deliveries_in_flight_and_time_since_the_last_claim() {
+    let fixture = Fixture::new();
+    fixture.receiver.always_reply("slow", Reply::After(secs(20), 200));
+    let engine = fixture.start(|_| {});
     let health = engine.health();
-    stage.enqueue("slow", 3).await;
-    stage.until("they are being sent", |_| stage.receiver.requests_to("slow") == 3).await;
+    fixture.enqueue("slow", 3).await;
+    fixture.wait_until("the requests are sent", |_| fixture.receiver.requests_to("slow") == 3).await;
     assert_eq!((health.in_flight(), health.circuits_open()), (3, 0));
-    assert!(health.since_claim().expect("there is a worker") <= secs(1));
-    stage.door().fail(&[Call::Claim]);
-    stage.pass(secs(60)).await;
-    assert!(health.since_claim().expect("there is a worker") >= secs(50));
+    assert!(health.since_claim().expect("the worker exists") <= secs(1));
+    fixture.test_store().fail(&[Call::Claim]);
+    fixture.advance(secs(60)).await;
+    assert!(health.since_claim().expect("the worker exists") >= secs(50));
     drop(engine);
-    stage.until("the worker is gone", |_| health.since_claim().is_none()).await;
+    fixture.wait_until("the worker no longer exists", |_| health.since_claim().is_none()).await;
     assert_eq!(health.in_flight(), 0);
 }

@@ -1,9 +1,9 @@
-//! Followers of the topic who come at the same moment.
+//! Concurrent subscriptions to notices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::stage::{Stage, secs};
+use crate::fixture::{Fixture, secs};
 use async_trait::async_trait;
 use posthaste_domain::DeliveryStatus;
 use posthaste_engine::{Publisher, TokioClock};
@@ -11,34 +11,37 @@ use posthaste_store::{LayeredStore, NoticeCursor, NoticePage, Store, StoreError,
 use posthaste_store_memory::MemoryStore;
 use tokio::sync::Notify;
 
-/// The first reply that says where the log ends is long on its way.
-struct SlowAtFirst {
+/// A store whose first reply with the end of the notice log is delayed until `reply` is notified.
+struct SlowFirstReply {
     memory: MemoryStore,
-    asked: AtomicBool,
-    arrives: Notify,
+    called: AtomicBool,
+    reply: Notify,
 }
 
 #[async_trait]
-impl StoreLayer for SlowAtFirst {
+impl StoreLayer for SlowFirstReply {
     fn inner(&self) -> &dyn Store {
         &self.memory
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         let page = self.memory.notices(after, limit).await;
-        if after.is_none() && !self.asked.swap(true, Ordering::Relaxed) {
-            self.arrives.notified().await;
+        if after.is_none() && !self.called.swap(true, Ordering::Relaxed) {
+            self.reply.notified().await;
         }
         page
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_followers_who_come_at_once_neither_misses_anything_after_its_cursor() {
-    let stage = Stage::set();
-    let memory = stage.memory.clone();
-    let store =
-        Arc::new(LayeredStore(SlowAtFirst { memory, asked: AtomicBool::new(false), arrives: Notify::new() }));
+async fn concurrent_subscribers_miss_no_notice_after_their_cursors() {
+    let fixture = Fixture::new();
+    let memory = fixture.memory.clone();
+    let store = Arc::new(LayeredStore(SlowFirstReply {
+        memory,
+        called: AtomicBool::new(false),
+        reply: Notify::new(),
+    }));
     let publisher = Publisher::new(Arc::clone(&store) as _);
     tokio::spawn(publisher.clone().run(Arc::new(TokioClock::start()), secs(1)));
 
@@ -46,18 +49,22 @@ async fn of_two_followers_who_come_at_once_neither_misses_anything_after_its_cur
         let publisher = publisher.clone();
         async move { publisher.subscribe().await }
     });
-    stage.until("the slow one has asked where the log ends", |_| store.0.asked.load(Ordering::Relaxed)).await;
-    let _engine = stage.start(|_| ());
-    stage.enqueue("first", 1).await;
-    stage.until_all(DeliveryStatus::Delivered).await;
+    fixture
+        .wait_until("the slow subscriber has queried the end of the log", |_| {
+            store.0.called.load(Ordering::Relaxed)
+        })
+        .await;
+    let _engine = fixture.start(|_| ());
+    fixture.enqueue("first", 1).await;
+    fixture.wait_until_all(DeliveryStatus::Delivered).await;
     let mut quick = publisher.subscribe().await.unwrap();
-    store.0.arrives.notify_one();
+    store.0.reply.notify_one();
     let mut slow = slow.await.unwrap().unwrap();
 
-    let begins_after = slow.cursor();
-    stage.enqueue("second", 1).await;
-    stage.until_all(DeliveryStatus::Delivered).await;
-    let after = store.notices(Some(begins_after), 10).await.unwrap().notices;
-    assert_eq!(slow.next().await.unwrap(), after[0], "the first that was committed after its cursor");
+    let subscribed_after = slow.cursor();
+    fixture.enqueue("second", 1).await;
+    fixture.wait_until_all(DeliveryStatus::Delivered).await;
+    let after = store.notices(Some(subscribed_after), 10).await.unwrap().notices;
+    assert_eq!(slow.next().await.unwrap(), after[0], "the first notice committed after its cursor");
     assert_eq!(quick.next().await.unwrap(), *after.last().unwrap());
 }
