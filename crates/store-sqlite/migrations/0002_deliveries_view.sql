@@ -1,5 +1,5 @@
--- The outbox in the words `pending`, `failed`, `dead` and `delivered`. It is for reading, with one exception: whoever
--- sets a dead row back to `attempt_count = 0, status = 'pending'` requeues it, as the API would.
+-- View of the outbox as deliveries with the states `pending`, `failed`, `dead` and `delivered`. It accepts one write:
+-- setting a dead row to `attempt_count = 0, status = 'pending'` requeues the event, as the API does.
 
 CREATE VIEW webhook_deliveries AS
 SELECT
@@ -20,17 +20,17 @@ SELECT
     created_at        AS created_at
 FROM webhook_outbox_events;
 
-CREATE TRIGGER webhook_deliveries_insert INSTEAD OF INSERT ON webhook_deliveries
+CREATE TRIGGER webhook_deliveries_reject_insert INSTEAD OF INSERT ON webhook_deliveries
 BEGIN
-    SELECT RAISE(ABORT, 'webhook_deliveries takes no new rows: enqueue events through Posthaste');
+    SELECT RAISE(ABORT, 'webhook_deliveries does not accept INSERT: enqueue events through Posthaste');
 END;
 
-CREATE TRIGGER webhook_deliveries_delete INSTEAD OF DELETE ON webhook_deliveries
+CREATE TRIGGER webhook_deliveries_reject_delete INSTEAD OF DELETE ON webhook_deliveries
 BEGIN
-    SELECT RAISE(ABORT, 'webhook_deliveries gives up no rows: cancel the event; retention removes what was delivered');
+    SELECT RAISE(ABORT, 'webhook_deliveries does not accept DELETE: cancel the event; retention removes delivered events');
 END;
 
-CREATE TRIGGER webhook_deliveries_update INSTEAD OF UPDATE ON webhook_deliveries
+CREATE TRIGGER webhook_deliveries_requeue INSTEAD OF UPDATE ON webhook_deliveries
 BEGIN
     SELECT RAISE(ABORT, 'only a dead delivery can be reset: its status must be ''dead''')
     WHERE OLD.status <> 'dead';
@@ -52,7 +52,7 @@ BEGIN
     FROM webhook_events
     WHERE event_id = OLD.id;
 
-    -- As of the audit row that was just written.
+    -- The timestamp is that of the audit row inserted above.
     INSERT INTO webhook_queue
         (id, destination_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
     SELECT f.id, f.destination_id, f.claims, m.at, m.at, m.at, f.last_attempted_at
@@ -61,17 +61,18 @@ BEGIN
     JOIN webhook_audit m ON m.id = (SELECT max(id) FROM webhook_audit WHERE event_key = e.id)
     WHERE e.event_id = OLD.id;
 
-    -- It goes to the front of its line, where it may have a spent row.
-    DELETE FROM webhook_ready
+    -- Delete the consumed rows of the destination's queue: the event returns to a position among them, where its old
+    -- row may still exist.
+    DELETE FROM webhook_first_attempts
     WHERE destination_id = (SELECT destination_id FROM webhook_events WHERE event_id = OLD.id)
-      AND id < (SELECT d.ready_from FROM webhook_events e JOIN webhook_destinations d ON d.id = e.destination_id
+      AND id < (SELECT d.first_attempts_head FROM webhook_events e JOIN webhook_destinations d ON d.id = e.destination_id
                 WHERE e.event_id = OLD.id);
 
     UPDATE webhook_destinations
-    SET ready_from = 0, ready_spent = 0
+    SET first_attempts_head = 0, first_attempts_consumed = 0
     WHERE id = (SELECT destination_id FROM webhook_events WHERE event_id = OLD.id);
 
-    INSERT INTO webhook_ready (destination_id, id, requeued_at)
+    INSERT INTO webhook_first_attempts (destination_id, id, requeued_at)
     SELECT q.destination_id, q.id, q.requeued_at
     FROM webhook_events e
     JOIN webhook_queue q ON q.id = e.id

@@ -1,16 +1,17 @@
-//! Granting leases on what is due.
+//! Claims: granting leases on due events.
 //!
-//! What a claim costs follows what it grants, how many destinations it has to step over, and how many leases are out;
-//! never the backlog of any destination, the retries that are not due, or the history:
+//! The cost of a claim grows with the events it grants, the destinations it has to skip, and the leases currently held.
+//! It never grows with the backlog of a destination, the retries that are not due, or the history:
 //!
-//! - **Expired leases** are looked for only in claims whose `check_at` has come, a lower bound of their first expiry.
-//! - **Retries** are looked for only at destinations whose `retry_at` has come. That is a lower bound of their first
-//!   retry, lowered by whoever puts a retry back and raised here.
-//! - **First attempts** are due from the moment they are stored. They are found by stepping from destination to
-//!   destination through a line that holds nothing else.
+//! - **Expired leases** are searched only in claims whose `expiry_check_at` has passed, a lower bound of their first
+//!   expiry.
+//! - **Retries** are searched only at destinations whose `earliest_retry_at` has passed. This is a lower bound of their
+//!   first retry; inserting a retry lowers it, and a claim raises it.
+//! - **First attempts** are due as soon as they are stored. A claim finds them by seeking from destination to
+//!   destination through `webhook_first_attempts`, which holds nothing else.
 //!
-//! A claim is maximal: each event that could be granted is either looked at while there is room for it, or stands
-//! behind a limit that is used up, and no limit ever becomes free again within a claim.
+//! A claim is maximal: it grants every claimable event unless a limit that applies to the event is used up. No limit
+//! gains capacity during a claim.
 
 pub(crate) mod abandon;
 pub(crate) mod grant;
@@ -18,163 +19,174 @@ pub(crate) mod grant;
 use std::collections::{BTreeMap, BTreeSet};
 
 use posthaste_domain::{DestinationId, Timestamp};
-use posthaste_store::{ClaimRequest, Claimed};
+use posthaste_store::{ClaimRequest, ClaimResponse};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::call::Writing;
-use crate::claims::Ended;
-use crate::fault::Fault;
-use grant::Grant;
+use crate::claims::EndedLeases;
+use crate::command::WriteContext;
+use crate::error::CallError;
+use grant::ClaimWriter;
 
-/// Where the last claim left off, so that the next one begins elsewhere. Kept by the writer and lost with it.
+/// Where the last claim stopped, so that the next one starts elsewhere. Kept in memory by the writer thread.
 #[derive(Debug, Default)]
-pub(crate) struct Rotation {
+pub(crate) struct ClaimRotation {
     /// The destination that was last granted a first attempt.
     last_served: i64,
-    /// Whether first attempts go before retries; they take turns, so that neither starves the other of slots.
+    /// Whether the next claim takes first attempts before retries. The order alternates, so that neither kind starves
+    /// the other of slots.
     first_attempts_first: bool,
 }
 
-pub(crate) fn claim(writing: &mut Writing<'_>, request: &ClaimRequest) -> Result<Claimed, Fault> {
-    let db = writing.db;
-    let granted_before = grant::granted_before(db, writing.now, request)?;
+/// Grants leases within the limits of the request and dead-letters events that lost too many leases.
+pub(crate) fn claim(
+    context: &mut WriteContext<'_>,
+    request: &ClaimRequest,
+) -> Result<ClaimResponse, CallError> {
+    let db = context.db;
+    let granted_before = grant::extend_granted(db, context.now, request)?;
     if !granted_before.is_empty() {
-        return Ok(Claimed { leases: granted_before, abandoned: Vec::new() });
+        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new() });
     }
-    let mut ended = Ended::default();
-    let expired = abandon::expired(db, writing.now)?;
-    let (abandoned, expired) = abandon::abandon(db, writing.now, request.abandon_after, expired, &mut ended)?;
+    let mut ended = EndedLeases::default();
+    let expired = abandon::find_expired(db, context.now)?;
+    let (abandoned, expired) = abandon::abandon(db, context.now, request.abandon_after, expired, &mut ended)?;
 
-    let mut room = Room::of(request, paused(db, writing.now)?);
-    let mut grant = Grant::prepare(db, request, writing.now, writing.random)?;
-    for lost in expired {
-        let (destination, is_retry) = (lost.place.destination, lost.place.is_retry());
-        if room.fits(destination, is_retry) {
-            grant.take_over(&lost, &mut ended)?;
-            room.take(destination, is_retry);
+    let mut budget = ClaimBudget::new(request, paused_destinations(db, context.now)?);
+    let mut writer = ClaimWriter::prepare(db, request, context.now, context.random)?;
+    for lease in expired {
+        let (destination, is_retry) = (lease.entry.destination, lease.entry.is_retry());
+        if budget.allows(destination, is_retry) {
+            writer.take_over(&lease, &mut ended)?;
+            budget.spend(destination, is_retry);
         }
     }
-    let rotation = &mut *writing.rotation;
+    let rotation = &mut *context.rotation;
     if rotation.first_attempts_first {
-        first_attempts(db, rotation, &mut room, &mut grant)?;
-        retries(db, &mut room, &mut grant)?;
+        claim_first_attempts(db, rotation, &mut budget, &mut writer)?;
+        claim_retries(db, &mut budget, &mut writer)?;
     } else {
-        retries(db, &mut room, &mut grant)?;
-        first_attempts(db, rotation, &mut room, &mut grant)?;
+        claim_retries(db, &mut budget, &mut writer)?;
+        claim_first_attempts(db, rotation, &mut budget, &mut writer)?;
     }
     rotation.first_attempts_first = !rotation.first_attempts_first;
-    let leases = grant.finish()?;
-    // After this claim has taken its number: a claim that is forgotten here may have had the last.
+    let leases = writer.finish()?;
+    // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
-    Ok(Claimed { leases, abandoned })
+    Ok(ClaimResponse { leases, abandoned })
 }
 
 /// Index: webhook_destinations_paused, from now on.
 pub(crate) const PAUSED: &str = "SELECT id FROM webhook_destinations WHERE paused_until > ?1";
 
-/// Destinations that asked to be left alone.
-fn paused(db: &Connection, now: Timestamp) -> rusqlite::Result<BTreeSet<DestinationId>> {
+/// Returns the destinations that are paused at present.
+fn paused_destinations(db: &Connection, now: Timestamp) -> rusqlite::Result<BTreeSet<DestinationId>> {
     let mut paused = db.prepare_cached(PAUSED)?;
     paused.query_map([now.as_micros()], |row| row.get(0).map(DestinationId))?.collect()
 }
 
-/// Index: webhook_destinations_retries, up to now.
+/// Index: webhook_destinations_earliest_retry_at, up to now.
 pub(crate) const DUE_DESTINATIONS: &str = "
     SELECT id FROM webhook_destinations
-    WHERE retry_at <= ?1 AND (paused_until IS NULL OR paused_until <= ?1)
-    ORDER BY retry_at";
+    WHERE earliest_retry_at <= ?1 AND (paused_until IS NULL OR paused_until <= ?1)
+    ORDER BY earliest_retry_at";
 
-/// One step into the line of retries.
-pub(crate) const RAISE_RETRY_AT: &str = "
+/// Reads one row of webhook_retries, by its primary key.
+pub(crate) const RAISE_EARLIEST_RETRY_AT: &str = "
     UPDATE webhook_destinations
-    SET retry_at = (SELECT next_attempt_at FROM webhook_retries
-                    WHERE destination_id = ?1
-                    ORDER BY next_attempt_at LIMIT 1)
+    SET earliest_retry_at = (SELECT next_attempt_at FROM webhook_retries
+                             WHERE destination_id = ?1
+                             ORDER BY next_attempt_at LIMIT 1)
     WHERE id = ?1";
 
-/// The destinations whose first retry may be due, the longest due first.
-fn retries(db: &Connection, room: &mut Room<'_>, grant: &mut Grant<'_>) -> rusqlite::Result<()> {
-    if room.is_full() || room.retries == 0 {
+/// Grants due retries, starting at the destination whose retry has been due the longest.
+fn claim_retries(
+    db: &Connection,
+    budget: &mut ClaimBudget<'_>,
+    writer: &mut ClaimWriter<'_>,
+) -> rusqlite::Result<()> {
+    if budget.is_exhausted() || budget.retries == 0 {
         return Ok(());
     }
     let mut due = db.prepare_cached(DUE_DESTINATIONS)?;
     let mut visited = Vec::new();
-    let mut rows = due.query([grant.now.as_micros()])?;
+    let mut rows = due.query([writer.now.as_micros()])?;
     while let Some(row) = rows.next()? {
         let destination = DestinationId(row.get(0)?);
-        let count = room.for_retries_of(destination);
+        let count = budget.retries_for(destination);
         if count > 0 {
-            grant.retries_of(destination, count, room)?;
+            writer.grant_retries(destination, count, budget)?;
             visited.push(destination);
         }
-        if room.is_full() || room.retries == 0 {
+        if budget.is_exhausted() || budget.retries == 0 {
             break;
         }
     }
     drop(rows);
-    // Not before the list of them has been read to its end: this moves them in it.
-    let mut raise = db.prepare_cached(RAISE_RETRY_AT)?;
+    // Only after the query has ended, because the update moves rows in the index that the query reads.
+    let mut raise = db.prepare_cached(RAISE_EARLIEST_RETRY_AT)?;
     for destination in visited {
         raise.execute([destination.0])?;
     }
     Ok(())
 }
 
-/// An equal share for each destination that has first attempts; what one does not need goes to the others.
+/// Grants first attempts, an equal share to each destination that has some. Destinations with fewer events leave the
+/// rest of their share to the others.
 ///
-/// Sharing is fair to receivers, and cheap: events that were enqueued together stand on the same pages, and are then
-/// claimed together.
-fn first_attempts(
+/// Equal shares are fair to receivers. They are also cheap: events that were enqueued together are on the same pages,
+/// and are then claimed together.
+fn claim_first_attempts(
     db: &Connection,
-    rotation: &mut Rotation,
-    room: &mut Room<'_>,
-    grant: &mut Grant<'_>,
+    rotation: &mut ClaimRotation,
+    budget: &mut ClaimBudget<'_>,
+    writer: &mut ClaimWriter<'_>,
 ) -> rusqlite::Result<()> {
-    let mut is_cut_off = true;
-    while is_cut_off && !room.is_full() {
-        let mut wanting = destinations_with_first_attempts(db, rotation.last_served, room)?;
-        // A line of nothing but spent rows takes a place in this list and none in the room.
-        is_cut_off = wanting.len() == room.total;
-        while !room.is_full() && !wanting.is_empty() {
-            let share = (room.total / wanting.len()).max(1);
-            let mut still_wanting = Vec::new();
-            for destination in wanting {
-                let count = room.for_first_attempts_of(destination).min(share);
+    let mut is_truncated = true;
+    while is_truncated && !budget.is_exhausted() {
+        let mut waiting = destinations_with_first_attempts(db, rotation.last_served, budget)?;
+        // Search again if the list was cut off: a queue of nothing but consumed rows is listed and yields no lease.
+        is_truncated = waiting.len() == budget.total;
+        while !budget.is_exhausted() && !waiting.is_empty() {
+            let share = (budget.total / waiting.len()).max(1);
+            let mut still_waiting = Vec::new();
+            for destination in waiting {
+                let count = budget.first_attempts_for(destination).min(share);
                 if count == 0 {
                     continue;
                 }
-                if grant.first_attempts_of(destination, count, room)? == count {
-                    still_wanting.push(destination);
+                if writer.grant_first_attempts(destination, count, budget)? == count {
+                    still_waiting.push(destination);
                 }
                 rotation.last_served = destination.0;
             }
-            wanting = still_wanting;
+            waiting = still_waiting;
         }
     }
     Ok(())
 }
 
-/// One step through the lines of first attempts, however long they are.
+/// Seeks the next destination with first attempts; the cost does not depend on how many it has.
 pub(crate) const NEXT_DESTINATION: &str = "
-    SELECT destination_id FROM webhook_ready
+    SELECT destination_id FROM webhook_first_attempts
     WHERE destination_id > ?1 AND destination_id <= ?2
     ORDER BY destination_id LIMIT 1";
 
-/// Once around, from the destination after the last that was served, and no more than could be granted one each.
+/// Returns destinations with first attempts that the budget allows, in cyclic order after `last_served`. Stops when
+/// there is one destination for each lease that may still be granted.
 fn destinations_with_first_attempts(
     db: &Connection,
     last_served: i64,
-    room: &Room<'_>,
+    budget: &ClaimBudget<'_>,
 ) -> rusqlite::Result<Vec<DestinationId>> {
     let mut next_after = db.prepare_cached(NEXT_DESTINATION)?;
     let mut found = Vec::new();
     for (mut after, end) in [(last_served, i64::MAX), (i64::MIN, last_served)] {
-        while found.len() < room.total {
+        while found.len() < budget.total {
             let Some(next) = next_after.query_row((after, end), |row| row.get(0)).optional()? else {
                 break;
             };
             after = next;
-            if room.for_first_attempts_of(DestinationId(next)) > 0 {
+            if budget.first_attempts_for(DestinationId(next)) > 0 {
                 found.push(DestinationId(next));
             }
         }
@@ -182,45 +194,50 @@ fn destinations_with_first_attempts(
     Ok(found)
 }
 
-/// What a claim may still take.
-struct Room<'a> {
+/// The number of leases that a claim may still grant.
+struct ClaimBudget<'a> {
     request: &'a ClaimRequest,
     paused: BTreeSet<DestinationId>,
+    /// Leases left under the limit of the request.
     total: usize,
+    /// Retries left among them.
     retries: usize,
-    taken: BTreeMap<DestinationId, usize>,
+    granted: BTreeMap<DestinationId, usize>,
 }
 
-impl<'a> Room<'a> {
-    fn of(request: &'a ClaimRequest, paused: BTreeSet<DestinationId>) -> Self {
+impl<'a> ClaimBudget<'a> {
+    fn new(request: &'a ClaimRequest, paused: BTreeSet<DestinationId>) -> Self {
         let (total, retries) = (request.limit, request.retries_max);
-        Self { request, paused, total, retries, taken: BTreeMap::new() }
+        Self { request, paused, total, retries, granted: BTreeMap::new() }
     }
 
-    fn is_full(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.total == 0
     }
 
-    fn for_first_attempts_of(&self, destination: DestinationId) -> usize {
+    /// Returns how many more first attempts of a destination may be granted.
+    fn first_attempts_for(&self, destination: DestinationId) -> usize {
         if self.paused.contains(&destination) {
             return 0;
         }
-        let taken = self.taken.get(&destination).copied().unwrap_or(0);
-        self.request.free_slots_of(destination).saturating_sub(taken).min(self.total)
+        let granted = self.granted.get(&destination).copied().unwrap_or(0);
+        self.request.slots_for(destination).saturating_sub(granted).min(self.total)
     }
 
-    fn for_retries_of(&self, destination: DestinationId) -> usize {
-        self.for_first_attempts_of(destination).min(self.retries)
+    /// Returns how many more retries of a destination may be granted.
+    fn retries_for(&self, destination: DestinationId) -> usize {
+        self.first_attempts_for(destination).min(self.retries)
     }
 
-    fn fits(&self, destination: DestinationId, is_retry: bool) -> bool {
-        let room = if is_retry { Self::for_retries_of } else { Self::for_first_attempts_of };
-        room(self, destination) > 0
+    fn allows(&self, destination: DestinationId, is_retry: bool) -> bool {
+        let left = if is_retry { Self::retries_for } else { Self::first_attempts_for };
+        left(self, destination) > 0
     }
 
-    fn take(&mut self, destination: DestinationId, is_retry: bool) {
+    /// Counts a granted lease.
+    fn spend(&mut self, destination: DestinationId, is_retry: bool) {
         self.total -= 1;
         self.retries -= usize::from(is_retry);
-        *self.taken.entry(destination).or_default() += 1;
+        *self.granted.entry(destination).or_default() += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! Connections, and what each is told before it is used.
+//! Opening and configuring of connections.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -9,18 +9,18 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::open::OpenError;
 
-/// Before this, a writer and a checkpoint could corrupt the file when the log was reset under them.
+/// In older versions, a checkpoint that resets the write-ahead log beside a writer can corrupt the file.
 const SQLITE_MIN: i32 = 3_051_003;
-/// Every statement of a connection stays prepared.
-const STATEMENTS_KEPT: usize = 128;
-/// How often switching a new file to the log is tried while others do the same.
-const SWITCHES_MAX: usize = 50;
+/// More than the number of distinct statements, so that every statement stays prepared.
+const STATEMENT_CACHE_CAPACITY: usize = 128;
+/// Attempts to switch a new file to WAL mode while other processes do the same.
+const WAL_SWITCH_ATTEMPTS: usize = 50;
 
-/// The page cache holds the indexes that claims and settles walk. No memory map: through one, an error of the disk
-/// would be a signal that ends the process instead of an error that a caller can be told.
+/// The page cache holds the indexes that claims and settles search. Memory mapping is off: with it, a disk error would be
+/// a signal that ends the process instead of an error for the caller.
 ///
-/// Checkpoints come every 32 MiB: a page that changes often is then copied once for many commits, and the log, which
-/// is written over from its start, stays within what a restart reads in a moment.
+/// SQLite checkpoints every 32 MiB. A page that changes often is then copied once for many commits, and the write-ahead
+/// log, which is overwritten from its start, stays short enough to be read quickly at a restart.
 const WRITER_SETTINGS: &str = "
     PRAGMA synchronous = FULL;
     PRAGMA foreign_keys = OFF;
@@ -38,39 +38,39 @@ const READER_SETTINGS: &str = "
     PRAGMA cache_size = -16384;
 ";
 
-/// A connection that may write; creates the file where there is none.
-pub(crate) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, OpenError> {
+/// Opens a connection for the writer thread; creates the file if it does not exist.
+pub(crate) fn open_writer(path: &Path, busy_timeout: Duration) -> Result<Connection, OpenError> {
     check_version(rusqlite::version_number())?;
-    check_place(path)?;
-    create(path);
+    check_location(path)?;
+    create_private_file(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags).map_err(|error| OpenError::of(error, path))?;
+    let db = Connection::open_with_flags(path, flags).map_err(|error| OpenError::from_sqlite(error, path))?;
     check_writable(&db, path)?;
-    settle_in(&db, busy_timeout).map_err(|error| OpenError::of(error, path))?;
+    configure_writer(&db, busy_timeout).map_err(|error| OpenError::from_sqlite(error, path))?;
     Ok(db)
 }
 
-fn settle_in(db: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
+fn configure_writer(db: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
     db.busy_timeout(busy_timeout)?;
-    switch_to_log(db)?;
-    keep_statements(db)?;
+    enable_wal(db)?;
+    configure_statements(db)?;
     db.execute_batch(WRITER_SETTINGS)
 }
 
-/// A plan depends on the statement alone: else SQLite would plan again whenever a parameter that could matter changes,
-/// which on short statements costs as much as running them.
-fn keep_statements(db: &Connection) -> rusqlite::Result<()> {
-    db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+/// Keeps statements prepared and their query plans stable. Otherwise SQLite would plan a statement again when the value of
+/// a relevant parameter changes, which costs as much as running a short statement.
+fn configure_statements(db: &Connection) -> rusqlite::Result<()> {
+    db.set_prepared_statement_cache_capacity(STATEMENT_CACHE_CAPACITY);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
-/// Two processes that switch a new file at once may both be refused without having waited. Whoever is refused waits for
-/// the other's lock in a way that does wait, and tries again.
-fn switch_to_log(db: &Connection) -> rusqlite::Result<()> {
+/// Switches the file to WAL mode. Two processes that switch a new file at once may both get `SQLITE_BUSY` without waiting
+/// for the busy timeout. `BEGIN IMMEDIATE` does wait for the other's lock, and then the switch is tried again.
+fn enable_wal(db: &Connection) -> rusqlite::Result<()> {
     let mut switched = Ok(());
-    for _ in 0..SWITCHES_MAX {
+    for _ in 0..WAL_SWITCH_ATTEMPTS {
         switched = db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
         match &switched {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
@@ -82,26 +82,27 @@ fn switch_to_log(db: &Connection) -> rusqlite::Result<()> {
     switched
 }
 
-/// A connection that only reads, on a database that a writer has opened before.
-pub(crate) fn reader(path: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection> {
+/// Opens a read-only connection to a database that a writer has opened before.
+pub(crate) fn open_reader(path: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(busy_timeout)?;
-    keep_statements(&db)?;
+    configure_statements(&db)?;
     db.execute_batch(READER_SETTINGS)?;
     Ok(db)
 }
 
 fn check_version(version: i32) -> Result<(), OpenError> {
     if version < SQLITE_MIN {
-        Err(OpenError::SqliteTooOld { found: version, least: SQLITE_MIN })
+        Err(OpenError::SqliteTooOld { found: version, minimum: SQLITE_MIN })
     } else {
         Ok(())
     }
 }
 
-/// SQLite would say "unable to open database file" to both.
-fn check_place(path: &Path) -> Result<(), OpenError> {
+/// Checks that the path is not a directory and that its parent directory exists. SQLite reports "unable to open database
+/// file" for both, which does not name the cause.
+fn check_location(path: &Path) -> Result<(), OpenError> {
     if path.is_dir() {
         return Err(OpenError::IsADirectory { path: path.to_owned() });
     }
@@ -113,9 +114,10 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// For its owner alone, because payloads and the signing secret are in it; what SQLite puts beside it is as readable as
-/// the file is. One that is there keeps the mode that somebody gave it, and what cannot be created SQLite complains of.
-fn create(path: &Path) {
+/// Creates the file readable by its owner alone, because it contains payloads and the signing secret. SQLite gives its
+/// `-wal` and `-shm` files the same mode. An existing file keeps its mode. If the file cannot be created, opening it with
+/// SQLite reports why.
+fn create_private_file(path: &Path) {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -123,12 +125,12 @@ fn create(path: &Path) {
     let _ = options.open(path);
 }
 
-/// A file without write permission is opened all the same, for reading.
+/// Refuses a read-only file. SQLite opens a file without write permission for reading, without an error.
 fn check_writable(db: &Connection, path: &Path) -> Result<(), OpenError> {
     match db.is_readonly("main") {
         Ok(false) => Ok(()),
         Ok(true) => Err(OpenError::ReadOnly { path: path.to_owned() }),
-        Err(error) => Err(OpenError::of(error, path)),
+        Err(error) => Err(OpenError::from_sqlite(error, path)),
     }
 }
 
@@ -137,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sqlite_that_can_corrupt_the_log_is_refused() {
-        assert!(check_version(rusqlite::version_number()).is_ok(), "the one that is built in is new enough");
+    fn an_sqlite_version_with_the_wal_corruption_bug_is_refused() {
+        assert!(check_version(rusqlite::version_number()).is_ok(), "the bundled SQLite is new enough");
         let error = check_version(3_051_002).unwrap_err().to_string();
         assert!(error.contains("3.51.2") && error.contains("3.51.3"), "{error}");
     }
 
     #[test]
-    fn a_file_that_may_only_be_read_is_refused_by_name() {
+    fn a_read_only_file_is_refused_by_name() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("outbox.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
@@ -154,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_flushes_every_commit_and_keeps_a_log() {
+    fn a_writer_flushes_every_commit_and_uses_wal_mode() {
         let directory = tempfile::tempdir().unwrap();
-        let db = writer(&directory.path().join("outbox.db"), Duration::from_secs(1)).unwrap();
+        let db = open_writer(&directory.path().join("outbox.db"), Duration::from_secs(1)).unwrap();
         let setting = |pragma: &str| -> String {
             db.query_row(
                 &format!("SELECT CAST(x AS TEXT) FROM (SELECT {pragma} AS x FROM pragma_{pragma})"),

@@ -1,65 +1,67 @@
-//! What settles and workers tell of destinations, and what is known of one.
+//! Destinations: the changes that settles and workers write to them, and their state for operators.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{DestinationId, DestinationUrl, Health, Timestamp};
+use posthaste_domain::{DestinationId, DestinationUrl, ReceiverHealth, Timestamp};
 use posthaste_store::{CircuitReport, CircuitState, DestinationState, StoreError};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::fault::Fault;
+use crate::error::CallError;
 use crate::row;
 
-/// What a batch has to tell of its destinations, so that each row is written once however many events tell of it.
+/// The changes of a batch to its destinations, collected so that each destination's row is written once.
 #[derive(Default)]
-pub(crate) struct News(BTreeMap<DestinationId, Told>);
+pub(crate) struct DestinationUpdates(BTreeMap<DestinationId, DestinationUpdate>);
 
 #[derive(Default)]
-struct Told {
+struct DestinationUpdate {
     pause: Option<Duration>,
-    retry_at: Option<Timestamp>,
-    health: Option<Run>,
+    earliest_retry_at: Option<Timestamp>,
+    failures: Option<FailureRun>,
 }
 
-/// The run of ill health after the batch, where something was heard of it.
+/// How a batch of outcomes changes a destination's run of failures, which `failing_since` dates.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Run {
-    /// It answered, and nothing failed after that.
-    Over,
-    /// It fails; since when may be known already.
-    GoesOn,
-    /// It answered, and failed after that.
+enum FailureRun {
+    /// The last outcome of the batch was healthy: the destination is not failing.
+    Ended,
+    /// All outcomes failed: an existing `failing_since` stays, otherwise the run begins now.
+    Continues,
+    /// A failure followed a healthy outcome of the same batch: the run begins now.
     BeginsNow,
 }
 
-impl News {
-    pub(crate) fn pause(&mut self, destination: DestinationId, wait: Duration) {
-        let told = self.0.entry(destination).or_default();
-        told.pause = told.pause.max(Some(wait));
+impl DestinationUpdates {
+    /// Pauses a destination for `wait`; the longest pause of the batch wins.
+    pub(crate) fn add_pause(&mut self, destination: DestinationId, wait: Duration) {
+        let update = self.0.entry(destination).or_default();
+        update.pause = update.pause.max(Some(wait));
     }
 
-    /// A retry without a lease that is due at this moment: the destination's `retry_at` must not be later.
-    pub(crate) fn retry(&mut self, destination: DestinationId, due: Timestamp) {
-        let told = self.0.entry(destination).or_default();
-        told.retry_at = Some(told.retry_at.map_or(due, |earlier| earlier.min(due)));
+    /// Records a retry without a lease, due at `due`: the destination's `earliest_retry_at` must not be later.
+    pub(crate) fn add_retry(&mut self, destination: DestinationId, due: Timestamp) {
+        let update = self.0.entry(destination).or_default();
+        update.earliest_retry_at = Some(update.earliest_retry_at.map_or(due, |earlier| earlier.min(due)));
     }
 
-    pub(crate) fn health(&mut self, destination: DestinationId, health: Health) {
+    /// Records the receiver's health after an outcome; outcomes must be added in their order.
+    pub(crate) fn add_health(&mut self, destination: DestinationId, health: ReceiverHealth) {
         let run = match health {
-            Health::Unknown => return,
-            Health::Healthy => Run::Over,
-            Health::Unhealthy => match self.0.get(&destination).and_then(|told| told.health) {
-                None | Some(Run::GoesOn) => Run::GoesOn,
-                Some(Run::Over | Run::BeginsNow) => Run::BeginsNow,
+            ReceiverHealth::Unknown => return,
+            ReceiverHealth::Healthy => FailureRun::Ended,
+            ReceiverHealth::Unhealthy => match self.0.get(&destination).and_then(|update| update.failures) {
+                None | Some(FailureRun::Continues) => FailureRun::Continues,
+                Some(FailureRun::Ended | FailureRun::BeginsNow) => FailureRun::BeginsNow,
             },
         };
-        self.0.entry(destination).or_default().health = Some(run);
+        self.0.entry(destination).or_default().failures = Some(run);
     }
 
-    /// Writes only where something changes: most settles bring no news.
+    /// Writes the collected changes. Each statement skips rows that already have the value, as after most settles.
     pub(crate) fn write(&self, db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
-        for (destination, told) in &self.0 {
-            if let Some(wait) = told.pause {
+        for (destination, update) in &self.0 {
+            if let Some(wait) = update.pause {
                 db.prepare_cached(
                     "UPDATE webhook_destinations
                      SET paused_until = ?2
@@ -67,17 +69,17 @@ impl News {
                 )?
                 .execute((destination.0, now.after(wait).as_micros()))?;
             }
-            if let Some(due) = told.retry_at {
+            if let Some(due) = update.earliest_retry_at {
                 db.prepare_cached(
                     "UPDATE webhook_destinations
-                     SET retry_at = ?2
-                     WHERE id = ?1 AND (retry_at IS NULL OR retry_at > ?2)",
+                     SET earliest_retry_at = ?2
+                     WHERE id = ?1 AND (earliest_retry_at IS NULL OR earliest_retry_at > ?2)",
                 )?
                 .execute((destination.0, due.as_micros()))?;
             }
-            match told.health {
+            match update.failures {
                 None => {}
-                Some(Run::Over) => {
+                Some(FailureRun::Ended) => {
                     db.prepare_cached(
                         "UPDATE webhook_destinations
                          SET failing_since = NULL
@@ -85,7 +87,7 @@ impl News {
                     )?
                     .execute([destination.0])?;
                 }
-                Some(Run::GoesOn) => {
+                Some(FailureRun::Continues) => {
                     db.prepare_cached(
                         "UPDATE webhook_destinations
                          SET failing_since = ?2
@@ -93,7 +95,7 @@ impl News {
                     )?
                     .execute((destination.0, now.as_micros()))?;
                 }
-                Some(Run::BeginsNow) => {
+                Some(FailureRun::BeginsNow) => {
                     db.prepare_cached("UPDATE webhook_destinations SET failing_since = ?2 WHERE id = ?1")?
                         .execute((destination.0, now.as_micros()))?;
                 }
@@ -103,11 +105,12 @@ impl News {
     }
 }
 
+/// Stores the circuit states that a worker reports, each until its report expires.
 pub(crate) fn report_circuits(
     db: &Connection,
     now: Timestamp,
     reports: &[CircuitReport],
-) -> Result<(), Fault> {
+) -> Result<(), CallError> {
     let mut report_circuit = db.prepare_cached(
         "UPDATE webhook_destinations
          SET circuit = ?2, circuit_worker = ?3, circuit_until = ?4
@@ -125,11 +128,12 @@ pub(crate) fn report_circuits(
     Ok(())
 }
 
-pub(crate) fn destination(
+/// Reads a destination's state for operators.
+pub(crate) fn read_destination(
     db: &Connection,
     now: Timestamp,
     id: DestinationId,
-) -> Result<DestinationState, Fault> {
+) -> Result<DestinationState, CallError> {
     let state = db
         .prepare_cached(
             "SELECT url, circuit, circuit_until, paused_until, failing_since
@@ -137,16 +141,16 @@ pub(crate) fn destination(
              WHERE id = ?1",
         )?
         .query_row([id.0], |row| {
-            let reported = row::optional_word(row, 1, CircuitState::from_word)?;
-            let stands = row::optional_moment(row, 2)?.is_some_and(|until| until > now);
+            let reported = row::decode_optional(row, 1, CircuitState::from_name)?;
+            let is_current = row::optional_timestamp(row, 2)?.is_some_and(|until| until > now);
             Ok(DestinationState {
                 id,
-                url: DestinationUrl::stored(row.get(0)?),
-                circuit: reported.filter(|_| stands).unwrap_or(CircuitState::Closed),
-                paused_until: row::optional_moment(row, 3)?.filter(|until| *until > now),
-                failing_since: row::optional_moment(row, 4)?,
+                url: DestinationUrl::from_stored(row.get(0)?),
+                circuit: reported.filter(|_| is_current).unwrap_or(CircuitState::Closed),
+                paused_until: row::optional_timestamp(row, 3)?.filter(|until| *until > now),
+                failing_since: row::optional_timestamp(row, 4)?,
             })
         })
         .optional()?;
-    state.ok_or(Fault::Refused(StoreError::DestinationNotFound { id: id.0 }))
+    state.ok_or(CallError::Refused(StoreError::DestinationNotFound { id: id.0 }))
 }

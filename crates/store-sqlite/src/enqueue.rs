@@ -1,116 +1,129 @@
-//! Storing what producers hand in.
+//! Enqueue: stores the events of producers.
 //!
-//! A request is judged before anything of it is written: a refused one leaves nothing to undo.
+//! A request is checked before any of it is written, so a refused request leaves nothing to undo.
 
 use std::collections::BTreeSet;
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, MessageId, NewEvent, Timestamp};
-use posthaste_store::{EnqueueRequest, Enqueued, Idempotency, Receipt, StoreError};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt, StoreError};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
-use crate::fault::Fault;
+use crate::error::CallError;
 use crate::row;
-use crate::totals::{self, Change};
+use crate::totals::{self, TotalsChange};
 
+/// Stores the events of a request, or returns the first response if its idempotency key was used before.
 pub(crate) fn enqueue(
     db: &Connection,
     now: Timestamp,
     random: &mut StdRng,
     request: &EnqueueRequest,
-) -> Result<Enqueued, Fault> {
+) -> Result<EnqueueResponse, CallError> {
     if let Some(idempotency) = &request.idempotency
-        && let Some(replay) = replay(db, now, idempotency)?
+        && let Some(first_response) = find_replay(db, now, idempotency)?
     {
-        return Ok(replay);
+        return Ok(first_response);
     }
     let receipts = enqueue_events(db, now, random, &request.events)?;
     if let Some(idempotency) = &request.idempotency {
-        remember(db, now, idempotency, &receipts)?;
+        store_key(db, now, idempotency, &receipts)?;
     }
-    Ok(Enqueued { replayed: false, receipts })
+    Ok(EnqueueResponse { replayed: false, receipts })
 }
 
+/// Stores events, all or none, and returns a receipt for each.
 pub(crate) fn enqueue_events(
     db: &Connection,
     now: Timestamp,
     random: &mut StdRng,
     events: &[NewEvent],
-) -> Result<Vec<Receipt>, Fault> {
-    ids_are_free(db, events)?;
-    let mut insertion = Insertion::prepare(db)?;
-    let mut change = Change::default();
+) -> Result<Vec<Receipt>, CallError> {
+    check_ids_are_unused(db, events)?;
+    let mut statements = InsertStatements::prepare(db)?;
+    let mut totals = TotalsChange::default();
     let mut receipts = Vec::with_capacity(events.len());
-    let first_key = totals::last_key(db)? + 1;
+    let first_key = totals::last_event_key(db)? + 1;
     for (key, event) in (first_key..).zip(events) {
         let message_id = MessageId::v7(now, random.random());
-        receipts.push(insertion.insert(now, key, message_id, event)?);
-        change.enqueued();
+        receipts.push(statements.insert(now, key, message_id, event)?);
+        totals.add_enqueued();
     }
-    change.write(db)?;
+    totals.write(db)?;
     Ok(receipts)
 }
 
-fn replay(db: &Connection, now: Timestamp, idempotency: &Idempotency) -> Result<Option<Enqueued>, Fault> {
+/// Finds the response to an earlier request with the same key and body. Fails if the body was another.
+fn find_replay(
+    db: &Connection,
+    now: Timestamp,
+    idempotency: &Idempotency,
+) -> Result<Option<EnqueueResponse>, CallError> {
     // Index: webhook_idempotency_key.
-    let remembered = db
+    let stored = db
         .prepare_cached(
             "SELECT fingerprint, event_ids, created_at
              FROM webhook_idempotency
-             WHERE key = ?1 AND forget_at > ?2",
+             WHERE key = ?1 AND expires_at > ?2",
         )?
         .query_row((&idempotency.key, now.as_micros()), |row| {
-            Ok((row.get::<_, [u8; 32]>(0)?, receipts(row.get_ref(1)?.as_str()?, row::moment(row, 2)?)))
+            Ok((
+                row.get::<_, [u8; 32]>(0)?,
+                parse_receipts(row.get_ref(1)?.as_str()?, row::timestamp(row, 2)?),
+            ))
         })
         .optional()?;
-    match remembered {
+    match stored {
         None => Ok(None),
         Some((fingerprint, receipts)) if fingerprint == idempotency.fingerprint => {
-            Ok(Some(Enqueued { replayed: true, receipts }))
+            Ok(Some(EnqueueResponse { replayed: true, receipts }))
         }
         Some(_) => Err(StoreError::IdempotencyConflict { key: idempotency.key.clone() }.into()),
     }
 }
 
-/// All events of a request are created at one moment, and an id has no line break in it.
-fn receipts(event_ids: &str, created_at: Timestamp) -> Vec<Receipt> {
+/// Rebuilds the receipts of a stored response. All events of a request have one creation time, and an event id contains
+/// no line break.
+fn parse_receipts(event_ids: &str, created_at: Timestamp) -> Vec<Receipt> {
     let receipt = |event_id: &str| Receipt {
-        event_id: EventId::stored(event_id.to_owned()),
+        event_id: EventId::from_stored(event_id.to_owned()),
         status: DeliveryStatus::Pending,
         created_at,
     };
     event_ids.lines().map(receipt).collect()
 }
 
-fn remember(
+/// Stores an idempotency key with its response.
+fn store_key(
     db: &Connection,
     now: Timestamp,
     idempotency: &Idempotency,
     receipts: &[Receipt],
 ) -> rusqlite::Result<()> {
     let event_ids: Vec<&str> = receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
-    // A key whose time is over may still be there.
+    // Maintenance may not have removed an expired row of the same key yet.
     db.prepare_cached(
-        "INSERT INTO webhook_idempotency (key, fingerprint, event_ids, created_at, forget_at)
+        "INSERT INTO webhook_idempotency (key, fingerprint, event_ids, created_at, expires_at)
          VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (key) DO UPDATE
          SET fingerprint = excluded.fingerprint,
              event_ids   = excluded.event_ids,
              created_at  = excluded.created_at,
-             forget_at   = excluded.forget_at",
+             expires_at   = excluded.expires_at",
     )?
     .execute((
         &idempotency.key,
         idempotency.fingerprint,
         event_ids.join("\n"),
         now.as_micros(),
-        now.after(idempotency.keep).as_micros(),
+        now.after(idempotency.keep_for).as_micros(),
     ))?;
     Ok(())
 }
 
-fn ids_are_free(db: &Connection, events: &[NewEvent]) -> Result<(), Fault> {
+/// Refuses events whose ids are stored already or occur twice in the request.
+fn check_ids_are_unused(db: &Connection, events: &[NewEvent]) -> Result<(), CallError> {
     let mut seen = BTreeSet::new();
     for event_id in events.iter().filter_map(NewEvent::event_id) {
         // Index: webhook_events_event_id.
@@ -124,17 +137,17 @@ fn ids_are_free(db: &Connection, events: &[NewEvent]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The statements that store one event, prepared once for all of a request.
-struct Insertion<'a> {
+/// The statements that store an event, prepared once per request.
+struct InsertStatements<'a> {
     find_destination: CachedStatement<'a>,
     add_destination: CachedStatement<'a>,
     message: CachedStatement<'a>,
     event: CachedStatement<'a>,
     queue: CachedStatement<'a>,
-    ready: CachedStatement<'a>,
+    first_attempt: CachedStatement<'a>,
 }
 
-impl<'a> Insertion<'a> {
+impl<'a> InsertStatements<'a> {
     fn prepare(db: &'a Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             // Index: webhook_destinations_url.
@@ -155,14 +168,14 @@ impl<'a> Insertion<'a> {
                  VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?,
             queue: db.prepare_cached(
-                "INSERT INTO webhook_queue (id, destination_id, next_attempt_at, updated_at, reserve)
+                "INSERT INTO webhook_queue (id, destination_id, next_attempt_at, updated_at, lease_padding)
                  VALUES (?1, ?2, ?3, ?3, x'00000000000000000000000000000000000000000000000000000000')",
             )?,
-            ready: db.prepare_cached("INSERT INTO webhook_ready (destination_id, id) VALUES (?2, ?1)")?,
+            first_attempt: db.prepare_cached("INSERT INTO webhook_first_attempts (destination_id, id) VALUES (?2, ?1)")?,
         })
     }
 
-    /// A message has one event as yet, and shares its key.
+    /// Inserts an event and its message under the same key: every message has exactly one event for now.
     fn insert(
         &mut self,
         now: Timestamp,
@@ -170,8 +183,8 @@ impl<'a> Insertion<'a> {
         message_id: MessageId,
         event: &NewEvent,
     ) -> rusqlite::Result<Receipt> {
-        let destination_id = self.destination_of(now, event.destination_url())?;
-        let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::of(message_id));
+        let destination_id = self.find_or_add_destination(now, event.destination_url())?;
+        let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
         self.message.execute((
             key,
             message_id.as_uuid().into_bytes(),
@@ -196,13 +209,14 @@ impl<'a> Insertion<'a> {
             event.session_id(),
         ))?;
         self.queue.execute((key, destination_id, now.as_micros()))?;
-        self.ready.execute((key, destination_id))?;
+        self.first_attempt.execute((key, destination_id))?;
         Ok(Receipt { event_id, status: DeliveryStatus::Pending, created_at: now })
     }
 
-    fn destination_of(&mut self, now: Timestamp, url: &DestinationUrl) -> rusqlite::Result<i64> {
+    /// Returns the id of a destination, which is created if it is new.
+    fn find_or_add_destination(&mut self, now: Timestamp, url: &DestinationUrl) -> rusqlite::Result<i64> {
         match self.find_destination.query_row([url.as_str()], |row| row.get(0)).optional()? {
-            Some(known) => Ok(known),
+            Some(id) => Ok(id),
             None => self.add_destination.insert((url.as_str(), now.as_micros())),
         }
     }

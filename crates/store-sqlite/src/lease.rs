@@ -1,75 +1,80 @@
-//! Extending leases and giving them back, each fenced by its token.
+//! Renewal and release of leases, each fenced by its token.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use posthaste_domain::Timestamp;
-use posthaste_store::HeldLease;
+use posthaste_store::LeaseRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
-use crate::claims::{self, ClaimNumber, Ended};
-use crate::destination::News;
-use crate::fault::Fault;
-use crate::line::{self, Place, place_columns};
+use crate::claims::{self, ClaimNumber, EndedLeases};
+use crate::destination::DestinationUpdates;
+use crate::destination_queue::{self, QueueEntry, queue_entry_columns};
+use crate::error::CallError;
 
-/// The event's place and the lease's claim, if the lease is still the event's.
+/// The queue entry of a leased event and the claim that holds the lease, if the token is still the event's.
 const HELD: &str = concat!(
     "SELECT ",
-    place_columns!(),
+    queue_entry_columns!(),
     ", lease_claim FROM webhook_queue WHERE id = ?1 AND lease_token = ?2"
 );
 
-fn find(held: &mut CachedStatement<'_>, lease: &HeldLease) -> rusqlite::Result<Option<(Place, ClaimNumber)>> {
+fn find_held(
+    held: &mut CachedStatement<'_>,
+    lease: &LeaseRef,
+) -> rusqlite::Result<Option<(QueueEntry, ClaimNumber)>> {
     let by = (lease.key.0, lease.token.as_uuid().into_bytes());
-    held.query_row(by, |row| Ok((Place::of(row)?, ClaimNumber(row.get(5)?)))).optional()
+    held.query_row(by, |row| Ok((QueueEntry::from_row(row)?, ClaimNumber(row.get(5)?)))).optional()
 }
 
-/// An expired lease that nobody took over is still its holder's to extend.
+/// Extends leases to `lease` from now and returns those that are lost. An expired lease that no claim has taken over can
+/// still be extended.
 pub(crate) fn renew(
     db: &Connection,
     now: Timestamp,
-    leases: &[HeldLease],
+    leases: &[LeaseRef],
     lease: Duration,
-) -> Result<Vec<HeldLease>, Fault> {
+) -> Result<Vec<LeaseRef>, CallError> {
     let until = now.after(lease);
     let mut held = db.prepare_cached(HELD)?;
     let mut extend = db.prepare_cached("UPDATE webhook_queue SET lease_until = ?2 WHERE id = ?1")?;
-    let (mut lost, mut of_claims) = (Vec::new(), BTreeSet::new());
+    let (mut lost, mut extended_claims) = (Vec::new(), BTreeSet::new());
     for lease in leases {
-        match find(&mut held, lease)? {
+        match find_held(&mut held, lease)? {
             None => lost.push(*lease),
-            Some((place, claim)) => {
-                extend.execute((place.key.0, until.as_micros()))?;
-                of_claims.insert(claim);
+            Some((entry, claim)) => {
+                extend.execute((entry.key.0, until.as_micros()))?;
+                extended_claims.insert(claim);
             }
         }
     }
-    for claim in of_claims {
-        claims::check_by(db, claim, until)?;
+    for claim in extended_claims {
+        claims::lower_expiry_check(db, claim, until)?;
     }
     Ok(lost)
 }
 
-pub(crate) fn release(db: &Connection, now: Timestamp, leases: &[HeldLease]) -> Result<(), Fault> {
+/// Ends leases without an attempt and returns their events to the queues. Lost leases are skipped.
+pub(crate) fn release(db: &Connection, now: Timestamp, leases: &[LeaseRef]) -> Result<(), CallError> {
     let mut held = db.prepare_cached(HELD)?;
-    let mut give_back = db.prepare_cached(
+    let mut clear_lease = db.prepare_cached(
         "UPDATE webhook_queue
          SET lease_token = NULL, lease_claim = NULL, lease_until = NULL, updated_at = ?2
          WHERE id = ?1",
     )?;
-    let (mut news, mut ended) = (News::default(), Ended::default());
+    let (mut destinations, mut ended) = (DestinationUpdates::default(), EndedLeases::default());
     for lease in leases {
-        let Some((place, claim)) = find(&mut held, lease)? else {
+        let Some((entry, claim)) = find_held(&mut held, lease)? else {
             continue;
         };
-        give_back.execute((place.key.0, now.as_micros()))?;
-        line::put(db, &place)?;
-        ended.count(claim, place.is_retry());
-        if place.is_retry() {
-            news.retry(place.destination, place.due);
+        clear_lease.execute((entry.key.0, now.as_micros()))?;
+        destination_queue::insert(db, &entry)?;
+        ended.add(claim, entry.is_retry());
+        if entry.is_retry() {
+            destinations.add_retry(entry.destination, entry.due);
         }
     }
     ended.write(db)?;
-    news.write(db, now)?;
+    destinations.write(db, now)?;
     Ok(())
 }

@@ -1,44 +1,44 @@
-//! The embedded store: one SQLite file, one thread that writes, commits shared.
+//! The embedded store: one SQLite file, one writer thread, shared commits.
 //!
 //! ```text
-//! enqueue, claim, renew, settle, …  ─► queue ─► writer thread ─► one transaction for all that wait ─► answers
+//! enqueue, claim, renew, settle, …  ─► queue ─► writer thread ─► one transaction for all queued calls ─► results
 //! overview, dead_letters, events, … ─► queue ─► reader threads, each on its own snapshot
 //! ```
 //!
-//! Every write is durable before it is acknowledged. Several processes may open one file: each has its writer, SQLite
-//! lets one of them write at a time, and leases are fenced by their tokens. The files mirror the port's; statements
-//! stand where they are used, with the index that serves them named beside them.
+//! Every write is durable before it is acknowledged. Several processes may open one file: each has its own writer thread,
+//! SQLite lets one of them write at a time, and leases are fenced by their tokens. The modules mirror those of the store
+//! port. Each statement is next to the code that uses it, with a comment that names its index.
 //!
-//! Whoever keeps business tables in the same file can enqueue inside a transaction of their own:
+//! An application with business tables in the same file can enqueue inside its own transaction:
 //! [`SqliteStore::enqueue_in`].
 #![forbid(unsafe_code)]
 
-mod call;
 mod claim;
 mod claims;
 mod clock;
+mod command;
 mod connect;
 mod destination;
-mod ending;
+mod destination_queue;
 mod enqueue;
-mod fault;
+mod error;
+mod job_queue;
 mod lease;
-mod line;
 mod maintain;
 mod migrate;
 mod notices;
 mod open;
 mod operate;
 #[cfg(test)]
-mod plans;
-mod queue;
+mod query_plans;
 mod read;
-mod reader;
-mod rehearse;
+mod reader_pool;
 mod row;
 mod secrets;
 mod settle;
+mod thread_group;
 mod totals;
+mod write_probe;
 mod writer;
 
 use std::path::Path;
@@ -49,97 +49,99 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
-    EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Receipt, Retention, Settled, Settlement, Store, StoreClock, StoreError, Vitals, Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
+    Page, PageRequest, Receipt, Retention, SettleResult, Settlement, Store, StoreClock, StoreError,
+    StoreHealth, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rusqlite::Connection;
 
-use call::{Kind, Writing};
-use claim::Rotation;
-use fault::Fault;
-use reader::Readers;
-use writer::{Session, Writer};
+use claim::ClaimRotation;
+use command::{CommandKind, WriteContext};
+use error::CallError;
+use reader_pool::ReaderPool;
+use writer::{Writer, WriterThread};
 
 pub use clock::SystemClock;
-pub use migrate::{Migrated, examine, migrate};
-pub use open::{OpenError, Options, entropy};
-/// The version that [`SqliteStore::enqueue_in`] takes transactions of.
+pub use migrate::{MigrationReport, inspect, migrate};
+pub use open::{OpenError, Options, system_rng};
+/// The rusqlite version whose transactions [`SqliteStore::enqueue_in`] accepts.
 pub use rusqlite;
 
-/// Handles are cheap to clone and share one writer; the threads end with the last of them, or when one is closed.
+/// A store on an SQLite file. Clones are cheap handles to the same threads, which end when the last handle is dropped or
+/// any handle is closed.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    readers: Readers,
+    readers: ReaderPool,
     writer: Writer,
     clock: Arc<dyn StoreClock>,
     waker: Waker,
-    answer_within: Duration,
+    call_timeout: Duration,
     path: std::path::PathBuf,
-    /// For [`SqliteStore::enqueue_in`], which runs on its caller's thread.
+    /// Source of message ids for [`SqliteStore::enqueue_in`], which runs on its caller's thread.
     random: Mutex<StdRng>,
 }
 
 impl Shared {
-    /// The writer goes last: only a connection that may write takes what is in the log into the file, and only when
-    /// nobody reads beside it any more.
+    /// Closes the readers, then the writer, and returns whether all threads exited in time. The writer is last: only a
+    /// read-write connection copies the write-ahead log into the file, and only after all other connections are closed.
     fn close(&self) -> bool {
-        let nobody_reads = self.readers.close();
-        self.writer.end();
-        nobody_reads && self.writer.has_ended()
+        let readers_closed = self.readers.close();
+        self.writer.close();
+        readers_closed && self.writer.join()
     }
 
-    /// A generator of the caller's own: nobody waits for another's transaction.
+    /// Returns a new generator for one caller, so that callers do not hold the lock during their transactions.
     fn fork_random(&self) -> StdRng {
         StdRng::from_rng(&mut *self.random.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl SqliteStore {
-    /// Opens a database file, creates it where there is none, and brings its schema up to date. `random` feeds lease
-    /// tokens and message ids; in production it comes from [`entropy`].
+    /// Opens a database file, creates it if it does not exist, and applies missing migrations. Lease tokens and message
+    /// ids are drawn from `random`; in production pass [`system_rng`].
     pub fn open(
         path: impl AsRef<Path>,
         clock: Arc<dyn StoreClock>,
         mut random: StdRng,
         options: Options,
     ) -> Result<Self, OpenError> {
-        let path = open::absolute(path.as_ref())?;
-        let db = connect::writer(&path, options.busy_timeout)?;
-        migrate::bring_up_to_date(&db, &path)?;
+        let path = open::absolute_path(path.as_ref())?;
+        let db = connect::open_writer(&path, options.busy_timeout)?;
+        migrate::migrate_to_latest(&db, &path)?;
         let waker = Waker::default();
-        let session = Session {
+        let writer_thread = WriterThread {
             db,
             path: path.clone(),
             clock: Arc::clone(&clock),
             random: StdRng::from_rng(&mut random),
             waker: waker.clone(),
-            rotation: Rotation::default(),
+            rotation: ClaimRotation::default(),
             failing: Arc::default(),
         };
         let shared = Shared {
-            readers: Readers::new(path.clone(), options.busy_timeout),
-            writer: Writer::start(session).map_err(OpenError::Thread)?,
+            readers: ReaderPool::new(path.clone(), options.busy_timeout),
+            writer: Writer::start(writer_thread).map_err(OpenError::Thread)?,
             clock,
             waker,
-            answer_within: options.answer_within,
+            call_timeout: options.call_timeout,
             path,
             random: Mutex::new(random),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Enqueues inside a transaction of the caller's, on a connection to the same file: the events exist if and when
-    /// that commits. They are stored all or none, and an error leaves the transaction as it was. Ring [`wake`]
-    /// after the commit, or let polling find them.
+    /// Enqueues events inside the caller's transaction, on a connection to the same file. The events exist once that
+    /// transaction commits. All or none are stored, and an error leaves the transaction unchanged. Call [`wake`] after
+    /// the commit, or let polling find the events.
     ///
-    /// The commit is as durable as the caller's connection makes it: leave `PRAGMA synchronous` at `FULL`.
+    /// The durability of the commit depends on the caller's connection: leave `PRAGMA synchronous` at `FULL`.
     ///
     /// [`wake`]: SqliteStore::wake
     pub fn enqueue_in(
@@ -151,102 +153,107 @@ impl SqliteStore {
         let stored = within_savepoint(transaction, || {
             enqueue::enqueue_events(transaction, self.shared.clock.now(), &mut random, events)
         });
-        stored.map_err(|fault| fault.into_store_error(&self.shared.path))
+        stored.map_err(|error| error.into_store_error(&self.shared.path))
     }
 
-    /// Finishes what has been asked for and closes the file, for all handles: calls that come later are answered as
-    /// unavailable. Unless other processes use it, the file then holds everything, and has no log beside it.
+    /// Finishes the queued calls and closes the file, for all handles; later calls fail as unavailable. Unless another
+    /// process uses the file, it then contains all data and has no write-ahead log beside it.
     ///
-    /// Waits for its threads, seconds at most. False where one is still busy then; the log stays beside the file, to be
-    /// read at the next start, and nothing is lost.
+    /// Waits a few seconds for the threads to exit. Returns false if one is still busy then. The write-ahead log then
+    /// remains beside the file for the next start, and no data is lost.
     pub fn close(&self) -> bool {
         self.shared.close()
     }
 
-    /// Tells workers of this process that something may have become due.
+    /// Wakes the workers of this process, because events may have become due.
     pub fn wake(&self) {
         self.shared.waker.wake();
     }
 
-    async fn write<T, F>(&self, kind: Kind, work: F) -> Result<T, StoreError>
+    /// Runs `work` on the writer thread.
+    async fn write<T, F>(&self, kind: CommandKind, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&mut Writing<'_>) -> Result<T, Fault> + Send + 'static,
+        F: FnMut(&mut WriteContext<'_>) -> Result<T, CallError> + Send + 'static,
     {
-        self.answered(self.shared.writer.call(kind, work)).await
+        self.with_timeout(self.shared.writer.call(kind, work)).await
     }
 
-    async fn read<T, F>(&self, look: F) -> Result<T, StoreError>
+    /// Runs `query` on a reader thread.
+    async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, CallError> + Send + 'static,
     {
-        self.answered(self.shared.readers.call(look)).await
+        self.with_timeout(self.shared.readers.call(query)).await
     }
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "nothing waits for this bound; it makes a disk that never answers an error instead of a hang"
+        reason = "a safety timeout: a disk that never responds becomes an error instead of a hang"
     )]
-    async fn answered<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let limit = self.shared.answer_within;
+    async fn with_timeout<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let limit = self.shared.call_timeout;
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
             let file = self.shared.path.display();
-            let reason =
-                format!("{file} did not answer within {limit:?}; check the disk, and who else writes to it");
+            let reason = format!(
+                "{file} did not respond within {limit:?}; check the disk and other processes that write to it"
+            );
             Err(StoreError::Unavailable { reason })
         })
     }
 }
 
-/// What fails half-way in somebody else's transaction is undone, and nothing else of it.
-fn within_savepoint<T>(db: &Connection, work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+/// Runs `work` in a savepoint, so that its failure undoes its own writes and nothing else of the caller's transaction.
+fn within_savepoint<T>(db: &Connection, work: impl FnOnce() -> Result<T, CallError>) -> Result<T, CallError> {
     db.execute_batch("SAVEPOINT posthaste_enqueue")?;
-    let done = work();
-    if done.is_err() {
-        // May fail where SQLite has ended the transaction by itself, as it does when the disk is full.
+    let result = work();
+    if result.is_err() {
+        // Fails if SQLite has ended the transaction, as it does when the disk is full.
         let _ = db.execute_batch("ROLLBACK TO posthaste_enqueue; RELEASE posthaste_enqueue");
-        return done;
+        return result;
     }
     db.execute_batch("RELEASE posthaste_enqueue")?;
-    done
+    result
 }
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        let batch = batch.to_vec();
-        self.write(Kind::MakesDue, move |Writing { db, now, random, .. }| {
-            batch.iter().map(|request| answer(enqueue::enqueue(db, *now, random, request))).collect()
-        })
-        .await
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let kind = CommandKind::Enqueue { events: request.events.len() };
+        self.write(kind, move |context| enqueue::enqueue(context.db, context.now, context.random, &request))
+            .await
     }
 
     fn wakeups(&self) -> Wakeups {
         self.shared.waker.subscribe()
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let request = request.clone();
-        self.write(Kind::Other, move |writing| claim::claim(writing, &request)).await
+        self.write(CommandKind::Other, move |context| claim::claim(context, &request)).await
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         let held = held.to_vec();
-        self.write(Kind::Renewal, move |writing| lease::renew(writing.db, writing.now, &held, lease)).await
+        self.write(CommandKind::Renewal, move |context| lease::renew(context.db, context.now, &held, lease))
+            .await
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let (worker, batch) = (worker.clone(), batch.to_vec());
-        self.write(Kind::Other, move |writing| settle::settle(writing.db, writing.now, &worker, &batch)).await
+        self.write(CommandKind::Other, move |context| {
+            settle::settle(context.db, context.now, &worker, &batch)
+        })
+        .await
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {
         let held = held.to_vec();
-        self.write(Kind::MakesDue, move |writing| lease::release(writing.db, writing.now, &held)).await
+        self.write(CommandKind::MakesDue, move |context| lease::release(context.db, context.now, &held)).await
     }
 
     async fn overview(&self) -> Result<Overview, StoreError> {
@@ -271,8 +278,8 @@ impl Store for SqliteStore {
 
     async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
         let (event_id, actor) = (event_id.clone(), actor.to_owned());
-        self.write(Kind::MakesDue, move |writing| {
-            operate::requeue(writing.db, writing.now, &event_id, &actor)
+        self.write(CommandKind::MakesDue, move |context| {
+            operate::requeue(context.db, context.now, &event_id, &actor)
         })
         .await
     }
@@ -284,55 +291,48 @@ impl Store for SqliteStore {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
         let (event_id, actor, reason) = (event_id.clone(), actor.to_owned(), reason.map(str::to_owned));
-        self.write(Kind::Other, move |writing| {
-            operate::cancel(writing.db, writing.now, &event_id, &actor, reason.as_deref())
+        self.write(CommandKind::Other, move |context| {
+            operate::cancel(context.db, context.now, &event_id, &actor, reason.as_deref())
         })
         .await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
         let clock = Arc::clone(&self.shared.clock);
-        self.read(move |db| destination::destination(db, clock.now(), id)).await
+        self.read(move |db| destination::read_destination(db, clock.now(), id)).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
         let reports = reports.to_vec();
-        self.write(Kind::Other, move |writing| {
-            destination::report_circuits(writing.db, writing.now, &reports)
+        self.write(CommandKind::Other, move |context| {
+            destination::report_circuits(context.db, context.now, &reports)
         })
         .await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
-        self.read(move |db| notices::notices(db, after, limit)).await
+        self.read(move |db| notices::read_notices(db, after, limit)).await
     }
 
-    async fn vitals(&self) -> Result<Vitals, StoreError> {
+    async fn health(&self) -> Result<StoreHealth, StoreError> {
         let clock = Arc::clone(&self.shared.clock);
-        let vitals = self.read(move |db| Ok(migrate::vitals(db, clock.now())?)).await?;
-        // A full disk can be read well enough. Only somebody's write finds out, and only another that it is over.
+        let health = self.read(move |db| Ok(migrate::read_health(db, clock.now())?)).await?;
+        // Reading works on a full disk, so after a failed write only another write shows whether SQLite can write again.
         if self.shared.writer.is_failing() {
-            self.write(Kind::Other, |writing| rehearse::rehearse(writing.db)).await?;
+            self.write(CommandKind::Other, |context| write_probe::probe_write(context.db)).await?;
         }
-        Ok(vitals)
+        Ok(health)
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
         let first = first.clone();
-        self.write(Kind::Other, move |writing| secrets::valid(writing.db, writing.now, &first)).await
+        self.write(CommandKind::Other, move |context| secrets::valid_secrets(context.db, context.now, &first))
+            .await
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         let retention = *retention;
-        self.write(Kind::Other, move |writing| maintain::maintain(writing.db, writing.now, &retention)).await
-    }
-}
-
-/// A refusal is the answer to its own request; only SQLite fails a whole batch.
-fn answer<T>(outcome: Result<T, Fault>) -> Result<Result<T, StoreError>, Fault> {
-    match outcome {
-        Ok(answer) => Ok(Ok(answer)),
-        Err(Fault::Refused(error)) => Ok(Err(error)),
-        Err(fault @ Fault::Sqlite(_)) => Err(fault),
+        self.write(CommandKind::Other, move |context| maintain::maintain(context.db, context.now, &retention))
+            .await
     }
 }

@@ -1,100 +1,108 @@
-//! Forgetting what retention no longer keeps, a small step at a time.
+//! Retention: removes old rows, a small step per call.
 //!
-//! The log of what became of events is in the order in which it was written. So one walk from its oldest entry finds
-//! what was delivered long ago and the old attempts of events that stay. After the clock was set back a few may be kept
-//! for longer, by as much as it was set back; an index by age would cost every settle for that.
+//! The log of event results is in commit order. Reading it from its oldest entry therefore finds both the events that
+//! were delivered long ago and the old attempts of events that stay. If the clock is set back, some rows are kept longer
+//! by the same amount; an index by age would avoid this at a cost to every settle.
 
 use posthaste_domain::{EventKey, NoticeKind, Timestamp};
-use posthaste_store::{Maintained, Retention};
+use posthaste_store::{MaintenanceReport, Retention};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::fault::Fault;
-use crate::notices::{self, Entry};
-use crate::totals::Change;
+use crate::error::CallError;
+use crate::notices::{self, LogEntry};
+use crate::totals::TotalsChange;
 
-/// Removes at most `rows_max` of each: idempotency keys, and entries of the log with the attempts and deliveries that
-/// they tell of. Counts the events.
-pub(crate) fn maintain(db: &Connection, now: Timestamp, retention: &Retention) -> Result<Maintained, Fault> {
+/// Removes up to `rows_max` expired idempotency keys, and up to `rows_max` log entries with the attempts and delivered
+/// events that they refer to. Reports the number of removed events.
+pub(crate) fn maintain(
+    db: &Connection,
+    now: Timestamp,
+    retention: &Retention,
+) -> Result<MaintenanceReport, CallError> {
     let rows_max = i64::try_from(retention.rows_max).unwrap_or(i64::MAX);
-    forget_keys(db, now, rows_max)?;
-    let horizon = retention.keep.map(|keep| now.before(keep));
+    remove_expired_keys(db, now, rows_max)?;
+    let horizon = retention.keep_for.map(|keep| now.before(keep));
     let removed = match horizon {
         None => 0,
         Some(horizon) => remove_entries(db, horizon, retention.rows_max)?,
     };
-    Ok(Maintained { removed, more: is_more(db, now, horizon)? })
+    Ok(MaintenanceReport { removed, has_more: has_more(db, now, horizon)? })
 }
 
-fn forget_keys(db: &Connection, now: Timestamp, rows_max: i64) -> rusqlite::Result<()> {
-    // Index: webhook_idempotency_forget_at.
+fn remove_expired_keys(db: &Connection, now: Timestamp, rows_max: i64) -> rusqlite::Result<()> {
+    // Index: webhook_idempotency_expires_at.
     db.prepare_cached(
         "DELETE FROM webhook_idempotency
          WHERE rowid IN (SELECT rowid FROM webhook_idempotency
-                         WHERE forget_at <= ?1
-                         ORDER BY forget_at LIMIT ?2)",
+                         WHERE expires_at <= ?1
+                         ORDER BY expires_at LIMIT ?2)",
     )?
     .execute((now.as_micros(), rows_max))?;
     Ok(())
 }
 
-/// The number of events that went with their entries.
+/// Removes up to `entries_max` log entries older than `horizon` and returns the number of events removed with them.
 fn remove_entries(db: &Connection, horizon: Timestamp, entries_max: usize) -> rusqlite::Result<usize> {
-    let mut left = entries_max;
+    let mut remaining = entries_max;
     let mut removed = 0;
-    while left > 0
+    while remaining > 0
         && let Some(batch) = oldest_batch(db, horizon)?
     {
-        let gone = &batch.entries[..left.min(batch.entries.len())];
-        for entry in gone {
+        let expired = &batch.entries[..remaining.min(batch.entries.len())];
+        for entry in expired {
             if entry.kind == Some(NoticeKind::Delivered) {
                 removed += usize::from(remove_event(db, entry.key)?);
             } else {
                 remove_attempt(db, entry)?;
             }
         }
-        if gone.len() == batch.entries.len() {
+        if expired.len() == batch.entries.len() {
             db.prepare_cached("DELETE FROM webhook_notices WHERE id = ?1")?.execute([batch.id])?;
         } else {
-            db.prepare_cached("UPDATE webhook_notices SET gone = gone + ?2 WHERE id = ?1")?
-                .execute((batch.id, i64::try_from(gone.len()).unwrap_or(i64::MAX)))?;
+            db.prepare_cached(
+                "UPDATE webhook_notices SET entries_removed = entries_removed + ?2 WHERE id = ?1",
+            )?
+            .execute((batch.id, i64::try_from(expired.len()).unwrap_or(i64::MAX)))?;
         }
-        left -= gone.len();
+        remaining -= expired.len();
     }
-    let mut change = Change::default();
-    change.removed(removed);
-    change.write(db)?;
+    let mut totals = TotalsChange::default();
+    totals.add_removed(removed);
+    totals.write(db)?;
     Ok(removed)
 }
 
-/// What is left of the front of the log.
-struct Batch {
+/// The remaining entries of the oldest row of the log.
+struct OldestBatch {
     id: i64,
-    entries: Vec<Entry>,
+    entries: Vec<LogEntry>,
 }
 
-fn oldest_batch(db: &Connection, horizon: Timestamp) -> rusqlite::Result<Option<Batch>> {
+/// Reads the oldest row of the log if it is older than `horizon`.
+fn oldest_batch(db: &Connection, horizon: Timestamp) -> rusqlite::Result<Option<OldestBatch>> {
     db.prepare_cached(
-        "SELECT id, gone, entries
-         FROM (SELECT id, at, gone, entries FROM webhook_notices ORDER BY id LIMIT 1)
+        "SELECT id, entries_removed, entries
+         FROM (SELECT id, at, entries_removed, entries FROM webhook_notices ORDER BY id LIMIT 1)
          WHERE at <= ?1",
     )?
     .query_row([horizon.as_micros()], |row| {
-        let gone: i64 = row.get(1)?;
-        let entries = notices::unpacked(row.get_ref(2)?.as_blob()?);
-        let entries = entries.filter(|(place, _)| *place >= gone).map(|(_, entry)| entry).collect();
-        Ok(Batch { id: row.get(0)?, entries })
+        let entries_removed: i64 = row.get(1)?;
+        let entries = notices::unpack_entries(row.get_ref(2)?.as_blob()?);
+        let entries =
+            entries.filter(|(index, _)| *index >= entries_removed).map(|(_, entry)| entry).collect();
+        Ok(OldestBatch { id: row.get(0)?, entries })
     })
     .optional()
 }
 
-/// The attempt that an entry tells of, if it tells of one.
-fn remove_attempt(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1 AND lease = ?2")?
-        .execute((entry.key.0, entry.lease))?;
+/// Removes the attempt that an entry refers to, if any.
+fn remove_attempt(db: &Connection, entry: &LogEntry) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1 AND lease_number = ?2")?
+        .execute((entry.key.0, entry.lease_number))?;
     Ok(())
 }
 
-/// Removes a delivered event with all that is its own.
+/// Removes a delivered event with its attempts and audit rows, and its message with the message's last event.
 fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
     let message: Option<i64> = db
         .prepare_cached("DELETE FROM webhook_events WHERE id = ?1 RETURNING message_key")?
@@ -106,7 +114,7 @@ fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
     db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1")?.execute([key.0])?;
     // Index: webhook_audit_event.
     db.prepare_cached("DELETE FROM webhook_audit WHERE event_key = ?1")?.execute([key.0])?;
-    // Index: webhook_events_message. A message goes with the last of its events.
+    // Index: webhook_events_message.
     db.prepare_cached(
         "DELETE FROM webhook_messages
          WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM webhook_events WHERE message_key = ?1)",
@@ -115,9 +123,9 @@ fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// Looks at the oldest of each.
-fn is_more(db: &Connection, now: Timestamp, horizon: Option<Timestamp>) -> rusqlite::Result<bool> {
-    let oldest_key = "SELECT EXISTS (SELECT 1 FROM webhook_idempotency WHERE forget_at <= ?1)";
+/// Returns whether another step would remove something. Reads only the oldest idempotency key and log row.
+fn has_more(db: &Connection, now: Timestamp, horizon: Option<Timestamp>) -> rusqlite::Result<bool> {
+    let oldest_key = "SELECT EXISTS (SELECT 1 FROM webhook_idempotency WHERE expires_at <= ?1)";
     if db.prepare_cached(oldest_key)?.query_row([now.as_micros()], |row| row.get(0))? {
         return Ok(true);
     }

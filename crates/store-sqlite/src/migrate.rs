@@ -1,76 +1,80 @@
-//! The schema and how it came to be: numbered steps forward, each applied once.
+//! Schema migrations: numbered steps, each applied once.
 //!
-//! All that are missing are applied in one transaction under the write lock. Whoever opens the same file meanwhile
-//! waits for the lock and then finds nothing left to do.
+//! All missing steps are applied in one transaction under the write lock. Another process that opens the same file
+//! meanwhile waits for the lock and then has nothing left to apply.
 
 use std::path::Path;
 
 use posthaste_domain::Timestamp;
-use posthaste_store::{StoreClock, Vitals};
+use posthaste_store::{StoreClock, StoreHealth};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::connect;
-use crate::open::{OpenError, Options, absolute};
+use crate::open::{OpenError, Options, absolute_path};
 
-/// In order; the first is version 1. A step that was released is never changed.
+/// Name and SQL of each migration, in order; the first is version 1. A released migration never changes.
 const MIGRATIONS: &[(&str, &str)] = &[
     ("outbox", include_str!("../migrations/0001_outbox.sql")),
     ("deliveries_view", include_str!("../migrations/0002_deliveries_view.sql")),
-    ("audit_reason", include_str!("../migrations/0003_audit_reason.sql")),
 ];
 
-/// From which version a database was brought to which; the same when there was nothing to do.
+/// Schema versions before and after a migration; equal if there was nothing to apply. Version 0 is an empty database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigrationReport {
     pub from: i64,
     pub to: i64,
 }
 
 /// Creates or upgrades the schema of a database file. Opening a store does this as well.
-pub fn migrate(path: impl AsRef<Path>) -> Result<Migrated, OpenError> {
-    let path = absolute(path.as_ref())?;
-    let db = connect::writer(&path, Options::default().busy_timeout)?;
-    bring_up(&db, &path, MIGRATIONS)
+pub fn migrate(path: impl AsRef<Path>) -> Result<MigrationReport, OpenError> {
+    let path = absolute_path(path.as_ref())?;
+    let db = connect::open_writer(&path, Options::default().busy_timeout)?;
+    apply_migrations(&db, &path, MIGRATIONS)
 }
 
-/// Looks at a database file and changes nothing.
-pub fn examine(path: impl AsRef<Path>, clock: &dyn StoreClock) -> Result<Vitals, OpenError> {
-    let path = absolute(path.as_ref())?;
-    let db = connect::reader(&path, Options::default().busy_timeout)
-        .map_err(|error| OpenError::of(error, &path))?;
-    vitals(&db, clock.now()).map_err(|error| OpenError::of(error, &path))
+/// Reads the schema version of a database file, without changing the file.
+pub fn inspect(path: impl AsRef<Path>, clock: &dyn StoreClock) -> Result<StoreHealth, OpenError> {
+    let path = absolute_path(path.as_ref())?;
+    let db = connect::open_reader(&path, Options::default().busy_timeout)
+        .map_err(|error| OpenError::from_sqlite(error, &path))?;
+    read_health(&db, clock.now()).map_err(|error| OpenError::from_sqlite(error, &path))
 }
 
-pub(crate) fn vitals(db: &Connection, now: Timestamp) -> rusqlite::Result<Vitals> {
-    Ok(Vitals { now, schema: version(db)?, schema_known: version_after(MIGRATIONS.len()) })
+pub(crate) fn read_health(db: &Connection, now: Timestamp) -> rusqlite::Result<StoreHealth> {
+    Ok(StoreHealth { now, schema: schema_version(db)?, schema_supported: version_after(MIGRATIONS.len()) })
 }
 
-pub(crate) fn bring_up_to_date(db: &Connection, path: &Path) -> Result<Migrated, OpenError> {
-    bring_up(db, path, MIGRATIONS)
+/// Applies all missing migrations on an open connection.
+pub(crate) fn migrate_to_latest(db: &Connection, path: &Path) -> Result<MigrationReport, OpenError> {
+    apply_migrations(db, path, MIGRATIONS)
 }
 
-fn bring_up(db: &Connection, path: &Path, migrations: &[(&str, &str)]) -> Result<Migrated, OpenError> {
-    let sqlite = |error| OpenError::of(error, path);
-    let known = version_after(migrations.len());
-    // Without the lock first: most openings find nothing to do, and must not wait behind a writer for that.
-    if version(db).map_err(sqlite)? == known {
-        return Ok(Migrated { from: known, to: known });
+fn apply_migrations(
+    db: &Connection,
+    path: &Path,
+    migrations: &[(&str, &str)],
+) -> Result<MigrationReport, OpenError> {
+    let sqlite = |error| OpenError::from_sqlite(error, path);
+    let latest = version_after(migrations.len());
+    // First without the lock: usually there is nothing to apply, and then opening must not wait for a writer.
+    if schema_version(db).map_err(sqlite)? == latest {
+        return Ok(MigrationReport { from: latest, to: latest });
     }
     db.execute_batch("BEGIN IMMEDIATE").map_err(sqlite)?;
-    let migrated = apply_missing(db, path, migrations, known);
-    let ended = db.execute_batch(if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" });
-    migrated.and_then(|migrated| ended.map(|()| migrated).map_err(sqlite))
+    let report = apply_missing(db, path, migrations, latest);
+    let ended = db.execute_batch(if report.is_ok() { "COMMIT" } else { "ROLLBACK" });
+    report.and_then(|report| ended.map(|()| report).map_err(sqlite))
 }
 
 fn apply_missing(
     db: &Connection,
     path: &Path,
     migrations: &[(&str, &str)],
-    known: i64,
-) -> Result<Migrated, OpenError> {
-    let from = version(db).map_err(|error| OpenError::of(error, path))?;
-    if from > known {
-        return Err(OpenError::SchemaTooNew { path: path.to_owned(), found: from, known });
+    latest: i64,
+) -> Result<MigrationReport, OpenError> {
+    let from = schema_version(db).map_err(|error| OpenError::from_sqlite(error, path))?;
+    if from > latest {
+        return Err(OpenError::SchemaTooNew { path: path.to_owned(), found: from, supported: latest });
     }
     for (index, (name, sql)) in migrations.iter().enumerate() {
         let version = version_after(index + 1);
@@ -82,7 +86,7 @@ fn apply_missing(
             })?;
         }
     }
-    Ok(Migrated { from, to: known })
+    Ok(MigrationReport { from, to: latest })
 }
 
 fn apply(db: &Connection, version: i64, name: &str, sql: &str) -> rusqlite::Result<()> {
@@ -102,10 +106,10 @@ fn apply(db: &Connection, version: i64, name: &str, sql: &str) -> rusqlite::Resu
     Ok(())
 }
 
-/// The latest step that was applied; 0 for a database that has never seen one.
-fn version(db: &Connection) -> rusqlite::Result<i64> {
-    let recorded = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'webhook_migrations'";
-    match db.query_row(recorded, [], |_| Ok(())).optional()? {
+/// Returns the version of the last applied migration; 0 for a database without any.
+fn schema_version(db: &Connection) -> rusqlite::Result<i64> {
+    let table_exists = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'webhook_migrations'";
+    match db.query_row(table_exists, [], |_| Ok(())).optional()? {
         None => Ok(0),
         Some(()) => {
             db.query_row("SELECT coalesce(max(version), 0) FROM webhook_migrations", [], |row| row.get(0))
@@ -113,8 +117,9 @@ fn version(db: &Connection) -> rusqlite::Result<i64> {
     }
 }
 
+/// Returns the schema version after the first `steps` migrations.
 fn version_after(steps: usize) -> i64 {
-    i64::try_from(steps).expect("there are a few migrations")
+    i64::try_from(steps).expect("the number of migrations is small")
 }
 
 #[cfg(test)]
@@ -126,7 +131,7 @@ mod tests {
     fn database() -> (tempfile::TempDir, std::path::PathBuf, Connection) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("outbox.db");
-        let db = connect::writer(&path, Duration::from_secs(5)).unwrap();
+        let db = connect::open_writer(&path, Duration::from_secs(5)).unwrap();
         (directory, path, db)
     }
 
@@ -142,18 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_applied_once_and_only_those_that_are_missing() {
+    fn only_missing_migrations_are_applied() {
         let (_directory, path, db) = database();
-        assert_eq!(bring_up(&db, &path, &[FIRST]).unwrap(), Migrated { from: 0, to: 1 });
-        assert_eq!(bring_up(&db, &path, &[FIRST]).unwrap(), Migrated { from: 1, to: 1 });
-        assert_eq!(bring_up(&db, &path, &[FIRST, SECOND]).unwrap(), Migrated { from: 1, to: 2 });
+        assert_eq!(apply_migrations(&db, &path, &[FIRST]).unwrap(), MigrationReport { from: 0, to: 1 });
+        assert_eq!(apply_migrations(&db, &path, &[FIRST]).unwrap(), MigrationReport { from: 1, to: 1 });
+        assert_eq!(
+            apply_migrations(&db, &path, &[FIRST, SECOND]).unwrap(),
+            MigrationReport { from: 1, to: 2 }
+        );
         assert_eq!(tables(&db), ["a", "b"]);
     }
 
     #[test]
-    fn what_was_audited_before_there_were_reasons_is_kept_without_one() {
+    fn an_audit_row_without_a_reason_survives_an_upgrade() {
         let (_directory, path, db) = database();
-        bring_up(&db, &path, &MIGRATIONS[..2]).unwrap();
+        apply_migrations(&db, &path, &MIGRATIONS[..1]).unwrap();
         db.execute_batch(
             "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, 'https://a.example/', 0);
              INSERT INTO webhook_events
@@ -165,7 +173,7 @@ mod tests {
              INSERT INTO webhook_audit (event_key, action, actor, at) VALUES (1, 'cancel', 'ops', 7)",
         )
         .unwrap();
-        assert_eq!(bring_up(&db, &path, MIGRATIONS).unwrap().from, 2);
+        assert_eq!(apply_migrations(&db, &path, MIGRATIONS).unwrap().from, 1);
         let last: (String, i64, Option<String>) = db
             .query_row(
                 "SELECT manual_last_actor, manual_last_at, manual_last_reason FROM webhook_outbox_events",
@@ -174,7 +182,7 @@ mod tests {
             )
             .unwrap();
         assert_eq!(last, ("ops".to_owned(), 7, None));
-        // The view of deliveries reads the one that was made anew, and its triggers are still there.
+        // The view of deliveries and its requeue trigger, which the upgrade added, work on the older row.
         let reset = "UPDATE webhook_deliveries SET status = 'pending', attempt_count = 0 WHERE id = 'msg_1'";
         db.execute(reset, []).unwrap();
         let status: String =
@@ -183,22 +191,25 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_leaves_the_database_as_it_was() {
+    fn a_failed_migration_leaves_the_database_unchanged() {
         let (_directory, path, db) = database();
-        bring_up(&db, &path, &[FIRST]).unwrap();
-        let error = bring_up(&db, &path, &[FIRST, SECOND, BROKEN]).unwrap_err().to_string();
+        apply_migrations(&db, &path, &[FIRST]).unwrap();
+        let error = apply_migrations(&db, &path, &[FIRST, SECOND, BROKEN]).unwrap_err().to_string();
         assert!(error.contains("migration 3") && error.contains("outbox.db"), "{error}");
         assert_eq!(tables(&db), ["a"]);
-        assert_eq!(bring_up(&db, &path, &[FIRST, SECOND]).unwrap(), Migrated { from: 1, to: 2 });
+        assert_eq!(
+            apply_migrations(&db, &path, &[FIRST, SECOND]).unwrap(),
+            MigrationReport { from: 1, to: 2 }
+        );
     }
 
     #[test]
-    fn a_database_of_a_newer_version_is_refused_and_left_alone() {
+    fn a_database_with_a_newer_schema_is_refused_and_unchanged() {
         let (_directory, path, db) = database();
-        bring_up(&db, &path, &[FIRST, SECOND]).unwrap();
-        let error = bring_up(&db, &path, &[FIRST]).unwrap_err().to_string();
-        for told in ["outbox.db", "version 2", "up to 1", "upgrade"] {
-            assert!(error.contains(told), "{error}");
+        apply_migrations(&db, &path, &[FIRST, SECOND]).unwrap();
+        let error = apply_migrations(&db, &path, &[FIRST]).unwrap_err().to_string();
+        for expected in ["outbox.db", "version 2", "up to 1", "upgrade"] {
+            assert!(error.contains(expected), "{error}");
         }
         assert_eq!(tables(&db), ["a", "b"]);
     }

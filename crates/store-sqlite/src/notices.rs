@@ -1,39 +1,40 @@
-//! The log of what became of events.
+//! The log of event results, from which notices are read.
 //!
-//! A batch is one row with an entry for each of its outcomes, packed. Commits follow one another, so that the order of
-//! the rows is the order in which notices become visible. A row's id is never used again, whatever retention removes.
+//! Each batch of results is one row with a packed entry per event. SQLite runs one write transaction at a time, so the
+//! order of the rows is the order in which notices become visible. A row's id is never reused, not even after retention.
 //!
-//! Entries of outcomes that lead to a retry are no notices; they are there for retention, which finds old attempts and
-//! old deliveries here in the order in which they were written. An event goes when the entry of its delivery does, and
-//! so never before the last notice of it.
+//! Entries of attempts that lead to a retry are not notices. They exist for retention, which finds old attempts and old
+//! deliveries in the log in the order of their commits. Retention removes a delivered event together with the entry of
+//! its delivery, and so never before the event's last notice.
 
 use posthaste_domain::{EventId, EventKey, Notice, NoticeKind, Timestamp};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::fault::Fault;
+use crate::error::CallError;
 use crate::row;
 
-/// What became of one event.
+/// One event's result: delivered, dead-lettered or to be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct LogEntry {
     pub(crate) key: EventKey,
-    /// None when there will be another attempt.
+    /// `None` if the event will be retried.
     pub(crate) kind: Option<NoticeKind>,
     pub(crate) attempts: u32,
-    /// The lease under which the outcome was recorded, counted from one; zero when there was no attempt.
-    pub(crate) lease: u32,
+    /// Ordinal, from one, of the lease under which the attempt was recorded; zero if the result had no attempt.
+    pub(crate) lease_number: u32,
 }
 
-/// Big-endian key, letter of the kind, attempts, lease.
+/// Length of a packed entry: key, kind as a letter, attempts and lease number; integers are big-endian.
 const ENTRY_BYTES: usize = 17;
 
-impl Entry {
+impl LogEntry {
+    /// Creates the entry of an event that was dead-lettered or cancelled without a recorded attempt.
     pub(crate) fn without_attempt(key: EventKey, kind: NoticeKind, attempts: u32) -> Self {
-        Self { key, kind: Some(kind), attempts, lease: 0 }
+        Self { key, kind: Some(kind), attempts, lease_number: 0 }
     }
 
-    fn packed(self) -> [u8; ENTRY_BYTES] {
+    fn pack(self) -> [u8; ENTRY_BYTES] {
         let mut packed = [0; ENTRY_BYTES];
         packed[..8].copy_from_slice(&self.key.0.to_be_bytes());
         packed[8] = match self.kind {
@@ -42,14 +43,15 @@ impl Entry {
             Some(NoticeKind::DeadLettered) => b'f',
         };
         packed[9..13].copy_from_slice(&self.attempts.to_be_bytes());
-        packed[13..].copy_from_slice(&self.lease.to_be_bytes());
+        packed[13..].copy_from_slice(&self.lease_number.to_be_bytes());
         packed
     }
 
-    fn unpacked(packed: &[u8; ENTRY_BYTES]) -> Self {
+    fn unpack(packed: &[u8; ENTRY_BYTES]) -> Self {
         let (key, rest) = packed.split_first_chunk().expect("an entry is longer than its key");
-        let (attempts, lease) = rest[1..].split_first_chunk().expect("an entry is longer than its attempts");
-        let lease = lease.first_chunk().expect("an entry ends with its lease");
+        let (attempts, rest_after_attempts) =
+            rest[1..].split_first_chunk().expect("an entry is longer than its attempts");
+        let lease_number = rest_after_attempts.first_chunk().expect("an entry ends with its lease number");
         Self {
             key: EventKey(i64::from_be_bytes(*key)),
             kind: match rest[0] {
@@ -58,18 +60,18 @@ impl Entry {
                 _ => None,
             },
             attempts: u32::from_be_bytes(*attempts),
-            lease: u32::from_be_bytes(*lease),
+            lease_number: u32::from_be_bytes(*lease_number),
         }
     }
 }
 
-/// The entries of a batch, written in the transaction that made them true.
+/// The packed entries of a batch, written as one row in the transaction that changes the events.
 #[derive(Default)]
-pub(crate) struct Entries(Vec<u8>);
+pub(crate) struct LogBatch(Vec<u8>);
 
-impl Entries {
-    pub(crate) fn push(&mut self, entry: &Entry) {
-        self.0.extend(entry.packed());
+impl LogBatch {
+    pub(crate) fn push(&mut self, entry: &LogEntry) {
+        self.0.extend(entry.pack());
     }
 
     pub(crate) fn write(&self, db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
@@ -81,70 +83,71 @@ impl Entries {
     }
 }
 
-/// With the place of each in its row.
-pub(crate) fn unpacked(entries: &[u8]) -> impl Iterator<Item = (i64, Entry)> {
+/// Unpacks the entries of a row, each with its index in the row.
+pub(crate) fn unpack_entries(entries: &[u8]) -> impl Iterator<Item = (i64, LogEntry)> {
     let (entries, _) = entries.as_chunks();
-    (0..).zip(entries.iter().map(Entry::unpacked))
+    (0..).zip(entries.iter().map(LogEntry::unpack))
 }
 
-pub(crate) fn notices(
+/// Returns up to `limit` notices after a cursor; without a cursor, no notices and the end of the log.
+pub(crate) fn read_notices(
     db: &Connection,
     after: Option<NoticeCursor>,
     limit: usize,
-) -> Result<NoticePage, Fault> {
+) -> Result<NoticePage, CallError> {
     let Some(after) = after else {
         return Ok(NoticePage { notices: Vec::new(), cursor: end_of_log(db)? });
     };
     let mut found = db.prepare_cached(
-        "SELECT id, at, gone, entries
+        "SELECT id, at, entries_removed, entries
          FROM webhook_notices
          WHERE id >= ?1
          ORDER BY id",
     )?;
     let mut rows = found.query([after.major])?;
     let mut notices = Vec::new();
-    // Over rows that tell of retries only, so that nobody reads them twice.
-    let mut stepped_to = after;
+    // Also advances over rows without notices, so that the next call does not read them again.
+    let mut read_up_to = after;
     while notices.len() < limit
         && let Some(row) = rows.next()?
     {
-        let (major, at, gone) = (row.get(0)?, row::moment(row, 1)?, row.get(2)?);
-        for (minor, entry) in unpacked(row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?) {
+        let (major, at, entries_removed) = (row.get(0)?, row::timestamp(row, 1)?, row.get(2)?);
+        for (minor, entry) in unpack_entries(row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?) {
             let cursor = NoticeCursor { major, minor };
             if let Some(kind) = entry.kind
-                && minor >= gone
+                && minor >= entries_removed
                 && cursor > after
                 && notices.len() < limit
             {
-                let References { event_id, webhook_id, session_id, payment_request_id } =
-                    references(db, entry.key)?;
+                let EventReferences { event_id, webhook_id, session_id, payment_request_id } =
+                    read_references(db, entry.key)?;
                 let attempts = entry.attempts;
                 let notice =
                     Notice { kind, event_id, webhook_id, session_id, payment_request_id, attempts, at };
                 notices.push(PublishedNotice { cursor, notice });
             }
         }
-        stepped_to = stepped_to.max(NoticeCursor { major, minor: i64::MAX });
+        read_up_to = read_up_to.max(NoticeCursor { major, minor: i64::MAX });
     }
-    let cursor = notices.last().map_or(stepped_to, |last| last.cursor);
+    let cursor = notices.last().map_or(read_up_to, |last| last.cursor);
     Ok(NoticePage { notices, cursor })
 }
 
-/// What an event never changes of what is told of it.
-struct References {
+/// The immutable fields of an event that its notices contain.
+struct EventReferences {
     event_id: EventId,
     webhook_id: Option<String>,
     session_id: Option<String>,
     payment_request_id: Option<String>,
 }
 
-fn references(db: &Connection, key: EventKey) -> rusqlite::Result<References> {
+fn read_references(db: &Connection, key: EventKey) -> rusqlite::Result<EventReferences> {
     db.prepare_cached(
         "SELECT event_id, webhook_id, session_id, payment_request_id FROM webhook_events WHERE id = ?1",
     )?
     .query_row([key.0], |row| {
-        Ok(References {
-            event_id: EventId::stored(row.get(0)?),
+        Ok(EventReferences {
+            event_id: EventId::from_stored(row.get(0)?),
             webhook_id: row.get(1)?,
             session_id: row.get(2)?,
             payment_request_id: row.get(3)?,
@@ -152,7 +155,7 @@ fn references(db: &Connection, key: EventKey) -> rusqlite::Result<References> {
     })
 }
 
-/// Behind the last row that was ever written; SQLite keeps its id beyond the row itself.
+/// Returns the cursor after the last row ever written. SQLite keeps that row's id even after retention removed it.
 fn end_of_log(db: &Connection) -> rusqlite::Result<NoticeCursor> {
     let last: Option<i64> = db
         .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'webhook_notices'")?
@@ -166,11 +169,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_out_as_they_went_in() {
-        let entry = |kind| Entry { key: EventKey(1 << 40), kind, attempts: 7, lease: 300 };
-        let told = [None, Some(NoticeKind::Delivered), Some(NoticeKind::DeadLettered)].map(entry);
-        let mut entries = Entries::default();
-        told.iter().for_each(|entry| entries.push(entry));
-        assert!(unpacked(&entries.0).eq((0..).zip(told)));
+    fn packed_entries_unpack_to_the_same_values() {
+        let entry = |kind| LogEntry { key: EventKey(1 << 40), kind, attempts: 7, lease_number: 300 };
+        let expected = [None, Some(NoticeKind::Delivered), Some(NoticeKind::DeadLettered)].map(entry);
+        let mut batch = LogBatch::default();
+        expected.iter().for_each(|entry| batch.push(entry));
+        assert!(unpack_entries(&batch.0).eq((0..).zip(expected)));
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a database, and why it could not be.
+//! Options and errors of opening a database file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,65 +7,66 @@ use rand::SeedableRng as _;
 use rand::rngs::{StdRng, SysRng};
 use rusqlite::ErrorCode;
 
-/// How a store is to behave; the defaults are for a worker on a local disk.
+/// Options of a store; the defaults suit a worker on a local disk.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How long to wait for another process that is writing.
+    /// How long SQLite waits for another process that is writing.
     pub busy_timeout: Duration,
-    /// No call takes longer than this: it is then answered as unavailable, even if the disk never answers.
-    pub answer_within: Duration,
+    /// How long a call may take. After that it fails as unavailable, even if the disk never responds.
+    pub call_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { busy_timeout: Duration::from_secs(5), answer_within: Duration::from_secs(20) }
+        Self { busy_timeout: Duration::from_secs(5), call_timeout: Duration::from_secs(20) }
     }
 }
 
+/// Why a database file could not be opened or migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
-        "SQLite {} is built in, and only {} and later are safe to write with; build Posthaste with a newer rusqlite",
-        dotted(*found),
-        dotted(*least)
+        "the bundled SQLite {} can corrupt the file; build Posthaste with a rusqlite that bundles SQLite {} or later",
+        format_version(*found),
+        format_version(*minimum)
     )]
-    SqliteTooOld { found: i32, least: i32 },
+    SqliteTooOld { found: i32, minimum: i32 },
     #[error("{} is a directory; name a file in it", path.display())]
     IsADirectory { path: PathBuf },
-    #[error("{} cannot be created: there is no directory {}; create it", path.display(), directory.display())]
+    #[error("{} cannot be created because the directory {} does not exist; create it", path.display(), directory.display())]
     NoDirectory { path: PathBuf, directory: PathBuf },
     #[error(
-        "{} may only be read; let the user that runs Posthaste write the file and its directory",
+        "{} is read-only; give the user that runs Posthaste permission to write the file and its directory",
         path.display()
     )]
     ReadOnly { path: PathBuf },
     #[error("{} is not an SQLite database; move it away or name another file", path.display())]
     NotADatabase { path: PathBuf },
-    #[error("{} is damaged ({source}); look with `PRAGMA integrity_check`, restore a backup", path.display())]
+    #[error("{} is damaged ({source}); run `PRAGMA integrity_check`, restore a backup", path.display())]
     Damaged { path: PathBuf, source: rusqlite::Error },
     #[error("the disk is full: free space on the file system of {}", path.display())]
     Full { path: PathBuf },
-    #[error("{} is held locked by another process; end its transaction and start again", path.display())]
+    #[error("another process has locked {}; end its transaction and start Posthaste again", path.display())]
     Locked { path: PathBuf },
     #[error(
-        "{} has schema version {found}, and this Posthaste knows versions up to {known}; upgrade Posthaste",
+        "{} has schema version {found}, but this Posthaste supports versions up to {supported}; upgrade Posthaste",
         path.display()
     )]
-    SchemaTooNew { path: PathBuf, found: i64, known: i64 },
+    SchemaTooNew { path: PathBuf, found: i64, supported: i64 },
     #[error("migration {version} of {} failed and was rolled back: {source}", path.display())]
     Migration { path: PathBuf, version: i64, source: rusqlite::Error },
     #[error("{} cannot be opened: {source}; check the path and its permissions", path.display())]
     Sqlite { path: PathBuf, source: rusqlite::Error },
-    #[error("the operating system gives no randomness: {0}")]
+    #[error("the operating system returned no random bytes: {0}")]
     NoEntropy(String),
-    #[error("{} is no path to a file: {source}; name a database file", path.display())]
+    #[error("{} is not a path to a file: {source}; name a database file", path.display())]
     NoPath { path: PathBuf, source: std::io::Error },
-    #[error("the thread that writes could not be started: {0}")]
+    #[error("cannot start the writer thread: {0}")]
     Thread(std::io::Error),
 }
 
 impl OpenError {
-    pub(crate) fn of(error: rusqlite::Error, path: &Path) -> Self {
+    pub(crate) fn from_sqlite(error: rusqlite::Error, path: &Path) -> Self {
         let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase { path },
@@ -78,18 +79,18 @@ impl OpenError {
     }
 }
 
-/// 3051003 is 3.51.3.
-fn dotted(version: i32) -> String {
+/// Formats a version number of SQLite: 3051003 is 3.51.3.
+fn format_version(version: i32) -> String {
     format!("{}.{}.{}", version / 1_000_000, version / 1_000 % 1_000, version % 1_000)
 }
 
-/// A generator that nobody can foretell, for a store in production.
-pub fn entropy() -> Result<StdRng, OpenError> {
+/// Returns a random generator seeded by the operating system, for a store in production.
+pub fn system_rng() -> Result<StdRng, OpenError> {
     StdRng::try_from_rng(&mut SysRng).map_err(|error| OpenError::NoEntropy(error.to_string()))
 }
 
-/// The path as SQLite takes it: absolute, so that no name means "in memory" or "temporary".
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
+/// Makes a path absolute, so that SQLite takes no file name for its special names of in-memory and temporary databases.
+pub(crate) fn absolute_path(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|source| OpenError::NoPath { path: path.to_owned(), source })
 }
 
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_of_failing_has_its_own_way_out() {
+    fn each_error_of_sqlite_names_the_file_and_what_to_do() {
         for (code, advice) in [
             (ffi::SQLITE_NOTADB, "move it away"),
             (ffi::SQLITE_READONLY, "write the file"),
@@ -110,8 +111,8 @@ mod tests {
             (ffi::SQLITE_CANTOPEN, "permissions"),
         ] {
             let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-            let told = OpenError::of(error, Path::new("/var/lib/outbox.db")).to_string();
-            assert!(told.contains(advice) && told.contains("/var/lib/outbox.db"), "{told}");
+            let message = OpenError::from_sqlite(error, Path::new("/var/lib/outbox.db")).to_string();
+            assert!(message.contains(advice) && message.contains("/var/lib/outbox.db"), "{message}");
         }
     }
 }

@@ -1,23 +1,24 @@
-//! What operators do to events, each with its audit row; and the end without an attempt that a claim shares.
+//! Operator actions on events, each with its audit row, and the dead-lettering of a pending event that claims use too.
 
-use posthaste_domain::{DeliveryStatus, Ending, EventId, EventKey, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, TerminalState, Timestamp};
 use posthaste_store::{EventView, ManualAction, StoreError};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::claims::{ClaimNumber, Ended};
-use crate::fault::Fault;
-use crate::line;
-use crate::notices::{Entries, Entry};
+use crate::claims::{ClaimNumber, EndedLeases};
+use crate::destination_queue;
+use crate::error::CallError;
+use crate::notices::{LogBatch, LogEntry};
 use crate::row;
-use crate::totals::Change;
+use crate::totals::TotalsChange;
 
+/// Makes a failed event pending and due now.
 pub(crate) fn requeue(
     db: &Connection,
     now: Timestamp,
     event_id: &EventId,
     actor: &str,
-) -> Result<EventView, Fault> {
-    let found = find(db, event_id)?;
+) -> Result<EventView, CallError> {
+    let found = find_event(db, event_id)?;
     if found.status != DeliveryStatus::Failed {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status: found.status }.into());
     }
@@ -29,57 +30,58 @@ pub(crate) fn requeue(
          WHERE id = ?1",
     )?
     .execute((found.key.0, now.as_micros()))?;
-    let (place, _) = line::find(db, found.key)?.expect("it was just put there");
-    line::put(db, &place)?;
+    let (entry, _) = destination_queue::find(db, found.key)?.expect("the queue row was just inserted");
+    destination_queue::insert(db, &entry)?;
     db.prepare_cached("DELETE FROM webhook_failures WHERE id = ?1")?.execute([found.key.0])?;
-    let mut change = Change::default();
-    change.requeued();
-    change.write(db)?;
-    audit(db, now, found.key, ManualAction::Requeue, actor, None)
+    let mut totals = TotalsChange::default();
+    totals.add_requeued();
+    totals.write(db)?;
+    record_audit(db, now, found.key, ManualAction::Requeue, actor, None)
 }
 
+/// Fails a pending event, or changes the failure of a failed one to `cancelled`.
 pub(crate) fn cancel(
     db: &Connection,
     now: Timestamp,
     event_id: &EventId,
     actor: &str,
     reason: Option<&str>,
-) -> Result<EventView, Fault> {
-    let found = find(db, event_id)?;
+) -> Result<EventView, CallError> {
+    let found = find_event(db, event_id)?;
     if found.status == DeliveryStatus::Delivered {
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status: found.status }.into());
     }
-    let ending = Ending::cancelled(reason);
-    match line::find(db, found.key)? {
-        // An event that was failed already has been counted and has had its notice.
-        None => end_again(db, now, found.key, &ending)?,
-        Some((place, claim)) => {
-            let mut ended = Ended::default();
+    let terminal = TerminalState::cancelled(reason);
+    match destination_queue::find(db, found.key)? {
+        // The event failed before: it is counted as failed and has its notice already.
+        None => replace_failure(db, now, found.key, &terminal)?,
+        Some((entry, claim)) => {
+            let mut ended = EndedLeases::default();
             match claim {
-                Some(claim) => ended.count(ClaimNumber(claim), place.is_retry()),
-                None => line::remove(db, &place)?,
+                Some(claim) => ended.add(ClaimNumber(claim), entry.is_retry()),
+                None => destination_queue::remove(db, &entry)?,
             }
-            end(db, now, found.key, found.lost_leases, &ending)?;
+            fail_pending(db, now, found.key, found.lost_leases, &terminal)?;
             ended.write(db)?;
-            let mut change = Change::default();
-            change.ended(place.attempts, ending.status());
-            change.write(db)?;
-            let mut entries = Entries::default();
-            entries.push(&Entry::without_attempt(found.key, ending.notice(), place.attempts));
-            entries.write(db, now)?;
+            let mut totals = TotalsChange::default();
+            totals.add_ended(entry.attempts, terminal.status());
+            totals.write(db)?;
+            let mut log = LogBatch::default();
+            log.push(&LogEntry::without_attempt(found.key, terminal.notice_kind(), entry.attempts));
+            log.write(db, now)?;
         }
     }
-    audit(db, now, found.key, ManualAction::Cancel, actor, ending.reason())
+    record_audit(db, now, found.key, ManualAction::Cancel, actor, terminal.reason())
 }
 
-/// The end without an attempt: by an operator, or because nobody could finish one. The caller sees to what the event
-/// leaves behind: its place in line or its lease.
-pub(crate) fn end(
+/// Moves a pending event to the failures without a recorded attempt: an operator cancelled it, or it lost too
+/// many leases. The caller must also remove its queue entry or count its lease as ended.
+pub(crate) fn fail_pending(
     db: &Connection,
     now: Timestamp,
     key: EventKey,
     lost_leases: u32,
-    ending: &Ending,
+    terminal: &TerminalState,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO webhook_failures
@@ -91,31 +93,37 @@ pub(crate) fn end(
     )?
     .execute((
         key.0,
-        ending.failure_kind().as_str(),
+        terminal.failure_kind().as_str(),
         lost_leases,
-        ending.last_error(),
+        terminal.last_error(),
         now.as_micros(),
     ))?;
     db.prepare_cached("DELETE FROM webhook_queue WHERE id = ?1")?.execute([key.0])?;
     Ok(())
 }
 
-/// Another end for what has failed.
-fn end_again(db: &Connection, now: Timestamp, key: EventKey, ending: &Ending) -> rusqlite::Result<()> {
+/// Replaces the failure kind and error of a failed event.
+fn replace_failure(
+    db: &Connection,
+    now: Timestamp,
+    key: EventKey,
+    terminal: &TerminalState,
+) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE webhook_failures SET failure_kind = ?2, last_error = ?3, updated_at = ?4 WHERE id = ?1",
     )?
-    .execute((key.0, ending.failure_kind().as_str(), ending.last_error(), now.as_micros()))?;
+    .execute((key.0, terminal.failure_kind().as_str(), terminal.last_error(), now.as_micros()))?;
     Ok(())
 }
 
-struct Found {
+/// The state of an event before an operator's action.
+struct EventState {
     key: EventKey,
     status: DeliveryStatus,
     lost_leases: u32,
 }
 
-fn find(db: &Connection, event_id: &EventId) -> Result<Found, Fault> {
+fn find_event(db: &Connection, event_id: &EventId) -> Result<EventState, CallError> {
     // Index: webhook_events_event_id.
     let found = db
         .prepare_cached(
@@ -124,9 +132,9 @@ fn find(db: &Connection, event_id: &EventId) -> Result<Found, Fault> {
              WHERE event_id = ?1",
         )?
         .query_row([event_id.as_str()], |row| {
-            Ok(Found {
+            Ok(EventState {
                 key: EventKey(row.get(0)?),
-                status: row::word(row, 1, DeliveryStatus::from_word)?,
+                status: row::decode(row, 1, DeliveryStatus::from_name)?,
                 lost_leases: row.get(2)?,
             })
         })
@@ -134,18 +142,18 @@ fn find(db: &Connection, event_id: &EventId) -> Result<Found, Fault> {
     found.ok_or_else(|| StoreError::EventNotFound { event_id: event_id.clone() }.into())
 }
 
-/// Leaves the audit row, and the event as it now stands.
-fn audit(
+/// Writes the audit row of an action and returns the event as it is after the action.
+fn record_audit(
     db: &Connection,
     now: Timestamp,
     key: EventKey,
     action: ManualAction,
     actor: &str,
     reason: Option<&str>,
-) -> Result<EventView, Fault> {
+) -> Result<EventView, CallError> {
     db.prepare_cached(
         "INSERT INTO webhook_audit (event_key, action, actor, at, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute((key.0, action.as_str(), actor, now.as_micros(), reason))?;
-    Ok(row::event(db, key)?)
+    Ok(row::read_event(db, key)?)
 }

@@ -1,4 +1,4 @@
-//! What operators read. Nothing here reads a payload, and no list costs what the history holds.
+//! Reads for operators. No query reads a payload, and no listing costs more as the history grows.
 
 use std::time::Duration;
 
@@ -6,28 +6,29 @@ use posthaste_domain::{
     DeliveryStatus, ErrorClass, EventId, EventKey, Excerpt, LeaseToken, Timestamp, Trigger, WorkerId,
 };
 use posthaste_store::{
-    AttemptView, AuditView, Cursor, EventDetail, EventQuery, EventView, ManualAction, Overview, Page,
+    AttemptView, AuditView, EventDetail, EventQuery, EventView, ManualAction, Overview, Page, PageCursor,
     PageRequest, StoreError,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use crate::claims;
-use crate::fault::Fault;
+use crate::error::CallError;
 use crate::row::{self, event_columns};
 
-/// Ready without what has expired: first attempts are due unless they are leased, retries are counted where they are
-/// due. The cost is that of the claims that hold leases and of the retries that are due.
+/// The counts of events; `pending_ready` still lacks the events whose leases have expired. First attempts are due unless
+/// they are leased; due retries are counted. The cost grows with the claims that hold leases and the retries that are
+/// due.
 ///
-/// Index: webhook_destinations_retries. The oldest event that is pending has the lowest key.
+/// Index: webhook_destinations_earliest_retry_at. The oldest pending event has the lowest key.
 pub(crate) const OVERVIEW: &str = "
     SELECT
         pending,
         pending - retrying
-            - (SELECT coalesce(sum(first_attempts), 0) FROM webhook_claims)
+            - (SELECT coalesce(sum(first_attempt_leases), 0) FROM webhook_claims)
             + (SELECT count(*)
-               FROM webhook_destinations d INDEXED BY webhook_destinations_retries
+               FROM webhook_destinations d INDEXED BY webhook_destinations_earliest_retry_at
                CROSS JOIN webhook_retries r
-               WHERE d.retry_at <= ?1 AND r.destination_id = d.id AND r.next_attempt_at <= ?1),
+               WHERE d.earliest_retry_at <= ?1 AND r.destination_id = d.id AND r.next_attempt_at <= ?1),
         retrying,
         failed,
         delivered,
@@ -35,76 +36,80 @@ pub(crate) const OVERVIEW: &str = "
     FROM webhook_totals
     WHERE id = 1";
 
-pub(crate) fn overview(db: &Connection, now: Timestamp) -> Result<Overview, Fault> {
+pub(crate) fn overview(db: &Connection, now: Timestamp) -> Result<Overview, CallError> {
     let mut overview = db.prepare_cached(OVERVIEW)?.query_row([now.as_micros()], |row| {
         Ok(Overview {
-            pending: count(row, 0)?,
-            pending_ready: count(row, 1)?,
-            retrying: count(row, 2)?,
-            failed: count(row, 3)?,
-            delivered: count(row, 4)?,
-            oldest_pending_age: row::optional_moment(row, 5)?.map(|created_at| now.since(created_at)),
+            pending: unsigned(row, 0)?,
+            pending_ready: unsigned(row, 1)?,
+            retrying: unsigned(row, 2)?,
+            failed: unsigned(row, 3)?,
+            delivered: unsigned(row, 4)?,
+            oldest_pending_age: row::optional_timestamp(row, 5)?.map(|created_at| now.since(created_at)),
         })
     })?;
-    overview.pending_ready += expired(db, now)?;
+    overview.pending_ready += count_expired_leases(db, now)?;
     Ok(overview)
 }
 
-/// Leases that nobody holds any more, among those of the claims that are due for a check.
-fn expired(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
+/// Counts the expired leases that no claim has taken over.
+fn count_expired_leases(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
     let mut is_expired = db.prepare_cached(
         "SELECT 1 FROM webhook_queue WHERE id = ?1 AND lease_claim = ?2 AND lease_until <= ?3",
     )?;
     let mut expired = 0;
-    for claim in claims::due_for_a_check(db, now)? {
-        for key in claims::granted(db, claim)? {
+    for claim in claims::due_for_expiry_check(db, now)? {
+        for key in claims::granted_events(db, claim)? {
             expired += u64::from(is_expired.exists((key.0, claim.0, now.as_micros()))?);
         }
     }
     Ok(expired)
 }
 
-fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let count = row.get(column)?;
-    u64::try_from(count).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, count))
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
-/// Index: webhook_failures_updated_at, from the cursor's moment backwards; what it steps over is no more than what
-/// was written in that very microsecond.
+/// The failed events before a cursor, latest change first.
+///
+/// Index: webhook_failures_updated_at, backwards from the cursor's timestamp. The query skips no rows except those of
+/// the cursor's own microsecond.
 pub(crate) const DEAD_LETTERS: &str = "
     SELECT id FROM webhook_failures INDEXED BY webhook_failures_updated_at
     WHERE (updated_at, id) < (?1, ?2)
     ORDER BY updated_at DESC, id DESC LIMIT ?3";
 
-pub(crate) fn dead_letters(db: &Connection, page: &PageRequest) -> Result<Page<EventView>, Fault> {
-    let (at, key, limit) = bounds(page);
+pub(crate) fn dead_letters(db: &Connection, page: &PageRequest) -> Result<Page<EventView>, CallError> {
+    let (at, key, limit) = page_bounds(page);
     let mut failed = db.prepare_cached(DEAD_LETTERS)?;
     let keys = failed.query_map((at, key, limit), |row| row.get(0).map(EventKey))?;
-    paged(db, keys.collect::<Result<_, _>>()?, page, |event| event.updated_at)
+    read_page(db, keys.collect::<Result<_, _>>()?, page, |event| event.updated_at)
 }
 
 pub(crate) fn events(
     db: &Connection,
     query: &EventQuery,
     page: &PageRequest,
-) -> Result<Page<EventView>, Fault> {
-    let (_, key, limit) = bounds(page);
-    let mut listed = db.prepare_cached(&listing(query))?;
+) -> Result<Page<EventView>, CallError> {
+    let (_, key, limit) = page_bounds(page);
+    let mut listed = db.prepare_cached(&listing_sql(query))?;
     let as_key = |row: &Row<'_>| row.get(0).map(EventKey);
     let keys = match &query.destination {
         Some(url) => listed.query_map((key, limit, url.as_str()), as_key)?,
         None => listed.query_map((key, limit), as_key)?,
     };
-    paged(db, keys.collect::<Result<_, _>>()?, page, |event| event.created_at)
+    read_page(db, keys.collect::<Result<_, _>>()?, page, |event| event.created_at)
 }
 
-/// The cost of a page never grows with what was delivered. What it may have to step over is the backlog: pending and
-/// failed events that are newer than those of a list of delivered ones, or pending events of other destinations.
+/// Builds the query for one page of events, newest first. The cost of a page never grows with the number of delivered
+/// events. The query may have to skip the backlog: pending and failed events that are newer than the delivered ones it
+/// lists, or pending events of other destinations.
 ///
-/// The newest has the highest key. Indexes: webhook_events_destination, webhook_failures_destination; both end with it.
-pub(crate) fn listing(query: &EventQuery) -> String {
-    let of_destination = query.destination.is_some();
-    let from = match (query.status, of_destination) {
+/// The newest event has the highest key. Indexes: webhook_events_destination, webhook_failures_destination; both contain
+/// the key as their last column.
+pub(crate) fn listing_sql(query: &EventQuery) -> String {
+    let by_destination = query.destination.is_some();
+    let from = match (query.status, by_destination) {
         (None | Some(DeliveryStatus::Delivered), false) => "webhook_events l",
         (None | Some(DeliveryStatus::Delivered), true) => {
             "webhook_events l INDEXED BY webhook_events_destination"
@@ -123,31 +128,34 @@ pub(crate) fn listing(query: &EventQuery) -> String {
          WHERE l.id < ?1 {} {}
          ORDER BY l.id DESC LIMIT ?2",
         if query.status == Some(DeliveryStatus::Delivered) { delivered } else { "" },
-        if of_destination { destination } else { "" },
+        if by_destination { destination } else { "" },
     )
 }
 
-/// Where the page begins, and one row more than it holds.
-fn bounds(page: &PageRequest) -> (i64, i64, i64) {
+/// Returns the timestamp and key that the page starts after, and the number of rows to read: one more than the page
+/// holds.
+fn page_bounds(page: &PageRequest) -> (i64, i64, i64) {
     let (at, key) = page.after.map_or((i64::MAX, i64::MAX), |after| (after.at.as_micros(), after.key.0));
-    (at, key, i64::try_from(page.limit.get()).expect("a page is short") + 1)
+    (at, key, i64::try_from(page.limit.get()).expect("page limits are at most a few hundred") + 1)
 }
 
-/// The row more than the page holds tells whether there is a next.
-fn paged(
+/// Reads the events of a page. A key beyond the page's limit means that there is a next page.
+fn read_page(
     db: &Connection,
     mut keys: Vec<EventKey>,
     page: &PageRequest,
     at: impl Fn(&EventView) -> Timestamp,
-) -> Result<Page<EventView>, Fault> {
+) -> Result<Page<EventView>, CallError> {
     let more = keys.len() > page.limit.get();
     keys.truncate(page.limit.get());
-    let items: Vec<EventView> = keys.into_iter().map(|key| row::event(db, key)).collect::<Result<_, _>>()?;
-    let next = items.last().filter(|_| more).map(|last| Cursor { at: at(last), key: last.key });
+    let items: Vec<EventView> =
+        keys.into_iter().map(|key| row::read_event(db, key)).collect::<Result<_, _>>()?;
+    let next = items.last().filter(|_| more).map(|last| PageCursor { at: at(last), key: last.key });
     Ok(Page { items, next })
 }
 
-pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, Fault> {
+/// Reads one event with its attempts and operator actions.
+pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, CallError> {
     // Index: webhook_events_event_id.
     let event = db
         .prepare_cached(concat!(
@@ -158,42 +166,42 @@ pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, 
         .query_row([event_id.as_str()], row::event_view)
         .optional()?
         .ok_or_else(|| StoreError::EventNotFound { event_id: event_id.clone() })?;
-    let history = history(db, event.key)?;
-    let audit = audit(db, event.key)?;
+    let history = read_attempts(db, event.key)?;
+    let audit = read_audit(db, event.key)?;
     Ok(EventDetail { event, history, audit })
 }
 
-fn history(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>> {
+fn read_attempts(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>> {
     let mut attempts = db.prepare_cached(
         "SELECT lease_token, attempt, trigger, started_at, duration_us, http_status, error_class, excerpt, worker_id
          FROM webhook_attempts
          WHERE event_key = ?1
-         ORDER BY lease",
+         ORDER BY lease_number",
     )?;
     let rows = attempts.query_map([key.0], |row| {
         Ok(AttemptView {
             token: LeaseToken::from_uuid(row::uuid(row, 0)?),
             attempt: row.get(1)?,
-            trigger: row::word(row, 2, Trigger::from_word)?,
-            started_at: row::moment(row, 3)?,
-            duration: Duration::from_micros(count(row, 4)?),
+            trigger: row::decode(row, 2, Trigger::from_name)?,
+            started_at: row::timestamp(row, 3)?,
+            duration: Duration::from_micros(unsigned(row, 4)?),
             http_status: row.get(5)?,
-            error_class: row::optional_word(row, 6, ErrorClass::from_word)?,
-            excerpt: Excerpt::stored(row.get(7)?),
-            worker: WorkerId::stored(row.get(8)?),
+            error_class: row::decode_optional(row, 6, ErrorClass::from_name)?,
+            excerpt: Excerpt::from_stored(row.get(7)?),
+            worker: WorkerId::from_stored(row.get(8)?),
         })
     })?;
     rows.collect()
 }
 
-fn audit(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AuditView>> {
+fn read_audit(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AuditView>> {
     // Index: webhook_audit_event.
     let mut audit = db.prepare_cached(
         "SELECT action, actor, at, reason FROM webhook_audit WHERE event_key = ?1 ORDER BY id",
     )?;
     let rows = audit.query_map([key.0], |row| {
-        let action = row::word(row, 0, ManualAction::from_word)?;
-        Ok(AuditView { action, actor: row.get(1)?, at: row::moment(row, 2)?, reason: row.get(3)? })
+        let action = row::decode(row, 0, ManualAction::from_name)?;
+        Ok(AuditView { action, actor: row.get(1)?, at: row::timestamp(row, 2)?, reason: row.get(3)? })
     })?;
     rows.collect()
 }

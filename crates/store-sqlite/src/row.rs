@@ -1,4 +1,4 @@
-//! Reading rows back into the values they were written from.
+//! Decoding of rows into domain values.
 
 use posthaste_domain::{
     DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, MessageId, Timestamp,
@@ -9,7 +9,8 @@ use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
-/// The columns of `webhook_outbox_events` that [`event_view`] reads, in its order. None is of `webhook_messages`.
+/// The columns of `webhook_outbox_events` that [`event_view`] reads, in its order. None of them reads
+/// `webhook_messages`, where the payloads are.
 macro_rules! event_columns {
     () => {
         "id, event_id, message_id, destination_id, destination_url, event_type,
@@ -21,55 +22,55 @@ macro_rules! event_columns {
 }
 pub(crate) use event_columns;
 
-/// Every join of the view is by key.
+/// One event by its key. Every join of the view is by key or index.
 pub(crate) const EVENT: &str =
     concat!("SELECT ", event_columns!(), " FROM webhook_outbox_events WHERE id = ?1");
 
-pub(crate) fn event(db: &Connection, key: EventKey) -> rusqlite::Result<EventView> {
+pub(crate) fn read_event(db: &Connection, key: EventKey) -> rusqlite::Result<EventView> {
     db.prepare_cached(EVENT)?.query_row([key.0], event_view)
 }
 
 pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
     Ok(EventView {
         key: EventKey(row.get(0)?),
-        event_id: EventId::stored(row.get(1)?),
+        event_id: EventId::from_stored(row.get(1)?),
         message_id: MessageId::from_uuid(uuid(row, 2)?),
         destination_id: DestinationId(row.get(3)?),
-        destination_url: DestinationUrl::stored(row.get(4)?),
+        destination_url: DestinationUrl::from_stored(row.get(4)?),
         event_type: row.get(5)?,
         payment_request_id: row.get(6)?,
         webhook_id: row.get(7)?,
         session_id: row.get(8)?,
-        status: word(row, 9, DeliveryStatus::from_word)?,
-        failure_kind: optional_word(row, 10, FailureKind::from_word)?,
+        status: decode(row, 9, DeliveryStatus::from_name)?,
+        failure_kind: decode_optional(row, 10, FailureKind::from_name)?,
         attempts: row.get(11)?,
         max_attempts: row.get(12)?,
         claims: row.get(13)?,
         lost_leases: row.get(14)?,
-        next_attempt_at: optional_moment(row, 15)?,
-        lease_owner: row.get::<_, Option<String>>(16)?.map(WorkerId::stored),
-        lease_until: optional_moment(row, 17)?,
+        next_attempt_at: optional_timestamp(row, 15)?,
+        lease_owner: row.get::<_, Option<String>>(16)?.map(WorkerId::from_stored),
+        lease_until: optional_timestamp(row, 17)?,
         last_error: row.get(18)?,
-        last_attempted_at: optional_moment(row, 19)?,
-        delivered_at: optional_moment(row, 20)?,
+        last_attempted_at: optional_timestamp(row, 19)?,
+        delivered_at: optional_timestamp(row, 20)?,
         manual_last: manual_last(row)?,
-        created_at: moment(row, 24)?,
-        updated_at: moment(row, 25)?,
+        created_at: timestamp(row, 24)?,
+        updated_at: timestamp(row, 25)?,
     })
 }
 
 fn manual_last(row: &Row<'_>) -> rusqlite::Result<Option<AuditView>> {
-    let Some(action) = optional_word(row, 21, ManualAction::from_word)? else {
+    let Some(action) = decode_optional(row, 21, ManualAction::from_name)? else {
         return Ok(None);
     };
-    Ok(Some(AuditView { action, actor: row.get(22)?, at: moment(row, 23)?, reason: row.get(26)? }))
+    Ok(Some(AuditView { action, actor: row.get(22)?, at: timestamp(row, 23)?, reason: row.get(26)? }))
 }
 
-pub(crate) fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+pub(crate) fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     row.get(column).map(Timestamp::from_micros)
 }
 
-pub(crate) fn optional_moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+pub(crate) fn optional_timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
 }
 
@@ -77,28 +78,30 @@ pub(crate) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }
 
-/// A word that nothing here writes means that someone else did, or that a newer version was here.
-pub(crate) fn word<T>(
+/// Decodes a value stored under its name. Fails on an unknown name, which another program or a newer version of
+/// Posthaste wrote.
+pub(crate) fn decode<T>(
     row: &Row<'_>,
     column: usize,
-    from_word: impl Fn(&str) -> Option<T>,
+    from_name: impl Fn(&str) -> Option<T>,
 ) -> rusqlite::Result<T> {
-    let word = row.get_ref(column)?.as_str()?;
-    from_word(word).ok_or_else(|| unknown_word(column, word))
+    let name = row.get_ref(column)?.as_str()?;
+    from_name(name).ok_or_else(|| unknown_name(column, name))
 }
 
-pub(crate) fn optional_word<T>(
+/// Decodes a value stored under its name, or NULL.
+pub(crate) fn decode_optional<T>(
     row: &Row<'_>,
     column: usize,
-    from_word: impl Fn(&str) -> Option<T>,
+    from_name: impl Fn(&str) -> Option<T>,
 ) -> rusqlite::Result<Option<T>> {
     match row.get_ref(column)?.as_str_or_null()? {
         None => Ok(None),
-        Some(word) => from_word(word).map(Some).ok_or_else(|| unknown_word(column, word)),
+        Some(name) => from_name(name).map(Some).ok_or_else(|| unknown_name(column, name)),
     }
 }
 
-fn unknown_word(column: usize, word: &str) -> rusqlite::Error {
-    let told = FromSqlError::Other(format!("{word:?} is no word of this version").into());
-    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(told))
+fn unknown_name(column: usize, name: &str) -> rusqlite::Error {
+    let error = FromSqlError::Other(format!("this version of Posthaste does not know {name:?}").into());
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
 }

@@ -5,15 +5,20 @@ use posthaste_domain::signature::Secret;
 use posthaste_store::StoreError;
 use rusqlite::Connection;
 
-use crate::fault::Fault;
+use crate::error::CallError;
 
-/// There is a handful of them at most; no index is needed.
+/// Scans the table, which holds a handful of rows at most.
 const VALID: &str = "
     SELECT secret FROM webhook_secrets
     WHERE retired_at IS NULL OR retired_at > ?1
     ORDER BY created_at DESC, id DESC";
 
-pub(crate) fn valid(db: &Connection, now: Timestamp, first: &Secret) -> Result<Vec<Secret>, Fault> {
+/// Returns the valid secrets, newest first. Stores `first` before, if there has never been a secret.
+pub(crate) fn valid_secrets(
+    db: &Connection,
+    now: Timestamp,
+    first: &Secret,
+) -> Result<Vec<Secret>, CallError> {
     db.prepare_cached(
         "INSERT INTO webhook_secrets (secret, created_at)
          SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM webhook_secrets)",
@@ -24,7 +29,11 @@ pub(crate) fn valid(db: &Connection, now: Timestamp, first: &Secret) -> Result<V
     texts.map(|text| parse(&text?)).collect()
 }
 
-fn parse(text: &str) -> Result<Secret, Fault> {
-    let unreadable = |error| StoreError::Rejected { reason: format!("a row of webhook_secrets: {error}") };
+fn parse(text: &str) -> Result<Secret, CallError> {
+    let unreadable = |error| StoreError::Rejected {
+        reason: format!(
+            "webhook_secrets contains a secret that is not valid: {error}; correct or delete that row"
+        ),
+    };
     Secret::parse(text).map_err(|error| unreadable(error).into())
 }

@@ -1,90 +1,101 @@
-//! Writing what attempts led to: the row, the attempt, the destination's health, the totals and the notice, together.
+//! Settle: writes the results of attempts. The event's state, the attempt, the destination's health, the totals and the
+//! notice change in one transaction.
 
 use posthaste_domain::{Decision, ErrorClass, Timestamp, Transition, WorkerId};
-use posthaste_store::{Settled, Settlement};
+use posthaste_store::{SettleResult, Settlement};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
-use crate::claims::{ClaimNumber, Ended};
-use crate::destination::News;
-use crate::fault::Fault;
-use crate::notices::{Entries, Entry};
-use crate::totals::Change;
+use crate::claims::{ClaimNumber, EndedLeases};
+use crate::destination::DestinationUpdates;
+use crate::error::CallError;
+use crate::notices::{LogBatch, LogEntry};
+use crate::totals::TotalsChange;
 
+/// Applies each settlement whose lease is still held and returns one result per settlement.
 pub(crate) fn settle(
     db: &Connection,
     now: Timestamp,
     worker: &WorkerId,
     batch: &[Settlement],
-) -> Result<Vec<Settled>, Fault> {
-    let mut writing = Statements::prepare(db)?;
-    let (mut news, mut change) = (News::default(), Change::default());
-    let (mut ended, mut entries) = (Ended::default(), Entries::default());
-    let mut settled = Vec::with_capacity(batch.len());
+) -> Result<Vec<SettleResult>, CallError> {
+    let mut statements = Statements::prepare(db)?;
+    let (mut destinations, mut totals) = (DestinationUpdates::default(), TotalsChange::default());
+    let (mut ended, mut log) = (EndedLeases::default(), LogBatch::default());
+    let mut results = Vec::with_capacity(batch.len());
     for settlement in batch {
         let transition = settlement.transition.as_ref();
-        let Some(held) = writing.held(transition)? else {
-            settled.push(if writing.is_recorded(transition)? { Settled::Replayed } else { Settled::Stale });
+        let Some(lease) = statements.find_lease(transition)? else {
+            let is_recorded = statements.is_recorded(transition)?;
+            results.push(if is_recorded { SettleResult::Replayed } else { SettleResult::Stale });
             continue;
         };
         let started_at = now.before(settlement.ended_ago).before(transition.duration());
-        writing.apply(transition, &held, started_at, now)?;
-        writing.record(transition, &held, started_at, now, worker)?;
-        tell(&mut news, &mut change, transition, now);
-        ended.count(held.claim, transition.attempt() > 1);
-        entries.push(&Entry {
+        statements.apply(transition, &lease, started_at, now)?;
+        statements.record_attempt(transition, &lease, started_at, now, worker)?;
+        add_changes(&mut destinations, &mut totals, transition, now);
+        ended.add(lease.claim, transition.attempt() > 1);
+        log.push(&LogEntry {
             key: transition.key(),
-            kind: transition.notice(),
+            kind: transition.notice_kind(),
             attempts: transition.attempt(),
-            lease: held.lease,
+            lease_number: lease.number,
         });
-        settled.push(Settled::Applied);
+        results.push(SettleResult::Applied);
     }
-    entries.write(db, now)?;
+    log.write(db, now)?;
     ended.write(db)?;
-    news.write(db, now)?;
-    change.write(db)?;
-    Ok(settled)
+    destinations.write(db, now)?;
+    totals.write(db)?;
+    Ok(results)
 }
 
-/// The row's count of attempts was that of the lease: nothing else changes it while the lease is held.
-fn tell(news: &mut News, change: &mut Change, transition: &Transition, now: Timestamp) {
+/// Adds a transition's changes of its destination and of the totals. The stored number of attempts is still the lease's,
+/// because only a settle changes it while the lease is held.
+fn add_changes(
+    destinations: &mut DestinationUpdates,
+    totals: &mut TotalsChange,
+    transition: &Transition,
+    now: Timestamp,
+) {
     let destination = transition.destination_id();
     let attempts_before = transition.attempt() - 1;
     match transition.decision() {
         Decision::Retry { after } => {
-            change.retried(attempts_before);
-            news.retry(destination, now.after(after));
+            totals.add_retried(attempts_before);
+            destinations.add_retry(destination, now.after(after));
         }
-        Decision::Delivered | Decision::Failed(_) => change.ended(attempts_before, transition.status()),
+        Decision::Delivered | Decision::Failed(_) => {
+            totals.add_ended(attempts_before, transition.status());
+        }
     }
-    if let Some(wait) = transition.pause() {
-        news.pause(destination, wait);
+    if let Some(wait) = transition.destination_pause() {
+        destinations.add_pause(destination, wait);
     }
-    news.health(destination, transition.outcome().health());
+    destinations.add_health(destination, transition.outcome().health());
 }
 
 /// The lease that a transition was made under.
-struct Held {
-    /// How many leases the event had been granted when this one was.
-    lease: u32,
+struct SettledLease {
+    /// Ordinal of the lease within its event, from one.
+    number: u32,
     claim: ClaimNumber,
 }
 
-/// Prepared once for all of a batch.
+/// The statements of a settle, prepared once per batch.
 struct Statements<'a> {
-    held: CachedStatement<'a>,
+    find_lease: CachedStatement<'a>,
     retry: CachedStatement<'a>,
-    put_in_line: CachedStatement<'a>,
+    insert_retry: CachedStatement<'a>,
     fail: CachedStatement<'a>,
-    leave: CachedStatement<'a>,
-    record: CachedStatement<'a>,
-    find_record: CachedStatement<'a>,
+    delete_pending: CachedStatement<'a>,
+    record_attempt: CachedStatement<'a>,
+    find_attempt: CachedStatement<'a>,
 }
 
 impl<'a> Statements<'a> {
     fn prepare(db: &'a Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            held: db.prepare_cached(
+            find_lease: db.prepare_cached(
                 "SELECT claims, lease_claim FROM webhook_queue WHERE id = ?1 AND lease_token = ?2",
             )?,
             retry: db.prepare_cached(
@@ -94,7 +105,7 @@ impl<'a> Statements<'a> {
                      lease_token = NULL, lease_claim = NULL, lease_until = NULL
                  WHERE id = ?1",
             )?,
-            put_in_line: db.prepare_cached(
+            insert_retry: db.prepare_cached(
                 "INSERT INTO webhook_retries (destination_id, next_attempt_at, id) VALUES (?1, ?2, ?3)",
             )?,
             fail: db.prepare_cached(
@@ -103,30 +114,31 @@ impl<'a> Statements<'a> {
                       last_error, updated_at)
                  VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8)",
             )?,
-            leave: db.prepare_cached("DELETE FROM webhook_queue WHERE id = ?1")?,
-            record: db.prepare_cached(
+            delete_pending: db.prepare_cached("DELETE FROM webhook_queue WHERE id = ?1")?,
+            record_attempt: db.prepare_cached(
                 "INSERT INTO webhook_attempts
-                     (event_key, lease, lease_token, attempt, trigger, started_at, duration_us,
+                     (event_key, lease_number, lease_token, attempt, trigger, started_at, duration_us,
                       http_status, error_class, excerpt, worker_id, recorded_at)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?,
-            find_record: db
+            find_attempt: db
                 .prepare_cached("SELECT 1 FROM webhook_attempts WHERE event_key = ?1 AND lease_token = ?2")?,
         })
     }
 
-    /// The fence: none when the event is no longer under the transition's token.
-    fn held(&mut self, transition: &Transition) -> rusqlite::Result<Option<Held>> {
+    /// The fence: returns `None` if the event is no longer leased under the transition's token.
+    fn find_lease(&mut self, transition: &Transition) -> rusqlite::Result<Option<SettledLease>> {
         let by = (transition.key().0, transition.token().as_uuid().into_bytes());
-        self.held
-            .query_row(by, |row| Ok(Held { lease: row.get(0)?, claim: ClaimNumber(row.get(1)?) }))
+        self.find_lease
+            .query_row(by, |row| Ok(SettledLease { number: row.get(0)?, claim: ClaimNumber(row.get(1)?) }))
             .optional()
     }
 
+    /// Writes the event's new state.
     fn apply(
         &mut self,
         transition: &Transition,
-        held: &Held,
+        lease: &SettledLease,
         started_at: Timestamp,
         now: Timestamp,
     ) -> rusqlite::Result<()> {
@@ -143,10 +155,10 @@ impl<'a> Statements<'a> {
                     due,
                     now.as_micros(),
                 ))?;
-                self.put_in_line.execute((destination, due, key))?;
+                self.insert_retry.execute((destination, due, key))?;
             }
             Decision::Delivered => {
-                self.leave.execute([key])?;
+                self.delete_pending.execute([key])?;
             }
             Decision::Failed(kind) => {
                 self.fail.execute((
@@ -154,33 +166,34 @@ impl<'a> Statements<'a> {
                     destination,
                     kind.as_str(),
                     attempts,
-                    held.lease,
+                    lease.number,
                     started_at.as_micros(),
                     transition.last_error(),
                     now.as_micros(),
                 ))?;
-                self.leave.execute([key])?;
+                self.delete_pending.execute([key])?;
             }
         }
         Ok(())
     }
 
+    /// Returns whether an attempt is recorded under the transition's token: the settlement was applied before.
     fn is_recorded(&mut self, transition: &Transition) -> rusqlite::Result<bool> {
-        self.find_record.exists((transition.key().0, transition.token().as_uuid().into_bytes()))
+        self.find_attempt.exists((transition.key().0, transition.token().as_uuid().into_bytes()))
     }
 
-    fn record(
+    fn record_attempt(
         &mut self,
         transition: &Transition,
-        held: &Held,
+        lease: &SettledLease,
         started_at: Timestamp,
         now: Timestamp,
         worker: &WorkerId,
     ) -> rusqlite::Result<()> {
         let outcome = transition.outcome();
-        self.record.execute((
+        self.record_attempt.execute((
             transition.key().0,
-            held.lease,
+            lease.number,
             transition.token().as_uuid().into_bytes(),
             transition.attempt(),
             transition.trigger().as_str(),

@@ -1,9 +1,9 @@
 //! The one thread that writes.
 //!
-//! It takes every command that waits and runs them in one transaction, so that one flush of the disk serves them all.
-//! Nobody is answered before the commit has returned; if it fails, everybody is told so and nothing has happened.
-//! A command that SQLite fails or that panics takes nobody with it: the group is rolled back, and each command runs
-//! again in a transaction of its own.
+//! The thread takes all queued commands and runs them in one transaction, so that they share one flush of the disk. No
+//! caller gets a result before the commit has returned; if the commit fails, every caller gets the error and nothing
+//! was written. A command that panics or that SQLite fails does not affect the others: the group is rolled back, and
+//! each command runs again in its own transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -16,86 +16,101 @@ use rand::rngs::StdRng;
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::call::{Call, Command, Kind, Writing};
-use crate::claim::Rotation;
-use crate::ending::Ending;
-use crate::fault::{Fault, store_error};
-use crate::queue::Queue;
+use crate::claim::ClaimRotation;
+use crate::command::{Command, CommandKind, PendingCall, SharedWork, WriteContext};
+use crate::error::{CallError, to_store_error};
+use crate::job_queue::JobQueue;
+use crate::thread_group::ThreadGroup;
 
-/// Calls that may wait; more than these wait for a place. Renewals have their own.
-const PLACES: usize = 1_024;
-const PLACES_FOR_RENEWALS: usize = 64;
+/// Maximum number of queued and running calls; further callers wait until one finishes.
+const QUEUE_CAPACITY: usize = 1_024;
+/// Capacity reserved for renewals, so that other calls never delay them.
+const RENEWAL_CAPACITY: usize = 64;
 
+/// A group with this many new events takes no further enqueue: a renewal that arrives meanwhile waits for the commit.
+const GROUP_EVENTS: usize = 1_000;
+
+/// Commands that share a transaction.
 type Group = Vec<Box<dyn Command>>;
 
-/// The queue's end of the thread.
+/// Handle to the writer thread.
 pub(crate) struct Writer {
-    queue: Arc<Queue<Box<dyn Command>>>,
-    places: Arc<Semaphore>,
-    places_for_renewals: Arc<Semaphore>,
-    ending: Ending,
+    queue: Arc<JobQueue<Box<dyn Command>>>,
+    capacity: Arc<Semaphore>,
+    renewal_capacity: Arc<Semaphore>,
+    threads: ThreadGroup,
     failing: Arc<AtomicBool>,
 }
 
-/// The thread's own.
-pub(crate) struct Session {
+/// State that the writer thread owns.
+pub(crate) struct WriterThread {
     pub(crate) db: Connection,
     pub(crate) path: PathBuf,
     pub(crate) clock: Arc<dyn StoreClock>,
     pub(crate) random: StdRng,
     pub(crate) waker: Waker,
-    pub(crate) rotation: Rotation,
-    /// SQLite could not do the last write.
+    pub(crate) rotation: ClaimRotation,
+    /// Whether SQLite failed the last write.
     pub(crate) failing: Arc<AtomicBool>,
 }
 
 impl Writer {
-    pub(crate) fn start(mut session: Session) -> std::io::Result<Self> {
-        let queue: Arc<Queue<Box<dyn Command>>> = Arc::new(Queue::new());
-        let (ending, failing) = (Ending::new(), Arc::clone(&session.failing));
-        let (commands, pass) = (Arc::clone(&queue), ending.pass());
+    pub(crate) fn start(mut writer_thread: WriterThread) -> std::io::Result<Self> {
+        let queue: Arc<JobQueue<Box<dyn Command>>> = Arc::new(JobQueue::new());
+        let (threads, failing) = (ThreadGroup::new(), Arc::clone(&writer_thread.failing));
+        let (commands, membership) = (Arc::clone(&queue), threads.add_member());
         thread::Builder::new().name("posthaste-write".to_owned()).spawn(move || {
-            while let Some(group) = commands.take_all() {
-                session.serve(group);
+            let mut queued = Group::new();
+            while let Some(arrived) =
+                if queued.is_empty() { commands.take_all() } else { Some(commands.drain()) }
+            {
+                queued.extend(arrived);
+                let (group, rest) = split_group(queued);
+                writer_thread.run_group(group);
+                queued = rest;
             }
-            drop(session);
-            drop(pass);
+            drop(writer_thread);
+            drop(membership);
         })?;
         Ok(Self {
             queue,
-            places: Arc::new(Semaphore::new(PLACES)),
-            places_for_renewals: Arc::new(Semaphore::new(PLACES_FOR_RENEWALS)),
-            ending,
+            capacity: Arc::new(Semaphore::new(QUEUE_CAPACITY)),
+            renewal_capacity: Arc::new(Semaphore::new(RENEWAL_CAPACITY)),
+            threads,
             failing,
         })
     }
 
-    /// Whether SQLite could not do the last write. What wrote nothing tells nothing: it succeeds on a full disk too.
+    /// Returns whether SQLite failed the last write. A call that changes no row leaves this as it is, because such a
+    /// call also succeeds on a full disk.
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
 
-    /// Takes no more commands. The thread finishes those that wait, and closes its connection.
-    pub(crate) fn end(&self) {
+    /// Stops accepting commands. The thread finishes the queued ones, closes its connection and exits.
+    pub(crate) fn close(&self) {
         self.queue.close();
     }
 
-    /// Waits for that, within bounds.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ending.wait()
+    /// Waits for the thread to exit and returns whether it did in time.
+    pub(crate) fn join(&self) -> bool {
+        self.threads.join()
     }
 
-    /// Runs `work` in a transaction of the writer's and answers when it is committed.
-    pub(crate) async fn call<T, F>(&self, kind: Kind, work: F) -> Result<T, StoreError>
+    /// Runs `work` in a transaction of the writer thread and returns its result after the commit.
+    pub(crate) async fn call<T, F>(&self, kind: CommandKind, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&mut Writing<'_>) -> Result<T, Fault> + Send + 'static,
+        F: FnMut(&mut WriteContext<'_>) -> Result<T, CallError> + Send + 'static,
     {
-        let places = if kind == Kind::Renewal { &self.places_for_renewals } else { &self.places };
-        let place = Arc::clone(places).acquire_owned().await.expect("the semaphores are never closed");
-        let (reply, answer) = oneshot::channel();
-        self.queue.put(Box::new(Call { kind, work, kept: None, reply, _place: place }));
-        answer.await.unwrap_or_else(|_| {
+        let capacity = if kind == CommandKind::Renewal { &self.renewal_capacity } else { &self.capacity };
+        let permit = Arc::clone(capacity).acquire_owned().await.expect("the semaphores are never closed");
+        let (reply, result) = oneshot::channel();
+        let shared_work = SharedWork::new(work);
+        let _withdrawal = shared_work.withdraw_on_drop();
+        let call = PendingCall { kind, shared_work, work: None, result: None, reply, _permit: permit };
+        self.queue.push(Box::new(call));
+        result.await.unwrap_or_else(|_| {
             Err(StoreError::Unavailable { reason: "the store is closed; open it again".to_owned() })
         })
     }
@@ -103,38 +118,52 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.end();
-        self.has_ended();
+        self.close();
+        self.join();
     }
 }
 
-impl Session {
-    fn serve(&mut self, mut group: Group) {
-        group.retain(|command| command.is_awaited());
-        group.sort_by_key(|command| command.kind() != Kind::Renewal);
+/// Splits queued commands into the next group and the enqueues that are too many for it.
+fn split_group(queued: Group) -> (Group, Group) {
+    let mut group_events = 0;
+    queued.into_iter().partition(|command| match command.kind() {
+        CommandKind::Enqueue { .. } if group_events >= GROUP_EVENTS => false,
+        CommandKind::Enqueue { events } => {
+            group_events += events;
+            true
+        }
+        _ => true,
+    })
+}
+
+impl WriterThread {
+    /// Runs and commits a group, then responds to its callers. If one command fails the group, each runs alone.
+    fn run_group(&mut self, mut group: Group) {
+        group.retain_mut(|command| command.take_work());
+        group.sort_by_key(|command| command.kind() != CommandKind::Renewal);
         let changes_before = self.db.total_changes();
         match self.commit(&mut group) {
-            Err(Failure::OfACommand(_)) if group.len() > 1 => {
+            Err(GroupError::Command(_)) if group.len() > 1 => {
                 for command in group {
-                    self.serve(vec![command]);
+                    self.run_group(vec![command]);
                 }
             }
-            outcome => {
-                self.note(&outcome, changes_before);
-                let outcome = outcome.map_err(|failure| self.told(&failure));
-                if outcome.is_ok() && group.iter().any(|command| command.kind() == Kind::MakesDue) {
+            committed => {
+                self.update_failing(&committed, changes_before);
+                let committed = committed.map_err(|error| self.to_store_error(&error));
+                if committed.is_ok() && group.iter().any(|command| command.kind().makes_due()) {
                     self.waker.wake();
                 }
                 for command in group {
-                    command.answer(outcome.clone());
+                    command.respond(committed.clone());
                 }
             }
         }
     }
 
-    fn note(&self, outcome: &Result<(), Failure>, changes_before: u64) {
-        match outcome {
-            Err(Failure::OfTheStore(Cause::Sqlite(_)) | Failure::OfACommand(Cause::Sqlite(_))) => {
+    fn update_failing(&self, committed: &Result<(), GroupError>, changes_before: u64) {
+        match committed {
+            Err(GroupError::Transaction(_) | GroupError::Command(Cause::Sqlite(_))) => {
                 self.failing.store(true, Ordering::Relaxed);
             }
             Ok(()) if self.db.total_changes() != changes_before => {
@@ -144,36 +173,38 @@ impl Session {
         }
     }
 
-    fn commit(&mut self, group: &mut Group) -> Result<(), Failure> {
+    /// Runs a group in one transaction; rolls it back if any command fails or panics.
+    fn commit(&mut self, group: &mut Group) -> Result<(), GroupError> {
         if group.is_empty() {
             return Ok(());
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.transact(group)))
-            .unwrap_or_else(|panic| Err(Failure::OfACommand(Cause::Panic(told_by(panic.as_ref())))));
-        if outcome.is_err() && !self.db.is_autocommit() {
-            // Some errors have rolled back by themselves; whatever is left is undone here, and cannot fail.
+        let committed = catch_unwind(AssertUnwindSafe(|| self.transact(group)))
+            .unwrap_or_else(|panic| Err(GroupError::Command(Cause::Panic(panic_message(panic.as_ref())))));
+        if committed.is_err() && !self.db.is_autocommit() {
+            // SQLite itself rolls back after some errors. After the others the transaction is still open, and rolling
+            // it back cannot fail.
             let _ = self.db.execute_batch("ROLLBACK");
         }
-        outcome
+        committed
     }
 
-    fn transact(&mut self, group: &mut Group) -> Result<(), Failure> {
-        self.db.execute_batch("BEGIN IMMEDIATE").map_err(Failure::of_the_store)?;
+    fn transact(&mut self, group: &mut Group) -> Result<(), GroupError> {
+        self.db.execute_batch("BEGIN IMMEDIATE").map_err(GroupError::Transaction)?;
         for command in group {
             let now = self.clock.now();
             let (random, rotation) = (&mut self.random, &mut self.rotation);
-            let mut writing = Writing { db: &self.db, now, random, rotation };
-            command.run(&mut writing).map_err(|error| Failure::OfACommand(Cause::Sqlite(error)))?;
+            let mut context = WriteContext { db: &self.db, now, random, rotation };
+            command.run(&mut context).map_err(|error| GroupError::Command(Cause::Sqlite(error)))?;
         }
-        self.db.execute_batch("COMMIT").map_err(Failure::of_the_store)
+        self.db.execute_batch("COMMIT").map_err(GroupError::Transaction)
     }
 
-    fn told(&self, failure: &Failure) -> StoreError {
-        match failure {
-            Failure::OfTheStore(Cause::Sqlite(error)) | Failure::OfACommand(Cause::Sqlite(error)) => {
-                store_error(error, &self.path)
+    fn to_store_error(&self, error: &GroupError) -> StoreError {
+        match error {
+            GroupError::Transaction(error) | GroupError::Command(Cause::Sqlite(error)) => {
+                to_store_error(error, &self.path)
             }
-            Failure::OfTheStore(Cause::Panic(message)) | Failure::OfACommand(Cause::Panic(message)) => {
+            GroupError::Command(Cause::Panic(message)) => {
                 tracing::error!(message, "a command of the SQLite store panicked and was rolled back");
                 StoreError::Rejected {
                     reason: format!("the command panicked and was rolled back: {message}"),
@@ -183,25 +214,23 @@ impl Session {
     }
 }
 
+/// Why a group was not committed.
 #[derive(Debug)]
-enum Failure {
-    OfTheStore(Cause),
-    OfACommand(Cause),
+enum GroupError {
+    /// SQLite could not begin or commit the transaction.
+    Transaction(rusqlite::Error),
+    /// One command of the group failed.
+    Command(Cause),
 }
 
+/// Why a command failed.
 #[derive(Debug)]
 enum Cause {
     Sqlite(rusqlite::Error),
     Panic(String),
 }
 
-impl Failure {
-    fn of_the_store(error: rusqlite::Error) -> Self {
-        Self::OfTheStore(Cause::Sqlite(error))
-    }
-}
-
-fn told_by(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

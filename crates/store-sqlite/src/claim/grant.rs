@@ -1,4 +1,4 @@
-//! Writing leases onto rows, and reading rows as leases.
+//! Grants: writes leases onto rows of the queue and reads the rows as [`Lease`]s.
 
 use bytes::Bytes;
 use posthaste_domain::{
@@ -9,13 +9,14 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rusqlite::{CachedStatement, Connection, Row};
 
-use super::Room;
-use super::abandon::Expired;
-use crate::claims::{self, ClaimNumber, Ended, Held};
-use crate::line;
+use super::ClaimBudget;
+use super::abandon::HeldLease;
+use crate::claims::{self, ClaimNumber, EndedLeases, LeaseCounts};
+use crate::destination_queue;
 use crate::row;
 
-/// A statement that [`lease_of`] reads, from `l`. The payload is read here and nowhere else; both joins are by key.
+/// Builds a query for [`lease_from_row`] on a queue table, named `l` in the conditions. Only these queries read the
+/// payload. Both joins are by primary key.
 macro_rules! leases {
     ($attempts:literal, $due:literal, $requeued_at:literal, $from:literal, $where:literal) => {
         concat!(
@@ -37,16 +38,16 @@ macro_rules! leases {
     };
 }
 
-/// The line of a destination, from its front.
+/// First attempts of a destination, from the head of its queue.
 pub(crate) const FIRST_ATTEMPTS: &str = leases!(
     "0",
     "coalesce(l.requeued_at, e.created_at)",
     "l.requeued_at",
-    "webhook_ready",
+    "webhook_first_attempts",
     "l.destination_id = ?1 AND l.id >= ?3 ORDER BY l.id LIMIT ?2"
 );
 
-/// The line of a destination, from its front. That it was requeued matters to first attempts only.
+/// Due retries of a destination, from the head of its queue. `requeued_at` is NULL here: only first attempts need it.
 pub(crate) const RETRIES: &str = leases!(
     "(SELECT attempts FROM webhook_queue q WHERE q.id = l.id)",
     "l.next_attempt_at",
@@ -55,34 +56,36 @@ pub(crate) const RETRIES: &str = leases!(
     "l.destination_id = ?1 AND l.next_attempt_at <= ?3 ORDER BY l.next_attempt_at, l.id LIMIT ?2"
 );
 
-const ONE: &str = leases!("l.attempts", "l.next_attempt_at", "l.requeued_at", "webhook_queue", "l.id = ?1");
+/// One pending event, leased or not.
+const PENDING_EVENT: &str =
+    leases!("l.attempts", "l.next_attempt_at", "l.requeued_at", "webhook_queue", "l.id = ?1");
 
-/// So many rows of a line are spent before they are removed. What they cost a claim is to know of them, and no more.
-const SPENT_MAX: i64 = 100;
+/// Number of consumed rows at which a claim deletes them. Until then a claim seeks past them at no extra cost.
+const CONSUMED_ROWS_MAX: i64 = 100;
 
-/// A lease that is found on the row here has expired: it is lost.
+/// Writes a lease. A lease that the row still has is an expired one, and counts as lost.
 const GRANT: &str = "
     UPDATE webhook_queue
     SET lease_token = ?2, lease_claim = ?3, lease_until = ?4,
-        claims      = claims + 1,
-        lost_leases = lost_leases + (lease_token IS NOT NULL),
-        updated_at  = ?5,
-        reserve     = NULL
+        claims        = claims + 1,
+        lost_leases   = lost_leases + (lease_token IS NOT NULL),
+        updated_at    = ?5,
+        lease_padding = NULL
     WHERE id = ?1";
 
-/// One claim at work.
-pub(super) struct Grant<'a> {
+/// Grants leases one after the other and stores the claim that holds them.
+pub(super) struct ClaimWriter<'a> {
     pub(super) now: Timestamp,
-    pub(super) leases: Vec<Lease>,
+    leases: Vec<Lease>,
     db: &'a Connection,
     request: &'a ClaimRequest,
     random: &'a mut StdRng,
     number: ClaimNumber,
     grant: CachedStatement<'a>,
-    line: CachedStatement<'a>,
+    read_destination: CachedStatement<'a>,
 }
 
-impl<'a> Grant<'a> {
+impl<'a> ClaimWriter<'a> {
     pub(super) fn prepare(
         db: &'a Connection,
         request: &'a ClaimRequest,
@@ -95,57 +98,60 @@ impl<'a> Grant<'a> {
             db,
             request,
             random,
-            number: claims::free_number(db)?,
+            number: claims::next_claim_number(db)?,
             grant: db.prepare_cached(GRANT)?,
-            line: db.prepare_cached(LINE)?,
+            read_destination: db.prepare_cached(DESTINATION)?,
         })
     }
 
-    pub(super) fn take_over(&mut self, lost: &Expired, ended: &mut Ended) -> rusqlite::Result<()> {
-        let place = &lost.place;
-        let token = self.token();
-        let lease = one(self.db, place.key, place.destination, token, self.now)?;
-        self.write(lease.key, lease.token)?;
+    /// Replaces an expired lease by a new one.
+    pub(super) fn take_over(&mut self, expired: &HeldLease, ended: &mut EndedLeases) -> rusqlite::Result<()> {
+        let entry = &expired.entry;
+        let token = self.new_token();
+        let lease = read_lease(self.db, entry.key, entry.destination, token, self.now)?;
+        self.write_lease(lease.key, lease.token)?;
         self.leases.push(lease);
-        ended.count(lost.claim, place.is_retry());
+        ended.add(expired.claim, entry.is_retry());
         Ok(())
     }
 
-    pub(super) fn first_attempts_of(
+    /// Grants up to `count` first attempts of a destination and returns how many it granted.
+    pub(super) fn grant_first_attempts(
         &mut self,
         destination: DestinationId,
         count: usize,
-        room: &mut Room<'_>,
+        budget: &mut ClaimBudget<'_>,
     ) -> rusqlite::Result<usize> {
-        let line = line_of(&mut self.line, destination)?;
+        let Destination { url, head, consumed } = read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(FIRST_ATTEMPTS)?;
-        let rows = found.query((destination.0, at_most(count), line.ready_from))?;
-        let (granted, last) = self.grant_all(rows, destination, &line.url, room)?;
-        let ready_from = last.map_or(line.ready_from, |(key, _)| key + 1);
-        let ready_spent = line.ready_spent + at_most(granted);
-        if granted == count && ready_spent < SPENT_MAX {
-            line::spend(self.db, destination, ready_from, ready_spent)?;
-        } else if ready_spent > 0 {
+        let rows = found.query((destination.0, to_i64(count), head))?;
+        let (granted, last) = self.grant_rows(rows, destination, &url, budget)?;
+        let new_head = last.map_or(head, |(key, _)| key + 1);
+        let new_consumed = consumed + to_i64(granted);
+        if granted == count && new_consumed < CONSUMED_ROWS_MAX {
+            destination_queue::set_first_attempts_head(self.db, destination, new_head, new_consumed)?;
+        } else if new_consumed > 0 {
             self.db
-                .prepare_cached("DELETE FROM webhook_ready WHERE destination_id = ?1 AND id < ?2")?
-                .execute((destination.0, ready_from))?;
-            if line.ready_spent > 0 {
-                line::spend(self.db, destination, 0, 0)?;
+                .prepare_cached("DELETE FROM webhook_first_attempts WHERE destination_id = ?1 AND id < ?2")?
+                .execute((destination.0, new_head))?;
+            if consumed > 0 {
+                destination_queue::set_first_attempts_head(self.db, destination, 0, 0)?;
             }
         }
         Ok(granted)
     }
 
-    pub(super) fn retries_of(
+    /// Grants up to `count` due retries of a destination.
+    pub(super) fn grant_retries(
         &mut self,
         destination: DestinationId,
         count: usize,
-        room: &mut Room<'_>,
-    ) -> rusqlite::Result<usize> {
-        let line = line_of(&mut self.line, destination)?;
+        budget: &mut ClaimBudget<'_>,
+    ) -> rusqlite::Result<()> {
+        let Destination { url, .. } = read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(RETRIES)?;
-        let rows = found.query((destination.0, at_most(count), self.now.as_micros()))?;
-        let (granted, last) = self.grant_all(rows, destination, &line.url, room)?;
+        let rows = found.query((destination.0, to_i64(count), self.now.as_micros()))?;
+        let (_, last) = self.grant_rows(rows, destination, &url, budget)?;
         let (key, due) = last.unzip();
         self.db
             .prepare_cached(
@@ -153,55 +159,55 @@ impl<'a> Grant<'a> {
                  WHERE destination_id = ?1 AND (next_attempt_at, id) <= (?2, ?3)",
             )?
             .execute((destination.0, due, key))?;
-        Ok(granted)
+        Ok(())
     }
 
-    /// How many were granted, and the key and the due moment of the last: what stands before it in its line has been
-    /// granted too, and leaves it with one statement.
-    fn grant_all(
+    /// Grants every row of a query. Returns the number of rows, and the key and due time of the last one: all entries of
+    /// the queue up to it are granted, so the caller removes them with one statement.
+    fn grant_rows(
         &mut self,
         mut rows: rusqlite::Rows<'_>,
         destination: DestinationId,
         url: &DestinationUrl,
-        room: &mut Room<'_>,
+        budget: &mut ClaimBudget<'_>,
     ) -> rusqlite::Result<(usize, Option<(i64, i64)>)> {
-        let from = self.leases.len();
+        let first = self.leases.len();
         let mut last = None;
         while let Some(row) = rows.next()? {
-            let lease = lease_of(row, destination, url, self.token(), self.now)?;
+            let lease = lease_from_row(row, destination, url, self.new_token(), self.now)?;
             last = Some((lease.key.0, row.get(2)?));
-            room.take(destination, lease.is_retry());
+            budget.spend(destination, lease.is_retry());
             self.leases.push(lease);
         }
         drop(rows);
-        for index in from..self.leases.len() {
+        for index in first..self.leases.len() {
             let (key, token) = (self.leases[index].key, self.leases[index].token);
-            self.write(key, token)?;
+            self.write_lease(key, token)?;
         }
-        Ok((self.leases.len() - from, last))
+        Ok((self.leases.len() - first, last))
     }
 
-    /// Leaves the claim behind, unless it was granted nothing.
+    /// Stores the claim, unless it was granted nothing, and returns its leases.
     pub(super) fn finish(self) -> rusqlite::Result<Vec<Lease>> {
         if !self.leases.is_empty() {
-            let mut held = Held::default();
-            self.leases.iter().for_each(|lease| held.count(lease.is_retry()));
+            let mut counts = LeaseCounts::default();
+            self.leases.iter().for_each(|lease| counts.add(lease.is_retry()));
             let keys = self.leases.iter().map(|lease| lease.key);
-            claims::insert(self.db, self.number, self.request, self.until(), held, keys)?;
+            claims::insert(self.db, self.number, self.request, self.lease_until(), counts, keys)?;
         }
         Ok(self.leases)
     }
 
-    fn token(&mut self) -> LeaseToken {
+    fn new_token(&mut self) -> LeaseToken {
         LeaseToken::random(self.random.random())
     }
 
-    fn until(&self) -> Timestamp {
+    fn lease_until(&self) -> Timestamp {
         self.now.after(self.request.lease)
     }
 
-    fn write(&mut self, key: EventKey, token: LeaseToken) -> rusqlite::Result<()> {
-        let until = self.until();
+    fn write_lease(&mut self, key: EventKey, token: LeaseToken) -> rusqlite::Result<()> {
+        let until = self.lease_until();
         self.grant.execute((
             key.0,
             token.as_uuid().into_bytes(),
@@ -213,8 +219,9 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// What this very claim was granted when its reply got lost, extended and otherwise as it was.
-pub(super) fn granted_before(
+/// Extends and returns the leases of an earlier claim with the same id, whose response did not reach the worker. Empty
+/// if there was no such claim or it holds no lease any more.
+pub(super) fn extend_granted(
     db: &Connection,
     now: Timestamp,
     request: &ClaimRequest,
@@ -228,7 +235,7 @@ pub(super) fn granted_before(
     let mut extend = db.prepare_cached("UPDATE webhook_queue SET lease_until = ?2 WHERE id = ?1")?;
     let until = now.after(request.lease);
     let mut leases = Vec::new();
-    for key in claims::granted(db, claim)? {
+    for key in claims::granted_events(db, claim)? {
         let mut rows = find.query((key.0, claim.0))?;
         let Some(row) = rows.next()? else {
             continue;
@@ -236,43 +243,51 @@ pub(super) fn granted_before(
         let (destination, token) = (DestinationId(row.get(0)?), LeaseToken::from_uuid(row::uuid(row, 1)?));
         drop(rows);
         extend.execute((key.0, until.as_micros()))?;
-        leases.push(one(db, key, destination, token, now)?);
+        leases.push(read_lease(db, key, destination, token, now)?);
     }
-    claims::checked(db, claim, leases.iter().map(|lease| lease.key), until)?;
+    claims::record_check(db, claim, leases.iter().map(|lease| lease.key), until)?;
     Ok(leases)
 }
 
-fn one(
+/// Reads a pending event as a lease under `token`.
+fn read_lease(
     db: &Connection,
     key: EventKey,
     destination: DestinationId,
     token: LeaseToken,
     now: Timestamp,
 ) -> rusqlite::Result<Lease> {
-    let Line { url, .. } = line_of(&mut db.prepare_cached(LINE)?, destination)?;
-    db.prepare_cached(ONE)?.query_row([key.0], |row| lease_of(row, destination, &url, token, now))
+    let Destination { url, .. } = read_destination(&mut db.prepare_cached(DESTINATION)?, destination)?;
+    db.prepare_cached(PENDING_EVENT)?
+        .query_row([key.0], |row| lease_from_row(row, destination, &url, token, now))
 }
 
-/// A destination, and where its line of first attempts begins.
-struct Line {
+/// A destination's URL and the state of its first attempts.
+struct Destination {
     url: DestinationUrl,
-    ready_from: i64,
-    ready_spent: i64,
+    /// Lowest key that is not consumed.
+    head: i64,
+    /// Number of consumed rows below the head.
+    consumed: i64,
 }
 
-const LINE: &str = "SELECT url, ready_from, ready_spent FROM webhook_destinations WHERE id = ?1";
+const DESTINATION: &str =
+    "SELECT url, first_attempts_head, first_attempts_consumed FROM webhook_destinations WHERE id = ?1";
 
-fn line_of(line: &mut CachedStatement<'_>, destination: DestinationId) -> rusqlite::Result<Line> {
-    line.query_row([destination.0], |row| {
-        Ok(Line {
-            url: DestinationUrl::stored(row.get(0)?),
-            ready_from: row.get(1)?,
-            ready_spent: row.get(2)?,
+fn read_destination(
+    statement: &mut CachedStatement<'_>,
+    destination: DestinationId,
+) -> rusqlite::Result<Destination> {
+    statement.query_row([destination.0], |row| {
+        Ok(Destination {
+            url: DestinationUrl::from_stored(row.get(0)?),
+            head: row.get(1)?,
+            consumed: row.get(2)?,
         })
     })
 }
 
-fn lease_of(
+fn lease_from_row(
     row: &Row<'_>,
     destination_id: DestinationId,
     destination_url: &DestinationUrl,
@@ -280,13 +295,13 @@ fn lease_of(
     now: Timestamp,
 ) -> rusqlite::Result<Lease> {
     let attempts = row.get(1)?;
-    let requeued = row::optional_moment(row, 3)?.is_some();
-    // Only what has come to its end is ever expunged.
+    let requeued = row::optional_timestamp(row, 3)?.is_some();
+    // Payloads are expunged only after the event is delivered or failed.
     let payload = row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default();
     Ok(Lease {
         token,
         key: EventKey(row.get(0)?),
-        event_id: EventId::stored(row.get(4)?),
+        event_id: EventId::from_stored(row.get(4)?),
         message_id: MessageId::from_uuid(row::uuid(row, 5)?),
         destination_id,
         destination_url: destination_url.clone(),
@@ -296,11 +311,11 @@ fn lease_of(
         traceparent: row.get(9)?,
         attempts,
         max_attempts: row.get(7)?,
-        trigger: Trigger::of(requeued, attempts),
-        overdue: now.since(row::moment(row, 2)?),
+        trigger: Trigger::for_attempt(requeued, attempts),
+        overdue: now.since(row::timestamp(row, 2)?),
     })
 }
 
-fn at_most(count: usize) -> i64 {
+fn to_i64(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Groups are made by holding the thread up in a first command until the others have come.
+//! Tests of the writer thread. A first command blocks the thread until the others are queued, so that they form a group.
 
 use std::future::Future;
 use std::path::Path;
@@ -21,19 +21,19 @@ impl StoreClock for StoppedClock {
     }
 }
 
-struct Bench {
+struct Fixture {
     writer: Arc<Writer>,
     waker: Waker,
     path: PathBuf,
     _directory: tempfile::TempDir,
 }
 
-impl Bench {
-    /// A writer on a file with a table of numbers, one of which may stand for another that comes later.
+impl Fixture {
+    /// Starts a writer on a file with a table of numbers. `other` references a number, and is checked at the commit.
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("numbers.db");
-        let db = connect::writer(&path, Duration::from_secs(5)).unwrap();
+        let db = connect::open_writer(&path, Duration::from_secs(5)).unwrap();
         db.execute_batch(
             "PRAGMA foreign_keys = ON;
              CREATE TABLE numbers (n INTEGER PRIMARY KEY,
@@ -41,45 +41,45 @@ impl Bench {
         )
         .unwrap();
         let waker = Waker::default();
-        let session = Session {
+        let thread = WriterThread {
             db,
             path: path.clone(),
             clock: Arc::new(StoppedClock),
             random: StdRng::seed_from_u64(1),
             waker: waker.clone(),
-            rotation: Rotation::default(),
+            rotation: ClaimRotation::default(),
             failing: Arc::default(),
         };
-        Self { writer: Arc::new(Writer::start(session).unwrap()), waker, path, _directory: directory }
+        Self { writer: Arc::new(Writer::start(thread).unwrap()), waker, path, _directory: directory }
     }
 
     fn call<T: Send + 'static>(
         &self,
-        kind: Kind,
-        work: impl FnMut(&mut Writing<'_>) -> Result<T, Fault> + Send + 'static,
+        kind: CommandKind,
+        work: impl FnMut(&mut WriteContext<'_>) -> Result<T, CallError> + Send + 'static,
     ) -> JoinHandle<Result<T, StoreError>> {
         let writer = Arc::clone(&self.writer);
         tokio::spawn(async move { writer.call(kind, work).await })
     }
 
     fn insert(&self, number: i64) -> JoinHandle<Result<(), StoreError>> {
-        self.call(Kind::Other, move |writing| {
-            writing.db.execute("INSERT INTO numbers (n) VALUES (?1)", [number])?;
+        self.call(CommandKind::Other, move |context| {
+            context.db.execute("INSERT INTO numbers (n) VALUES (?1)", [number])?;
             Ok(())
         })
     }
 
-    /// Keeps the thread busy until the sender is used, so that what comes meanwhile becomes one group.
-    async fn hold_up(&self) -> Sender<()> {
-        let (go_on, wait) = channel();
+    /// Blocks the thread until the returned sender is used. Calls made meanwhile form one group.
+    async fn block_thread(&self) -> Sender<()> {
+        let (unblock, wait) = channel();
         let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
-        drop(self.call(Kind::Other, move |_| {
+        drop(self.call(CommandKind::Other, move |_| {
             begun.send(()).unwrap();
             wait.recv().unwrap();
             Ok(())
         }));
         has_begun.recv().await.unwrap();
-        go_on
+        unblock
     }
 
     fn numbers(&self) -> Vec<i64> {
@@ -93,144 +93,144 @@ fn numbers(path: &Path) -> Vec<i64> {
     numbers.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Lets every call that was made so far come to the queue.
-async fn all_have_come() {
+/// Yields until every call made so far is queued.
+async fn all_calls_queued() {
     for _ in 0..10 {
         yield_now().await;
     }
 }
 
-async fn answered<T>(
+async fn result_of<T>(
     call: impl Future<Output = Result<Result<T, StoreError>, tokio::task::JoinError>>,
 ) -> Result<T, StoreError> {
     call.await.unwrap()
 }
 
 #[tokio::test]
-async fn a_command_that_panics_or_that_sqlite_fails_takes_nobody_with_it() {
-    let bench = Bench::new();
-    let go_on = bench.hold_up().await;
-    let first = bench.insert(1);
-    let panics = bench.call::<()>(Kind::Other, |writing| {
-        writing.db.execute("INSERT INTO numbers (n) VALUES (10)", [])?;
+async fn a_command_that_panics_or_fails_does_not_affect_its_group() {
+    let fixture = Fixture::new();
+    let unblock = fixture.block_thread().await;
+    let first = fixture.insert(1);
+    let panics = fixture.call::<()>(CommandKind::Other, |context| {
+        context.db.execute("INSERT INTO numbers (n) VALUES (10)", [])?;
         panic!("out of order");
     });
-    let second = bench.insert(2);
-    let fails = bench.call(Kind::Other, |writing| {
-        writing.db.execute("INSERT INTO numbers (n) VALUES (20)", [])?;
-        writing.db.execute("INSERT INTO numbers (n) VALUES (20)", [])?;
+    let second = fixture.insert(2);
+    let fails = fixture.call(CommandKind::Other, |context| {
+        context.db.execute("INSERT INTO numbers (n) VALUES (20)", [])?;
+        context.db.execute("INSERT INTO numbers (n) VALUES (20)", [])?;
         Ok(())
     });
-    let third = bench.insert(3);
-    all_have_come().await;
-    go_on.send(()).unwrap();
+    let third = fixture.insert(3);
+    all_calls_queued().await;
+    unblock.send(()).unwrap();
 
     for call in [first, second, third] {
-        assert_eq!(answered(call).await, Ok(()));
+        assert_eq!(result_of(call).await, Ok(()));
     }
-    let error = answered(panics).await.unwrap_err();
+    let error = result_of(panics).await.unwrap_err();
     assert!(error.to_string().contains("out of order"), "{error}");
-    let error = answered(fails).await.unwrap_err();
+    let error = result_of(fails).await.unwrap_err();
     assert!(error.to_string().contains("UNIQUE"), "{error}");
-    assert_eq!(bench.numbers(), [1, 2, 3], "nothing of the two that failed is left");
-    assert_eq!(answered(bench.insert(4)).await, Ok(()), "the thread goes on");
+    assert_eq!(fixture.numbers(), [1, 2, 3], "the two failed commands leave no row");
+    assert_eq!(result_of(fixture.insert(4)).await, Ok(()), "the thread keeps running");
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_is_told_to_all_and_changes_nothing() {
-    let bench = Bench::new();
-    let mut wakeups = bench.waker.subscribe();
-    let go_on = bench.hold_up().await;
-    let neighbour = bench.insert(1);
-    let points_nowhere = bench.call(Kind::MakesDue, |writing| {
-        writing.db.execute("INSERT INTO numbers (n, other) VALUES (2, 99)", [])?;
+async fn a_failed_commit_fails_every_call_of_its_group_and_writes_nothing() {
+    let fixture = Fixture::new();
+    let mut wakeups = fixture.waker.subscribe();
+    let unblock = fixture.block_thread().await;
+    let other_call = fixture.insert(1);
+    let dangling_reference = fixture.call(CommandKind::MakesDue, |context| {
+        context.db.execute("INSERT INTO numbers (n, other) VALUES (2, 99)", [])?;
         Ok(())
     });
-    all_have_come().await;
-    go_on.send(()).unwrap();
+    all_calls_queued().await;
+    unblock.send(()).unwrap();
 
-    for call in [neighbour, points_nowhere] {
-        let error = answered(call).await.unwrap_err();
+    for call in [other_call, dangling_reference] {
+        let error = result_of(call).await.unwrap_err();
         assert!(error.to_string().contains("FOREIGN KEY"), "{error}");
     }
-    assert_eq!(bench.numbers(), [0_i64; 0]);
-    let mut woken = std::pin::pin!(wakeups.woken());
+    assert_eq!(fixture.numbers(), [0_i64; 0]);
+    let mut woken = std::pin::pin!(wakeups.wait());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(woken.as_mut().poll(&mut context).is_pending(), "nothing was made due");
+    assert!(woken.as_mut().poll(&mut context).is_pending(), "a failed commit wakes no subscriber");
 }
 
 #[tokio::test]
-async fn a_refusal_fails_nobody_else_and_is_not_tried_again() {
-    let bench = Bench::new();
-    let go_on = bench.hold_up().await;
-    let neighbour = bench.insert(1);
+async fn a_refused_command_runs_once_and_does_not_affect_its_group() {
+    let fixture = Fixture::new();
+    let unblock = fixture.block_thread().await;
+    let other_call = fixture.insert(1);
     let mut runs = 0;
-    let refused = bench.call::<()>(Kind::Other, move |_| {
+    let refused = fixture.call::<()>(CommandKind::Other, move |_| {
         runs += 1;
         Err(StoreError::DestinationNotFound { id: runs }.into())
     });
-    all_have_come().await;
-    go_on.send(()).unwrap();
-    assert_eq!(answered(neighbour).await, Ok(()));
-    assert_eq!(answered(refused).await, Err(StoreError::DestinationNotFound { id: 1 }));
-    assert_eq!(bench.numbers(), [1]);
+    all_calls_queued().await;
+    unblock.send(()).unwrap();
+    assert_eq!(result_of(other_call).await, Ok(()));
+    assert_eq!(result_of(refused).await, Err(StoreError::DestinationNotFound { id: 1 }));
+    assert_eq!(fixture.numbers(), [1]);
 }
 
 #[tokio::test]
-async fn renewals_go_first_within_a_group() {
-    let bench = Bench::new();
-    let go_on = bench.hold_up().await;
+async fn renewals_run_first_within_a_group() {
+    let fixture = Fixture::new();
+    let unblock = fixture.block_thread().await;
     let order = Arc::new(Mutex::new(Vec::new()));
-    let noting = |name: &'static str, kind| {
+    let record_order = |name: &'static str, kind| {
         let order = Arc::clone(&order);
-        bench.call(kind, move |_| {
+        fixture.call(kind, move |_| {
             order.lock().unwrap().push(name);
             Ok(())
         })
     };
     let calls = [
-        noting("claim", Kind::Other),
-        noting("renewal", Kind::Renewal),
-        noting("enqueue", Kind::MakesDue),
-        noting("second renewal", Kind::Renewal),
+        record_order("claim", CommandKind::Other),
+        record_order("renewal", CommandKind::Renewal),
+        record_order("enqueue", CommandKind::MakesDue),
+        record_order("second renewal", CommandKind::Renewal),
     ];
-    all_have_come().await;
-    go_on.send(()).unwrap();
+    all_calls_queued().await;
+    unblock.send(()).unwrap();
     for call in calls {
-        answered(call).await.unwrap();
+        result_of(call).await.unwrap();
     }
     assert_eq!(*order.lock().unwrap(), ["renewal", "second renewal", "claim", "enqueue"]);
 }
 
 #[tokio::test]
-async fn a_command_whose_caller_has_gone_is_not_run() {
-    let bench = Bench::new();
-    let go_on = bench.hold_up().await;
-    let gone = bench.insert(1);
-    let stays = bench.insert(2);
-    all_have_come().await;
-    gone.abort();
-    assert!(gone.await.unwrap_err().is_cancelled());
-    go_on.send(()).unwrap();
-    assert_eq!(answered(stays).await, Ok(()));
-    assert_eq!(bench.numbers(), [2]);
+async fn a_command_whose_caller_was_dropped_is_not_run() {
+    let fixture = Fixture::new();
+    let unblock = fixture.block_thread().await;
+    let dropped = fixture.insert(1);
+    let awaited = fixture.insert(2);
+    all_calls_queued().await;
+    dropped.abort();
+    assert!(dropped.await.unwrap_err().is_cancelled());
+    unblock.send(()).unwrap();
+    assert_eq!(result_of(awaited).await, Ok(()));
+    assert_eq!(fixture.numbers(), [2]);
 }
 
 #[tokio::test]
-async fn a_commit_that_made_something_due_wakes_whoever_waits() {
-    let bench = Bench::new();
-    let mut wakeups = bench.waker.subscribe();
-    answered(bench.call(Kind::MakesDue, |_| Ok(()))).await.unwrap();
-    wakeups.woken().await;
+async fn a_commit_that_makes_events_due_wakes_subscribers() {
+    let fixture = Fixture::new();
+    let mut wakeups = fixture.waker.subscribe();
+    result_of(fixture.call(CommandKind::MakesDue, |_| Ok(()))).await.unwrap();
+    wakeups.wait().await;
 }
 
 #[tokio::test]
-async fn the_thread_and_its_connection_end_with_the_last_handle() {
-    let bench = Bench::new();
-    answered(bench.insert(1)).await.unwrap();
-    let log = bench.path.with_extension("db-wal");
-    assert!(log.exists());
-    let Bench { writer, _directory, .. } = bench;
-    drop(Arc::into_inner(writer).expect("no call is under way"));
-    assert!(!log.exists(), "whoever closes the file last takes the log with it");
+async fn dropping_the_writer_ends_its_thread_and_connection() {
+    let fixture = Fixture::new();
+    result_of(fixture.insert(1)).await.unwrap();
+    let wal = fixture.path.with_extension("db-wal");
+    assert!(wal.exists());
+    let Fixture { writer, _directory, .. } = fixture;
+    drop(Arc::into_inner(writer).expect("no call is in progress"));
+    assert!(!wal.exists(), "closing the last connection removes the write-ahead wal");
 }

@@ -1,51 +1,53 @@
-//! What is kept beside the rows agrees with them, whatever was done in whatever order.
+//! Derived data agrees with the rows it is derived from after any sequence of operations: totals, retry times, queues
+//! and claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use posthaste_domain::{DestinationId, EventId, Lease};
-use posthaste_store::{ClaimRequest, HeldLease, Retention, Store as _};
+use posthaste_store::{ClaimRequest, LeaseRef, Retention, Store as _};
 use posthaste_store_sqlite::rusqlite::Connection;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::support::{Fixture, HOUR, accepted, claim, enqueue, event, settlement, spec, worker};
+use crate::support::{Fixture, HOUR, claim, enqueue, event, new_event, settlement, spec, worker};
 
-/// Totals that differ from a count of the rows, and destinations whose `retry_at` would hide a retry.
-fn disagreements(db: &Connection) -> (Vec<String>, Vec<i64>) {
+/// Returns the totals that differ from a count of the rows, and the destinations whose `earliest_retry_at` is too late.
+fn find_wrong_totals(db: &Connection) -> (Vec<String>, Vec<i64>) {
     let counted = "
         SELECT count(*) FILTER (WHERE delivery_status = 'pending'),
                count(*) FILTER (WHERE delivery_status = 'pending' AND attempts > 0),
                count(*) FILTER (WHERE delivery_status = 'failed'),
                count(*) FILTER (WHERE delivery_status = 'delivered')
         FROM webhook_outbox_events";
-    let kept = "SELECT pending, retrying, failed, delivered FROM webhook_totals";
-    let four = |sql: &str| -> [i64; 4] {
+    let stored = "SELECT pending, retrying, failed, delivered FROM webhook_totals";
+    let read_counts = |sql: &str| -> [i64; 4] {
         db.query_row(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])).unwrap()
     };
     let names = ["pending", "retrying", "failed", "delivered"];
-    let pairs = names.iter().zip(four(counted).into_iter().zip(four(kept)));
+    let pairs = names.iter().zip(read_counts(counted).into_iter().zip(read_counts(stored)));
     let totals = pairs.filter(|(_, (rows, total))| rows != total).map(|pair| format!("{pair:?}")).collect();
-    let mut hiding = db
+    let mut too_late = db
         .prepare(
             "SELECT d.id FROM webhook_destinations d
-             WHERE coalesce(d.retry_at, 9223372036854775807) >
+             WHERE coalesce(d.earliest_retry_at, 9223372036854775807) >
                    (SELECT min(next_attempt_at) FROM webhook_outbox_events e
                     WHERE e.destination_id = d.id AND e.delivery_status = 'pending'
                       AND e.attempts > 0 AND e.lease_token IS NULL)",
         )
         .unwrap();
-    let hiding = hiding.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    (totals, hiding)
+    let too_late = too_late.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    (totals, too_late)
 }
 
-/// Events that stand where they should not: in both lines or in none of them without a lease, in one with it, under
-/// another place than the queue says, pending and failed at once, or delivered without the attempt that did it.
-fn misplaced(db: &Connection) -> Vec<i64> {
-    let mut misplaced = db
+/// Returns the events whose rows contradict each other: a pending event without a lease that is not in exactly one queue,
+/// a leased event in a queue, a queue entry that differs from `webhook_queue`, an event that is both pending and failed,
+/// a delivered event without an attempt. Also returns destinations with a wrong number of consumed rows.
+fn find_inconsistent_queues(db: &Connection) -> Vec<i64> {
+    let mut inconsistent = db
         .prepare(
-            "WITH ready AS (SELECT r.* FROM webhook_ready r JOIN webhook_destinations d ON d.id = r.destination_id
-                            WHERE r.id >= d.ready_from)
+            "WITH ready AS (SELECT r.* FROM webhook_first_attempts r JOIN webhook_destinations d ON d.id = r.destination_id
+                            WHERE r.id >= d.first_attempts_head)
              SELECT q.id FROM webhook_queue q
              WHERE (SELECT count(*) FROM ready r
                     WHERE r.id = q.id AND q.attempts = 0 AND r.destination_id = q.destination_id
@@ -58,8 +60,8 @@ fn misplaced(db: &Connection) -> Vec<i64> {
              SELECT id FROM ready WHERE id NOT IN (SELECT id FROM webhook_queue WHERE attempts = 0)
              UNION ALL
              SELECT d.id FROM webhook_destinations d
-             WHERE d.ready_spent <> (SELECT count(*) FROM webhook_ready r
-                                     WHERE r.destination_id = d.id AND r.id < d.ready_from)
+             WHERE d.first_attempts_consumed <> (SELECT count(*) FROM webhook_first_attempts r
+                                     WHERE r.destination_id = d.id AND r.id < d.first_attempts_head)
              UNION ALL
              SELECT id FROM webhook_retries WHERE id NOT IN (SELECT id FROM webhook_queue WHERE attempts > 0)
              UNION ALL
@@ -68,33 +70,33 @@ fn misplaced(db: &Connection) -> Vec<i64> {
              SELECT id FROM webhook_outbox_events WHERE delivery_status = 'delivered' AND delivered_at IS NULL",
         )
         .unwrap();
-    misplaced.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    inconsistent.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Claims whose counts differ from their leases, that hold none, or that would be checked after a lease has expired.
-fn wrong_claims(db: &Connection) -> Vec<i64> {
+/// Returns the claims whose counts differ from their leases, that hold no lease, or whose `expiry_check_at` is too late.
+fn find_wrong_claims(db: &Connection) -> Vec<i64> {
     let mut wrong = db
         .prepare(
             "SELECT c.id FROM webhook_claims c
-             WHERE c.first_attempts + c.retries = 0
-                OR NOT EXISTS (SELECT 1 FROM webhook_claimed k WHERE k.claim = c.id)
-                OR c.first_attempts <>
+             WHERE c.first_attempt_leases + c.retry_leases = 0
+                OR NOT EXISTS (SELECT 1 FROM webhook_claim_events k WHERE k.claim_id = c.id)
+                OR c.first_attempt_leases <>
                    (SELECT count(*) FROM webhook_queue q WHERE q.lease_claim = c.id AND q.attempts = 0)
-                OR c.retries <>
+                OR c.retry_leases <>
                    (SELECT count(*) FROM webhook_queue q WHERE q.lease_claim = c.id AND q.attempts > 0)
-                OR c.check_at > (SELECT min(lease_until) FROM webhook_queue q WHERE q.lease_claim = c.id)
+                OR c.expiry_check_at > (SELECT min(lease_until) FROM webhook_queue q WHERE q.lease_claim = c.id)
              UNION ALL
              SELECT lease_claim FROM webhook_queue
              WHERE lease_claim IS NOT NULL AND lease_claim NOT IN (SELECT id FROM webhook_claims)
              UNION ALL
-             SELECT claim FROM webhook_claimed WHERE claim NOT IN (SELECT id FROM webhook_claims)",
+             SELECT claim_id FROM webhook_claim_events WHERE claim_id NOT IN (SELECT id FROM webhook_claims)",
         )
         .unwrap();
     wrong.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// What is claimable by the definition, with none of the indexes or bounds that a claim goes by.
-fn claimable(db: &Connection, now: i64) -> i64 {
+/// Counts the claimable events by their definition, without the queues and lower bounds that a claim uses.
+fn count_claimable(db: &Connection, now: i64) -> i64 {
     db.query_row(
         "SELECT count(*) FROM webhook_outbox_events e
          WHERE delivery_status = 'pending' AND next_attempt_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
@@ -107,7 +109,7 @@ fn claimable(db: &Connection, now: i64) -> i64 {
 }
 
 #[tokio::test]
-async fn totals_and_retry_times_agree_with_the_rows_after_every_step() {
+async fn totals_queues_and_claims_agree_with_the_rows_after_every_step() {
     for seed in 0..6 {
         let fixture = Fixture::new();
         let (store, db) = (&fixture.store, fixture.sql());
@@ -119,7 +121,7 @@ async fn totals_and_retry_times_agree_with_the_rows_after_every_step() {
             match random.random_range(0..11) {
                 0 | 1 => {
                     let url = format!("https://receiver-{}.example/", random.random_range(0..4));
-                    ids.extend(enqueue(store, vec![accepted(spec(&url)); 3]).await);
+                    ids.extend(enqueue(store, vec![new_event(spec(&url)); 3]).await);
                 }
                 2..=4 => {
                     let limit = random.random_range(1..8);
@@ -134,49 +136,49 @@ async fn totals_and_retry_times_agree_with_the_rows_after_every_step() {
                     store.settle(&worker(), &batch).await.unwrap();
                 }
                 7 if !leases.is_empty() => {
-                    let held = HeldLease::from(&leases.remove(0));
+                    let held = LeaseRef::from(&leases.remove(0));
                     store.release(&[held]).await.unwrap();
                 }
                 8 if !ids.is_empty() => {
-                    // Either may be refused; then nothing may have changed.
+                    // Both may be refused, and must then change nothing.
                     let _ = store.cancel(&pick(&mut random, &ids), "operator", None).await;
                     let _ = store.requeue(&pick(&mut random, &ids), "operator").await;
                 }
                 9 => {
                     fixture.clock.advance(Duration::from_secs(random.random_range(1..90)));
-                    store.maintain(&Retention { keep: Some(HOUR), rows_max: 2 }).await.unwrap();
+                    store.maintain(&Retention { keep_for: Some(HOUR), rows_max: 2 }).await.unwrap();
                 }
                 10 if !leases.is_empty() => {
-                    let held: Vec<HeldLease> = leases.iter().step_by(2).map(HeldLease::from).collect();
+                    let held: Vec<LeaseRef> = leases.iter().step_by(2).map(LeaseRef::from).collect();
                     let lease = Duration::from_secs(random.random_range(1..120));
                     store.renew(&held, lease).await.unwrap();
                 }
                 _ => {}
             }
-            assert_eq!(disagreements(&db), (vec![], vec![]), "seed {seed}, step {step}");
-            assert_eq!(misplaced(&db), [], "seed {seed}, step {step}");
-            assert_eq!(wrong_claims(&db), [], "seed {seed}, step {step}");
+            assert_eq!(find_wrong_totals(&db), (vec![], vec![]), "seed {seed}, step {step}");
+            assert_eq!(find_inconsistent_queues(&db), [], "seed {seed}, step {step}");
+            assert_eq!(find_wrong_claims(&db), [], "seed {seed}, step {step}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_claim_with_room_leaves_nothing_that_is_claimable() {
+async fn a_claim_below_its_limits_grants_every_claimable_event() {
     let fixture = Fixture::new();
     let (store, db) = (&fixture.store, fixture.sql());
     let mut random = StdRng::seed_from_u64(7);
     for round in 0..40 {
         let url = format!("https://receiver-{}.example/", random.random_range(0..6));
-        enqueue(store, vec![accepted(spec(&url)); random.random_range(1..6)]).await;
+        enqueue(store, vec![new_event(spec(&url)); random.random_range(1..6)]).await;
         fixture.clock.advance(Duration::from_secs(random.random_range(0..120)));
         let now = posthaste_store::StoreClock::now(fixture.clock.as_ref()).as_micros();
-        let expected = claimable(&db, now);
+        let expected = count_claimable(&db, now);
         let claimed =
             store.claim(&ClaimRequest { limit: 1_000, retries_max: 1_000, ..claim() }).await.unwrap();
         let granted = claimed.leases.len() + claimed.abandoned.len();
         assert_eq!(granted, usize::try_from(expected).unwrap(), "round {round}");
         let status = [200, 500, 500][random.random_range(0..3)];
-        // A third of the leases is lost.
+        // A third of the leases is not settled, and so lost.
         let batch: Vec<_> = claimed
             .leases
             .iter()
@@ -188,11 +190,11 @@ async fn a_claim_with_room_leaves_nothing_that_is_claimable() {
 }
 
 #[tokio::test]
-async fn a_narrow_claim_goes_around_the_destinations() {
+async fn small_claims_serve_the_destinations_in_rotation() {
     let fixture = Fixture::new();
     for n in 0..4 {
         let url = format!("https://receiver-{n}.example/");
-        enqueue(&fixture.store, vec![accepted(spec(&url)); 10]).await;
+        enqueue(&fixture.store, vec![new_event(spec(&url)); 10]).await;
     }
     let mut served: BTreeMap<DestinationId, usize> = BTreeMap::new();
     for _ in 0..8 {
@@ -200,15 +202,19 @@ async fn a_narrow_claim_goes_around_the_destinations() {
         let lease = fixture.store.claim(&request).await.unwrap().leases.remove(0);
         *served.entry(lease.destination_id).or_default() += 1;
     }
-    assert_eq!(served.values().copied().collect::<Vec<_>>(), [2, 2, 2, 2], "none is served twice as often");
+    assert_eq!(
+        served.values().copied().collect::<Vec<_>>(),
+        [2, 2, 2, 2],
+        "each destination is served equally often"
+    );
 }
 
 #[tokio::test]
-async fn lines_that_have_just_been_emptied_hide_nothing_from_a_narrow_claim() {
+async fn small_claims_skip_queues_that_hold_only_consumed_rows() {
     let fixture = Fixture::new();
     for n in 0..3 {
         let url = format!("https://receiver-{n}.example/");
-        enqueue(&fixture.store, vec![accepted(spec(&url)); 1 + n]).await;
+        enqueue(&fixture.store, vec![new_event(spec(&url)); 1 + n]).await;
     }
     for _ in 0..6 {
         let request = ClaimRequest { limit: 1, ..claim() };
@@ -218,7 +224,7 @@ async fn lines_that_have_just_been_emptied_hide_nothing_from_a_narrow_claim() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_granted_once_from_end_to_end_whatever_is_given_back() {
+async fn every_event_of_a_long_queue_is_granted_once_although_some_are_released() {
     let fixture = Fixture::new();
     let (store, db) = (&fixture.store, fixture.sql());
     let mut waiting: BTreeSet<EventId> = enqueue(store, vec![event(); 400]).await.into_iter().collect();
@@ -229,24 +235,25 @@ async fn a_long_line_is_granted_once_from_end_to_end_whatever_is_given_back() {
         }
         for lease in leases {
             if round % 9 == 8 && lease.key.0 % 2 == 0 {
-                store.release(&[HeldLease::from(&lease)]).await.unwrap();
+                store.release(&[LeaseRef::from(&lease)]).await.unwrap();
             } else {
                 assert!(waiting.remove(&lease.event_id), "{:?} was granted before", lease.event_id);
             }
         }
-        assert_eq!(misplaced(&db), [], "round {round}");
+        assert_eq!(find_inconsistent_queues(&db), [], "round {round}");
     }
     assert_eq!(waiting, BTreeSet::new());
-    let rows: i64 = db.query_row("SELECT count(*) FROM webhook_ready", [], |row| row.get(0)).unwrap();
-    assert_eq!(rows, 0, "nothing spent stays behind");
+    let rows: i64 =
+        db.query_row("SELECT count(*) FROM webhook_first_attempts", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 0, "an empty queue keeps no consumed rows");
 }
 
 #[tokio::test]
-async fn a_claim_shares_its_room_and_gives_what_one_does_not_need_to_the_others() {
+async fn a_claim_grants_equal_shares_and_redistributes_unused_ones() {
     let fixture = Fixture::new();
     for (n, count) in [(0, 100), (1, 2), (2, 100)] {
         let url = format!("https://receiver-{n}.example/");
-        enqueue(&fixture.store, vec![accepted(spec(&url)); count]).await;
+        enqueue(&fixture.store, vec![new_event(spec(&url)); count]).await;
     }
     let request = ClaimRequest { limit: 30, ..claim() };
     let mut served: BTreeMap<DestinationId, usize> = BTreeMap::new();

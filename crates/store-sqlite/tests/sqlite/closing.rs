@@ -1,4 +1,4 @@
-//! Closing: everything is in the file afterwards, whoever else still holds a handle.
+//! Closing a store: afterwards the file contains all data, even if other handles still exist.
 
 use posthaste_store::{Store as _, StoreError};
 use posthaste_store_sqlite::rusqlite::{Connection, OpenFlags};
@@ -6,16 +6,19 @@ use posthaste_store_sqlite::rusqlite::{Connection, OpenFlags};
 use crate::support::{Fixture, enqueue, event};
 
 #[tokio::test]
-async fn a_store_that_is_closed_leaves_everything_in_its_file() {
+async fn a_closed_store_leaves_all_data_in_its_file() {
     let fixture = Fixture::new();
-    // Tasks that go on beside a service that ends have handles too.
+    // Tasks that still run while a service shuts down hold handles too.
     let handle = fixture.store.clone();
     enqueue(&handle, vec![event(), event(), event()]).await;
-    assert_eq!(handle.overview().await.unwrap().pending, 3, "a reader has been there as well");
+    assert_eq!(handle.overview().await.unwrap().pending, 3, "this starts a reader thread as well");
     assert!(fixture.path.with_extension("db-wal").metadata().unwrap().len() > 0);
 
     assert!(fixture.store.close());
-    assert!(!fixture.path.with_extension("db-wal").exists(), "what is left there is missing from a copy");
+    assert!(
+        !fixture.path.with_extension("db-wal").exists(),
+        "data left in the log would be missing from a copy of the file"
+    );
     let copy = fixture.path.with_extension("copy");
     std::fs::copy(&fixture.path, &copy).unwrap();
     let copy = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
@@ -24,7 +27,7 @@ async fn a_store_that_is_closed_leaves_everything_in_its_file() {
 }
 
 #[tokio::test]
-async fn the_last_handle_that_is_dropped_closes_as_well() {
+async fn dropping_the_last_handle_closes_the_store() {
     let fixture = Fixture::new();
     enqueue(&fixture.store, vec![event()]).await;
     fixture.store.overview().await.unwrap();
@@ -34,12 +37,12 @@ async fn the_last_handle_that_is_dropped_closes_as_well() {
 }
 
 #[tokio::test]
-async fn a_closed_store_says_so_and_may_be_closed_again() {
+async fn calls_on_a_closed_store_fail_and_closing_again_succeeds() {
     let fixture = Fixture::new();
     assert!(fixture.store.close() && fixture.store.close());
-    let answers = [fixture.store.overview().await.map(drop), fixture.store.release(&[]).await];
-    for answer in answers {
-        let Err(StoreError::Unavailable { reason }) = answer else { panic!("{answer:?}") };
+    let results = [fixture.store.overview().await.map(drop), fixture.store.release(&[]).await];
+    for result in results {
+        let Err(StoreError::Unavailable { reason }) = result else { panic!("{result:?}") };
         assert!(reason.contains("closed"), "{reason}");
     }
 }

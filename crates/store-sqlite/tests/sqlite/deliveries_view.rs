@@ -1,6 +1,8 @@
-//! S4's words for the outbox, and the one write that goes through them.
+//! The view `webhook_deliveries`: its columns and states, and the one write that it accepts.
 
-use crate::support::{Fixture, HOUR, accepted, attempt_all, claim, enqueue, event, settlement, spec, worker};
+use crate::support::{
+    Fixture, HOUR, attempt_all, claim, enqueue, event, new_event, settlement, spec, worker,
+};
 use posthaste_domain::{DeliveryStatus, EventId, Timestamp, Trigger};
 use posthaste_store::{ClaimRequest, ManualAction, Overview, Store as _, StoreClock as _};
 use posthaste_store_sqlite::SystemClock;
@@ -8,8 +10,8 @@ use posthaste_store_sqlite::rusqlite::{Connection, Error};
 
 const RESET: &str = "UPDATE webhook_deliveries SET attempt_count = 0, status = 'pending' WHERE id = ?1";
 
-/// One event in each state: pending, failed, dead, delivered.
-async fn one_of_each(fixture: &Fixture) -> [EventId; 4] {
+/// Creates one event in each state: pending, failed, dead, delivered.
+async fn events_in_each_state(fixture: &Fixture) -> [EventId; 4] {
     let mut ids = Vec::new();
     for status in [410, 200, 500] {
         ids.extend(enqueue(&fixture.store, vec![event()]).await);
@@ -26,32 +28,32 @@ fn status(db: &Connection, id: &EventId) -> (String, i64, Option<i64>) {
 }
 
 #[track_caller]
-fn assert_refused(outcome: Result<usize, Error>, told: &str) {
-    let error = outcome.expect_err("the view refuses this").to_string();
-    assert!(error.contains(told), "{error}");
+fn assert_refused(result: Result<usize, Error>, expected: &str) {
+    let error = result.expect_err("the view refuses this").to_string();
+    assert!(error.contains(expected), "{error}");
 }
 
 #[tokio::test]
-async fn every_state_of_an_event_has_its_word_in_the_view_of_sqlite() {
+async fn the_view_of_sqlite_shows_every_state_of_an_event() {
     let fixture = Fixture::new();
-    let [pending, failed, dead, delivered] = one_of_each(&fixture).await;
+    let [pending, failed, dead, delivered] = events_in_each_state(&fixture).await;
     let db = fixture.sql();
     let now = fixture.clock.now().as_micros();
     assert_eq!(status(&db, &pending), ("pending".to_owned(), 0, Some(now)));
-    let (word, attempts, next_retry_at) = status(&db, &failed);
-    assert_eq!((word.as_str(), attempts), ("failed", 1));
+    let (state, attempts, next_retry_at) = status(&db, &failed);
+    assert_eq!((state.as_str(), attempts), ("failed", 1));
     assert!(next_retry_at.is_some_and(|at| at > now));
     assert_eq!(status(&db, &dead), ("dead".to_owned(), 1, None));
     assert_eq!(status(&db, &delivered), ("delivered".to_owned(), 1, None));
 }
 
 #[tokio::test]
-async fn the_view_of_sqlite_shows_what_the_event_holds() {
+async fn the_view_of_sqlite_shows_the_fields_of_an_event() {
     let fixture = Fixture::new();
-    let mut described = spec("https://receiver.example/paid");
-    described.webhook_id = Some("wh-1".to_owned());
-    described.session_id = Some("se-2".to_owned());
-    let id = enqueue(&fixture.store, vec![accepted(described)]).await.remove(0);
+    let mut full = spec("https://receiver.example/paid");
+    full.webhook_id = Some("wh-1".to_owned());
+    full.session_id = Some("se-2".to_owned());
+    let id = enqueue(&fixture.store, vec![new_event(full)]).await.remove(0);
     attempt_all(&fixture.store, 410).await;
     let shown: (String, String, String, String, i64, i64) = fixture
         .sql()
@@ -85,7 +87,7 @@ async fn s4_reset_through_the_view_of_sqlite_makes_a_dead_event_due_now() {
     assert_eq!((after.event.attempts, after.event.lost_leases, &after.event.last_error), (0, 0, &None));
     assert_eq!((&after.event.lease_owner, after.event.lease_until), (&None, None));
     assert_eq!((after.event.claims, &after.history), (before.event.claims, &before.history));
-    assert!(after.event.next_attempt_at.unwrap() > earliest, "now, by the clock of SQLite");
+    assert!(after.event.next_attempt_at.unwrap() > earliest, "due now, by the clock of SQLite");
     assert_eq!(after.event.next_attempt_at, Some(after.event.updated_at));
     assert_eq!((after.audit.len(), after.audit[0].action), (1, ManualAction::Requeue));
     assert_eq!(after.audit[0].actor, "sql");
@@ -99,9 +101,9 @@ async fn s4_reset_through_the_view_of_sqlite_makes_a_dead_event_due_now() {
 }
 
 #[tokio::test]
-async fn the_view_of_sqlite_resets_only_what_is_dead() {
+async fn the_view_of_sqlite_resets_only_dead_events() {
     let fixture = Fixture::new();
-    let [pending, failed, _, delivered] = one_of_each(&fixture).await;
+    let [pending, failed, _, delivered] = events_in_each_state(&fixture).await;
     let db = fixture.sql();
     for id in [&pending, &failed, &delivered] {
         let before = fixture.store.event(id).await.unwrap();
@@ -113,7 +115,7 @@ async fn the_view_of_sqlite_resets_only_what_is_dead() {
 #[tokio::test]
 async fn the_view_of_sqlite_refuses_every_other_change() {
     let fixture = Fixture::new();
-    let [_, _, dead, _] = one_of_each(&fixture).await;
+    let [_, _, dead, _] = events_in_each_state(&fixture).await;
     let db = fixture.sql();
     let before = fixture.store.event(&dead).await.unwrap();
     for change in [
@@ -138,16 +140,19 @@ async fn the_view_of_sqlite_refuses_every_other_change() {
     }
     assert_refused(
         db.execute("DELETE FROM webhook_deliveries WHERE id = ?1", [dead.as_str()]),
-        "gives up no rows",
+        "does not accept DELETE",
     );
-    assert_refused(db.execute("INSERT INTO webhook_deliveries (id) VALUES ('new')", []), "takes no new rows");
+    assert_refused(
+        db.execute("INSERT INTO webhook_deliveries (id) VALUES ('new')", []),
+        "does not accept INSERT",
+    );
     assert_eq!(fixture.store.event(&dead).await.unwrap(), before);
 }
 
 #[tokio::test]
 async fn a_reset_of_several_rows_is_all_or_nothing() {
     let fixture = Fixture::new();
-    let [_, _, dead, _] = one_of_each(&fixture).await;
+    let [_, _, dead, _] = events_in_each_state(&fixture).await;
     let db = fixture.sql();
     let before = fixture.store.overview().await.unwrap();
     assert_refused(
@@ -159,7 +164,7 @@ async fn a_reset_of_several_rows_is_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn a_reset_row_is_granted_once_though_its_line_went_on_meanwhile() {
+async fn a_reset_event_is_granted_once_after_its_queue_advanced() {
     let fixture = Fixture::new();
     let store = &fixture.store;
     let ids = enqueue(store, vec![event(); 5]).await;

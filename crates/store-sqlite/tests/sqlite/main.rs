@@ -1,14 +1,14 @@
-//! What this store promises beyond the conformance suite.
+//! Tests of what the SQLite store guarantees beyond the conformance suite.
 #![expect(
     clippy::unwrap_used,
-    reason = "what helpers of tests unwrap fails the test, as in the tests themselves"
+    reason = "an unwrap in a test helper fails the test, as in the tests themselves"
 )]
 
 mod bookkeeping;
 mod closing;
 mod deliveries_view;
+mod enqueue_in_transaction;
 mod open;
-mod own_transaction;
 mod processes;
 mod support;
-mod waiting;
+mod timeouts;

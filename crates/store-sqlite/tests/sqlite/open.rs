@@ -1,14 +1,16 @@
-//! Opening: what is created, what is upgraded, and what is refused with a reason.
+//! Opening a database: creation, upgrade, and refusal with a reason.
 
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::support::connection;
-use posthaste_store_sqlite::{Migrated, OpenError, Options, SqliteStore, SystemClock, entropy, migrate};
+use posthaste_store_sqlite::{
+    MigrationReport, OpenError, Options, SqliteStore, SystemClock, migrate, system_rng,
+};
 
 fn open(path: &Path) -> Result<SqliteStore, OpenError> {
-    SqliteStore::open(path, Arc::new(SystemClock), entropy()?, Options::default())
+    SqliteStore::open(path, Arc::new(SystemClock), system_rng()?, Options::default())
 }
 
 fn refusal(path: &Path) -> String {
@@ -16,10 +18,10 @@ fn refusal(path: &Path) -> String {
 }
 
 #[test]
-fn a_file_that_is_not_a_database_is_refused_and_left_as_it_was() {
+fn a_file_that_is_not_a_database_is_refused_and_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");
-    let text = "nothing that SQLite wrote, and long enough to be looked at".repeat(20);
+    let text = "not written by SQLite, and long enough for a file header ".repeat(20);
     std::fs::write(&path, &text).unwrap();
     let error = refusal(&path);
     assert!(error.contains("notes.txt") && error.contains("not an SQLite database"), "{error}");
@@ -27,7 +29,7 @@ fn a_file_that_is_not_a_database_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn a_directory_that_does_not_exist_is_named() {
+fn a_missing_directory_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let error = refusal(&directory.path().join("missing/outbox.db"));
     assert!(error.contains("missing") && error.contains("create it"), "{error}");
@@ -41,7 +43,7 @@ fn a_directory_is_not_a_database() {
 }
 
 #[test]
-fn a_path_is_never_taken_for_a_database_in_memory() {
+fn no_path_opens_an_in_memory_database() {
     let error = refusal(Path::new(""));
     assert!(error.contains("name a database file"), "{error}");
     let directory = tempfile::tempdir().unwrap();
@@ -51,27 +53,27 @@ fn a_path_is_never_taken_for_a_database_in_memory() {
 }
 
 #[test]
-fn migrate_tells_what_it_did() {
+fn migrate_reports_the_versions_before_and_after() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("outbox.db");
-    let Migrated { from, to } = migrate(&path).unwrap();
+    let MigrationReport { from, to } = migrate(&path).unwrap();
     assert!(from == 0 && to > 0);
-    assert_eq!(migrate(&path).unwrap(), Migrated { from: to, to });
+    assert_eq!(migrate(&path).unwrap(), MigrationReport { from: to, to });
     drop(open(&path).unwrap());
-    assert_eq!(migrate(&path).unwrap(), Migrated { from: to, to }, "a store brings up to date as well");
+    assert_eq!(migrate(&path).unwrap(), MigrationReport { from: to, to }, "opening a store migrates as well");
 }
 
 #[test]
-fn a_database_newer_than_the_binary_is_refused_by_both_versions() {
+fn a_database_newer_than_the_binary_is_refused_with_both_versions() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("outbox.db");
-    let known = migrate(&path).unwrap().to;
+    let supported = migrate(&path).unwrap().to;
     connection(&path)
         .execute("INSERT INTO webhook_migrations VALUES (999, 'from the future', 0)", [])
         .unwrap();
     for error in [refusal(&path), migrate(&path).unwrap_err().to_string()] {
-        for told in ["outbox.db", "version 999", &format!("up to {known}"), "upgrade Posthaste"] {
-            assert!(error.contains(told), "{error}");
+        for expected in ["outbox.db", "version 999", &format!("up to {supported}"), "upgrade Posthaste"] {
+            assert!(error.contains(expected), "{error}");
         }
     }
 }
@@ -81,20 +83,24 @@ fn threads_that_open_a_new_file_at_once_migrate_it_once() {
     for _ in 0..5 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("outbox.db");
-        let together = Barrier::new(8);
+        let barrier = Barrier::new(8);
         let from: Vec<i64> = thread::scope(|scope| {
-            let opening = || {
-                together.wait();
+            let migrate_at_once = || {
+                barrier.wait();
                 migrate(&path).unwrap().from
             };
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(opening)).collect();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(migrate_at_once)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(from.iter().filter(|from| **from == 0).count(), 1, "one of them did it: {from:?}");
+        assert_eq!(
+            from.iter().filter(|from| **from == 0).count(),
+            1,
+            "exactly one thread migrates: {from:?}"
+        );
     }
 }
 
-/// The modes of a database and of what SQLite keeps beside it.
+/// Returns the file modes of a database and of its `-wal` and `-shm` files.
 #[cfg(unix)]
 fn modes(path: &Path) -> [u32; 3] {
     use std::os::unix::fs::PermissionsExt as _;
@@ -104,7 +110,7 @@ fn modes(path: &Path) -> [u32; 3] {
 
 #[cfg(unix)]
 #[test]
-fn a_database_that_is_created_is_for_its_owner_alone() {
+fn a_new_database_is_readable_by_its_owner_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("outbox.db");
     let _store = open(&path).unwrap();
@@ -113,7 +119,7 @@ fn a_database_that_is_created_is_for_its_owner_alone() {
 
 #[cfg(unix)]
 #[test]
-fn a_database_that_is_there_keeps_its_mode() {
+fn an_existing_database_keeps_its_mode() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("outbox.db");

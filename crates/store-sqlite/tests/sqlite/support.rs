@@ -1,4 +1,4 @@
-//! What the tests of this crate are made of.
+//! Fixture and builders for the tests of this crate.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{
-    Attempted, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RetryPolicy, Roll, Timestamp,
-    Transition, WorkerId,
+    AttemptResult, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RandomDraw, RetryPolicy,
+    Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{ClaimRequest, EnqueueRequest, Settlement, Store as _};
 use posthaste_store_memory::ManualClock;
@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A database of its own, a store on it, and the hand on its clock.
+/// A store on a temporary database file, with a clock that the test moves.
 pub(crate) struct Fixture {
     pub(crate) store: SqliteStore,
     pub(crate) clock: Arc<ManualClock>,
@@ -41,7 +41,7 @@ impl Fixture {
         Self { store, clock, path, _directory: directory }
     }
 
-    /// A plain connection, as any program that knows the file has it.
+    /// Opens a plain connection to the file, as another program would.
     pub(crate) fn sql(&self) -> Connection {
         connection(&self.path)
     }
@@ -62,17 +62,17 @@ pub(crate) fn spec(url: &str) -> NewEventSpec {
     }
 }
 
-pub(crate) fn accepted(spec: NewEventSpec) -> NewEvent {
+pub(crate) fn new_event(spec: NewEventSpec) -> NewEvent {
     NewEvent::accept(spec, 1 << 20, 6).unwrap()
 }
 
 pub(crate) fn event() -> NewEvent {
-    accepted(spec("https://receiver.example/hook"))
+    new_event(spec("https://receiver.example/hook"))
 }
 
 pub(crate) async fn enqueue(store: &SqliteStore, events: Vec<NewEvent>) -> Vec<EventId> {
     let request = EnqueueRequest { events, idempotency: None };
-    let enqueued = store.enqueue(&[request]).await.unwrap().remove(0).unwrap();
+    let enqueued = store.enqueue(request).await.unwrap();
     enqueued.receipts.into_iter().map(|receipt| receipt.event_id).collect()
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn worker() -> WorkerId {
     WorkerId::new("worker-a").unwrap()
 }
 
-/// A claim of its own with room for everything.
+/// Builds a claim request with a new id and limits that no test reaches.
 pub(crate) fn claim() -> ClaimRequest {
     static CLAIMS: AtomicU64 = AtomicU64::new(0);
     let number = u128::from(std::process::id()) << 64 | u128::from(CLAIMS.fetch_add(1, Ordering::Relaxed));
@@ -91,19 +91,19 @@ pub(crate) fn claim() -> ClaimRequest {
         limit: 100,
         retries_max: 100,
         per_destination: 100,
-        free_slots: BTreeMap::new(),
+        destination_slots: BTreeMap::new(),
         abandon_after: 5,
     }
 }
 
 pub(crate) fn settlement(lease: &Lease, status: u16) -> Settlement {
-    let attempted =
-        Attempted { outcome: Outcome::response(status, None, b""), duration: Duration::from_secs(1) };
-    let transition = Transition::of(lease, attempted, &RetryPolicy::default(), Roll(0));
+    let result =
+        AttemptResult { outcome: Outcome::response(status, None, b""), duration: Duration::from_secs(1) };
+    let transition = Transition::from_attempt(lease, result, &RetryPolicy::default(), RandomDraw(0));
     Settlement { transition: Arc::new(transition), ended_ago: Duration::ZERO }
 }
 
-/// Takes everything claimable through one attempt.
+/// Claims all due events, settles each with this HTTP status and returns their number.
 pub(crate) async fn attempt_all(store: &SqliteStore, status: u16) -> usize {
     let leases = store.claim(&claim()).await.unwrap().leases;
     let batch: Vec<Settlement> = leases.iter().map(|lease| settlement(lease, status)).collect();

@@ -1,49 +1,52 @@
-//! Why a call came to nothing: the caller's own doing, or SQLite's.
+//! Errors of a call, and their translation into [`StoreError`].
 //!
-//! A command that returns [`Fault::Refused`] has written nothing; its neighbours in the group are not touched. After
-//! [`Fault::Sqlite`] the whole transaction is rolled back.
+//! A command that returns [`CallError::Refused`] has written nothing, and the other commands of its group are not
+//! affected. After [`CallError::Sqlite`] the whole transaction is rolled back.
 
 use std::path::Path;
 
 use posthaste_store::StoreError;
 use rusqlite::ErrorCode;
 
+/// Why a call failed.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum CallError {
+    /// The request is not possible, such as cancelling a delivered event.
     Refused(StoreError),
+    /// SQLite failed while the call ran.
     Sqlite(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for CallError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for CallError {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl Fault {
+impl CallError {
     pub(crate) fn into_store_error(self, path: &Path) -> StoreError {
         match self {
             Self::Refused(error) => error,
-            Self::Sqlite(error) => store_error(&error, path),
+            Self::Sqlite(error) => to_store_error(&error, path),
         }
     }
 }
 
-/// What passes by itself or can be mended while the store runs is `Unavailable`; what asking again cannot mend is
-/// `Rejected`. Either way the reason says what to do.
-pub(crate) fn store_error(error: &rusqlite::Error, path: &Path) -> StoreError {
+/// Translates an error of SQLite. An error that may pass or can be repaired while the store runs becomes `Unavailable`;
+/// an error that a repeated call would meet again becomes `Rejected`. Both state what to do.
+pub(crate) fn to_store_error(error: &rusqlite::Error, path: &Path) -> StoreError {
     let file = path.display();
     let unavailable = |reason: String| StoreError::Unavailable { reason };
     let rejected = |reason: String| StoreError::Rejected { reason };
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(format!(
-            "another process holds {file} locked; if this goes on, find it (`fuser {file}`) and end its transaction"
+            "another process has locked {file}; if this continues, find it (`fuser {file}`) and end its transaction"
         )),
         Some(ErrorCode::DiskFull) => {
             unavailable(format!("the disk is full: free space on the file system of {file}"))
@@ -59,10 +62,10 @@ pub(crate) fn store_error(error: &rusqlite::Error, path: &Path) -> StoreError {
             "{file} cannot be read or written ({error}); check the disk and the system's log"
         )),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => rejected(format!(
-            "{file} is damaged ({error}); stop Posthaste, look with `PRAGMA integrity_check`, restore a backup"
+            "{file} is damaged ({error}); stop Posthaste, run `PRAGMA integrity_check`, restore a backup"
         )),
         Some(ErrorCode::ReadOnly) => rejected(format!(
-            "{file} cannot be written; let the user that runs Posthaste write the file and its directory"
+            "{file} cannot be written; give the user that runs Posthaste permission to write the file and its directory"
         )),
         _ => rejected(format!("{file}: {error}")),
     }
@@ -74,13 +77,13 @@ mod tests {
 
     use super::*;
 
-    fn told(code: i32) -> StoreError {
+    fn translate(code: i32) -> StoreError {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-        store_error(&error, Path::new("/var/lib/outbox.db"))
+        to_store_error(&error, Path::new("/var/lib/outbox.db"))
     }
 
     #[test]
-    fn what_passes_by_itself_is_unavailable_and_says_what_to_do() {
+    fn transient_sqlite_errors_are_unavailable_and_state_what_to_do() {
         for (code, advice) in [
             (ffi::SQLITE_BUSY, "fuser"),
             (ffi::SQLITE_LOCKED, "fuser"),
@@ -88,7 +91,7 @@ mod tests {
             (ffi::SQLITE_IOERR, "check the disk"),
             (ffi::SQLITE_CANTOPEN, "check the disk"),
         ] {
-            let error = told(code);
+            let error = translate(code);
             assert!(error.is_transient(), "{error}");
             assert!(error.to_string().contains(advice), "{error}");
             assert!(error.to_string().contains("/var/lib/outbox.db"), "{error}");
@@ -96,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn what_asking_again_cannot_mend_is_rejected() {
+    fn permanent_sqlite_errors_are_rejected() {
         for (code, advice) in [
             (ffi::SQLITE_CORRUPT, "backup"),
             (ffi::SQLITE_NOTADB, "backup"),
             (ffi::SQLITE_READONLY, "write the file"),
             (ffi::SQLITE_CONSTRAINT, "outbox.db"),
         ] {
-            let error = told(code);
+            let error = translate(code);
             assert!(!error.is_transient(), "{error}");
             assert!(error.to_string().contains(advice), "{error}");
         }

@@ -1,6 +1,6 @@
-//! Enqueueing inside a transaction of the caller's, beside business tables in the same file.
+//! Enqueueing inside the caller's transaction, beside business tables in the same file.
 
-use crate::support::{Fixture, accepted, claim, enqueue, event, spec};
+use crate::support::{Fixture, claim, enqueue, event, new_event, spec};
 use posthaste_store::{Store as _, StoreError};
 
 fn orders(fixture: &Fixture) -> posthaste_store_sqlite::rusqlite::Connection {
@@ -29,7 +29,7 @@ async fn an_event_of_a_callers_transaction_exists_once_it_commits() {
 }
 
 #[tokio::test]
-async fn a_callers_rollback_leaves_nothing() {
+async fn a_callers_rollback_leaves_no_event() {
     let fixture = Fixture::new();
     let mut db = orders(&fixture);
     let transaction = db.transaction().unwrap();
@@ -44,7 +44,7 @@ async fn a_callers_rollback_leaves_nothing() {
         "webhook_messages",
         "webhook_events",
         "webhook_queue",
-        "webhook_ready",
+        "webhook_first_attempts",
         "webhook_destinations",
     ] {
         let rows: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
@@ -53,12 +53,12 @@ async fn a_callers_rollback_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_refused_event_leaves_the_callers_transaction_as_it_was() {
+async fn a_refused_event_leaves_the_callers_transaction_unchanged() {
     let fixture = Fixture::new();
     let named = |name: &str| {
         let mut named = spec("https://receiver.example/hook");
         named.event_id = Some(name.to_owned());
-        accepted(named)
+        new_event(named)
     };
     let taken = enqueue(&fixture.store, vec![named("taken")]).await.remove(0);
     let mut db = orders(&fixture);
@@ -73,19 +73,19 @@ async fn a_refused_event_leaves_the_callers_transaction_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_fails_half_way_is_undone_and_the_rest_of_the_transaction_stands() {
+async fn a_failed_enqueue_is_undone_and_the_rest_of_the_transaction_commits() {
     let fixture = Fixture::new();
     let mut db = orders(&fixture);
     db.execute_batch(
-        "CREATE TRIGGER two_are_too_many BEFORE INSERT ON webhook_events
+        "CREATE TRIGGER second_event_fails BEFORE INSERT ON webhook_events
          WHEN (SELECT count(*) FROM webhook_events) = 1
-         BEGIN SELECT RAISE(ABORT, 'two are too many'); END",
+         BEGIN SELECT RAISE(ABORT, 'the second event fails'); END",
     )
     .unwrap();
     let transaction = db.transaction().unwrap();
     transaction.execute("INSERT INTO orders (id) VALUES (17)", []).unwrap();
     let error = fixture.store.enqueue_in(&transaction, &[event(), event()]).unwrap_err();
-    assert!(error.to_string().contains("two are too many"), "{error}");
+    assert!(error.to_string().contains("the second event fails"), "{error}");
     transaction.commit().unwrap();
     for (table, expected) in
         [("orders", 1), ("webhook_messages", 0), ("webhook_events", 0), ("webhook_queue", 0)]
@@ -96,18 +96,18 @@ async fn what_fails_half_way_is_undone_and_the_rest_of_the_transaction_stands() 
 }
 
 #[tokio::test]
-async fn a_transaction_on_a_file_without_the_outbox_is_told_so() {
+async fn a_transaction_on_a_file_without_the_outbox_is_refused() {
     let fixture = Fixture::new();
-    let mut elsewhere = posthaste_store_sqlite::rusqlite::Connection::open_in_memory().unwrap();
-    let transaction = elsewhere.transaction().unwrap();
+    let mut other_database = posthaste_store_sqlite::rusqlite::Connection::open_in_memory().unwrap();
+    let transaction = other_database.transaction().unwrap();
     let error = fixture.store.enqueue_in(&transaction, &[event()]).unwrap_err();
     assert!(!error.is_transient() && error.to_string().contains("no such table"), "{error}");
 }
 
 #[tokio::test]
-async fn whoever_committed_can_wake_the_workers() {
+async fn a_caller_can_wake_the_workers_after_its_commit() {
     let fixture = Fixture::new();
     let mut wakeups = fixture.store.wakeups();
     fixture.store.wake();
-    wakeups.woken().await;
+    wakeups.wait().await;
 }
