@@ -230,7 +230,7 @@ impl CircuitBreaker {
                 self.state = closed(now, consecutive_failures);
             }
             State::Open { until } if now >= until => {
-                self.enter(State::HalfOpen { probe_in_flight: false }, now)
+                self.enter(State::HalfOpen { probe_in_flight: false }, now);
             }
             State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => {}
         }

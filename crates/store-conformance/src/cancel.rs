@@ -1,7 +1,7 @@
-//! An operator ends an event.
+//! Cancelling events.
 
 use posthaste_domain::{DeliveryStatus, EventId, FailureKind, NoticeKind};
-use posthaste_store::{EventView, HeldLease, ManualAction, PageRequest, Settled, StoreError};
+use posthaste_store::{EventView, LeaseRef, ManualAction, PageRequest, SettleResult, StoreError};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -12,7 +12,7 @@ async fn cancel(store: &Handle, event_id: &EventId, reason: Option<&str>) -> Eve
 
 pub async fn s2_fr005_ac2_cancel_ends_a_pending_event(harness: &dyn Harness) {
     let store = harness.store();
-    let retried = retrying(&store, event()).await;
+    let retried = enqueue_retrying(&store, event()).await;
     let pending = enqueue(&store, event()).await;
     harness.advance(HOUR).await;
     for (event_id, attempts) in [(pending, 0), (retried, 1)] {
@@ -23,8 +23,8 @@ pub async fn s2_fr005_ac2_cancel_ends_a_pending_event(harness: &dyn Harness) {
         );
         assert_eq!((event.attempts, event.next_attempt_at), (attempts, None));
         assert_eq!(event.last_error.as_deref(), Some("manual_cancelled"));
-        assert_apart(event.created_at, event.updated_at, HOUR);
-        assert_eq!(view(&store, &event_id).await, event, "what was answered is what is stored");
+        assert_time_between(event.created_at, event.updated_at, HOUR);
+        assert_eq!(view(&store, &event_id).await, event, "the returned event is the stored event");
     }
     harness.advance(30 * DAY).await;
     assert_nothing_claimable(&store).await;
@@ -39,16 +39,16 @@ pub async fn s2_fr005_ac2_cancel_in_flight_clears_the_lease(harness: &dyn Harnes
     assert_eq!((event.lease_owner, event.lease_until), (None, None));
 
     let before = detail(&store, &event_id).await;
-    let held = HeldLease::from(&lease);
+    let held = LeaseRef::from(&lease);
     assert_eq!(store.renew(&[held], LEASE).await, Ok(vec![held]));
-    assert_eq!(settle(&store, &settlement(&lease, delivers())).await, Settled::Stale);
-    store.release(&[held]).await.expect("lost leases are passed over");
-    assert_eq!(detail(&store, &event_id).await, before, "the late result is not applied");
+    assert_eq!(settle(&store, &settlement(&lease, success())).await, SettleResult::Stale);
+    store.release(&[held]).await.expect("lost leases are ignored");
+    assert_eq!(detail(&store, &event_id).await, before, "the late settlement is not applied");
 }
 
 pub async fn s2_fr005_ac2_cancel_keeps_failed_as_failed(harness: &dyn Harness) {
     let store = harness.store();
-    let event_id = dead_lettered(&store, event()).await;
+    let event_id = enqueue_dead_lettered(&store, event()).await;
     let event = cancel(&store, &event_id, Some("known")).await;
     assert_eq!((event.status, event.failure_kind), (DeliveryStatus::Failed, Some(FailureKind::Cancelled)));
     assert_eq!(event.last_error.as_deref(), Some("manual_cancelled: known"));
@@ -73,7 +73,7 @@ pub async fn s2_fr005_ac2_cancel_reason_is_normalised(harness: &dyn Harness) {
 
 pub async fn s2_fr005_ac3_cancel_of_delivered_is_a_conflict(harness: &dyn Harness) {
     let store = harness.store();
-    let event_id = delivered(&store, event()).await;
+    let event_id = enqueue_delivered(&store, event()).await;
     let before = (detail(&store, &event_id).await, end_of_log(&store).await);
     let refused = store.cancel(&event_id, "operator", None).await;
     let status = DeliveryStatus::Delivered;
@@ -96,17 +96,17 @@ pub async fn cancelling_a_pending_event_publishes_one_dead_letter(harness: &dyn 
     claim_one(&store).await;
     cancel(&store, &in_flight, None).await;
     let notices: Vec<_> =
-        published(&store, before).await.into_iter().map(|published| published.notice).collect();
-    let told: Vec<_> = notices.iter().map(|notice| (notice.kind, &notice.event_id)).collect();
-    assert_eq!(told, [(NoticeKind::DeadLettered, &waiting), (NoticeKind::DeadLettered, &in_flight)]);
+        published_after(&store, before).await.into_iter().map(|published| published.notice).collect();
+    let kinds_and_ids: Vec<_> = notices.iter().map(|notice| (notice.kind, &notice.event_id)).collect();
+    assert_eq!(kinds_and_ids, [(NoticeKind::DeadLettered, &waiting), (NoticeKind::DeadLettered, &in_flight)]);
 }
 
 pub async fn cancelling_a_failed_event_publishes_nothing(harness: &dyn Harness) {
     let store = harness.store();
-    let event_id = dead_lettered(&store, event()).await;
+    let event_id = enqueue_dead_lettered(&store, event()).await;
     let before = end_of_log(&store).await;
     cancel(&store, &event_id, None).await;
-    assert_eq!(published(&store, before).await, [], "it was published when it failed");
+    assert_eq!(published_after(&store, before).await, [], "the notice was published when the event failed");
 }
 
 pub async fn every_action_is_audited_oldest_first(harness: &dyn Harness) {
@@ -117,23 +117,23 @@ pub async fn every_action_is_audited_oldest_first(harness: &dyn Harness) {
     store.cancel(&event_id, "third", None).await.expect("a pending event can be cancelled");
     store.cancel(&event_id, "fourth", None).await.expect("a failed event can be cancelled");
     let detail = detail(&store, &event_id).await;
-    let done: Vec<_> = detail.audit.iter().map(|audit| (audit.action, audit.actor.as_str())).collect();
+    let actions: Vec<_> = detail.audit.iter().map(|audit| (audit.action, audit.actor.as_str())).collect();
     let expected = [
         (ManualAction::Cancel, "first"),
         (ManualAction::Requeue, "second"),
         (ManualAction::Cancel, "third"),
         (ManualAction::Cancel, "fourth"),
     ];
-    assert_eq!(done, expected);
+    assert_eq!(actions, expected);
     assert_eq!(detail.event.manual_last.as_ref(), detail.audit.last());
-    assert_about(detail.audit[3].at, detail.event.updated_at);
+    assert_same_time(detail.audit[3].at, detail.event.updated_at);
 }
 
 pub async fn every_cancel_is_audited_with_its_own_reason(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let long = "x".repeat(500);
-    let given = [
+    let reasons = [
         (Some("wrong customer"), Some("wrong customer")),
         (None, None),
         (Some("  it's\r\n \u{1f980} "), Some("  it's\r\n \u{1f980} ")),
@@ -141,26 +141,26 @@ pub async fn every_cancel_is_audited_with_its_own_reason(harness: &dyn Harness) 
         (Some(" \n\t "), None),
         (Some(long.as_str()), Some(long.as_str())),
     ];
-    for (reason, kept) in given {
+    for (reason, kept) in reasons {
         let cancelled = cancel(&store, &event_id, reason).await;
         let last = cancelled.manual_last.as_ref().expect("it was just cancelled");
         assert_eq!((last.action, last.reason.as_deref()), (ManualAction::Cancel, kept));
-        assert_eq!(view(&store, &event_id).await, cancelled, "what was answered is what is stored");
+        assert_eq!(view(&store, &event_id).await, cancelled, "the returned event is the stored event");
     }
     let requeued = store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
     assert_eq!(requeued.manual_last.expect("it was just requeued").reason, None);
     let audit = detail(&store, &event_id).await.audit;
-    let reasons: Vec<_> = audit.iter().map(|audit| audit.reason.as_deref()).collect();
-    let expected: Vec<_> = given.iter().map(|(_, kept)| *kept).chain([None]).collect();
-    assert_eq!(reasons, expected, "and the requeue takes none of them away");
+    let audited: Vec<_> = audit.iter().map(|audit| audit.reason.as_deref()).collect();
+    let expected: Vec<_> = reasons.iter().map(|(_, kept)| *kept).chain([None]).collect();
+    assert_eq!(audited, expected, "the requeue removes no earlier entry");
 
-    // A list shows it as well, and what was said of an event outlives its delivery.
+    // A list shows the reason as well, and the audit log of an event remains after its delivery.
     let pending = enqueue(&store, event()).await;
-    let cancelled = cancel(&store, &pending, Some("in line")).await;
+    let cancelled = cancel(&store, &pending, Some("in a list")).await;
     let listed = store.dead_letters(&PageRequest::default()).await.expect("the store is up");
     assert_eq!(listed.items, [cancelled]);
     for lease in claim_all(&store).await {
-        apply(&store, &lease, delivers()).await;
+        apply(&store, &lease, success()).await;
     }
     assert_eq!(detail(&store, &event_id).await.audit, audit);
 }

@@ -1,4 +1,4 @@
-//! Granting leases on what is due, within the limits of the claim.
+//! Claims: granting leases on due events within the limits of the request.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,16 @@ use crate::fixture::*;
 const BUSY: &str = "https://busy.example/";
 const QUIET: &str = "https://quiet.example/";
 
-fn granted_to(leases: &[Lease], url: &str) -> usize {
+fn count_leases(leases: &[Lease], url: &str) -> usize {
     leases.iter().filter(|lease| lease.destination_url.as_str() == url).count()
 }
 
-/// Events for two destinations, those of the busy one first in every order that a store may choose.
-async fn two_destinations(store: &Handle, busy: usize, quiet: usize) -> (DestinationId, DestinationId) {
+/// Enqueues events for two destinations, the events of the busy one first, so that they are due first and have lower keys.
+async fn enqueue_for_two_destinations(
+    store: &Handle,
+    busy: usize,
+    quiet: usize,
+) -> (DestinationId, DestinationId) {
     let busy = enqueue_all(store, vec![event_to(BUSY); busy]).await;
     let quiet = enqueue_all(store, vec![event_to(QUIET); quiet]).await;
     (view(store, &busy[0]).await.destination_id, view(store, &quiet[0]).await.destination_id)
@@ -31,21 +35,21 @@ pub async fn a_claim_grants_a_lease_and_counts_no_attempt(harness: &dyn Harness)
     let event = view(&store, &event_id).await;
     assert_eq!((event.claims, event.attempts, event.lost_leases), (1, 0, 0));
     assert_eq!(event.lease_owner, Some(worker("worker-a")));
-    let until = event.lease_until.expect("an owner and an expiry come together");
-    assert_apart(event.created_at, until, LEASE);
+    let until = event.lease_until.expect("a lease has an owner and an expiry");
+    assert_time_between(event.created_at, until, LEASE);
 }
 
-pub async fn a_lease_lasts_as_long_as_the_claim_asks(harness: &dyn Harness) {
+pub async fn lease_lasts_as_long_as_the_claim_requests(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     claim(&store, &ClaimRequest { lease: HOUR, ..claim_by("worker-a") }).await;
     let event = view(&store, &event_id).await;
-    assert_apart(event.created_at, event.lease_until.expect("the event is leased"), HOUR);
+    assert_time_between(event.created_at, event.lease_until.expect("the event is leased"), HOUR);
     harness.advance(HOUR / 2).await;
     assert_nothing_claimable(&store).await;
 }
 
-pub async fn overdue_tells_how_long_an_event_has_been_due(harness: &dyn Harness) {
+pub async fn overdue_is_the_time_since_the_event_became_due(harness: &dyn Harness) {
     let store = harness.store();
     enqueue(&store, event()).await;
     harness.advance(10 * MINUTE).await;
@@ -65,24 +69,24 @@ pub async fn a_claim_takes_no_more_than_its_limit(harness: &dyn Harness) {
 pub async fn a_claim_takes_no_more_retries_than_it_allows(harness: &dyn Harness) {
     let store = harness.store();
     for _ in 0..3 {
-        retrying(&store, event()).await;
+        enqueue_retrying(&store, event()).await;
     }
     harness.advance(2 * RETRY_DELAY).await;
     enqueue_all(&store, vec![event(); 3]).await;
     let request = || ClaimRequest { retries_max: 1, limit: 4, ..claim_by("worker-a") };
     let leases = claim(&store, &request()).await.leases;
     assert_eq!(leases.iter().filter(|lease| lease.is_retry()).count(), 1);
-    assert_eq!(leases.len(), 4, "retries that do not fit leave their room to first attempts");
+    assert_eq!(leases.len(), 4, "first attempts fill the slots that retries may not use");
     assert_eq!(
         claim(&store, &request()).await.leases.len(),
         1,
-        "one retry more, and no first attempts are left"
+        "one more retry, and no first attempt is left"
     );
 }
 
 pub async fn a_claim_that_allows_no_retries_takes_first_attempts_only(harness: &dyn Harness) {
     let store = harness.store();
-    retrying(&store, event()).await;
+    enqueue_retrying(&store, event()).await;
     harness.advance(2 * RETRY_DELAY).await;
     let first = enqueue(&store, event()).await;
     let request = ClaimRequest { retries_max: 0, ..claim_by("worker-a") };
@@ -91,69 +95,69 @@ pub async fn a_claim_that_allows_no_retries_takes_first_attempts_only(harness: &
     assert_eq!(leases[0].event_id, first);
 }
 
-pub async fn a_claim_takes_no_more_of_a_destination_than_it_has_slots(harness: &dyn Harness) {
+pub async fn claim_takes_no_more_events_of_a_destination_than_it_has_slots(harness: &dyn Harness) {
     let store = harness.store();
-    two_destinations(&store, 5, 2).await;
+    enqueue_for_two_destinations(&store, 5, 2).await;
     let request = ClaimRequest { per_destination: 3, ..claim_by("worker-a") };
     let leases = claim(&store, &request).await.leases;
-    assert_eq!((granted_to(&leases, BUSY), granted_to(&leases, QUIET)), (3, 2));
+    assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (3, 2));
 }
 
-pub async fn free_slots_are_the_callers_own(harness: &dyn Harness) {
+pub async fn leases_of_other_claims_use_no_slots_of_a_claim(harness: &dyn Harness) {
     let store = harness.store();
-    two_destinations(&store, 4, 1).await;
+    enqueue_for_two_destinations(&store, 4, 1).await;
     let request = |owner| ClaimRequest { per_destination: 1, ..claim_by(owner) };
     for (owner, busy) in [("worker-a", 1), ("worker-b", 1), ("worker-a", 1)] {
         let leases = claim(&store, &request(owner)).await.leases;
-        assert_eq!(granted_to(&leases, BUSY), busy, "leases of others take no slot of this claim");
+        assert_eq!(count_leases(&leases, BUSY), busy, "leases of other claims use no slot of this claim");
     }
 }
 
-pub async fn a_named_destination_has_the_slots_that_it_is_given(harness: &dyn Harness) {
+pub async fn destination_slots_override_the_limit_per_destination(harness: &dyn Harness) {
     let store = harness.store();
-    let (busy, quiet) = two_destinations(&store, 6, 6).await;
-    let free_slots = BTreeMap::from([(busy, 4), (quiet, 1)]);
-    let request = ClaimRequest { per_destination: 2, free_slots, ..claim_by("worker-a") };
+    let (busy, quiet) = enqueue_for_two_destinations(&store, 6, 6).await;
+    let destination_slots = BTreeMap::from([(busy, 4), (quiet, 1)]);
+    let request = ClaimRequest { per_destination: 2, destination_slots, ..claim_by("worker-a") };
     let leases = claim(&store, &request).await.leases;
-    assert_eq!((granted_to(&leases, BUSY), granted_to(&leases, QUIET)), (4, 1));
+    assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (4, 1));
 }
 
 pub async fn retries_and_first_attempts_share_the_slots_of_their_destination(harness: &dyn Harness) {
     let store = harness.store();
     for _ in 0..2 {
-        retrying(&store, event_to(BUSY)).await;
+        enqueue_retrying(&store, event_to(BUSY)).await;
     }
     harness.advance(2 * RETRY_DELAY).await;
-    two_destinations(&store, 2, 1).await;
+    enqueue_for_two_destinations(&store, 2, 1).await;
     let request = ClaimRequest { per_destination: 3, ..claim_by("worker-a") };
     let leases = claim(&store, &request).await.leases;
-    assert_eq!((granted_to(&leases, BUSY), granted_to(&leases, QUIET)), (3, 1));
+    assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (3, 1));
 }
 
-pub async fn a_destination_without_slots_is_passed_over(harness: &dyn Harness) {
+pub async fn destination_without_slots_is_skipped(harness: &dyn Harness) {
     let store = harness.store();
-    let (busy, _) = two_destinations(&store, 2, 2).await;
-    let request = ClaimRequest { free_slots: BTreeMap::from([(busy, 0)]), ..claim_by("worker-a") };
+    let (busy, _) = enqueue_for_two_destinations(&store, 2, 2).await;
+    let request = ClaimRequest { destination_slots: BTreeMap::from([(busy, 0)]), ..claim_by("worker-a") };
     let leases = claim(&store, &request).await.leases;
-    assert_eq!((granted_to(&leases, BUSY), granted_to(&leases, QUIET)), (0, 2));
-    assert_eq!(claim_all(&store).await.len(), 2, "what was passed over is still due");
+    assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (0, 2));
+    assert_eq!(claim_all(&store).await.len(), 2, "the skipped events are still due");
 }
 
 pub async fn a_saturated_destination_does_not_hide_another(harness: &dyn Harness) {
     let store = harness.store();
-    let (busy, _) = two_destinations(&store, 300, 3).await;
+    let (busy, _) = enqueue_for_two_destinations(&store, 300, 3).await;
     for slots in [0, 2] {
-        let free_slots = BTreeMap::from([(busy, slots)]);
-        let request = ClaimRequest { free_slots, limit: 3 + slots, ..claim_by("worker-a") };
+        let destination_slots = BTreeMap::from([(busy, slots)]);
+        let request = ClaimRequest { destination_slots, limit: 3 + slots, ..claim_by("worker-a") };
         let leases = claim(&store, &request).await.leases;
-        assert_eq!((granted_to(&leases, BUSY), granted_to(&leases, QUIET)), (slots, 3));
+        assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (slots, 3));
         enqueue_all(&store, vec![event_to(QUIET); 3]).await;
     }
 }
 
 pub async fn an_event_is_not_claimed_before_it_is_due(harness: &dyn Harness) {
     let store = harness.store();
-    let event_id = retrying(&store, event()).await;
+    let event_id = enqueue_retrying(&store, event()).await;
     assert_nothing_claimable(&store).await;
     harness.advance(RETRY_DELAY / 2).await;
     assert_nothing_claimable(&store).await;
@@ -169,13 +173,13 @@ pub async fn a_leased_event_is_not_claimed_again(harness: &dyn Harness) {
     assert_nothing_claimable(&store).await;
     harness.advance(LEASE / 2).await;
     assert_nothing_claimable(&store).await;
-    assert!(claim_all(&store).await.is_empty(), "not even by its holder");
+    assert!(claim_all(&store).await.is_empty(), "not even by its owner");
 }
 
 pub async fn a_terminal_event_is_never_claimed(harness: &dyn Harness) {
     let store = harness.store();
-    delivered(&store, event()).await;
-    dead_lettered(&store, event()).await;
+    enqueue_delivered(&store, event()).await;
+    enqueue_dead_lettered(&store, event()).await;
     harness.advance(30 * DAY).await;
     assert_nothing_claimable(&store).await;
 }
@@ -203,13 +207,13 @@ pub async fn concurrent_claims_never_grant_an_event_twice(harness: &dyn Harness)
     let owners = ["worker-a", "worker-b", "worker-c"];
     let requests: Vec<_> =
         handles.iter().flat_map(|handle| owners.map(|owner| (handle, request(owner)))).collect();
-    let racing = requests.iter().map(|(handle, request)| claim(handle, request));
+    let claims = requests.iter().map(|(handle, request)| claim(handle, request));
     let mut granted = Vec::new();
-    for claimed in join_all(racing).await {
+    for claimed in join_all(claims).await {
         assert!(claimed.leases.len() <= 10);
         granted.extend(claimed.leases.into_iter().map(|lease| lease.event_id));
     }
-    // Racing claims may step out of each other's way; what they left is granted to whoever comes next.
+    // Concurrent claims may skip rows that another claim has locked. A later claim gets those events.
     granted.extend(claim_all(&handles[1]).await.into_iter().map(|lease| lease.event_id));
     granted.sort();
     expected.sort();

@@ -1,9 +1,11 @@
-//! What is known of a destination: pauses, ill health, circuits.
+//! The health of destinations: pauses, failures, circuits.
 
 use std::collections::BTreeMap;
 
 use posthaste_domain::{DestinationId, ErrorClass, NewEventSpec, Outcome};
-use posthaste_store::{CircuitReport, CircuitState, ClaimRequest, DestinationState, Settled, StoreError};
+use posthaste_store::{
+    CircuitReport, CircuitState, ClaimRequest, DestinationState, SettleResult, StoreError,
+};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -15,13 +17,13 @@ async fn state(store: &Handle, id: DestinationId) -> DestinationState {
     store.destination(id).await.expect("the destination exists")
 }
 
-/// The destination of a new event, which stays pending and unclaimed.
-async fn destination_of(store: &Handle, url: &str) -> DestinationId {
+/// Enqueues an event, which stays pending and unclaimed, and returns its destination.
+async fn add_destination(store: &Handle, url: &str) -> DestinationId {
     let event_id = enqueue(store, event_to(url)).await;
     view(store, &event_id).await.destination_id
 }
 
-async fn assert_nothing_for_here(store: &Handle) {
+async fn assert_no_lease_for_here(store: &Handle) {
     let leases = claim_all(store).await;
     assert!(leases.iter().all(|lease| lease.destination_url.as_str() != HERE), "{leases:?}");
 }
@@ -32,7 +34,7 @@ fn report(worker_name: &str, destination: DestinationId, state: CircuitState) ->
 
 pub async fn a_new_destination_is_healthy(harness: &dyn Harness) {
     let store = harness.store();
-    let id = destination_of(&store, HERE).await;
+    let id = add_destination(&store, HERE).await;
     let state = state(&store, id).await;
     assert_eq!((state.id, state.url.as_str(), state.circuit), (id, HERE, CircuitState::Closed));
     assert_eq!((state.paused_until, state.failing_since), (None, None));
@@ -44,19 +46,19 @@ pub async fn an_unknown_destination_is_not_found(harness: &dyn Harness) {
     assert_eq!(unknown, Err(StoreError::DestinationNotFound { id: i64::MAX }));
 }
 
-pub async fn a_paused_destination_is_passed_over_until_its_pause_ends(harness: &dyn Harness) {
+pub async fn paused_destination_is_skipped_until_its_pause_ends(harness: &dyn Harness) {
     let store = harness.store();
-    let event_id = attempted(&store, event_to(HERE), asks_for(30 * MINUTE)).await;
+    let event_id = enqueue_and_attempt(&store, event_to(HERE), requests_pause(30 * MINUTE)).await;
     let event = view(&store, &event_id).await;
     let paused_until = state(&store, event.destination_id).await.paused_until;
-    assert_apart(event.updated_at, paused_until.expect("it asked for a pause"), 30 * MINUTE);
+    assert_time_between(event.updated_at, paused_until.expect("the receiver requested a pause"), 30 * MINUTE);
     assert_eq!(event.next_attempt_at, Some(event.updated_at.after(30 * MINUTE)));
 
     let waiting = enqueue(&store, event_to(HERE)).await;
     let elsewhere = enqueue(&store, event_to(THERE)).await;
-    assert_eq!(claim_one(&store).await.event_id, elsewhere, "a pause holds back only its own destination");
+    assert_eq!(claim_one(&store).await.event_id, elsewhere, "a pause applies only to its own destination");
     harness.advance(15 * MINUTE).await;
-    assert_nothing_for_here(&store).await;
+    assert_no_lease_for_here(&store).await;
     harness.advance(20 * MINUTE).await;
     let here = view(&store, &waiting).await.destination_id;
     let mut granted: Vec<_> = claim_all(&store).await.into_iter().map(|lease| lease.event_id).collect();
@@ -65,12 +67,12 @@ pub async fn a_paused_destination_is_passed_over_until_its_pause_ends(harness: &
     let mut expected = [event_id, waiting];
     expected.sort();
     assert_eq!(granted, expected);
-    assert_eq!(state(&store, here).await.paused_until, None, "a pause that is over is none");
+    assert_eq!(state(&store, here).await.paused_until, None, "an ended pause is not shown");
 }
 
-pub async fn a_pause_hides_no_other_destination(harness: &dyn Harness) {
+pub async fn paused_destination_does_not_hide_another(harness: &dyn Harness) {
     let store = harness.store();
-    attempted(&store, event_to(HERE), asks_for(HOUR)).await;
+    enqueue_and_attempt(&store, event_to(HERE), requests_pause(HOUR)).await;
     enqueue_all(&store, vec![event_to(HERE); 300]).await;
     enqueue_all(&store, vec![event_to(THERE); 3]).await;
     let leases = claim(&store, &ClaimRequest { limit: 3, ..claim_by("worker-a") }).await.leases;
@@ -78,66 +80,70 @@ pub async fn a_pause_hides_no_other_destination(harness: &dyn Harness) {
     assert!(leases.iter().all(|lease| lease.destination_url.as_str() == THERE), "{leases:?}");
 }
 
-pub async fn a_pause_stands_whatever_became_of_its_event(harness: &dyn Harness) {
+pub async fn pause_applies_even_if_its_event_is_dead_lettered(harness: &dyn Harness) {
     let store = harness.store();
     let spec = NewEventSpec { max_attempts: Some(1), ..event_to(HERE) };
-    let event_id = attempted(&store, spec, asks_for(HOUR)).await;
+    let event_id = enqueue_and_attempt(&store, spec, requests_pause(HOUR)).await;
     let event = view(&store, &event_id).await;
-    assert_eq!(event.next_attempt_at, None, "that was its only attempt");
+    assert_eq!(event.next_attempt_at, None, "the event had only one attempt");
     assert!(state(&store, event.destination_id).await.paused_until.is_some());
     enqueue(&store, event_to(HERE)).await;
     assert_nothing_claimable(&store).await;
 }
 
-pub async fn the_longest_pause_stands(harness: &dyn Harness) {
+pub async fn longest_pause_applies(harness: &dyn Harness) {
     let store = harness.store();
     enqueue_all(&store, vec![event_to(HERE); 4]).await;
     let leases = claim_all(&store).await;
-    let asks = |index: usize, pause| settlement(&leases[index], asks_for(pause));
-    let batch = [asks(0, 10 * MINUTE), asks(1, 40 * MINUTE), asks(2, 20 * MINUTE)];
-    assert_eq!(settle_all(&store, &batch).await, [Settled::Applied; 3]);
-    let assert_longest_stands = async || {
+    let pausing = |index: usize, pause| settlement(&leases[index], requests_pause(pause));
+    let batch = [pausing(0, 10 * MINUTE), pausing(1, 40 * MINUTE), pausing(2, 20 * MINUTE)];
+    assert_eq!(settle_all(&store, &batch).await, [SettleResult::Applied; 3]);
+    let assert_longest_applies = async || {
         let event = view(&store, &leases[1].event_id).await;
         let paused_until = state(&store, leases[1].destination_id).await.paused_until;
-        assert_apart(event.updated_at, paused_until.expect("it asked for a pause"), 40 * MINUTE);
+        assert_time_between(
+            event.updated_at,
+            paused_until.expect("the receiver requested a pause"),
+            40 * MINUTE,
+        );
     };
-    assert_longest_stands().await;
-    assert_eq!(settle(&store, &asks(3, 5 * MINUTE)).await, Settled::Applied);
-    assert_longest_stands().await;
+    assert_longest_applies().await;
+    assert_eq!(settle(&store, &pausing(3, 5 * MINUTE)).await, SettleResult::Applied);
+    assert_longest_applies().await;
 }
 
-pub async fn ill_health_is_dated_from_its_first_failure_to_the_next_answer(harness: &dyn Harness) {
+pub async fn failing_since_is_the_first_failure_until_the_next_healthy_response(harness: &dyn Harness) {
     let store = harness.store();
-    let event_id = attempted(&store, event_to(HERE), status(500)).await;
+    let event_id = enqueue_and_attempt(&store, event_to(HERE), status(500)).await;
     let here = view(&store, &event_id).await.destination_id;
     harness.advance(10 * MINUTE).await;
     let unreachable = Outcome::no_response(ErrorClass::Connect, "refused");
     apply(&store, &claim_one(&store).await, unreachable).await;
-    let failing_since = state(&store, here).await.failing_since.expect("it failed twice");
-    assert_apart(failing_since, view(&store, &event_id).await.updated_at, 10 * MINUTE);
+    let failing_since = state(&store, here).await.failing_since.expect("the destination failed twice");
+    assert_time_between(failing_since, view(&store, &event_id).await.updated_at, 10 * MINUTE);
     harness.advance(HOUR).await;
-    // A refusal is an answer.
+    // A refusal shows that the receiver is healthy.
     apply(&store, &claim_one(&store).await, status(404)).await;
     assert_eq!(state(&store, here).await.failing_since, None);
 }
 
-pub async fn our_own_fault_says_nothing_of_a_destination(harness: &dyn Harness) {
+pub async fn failure_on_our_side_does_not_change_a_destination(harness: &dyn Harness) {
     let store = harness.store();
     let panicked = || Outcome::no_response(ErrorClass::Panic, "index out of bounds");
-    let event_id = attempted(&store, event_to(HERE), panicked()).await;
+    let event_id = enqueue_and_attempt(&store, event_to(HERE), panicked()).await;
     let here = view(&store, &event_id).await.destination_id;
     assert_eq!(state(&store, here).await.failing_since, None);
-    attempted(&store, event_to(HERE), status(500)).await;
+    enqueue_and_attempt(&store, event_to(HERE), status(500)).await;
     let before = state(&store, here).await;
     assert!(before.failing_since.is_some());
-    attempted(&store, event_to(HERE), panicked()).await;
+    enqueue_and_attempt(&store, event_to(HERE), panicked()).await;
     assert_eq!(state(&store, here).await, before);
 }
 
 pub async fn a_circuit_report_is_shown_until_it_expires(harness: &dyn Harness) {
     let store = harness.store();
-    let here = destination_of(&store, HERE).await;
-    let there = destination_of(&store, THERE).await;
+    let here = add_destination(&store, HERE).await;
+    let there = add_destination(&store, THERE).await;
     let reports =
         [report("worker-a", here, CircuitState::Open), report("worker-a", there, CircuitState::HalfOpen)];
     store.report_circuits(&reports).await.expect("the store is up");
@@ -147,12 +153,12 @@ pub async fn a_circuit_report_is_shown_until_it_expires(harness: &dyn Harness) {
     harness.advance(HOUR / 2).await;
     assert_eq!(state(&store, here).await.circuit, CircuitState::Open);
     harness.advance(HOUR).await;
-    assert_eq!(state(&store, here).await.circuit, CircuitState::Closed, "nobody renewed the report");
+    assert_eq!(state(&store, here).await.circuit, CircuitState::Closed, "the report was not renewed");
 }
 
-pub async fn the_last_circuit_report_stands(harness: &dyn Harness) {
+pub async fn latest_circuit_report_applies(harness: &dyn Harness) {
     let store = harness.store();
-    let here = destination_of(&store, HERE).await;
+    let here = add_destination(&store, HERE).await;
     for (worker, circuit) in [
         ("worker-a", CircuitState::Open),
         ("worker-a", CircuitState::HalfOpen),
@@ -164,9 +170,9 @@ pub async fn the_last_circuit_report_stands(harness: &dyn Harness) {
     }
 }
 
-pub async fn a_report_on_an_unknown_destination_is_passed_over(harness: &dyn Harness) {
+pub async fn report_on_an_unknown_destination_is_ignored(harness: &dyn Harness) {
     let store = harness.store();
-    let here = destination_of(&store, HERE).await;
+    let here = add_destination(&store, HERE).await;
     let unknown = DestinationId(i64::MAX);
     let reports =
         [report("worker-a", unknown, CircuitState::Open), report("worker-a", here, CircuitState::Open)];
@@ -175,12 +181,13 @@ pub async fn a_report_on_an_unknown_destination_is_passed_over(harness: &dyn Har
     assert!(store.destination(unknown).await.is_err());
 }
 
-pub async fn an_open_circuit_is_each_workers_own_business(harness: &dyn Harness) {
+pub async fn open_circuit_of_one_worker_does_not_stop_another(harness: &dyn Harness) {
     let store = harness.store();
-    let here = destination_of(&store, HERE).await;
+    let here = add_destination(&store, HERE).await;
     let open = report("worker-a", here, CircuitState::Open);
     store.report_circuits(&[open]).await.expect("the store is up");
-    let closed_to_me = ClaimRequest { free_slots: BTreeMap::from([(here, 0)]), ..claim_by("worker-a") };
-    assert_eq!(claim(&store, &closed_to_me).await.leases.len(), 0);
+    let without_open_circuit =
+        ClaimRequest { destination_slots: BTreeMap::from([(here, 0)]), ..claim_by("worker-a") };
+    assert_eq!(claim(&store, &without_open_circuit).await.leases.len(), 0);
     assert_eq!(claim(&store, &claim_by("worker-b")).await.leases.len(), 1);
 }

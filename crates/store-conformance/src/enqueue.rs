@@ -1,9 +1,9 @@
-//! Storing events: what comes back, and all or nothing.
+//! Storing events: every field is kept, and a request is stored as a whole or not at all.
 
 use bytes::Bytes;
 use futures_util::future::join;
 use posthaste_domain::{DeliveryStatus, EventId, NewEventSpec, Trigger};
-use posthaste_store::StoreError;
+use posthaste_store::{EnqueueResponse, StoreError};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -19,11 +19,11 @@ pub async fn an_enqueued_event_is_pending_due_and_unattempted(harness: &dyn Harn
     assert_eq!((event.lease_owner, event.lease_until), (None, None));
     assert_eq!((event.last_error, event.last_attempted_at), (None, None));
     assert_eq!((event.delivered_at, event.manual_last), (None, None));
-    assert_about(event.next_attempt_at.expect("a pending event is due at some time"), event.created_at);
-    assert_about(event.updated_at, event.created_at);
+    assert_same_time(event.next_attempt_at.expect("a pending event has a due time"), event.created_at);
+    assert_same_time(event.updated_at, event.created_at);
 }
 
-pub async fn every_field_of_an_event_comes_back(harness: &dyn Harness) {
+pub async fn every_field_of_an_event_is_stored(harness: &dyn Harness) {
     let store = harness.store();
     let spec = NewEventSpec {
         event_type: "order created".to_owned(),
@@ -58,7 +58,7 @@ pub async fn every_field_of_an_event_comes_back(harness: &dyn Harness) {
     assert_eq!(lease.trigger, Trigger::Scheduled);
 }
 
-pub async fn a_field_that_was_left_out_stays_empty(harness: &dyn Harness) {
+pub async fn omitted_fields_stay_empty(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let event = view(&store, &event_id).await;
@@ -66,7 +66,7 @@ pub async fn a_field_that_was_left_out_stays_empty(harness: &dyn Harness) {
     assert_eq!(claim_one(&store).await.traceparent, None);
 }
 
-pub async fn payload_bytes_come_back_exactly(harness: &dyn Harness) {
+pub async fn payload_bytes_are_stored_exactly(harness: &dyn Harness) {
     let store = harness.store();
     let payloads: [&[u8]; 6] = [
         b"",
@@ -80,7 +80,7 @@ pub async fn payload_bytes_come_back_exactly(harness: &dyn Harness) {
     let ids = enqueue_all(&store, payloads.map(with_payload).to_vec()).await;
     let leases = claim_all(&store).await;
     for (event_id, payload) in ids.iter().zip(payloads) {
-        let lease = leases.iter().find(|lease| lease.event_id == *event_id).expect("all were claimed");
+        let lease = leases.iter().find(|lease| lease.event_id == *event_id).expect("every event was claimed");
         assert_eq!(lease.payload, payload);
     }
 }
@@ -89,20 +89,20 @@ pub async fn a_generated_event_id_is_msg_and_32_hex_digits(harness: &dyn Harness
     let store = harness.store();
     let mut ids = enqueue_all(&store, vec![event(); 20]).await;
     for event_id in &ids {
-        assert_eq!(*event_id, EventId::of(view(&store, event_id).await.message_id));
+        assert_eq!(*event_id, EventId::from_message(view(&store, event_id).await.message_id));
         let digits = event_id.as_str().strip_prefix("msg_").expect("a generated id starts with msg_");
         assert_eq!(digits.len(), 32, "{event_id}");
         assert!(digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{event_id}");
     }
     ids.sort();
     ids.dedup();
-    assert_eq!(ids.len(), 20, "no two are the same");
+    assert_eq!(ids.len(), 20, "every id is unique");
 }
 
-pub async fn receipts_come_in_the_order_of_the_events(harness: &dyn Harness) {
+pub async fn receipts_are_in_the_order_of_the_events(harness: &dyn Harness) {
     let store = harness.store();
-    let events = ["c", "a", "b"].map(event_named).to_vec();
-    let enqueued = answer(&store, request(events)).await.expect("the events are accepted");
+    let events = ["c", "a", "b"].map(event_with_id).to_vec();
+    let enqueued = try_enqueue(&store, request(events)).await.expect("the events are accepted");
     assert!(!enqueued.replayed);
     assert_eq!(ids(&enqueued), ["c", "a", "b"].map(id));
     for receipt in enqueued.receipts {
@@ -111,12 +111,12 @@ pub async fn receipts_come_in_the_order_of_the_events(harness: &dyn Harness) {
     }
 }
 
-pub async fn a_taken_event_id_refuses_its_whole_request(harness: &dyn Harness) {
+pub async fn request_with_a_taken_event_id_is_refused_as_a_whole(harness: &dyn Harness) {
     let store = harness.store();
-    enqueue(&store, event_named("taken")).await;
+    enqueue(&store, event_with_id("taken")).await;
     let before = detail(&store, &id("taken")).await;
-    let events = ["fresh", "taken", "fresh-too"].map(event_named).to_vec();
-    let refused = answer(&store, request(events)).await;
+    let events = ["fresh", "taken", "fresh-too"].map(event_with_id).to_vec();
+    let refused = try_enqueue(&store, request(events)).await;
     assert_eq!(refused, Err(StoreError::EventIdTaken { event_id: id("taken") }));
     assert!(!is_stored(&store, &id("fresh")).await);
     assert!(!is_stored(&store, &id("fresh-too")).await);
@@ -124,42 +124,42 @@ pub async fn a_taken_event_id_refuses_its_whole_request(harness: &dyn Harness) {
     assert_eq!(claim_all(&store).await.len(), 1);
 }
 
-pub async fn an_event_id_twice_in_one_request_refuses_all_of_it(harness: &dyn Harness) {
+pub async fn request_with_a_repeated_event_id_is_refused_as_a_whole(harness: &dyn Harness) {
     let store = harness.store();
-    let events = ["once", "twice", "twice"].map(event_named).to_vec();
-    let refused = answer(&store, request(events)).await;
+    let events = ["once", "twice", "twice"].map(event_with_id).to_vec();
+    let refused = try_enqueue(&store, request(events)).await;
     assert_eq!(refused, Err(StoreError::EventIdTaken { event_id: id("twice") }));
     assert!(!is_stored(&store, &id("once")).await);
     assert!(!is_stored(&store, &id("twice")).await);
     assert_nothing_claimable(&store).await;
 }
 
-pub async fn one_refused_request_does_not_fail_the_others_of_its_batch(harness: &dyn Harness) {
+pub async fn a_refused_request_does_not_fail_concurrent_ones(harness: &dyn Harness) {
     let store = harness.store();
-    enqueue(&store, event_named("taken")).await;
+    enqueue(&store, event_with_id("taken")).await;
     let batch = [
-        request(vec![event_named("first")]),
-        request(vec![event_named("between"), event_named("taken")]),
+        request(vec![event_with_id("first")]),
+        request(vec![event_with_id("between"), event_with_id("taken")]),
         // Free, because the request that named it before was refused as a whole.
-        request(vec![event_named("between")]),
-        request(vec![event_named("last")]),
+        request(vec![event_with_id("between")]),
+        request(vec![event_with_id("last")]),
     ];
-    let answers = answers(&store, &batch).await;
-    assert_eq!(answers[1], Err(StoreError::EventIdTaken { event_id: id("taken") }));
+    let results = enqueue_concurrently(&store, &batch).await;
+    assert_eq!(results[1], Err(StoreError::EventIdTaken { event_id: id("taken") }));
     for (index, name) in [(0, "first"), (2, "between"), (3, "last")] {
-        let enqueued = answers[index].as_ref().expect("accepted by itself");
+        let enqueued = results[index].as_ref().expect("accepted by itself");
         assert_eq!(ids(enqueued), [id(name)]);
         assert!(is_stored(&store, &id(name)).await);
     }
     assert_eq!(claim_all(&store).await.len(), 4);
 }
 
-pub async fn two_requests_of_one_batch_cannot_share_an_event_id(harness: &dyn Harness) {
+pub async fn concurrent_requests_cannot_share_an_event_id(harness: &dyn Harness) {
     let store = harness.store();
-    let batch = [request(vec![event_named("shared")]), request(vec![event_named("shared"), event()])];
-    let answers = answers(&store, &batch).await;
-    assert!(answers[0].is_ok(), "the first to name it has it: {answers:?}");
-    assert_eq!(answers[1], Err(StoreError::EventIdTaken { event_id: id("shared") }));
+    let batch = [request(vec![event_with_id("shared")]), request(vec![event_with_id("shared"), event()])];
+    let results = enqueue_concurrently(&store, &batch).await;
+    assert!(results[0].is_ok(), "the first to name it has it: {results:?}");
+    assert_eq!(results[1], Err(StoreError::EventIdTaken { event_id: id("shared") }));
     assert_eq!(claim_all(&store).await.len(), 1);
 }
 
@@ -167,11 +167,11 @@ pub async fn concurrent_requests_for_one_event_id_make_one_event(harness: &dyn H
     let (store, second) = (harness.store(), harness.second_handle());
     for round in 0..10 {
         let name = format!("wanted-{round}");
-        let wanted = || request(vec![event(), event_named(&name)]);
-        let (one, other) = join(answer(&store, wanted()), answer(&second, wanted())).await;
+        let wanted = || request(vec![event(), event_with_id(&name)]);
+        let (one, other) = join(try_enqueue(&store, wanted()), try_enqueue(&second, wanted())).await;
         let taken = Err(StoreError::EventIdTaken { event_id: id(&name) });
-        assert!(one == taken || other == taken, "one is refused: {one:?}, {other:?}");
-        assert!(one.is_ok() || other.is_ok(), "and one is not: {one:?}, {other:?}");
+        assert!(one == taken || other == taken, "one request is refused: {one:?}, {other:?}");
+        assert!(one.is_ok() || other.is_ok(), "the other is accepted: {one:?}, {other:?}");
     }
     assert_eq!(claim_all(&store).await.len(), 20);
 }
@@ -186,9 +186,11 @@ pub async fn a_request_of_a_thousand_events_is_stored_whole(harness: &dyn Harnes
     assert_eq!(store.overview().await.expect("the store is up").pending, 1_000);
 }
 
-pub async fn an_empty_batch_has_no_answers(harness: &dyn Harness) {
+pub async fn a_request_without_events_has_no_receipts(harness: &dyn Harness) {
     let store = harness.store();
-    assert_eq!(answers(&store, &[]).await, []);
+    let response = try_enqueue(&store, request(vec![])).await;
+    assert_eq!(response, Ok(EnqueueResponse { replayed: false, receipts: vec![] }));
+    assert_nothing_claimable(&store).await;
 }
 
 pub async fn events_to_one_url_share_a_destination(harness: &dyn Harness) {
@@ -201,20 +203,20 @@ pub async fn events_to_one_url_share_a_destination(harness: &dyn Harness) {
     for event_id in ids.iter().chain([&later]) {
         destinations.push(view(&store, event_id).await.destination_id);
     }
-    assert_eq!(destinations[2], destinations[0], "one URL, spelled in two ways");
-    assert_eq!(destinations[4], destinations[0], "one URL, enqueued at two times");
+    assert_eq!(destinations[2], destinations[0], "two spellings of one URL");
+    assert_eq!(destinations[4], destinations[0], "one URL, enqueued twice");
     assert_ne!(destinations[1], destinations[0]);
     assert_ne!(destinations[3], destinations[0]);
 }
 
-pub async fn an_event_is_there_for_every_handle_once_it_is_acknowledged(harness: &dyn Harness) {
+pub async fn acknowledged_event_is_visible_through_every_handle(harness: &dyn Harness) {
     let (store, second) = (harness.store(), harness.second_handle());
     let event_id = enqueue(&store, event()).await;
     assert_eq!(view(&second, &event_id).await, view(&store, &event_id).await);
     assert_eq!(claim_one(&second).await.event_id, event_id);
 }
 
-pub async fn an_enqueue_wakes_whoever_waits(harness: &dyn Harness) {
+pub async fn enqueue_wakes_waiting_workers(harness: &dyn Harness) {
     let store = harness.store();
     let mut wakeups = store.wakeups();
     enqueue(&store, event()).await;

@@ -1,8 +1,8 @@
-//! Settlements that come again, come too late, or come twice at once.
+//! Fencing: repeated, late and concurrent settlements.
 
 use futures_util::future::join;
 use posthaste_domain::DeliveryStatus;
-use posthaste_store::{Settled, Settlement, StoreError};
+use posthaste_store::{SettleResult, Settlement, StoreError};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -12,10 +12,10 @@ pub async fn a_replayed_settlement_changes_nothing(harness: &dyn Harness) {
     for outcome in [status(200), status(500), status(410)] {
         let event_id = enqueue(&store, event()).await;
         let settlement = settlement(&claim_one(&store).await, outcome);
-        assert_eq!(settle(&store, &settlement).await, Settled::Applied);
+        assert_eq!(settle(&store, &settlement).await, SettleResult::Applied);
         let before = (detail(&store, &event_id).await, end_of_log(&store).await);
         for handle in [&store, &harness.second_handle()] {
-            assert_eq!(settle(handle, &settlement).await, Settled::Replayed);
+            assert_eq!(settle(handle, &settlement).await, SettleResult::Replayed);
         }
         assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
     }
@@ -26,27 +26,27 @@ pub async fn a_settlement_twice_in_one_batch_is_applied_once(harness: &dyn Harne
     let before = end_of_log(&store).await;
     enqueue_all(&store, vec![event(); 2]).await;
     let leases = claim_all(&store).await;
-    let (one, other) = (settlement(&leases[0], delivers()), settlement(&leases[1], delivers()));
+    let (one, other) = (settlement(&leases[0], success()), settlement(&leases[1], success()));
     let settled = settle_all(&store, &[one.clone(), other, one]).await;
-    assert_eq!(settled, [Settled::Applied, Settled::Applied, Settled::Replayed]);
+    assert_eq!(settled, [SettleResult::Applied, SettleResult::Applied, SettleResult::Replayed]);
     for lease in leases {
         let detail = detail(&store, &lease.event_id).await;
         assert_eq!((detail.event.attempts, detail.history.len()), (1, 1));
     }
-    assert_eq!(published(&store, before).await.len(), 2);
+    assert_eq!(published_after(&store, before).await.len(), 2);
 }
 
 pub async fn a_second_outcome_under_one_token_changes_nothing(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
-    let batch = [settlement(&lease, status(500)), settlement(&lease, delivers())];
+    let batch = [settlement(&lease, status(500)), settlement(&lease, success())];
     let settled = settle_all(&store, &batch).await;
-    assert_eq!(settled[0], Settled::Applied);
-    assert_ne!(settled[1], Settled::Applied);
+    assert_eq!(settled[0], SettleResult::Applied);
+    assert_ne!(settled[1], SettleResult::Applied);
     let before = detail(&store, &event_id).await;
     assert_eq!((before.event.status, before.history.len()), (DeliveryStatus::Pending, 1));
-    assert_ne!(settle(&store, &batch[1]).await, Settled::Applied);
+    assert_ne!(settle(&store, &batch[1]).await, SettleResult::Applied);
     assert_eq!(detail(&store, &event_id).await, before);
 }
 
@@ -54,23 +54,23 @@ pub async fn a_replay_after_the_next_claim_is_still_a_replay(harness: &dyn Harne
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let first = settlement(&claim_one(&store).await, status(500));
-    assert_eq!(settle(&store, &first).await, Settled::Applied);
+    assert_eq!(settle(&store, &first).await, SettleResult::Applied);
     harness.advance(HOUR).await;
     let next = claim_one(&store).await;
     let before = detail(&store, &event_id).await;
-    assert_eq!(settle(&store, &first).await, Settled::Replayed);
+    assert_eq!(settle(&store, &first).await, SettleResult::Replayed);
     assert_eq!(detail(&store, &event_id).await, before);
-    apply(&store, &next, delivers()).await;
+    apply(&store, &next, success()).await;
 }
 
 pub async fn a_replay_after_a_requeue_changes_nothing(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let gone = settlement(&claim_one(&store).await, status(410));
-    assert_eq!(settle(&store, &gone).await, Settled::Applied);
+    assert_eq!(settle(&store, &gone).await, SettleResult::Applied);
     store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
     let before = detail(&store, &event_id).await;
-    assert_eq!(settle(&store, &gone).await, Settled::Replayed);
+    assert_eq!(settle(&store, &gone).await, SettleResult::Replayed);
     assert_eq!(detail(&store, &event_id).await, before);
     assert_eq!(claim_one(&store).await.attempts, 0);
 }
@@ -78,15 +78,15 @@ pub async fn a_replay_after_a_requeue_changes_nothing(harness: &dyn Harness) {
 pub async fn a_settlement_after_a_takeover_is_stale(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
-    let (lost, taker) = taken_over(harness, &store).await;
+    let (lost, taker) = take_over(harness, &store).await;
     for outcome in [status(200), status(500), status(410)] {
         let before = (detail(&store, &event_id).await, end_of_log(&store).await);
-        assert_eq!(settle(&store, &settlement(&lost, outcome)).await, Settled::Stale);
+        assert_eq!(settle(&store, &settlement(&lost, outcome)).await, SettleResult::Stale);
         assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
     }
-    apply(&store, &taker, delivers()).await;
+    apply(&store, &taker, success()).await;
     let late = settle(&store, &settlement(&lost, status(500))).await;
-    assert_eq!(late, Settled::Stale, "delivered never changes");
+    assert_eq!(late, SettleResult::Stale, "a delivered event never changes");
     assert_eq!(view(&store, &event_id).await.status, DeliveryStatus::Delivered);
 }
 
@@ -103,56 +103,60 @@ pub async fn a_settlement_under_an_older_token_of_the_same_worker_is_stale(harne
     for older in [&expired, &released] {
         for outcome in [status(200), status(500), status(410)] {
             let late = store.settle(&worker("worker-a"), &[settlement(older, outcome)]).await;
-            assert_eq!(late, Ok(vec![Settled::Stale]), "the owner's name is no proof");
+            assert_eq!(
+                late,
+                Ok(vec![SettleResult::Stale]),
+                "the owner's name does not prove that the lease is held"
+            );
             assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
         }
     }
-    apply(&store, &current, delivers()).await;
+    apply(&store, &current, success()).await;
 }
 
-pub async fn a_stale_settlement_says_nothing_about_its_destination(harness: &dyn Harness) {
+pub async fn stale_settlement_does_not_change_its_destination(harness: &dyn Harness) {
     let store = harness.store();
     enqueue(&store, event()).await;
-    let (lost, _) = taken_over(harness, &store).await;
+    let (lost, _) = take_over(harness, &store).await;
     let before = store.destination(lost.destination_id).await.expect("the destination exists");
-    assert_eq!(settle(&store, &settlement(&lost, asks_for(HOUR))).await, Settled::Stale);
+    assert_eq!(settle(&store, &settlement(&lost, requests_pause(HOUR))).await, SettleResult::Stale);
     let after = store.destination(lost.destination_id).await.expect("the destination exists");
     assert_eq!(after, before);
 }
 
-pub async fn an_expired_lease_that_nobody_took_still_settles(harness: &dyn Harness) {
+pub async fn expired_lease_that_was_not_taken_over_can_be_settled(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
     harness.advance(PAST_LEASE).await;
-    apply(&store, &lease, delivers()).await;
+    apply(&store, &lease, success()).await;
     let event = view(&store, &event_id).await;
     assert_eq!((event.status, event.claims, event.lost_leases), (DeliveryStatus::Delivered, 1, 0));
 }
 
-pub async fn a_mixed_batch_is_answered_in_order(harness: &dyn Harness) {
+pub async fn results_of_a_mixed_batch_are_in_order(harness: &dyn Harness) {
     let store = harness.store();
     let taken = enqueue(&store, event()).await;
-    let (lost, _) = taken_over(harness, &store).await;
+    let (lost, _) = take_over(harness, &store).await;
     let cancelled = enqueue(&store, event()).await;
     let in_flight = claim_one(&store).await;
     store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
     let settled_before = enqueue(&store, event()).await;
     let replay = settlement(&claim_one(&store).await, status(500));
-    assert_eq!(settle(&store, &replay).await, Settled::Applied);
+    assert_eq!(settle(&store, &replay).await, SettleResult::Applied);
     enqueue_all(&store, vec![event(); 2]).await;
     let fresh = claim_all(&store).await;
 
-    let (one, other) = (settlement(&fresh[0], delivers()), settlement(&fresh[1], status(410)));
+    let (one, other) = (settlement(&fresh[0], success()), settlement(&fresh[1], status(410)));
     let batch: [Settlement; 6] =
-        [settlement(&lost, delivers()), one.clone(), replay, other, settlement(&in_flight, delivers()), one];
+        [settlement(&lost, success()), one.clone(), replay, other, settlement(&in_flight, success()), one];
     let expected = [
-        Settled::Stale,
-        Settled::Applied,
-        Settled::Replayed,
-        Settled::Applied,
-        Settled::Stale,
-        Settled::Replayed,
+        SettleResult::Stale,
+        SettleResult::Applied,
+        SettleResult::Replayed,
+        SettleResult::Applied,
+        SettleResult::Stale,
+        SettleResult::Replayed,
     ];
     assert_eq!(settle_all(&store, &batch).await, expected);
     assert_eq!(view(&store, &fresh[0].event_id).await.status, DeliveryStatus::Delivered);
@@ -167,35 +171,38 @@ pub async fn concurrent_replays_of_one_settlement_apply_it_once(harness: &dyn Ha
     let before = end_of_log(&store).await;
     for _ in 0..10 {
         let event_id = enqueue(&store, event()).await;
-        let settlement = settlement(&claim_one(&store).await, delivers());
+        let settlement = settlement(&claim_one(&store).await, success());
         let (one, other) = join(settle(&store, &settlement), settle(&second, &settlement)).await;
-        let applied_once = [(Settled::Applied, Settled::Replayed), (Settled::Replayed, Settled::Applied)];
+        let applied_once = [
+            (SettleResult::Applied, SettleResult::Replayed),
+            (SettleResult::Replayed, SettleResult::Applied),
+        ];
         assert!(applied_once.contains(&(one, other)), "{one:?}, {other:?}");
         assert_eq!(detail(&store, &event_id).await.history.len(), 1);
     }
-    assert_eq!(published(&store, before).await.len(), 10);
+    assert_eq!(published_after(&store, before).await.len(), 10);
 }
 
-pub async fn a_settlement_racing_a_cancel_leaves_one_truth(harness: &dyn Harness) {
+pub async fn settlement_racing_a_cancel_has_one_winner(harness: &dyn Harness) {
     let (store, second) = (harness.store(), harness.second_handle());
     let before = end_of_log(&store).await;
     for _ in 0..10 {
         let event_id = enqueue(&store, event()).await;
-        let settlement = settlement(&claim_one(&store).await, delivers());
+        let settlement = settlement(&claim_one(&store).await, success());
         let (settled, cancelled) =
             join(settle(&store, &settlement), second.cancel(&event_id, "operator", None)).await;
         let status = view(&store, &event_id).await.status;
         match settled {
-            Settled::Applied => {
+            SettleResult::Applied => {
                 assert_eq!(status, DeliveryStatus::Delivered);
                 assert_eq!(cancelled, Err(StoreError::NotCancellable { event_id, status }));
             }
-            Settled::Stale => {
+            SettleResult::Stale => {
                 assert_eq!(status, DeliveryStatus::Failed);
-                assert_eq!(cancelled.expect("the cancel came first").status, status);
+                assert_eq!(cancelled.expect("the cancel was first").status, status);
             }
-            Settled::Replayed => panic!("it was settled once"),
+            SettleResult::Replayed => panic!("the event was settled only once"),
         }
     }
-    assert_eq!(published(&store, before).await.len(), 10, "one notice for each, whoever came first");
+    assert_eq!(published_after(&store, before).await.len(), 10, "one notice per event in both orders");
 }

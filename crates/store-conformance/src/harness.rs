@@ -1,4 +1,4 @@
-//! What an adapter brings to be examined.
+//! The interface between the suite and an adapter under test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_store::Store;
 
-/// One empty store, and the hand on its clock. Each case gets a fresh one.
+/// An empty store and control over its clock. Each case gets a new harness.
 ///
-/// There are two ways to move time. A store with an injected clock sets it forward; one whose clock is a database
-/// server's moves every moment that it has stored into the past instead. So a case never compares a moment that it
-/// read before an `advance` with one that it read after, only moments of one reading with each other.
+/// A harness with an injected clock sets the clock forward. A harness of a database server moves every stored timestamp
+/// into the past instead. Therefore a case never compares a timestamp read before an `advance` with one read after it.
 #[async_trait]
 pub trait Harness: Send + Sync {
+    /// The store under test.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Another way to the same data: a second connection, where the store has connections.
+    /// A second handle to the same data: another connection, if the store has connections.
     fn second_handle(&self) -> Arc<dyn Store>;
 
-    /// Time may pass on its own as well, but never by as much as a case moves it.
+    /// Moves time forward. Real time may pass as well, but much less than a case advances.
     async fn advance(&self, by: Duration);
 }

@@ -1,16 +1,16 @@
-//! Extending leases and giving them back.
+//! Renewing and releasing leases.
 
 use futures_util::future::join;
 use posthaste_domain::{DeliveryStatus, Lease, LeaseToken};
-use posthaste_store::{HeldLease, Settled};
+use posthaste_store::{LeaseRef, SettleResult};
 
 use crate::Harness;
 use crate::fixture::*;
 
-/// The leases that could not be extended.
-async fn renew(store: &Handle, leases: &[&Lease]) -> Vec<HeldLease> {
-    let held: Vec<HeldLease> = leases.iter().copied().map(HeldLease::from).collect();
-    store.renew(&held, LEASE).await.expect("the store is up")
+/// Renews leases and returns the lost ones.
+async fn renew(store: &Handle, leases: &[&Lease]) -> Vec<LeaseRef> {
+    let refs: Vec<LeaseRef> = leases.iter().copied().map(LeaseRef::from).collect();
+    store.renew(&refs, LEASE).await.expect("the store is up")
 }
 
 pub async fn s3_guarded_renewal_keeps_a_lease_beyond_its_first_expiry(harness: &dyn Harness) {
@@ -22,27 +22,27 @@ pub async fn s3_guarded_renewal_keeps_a_lease_beyond_its_first_expiry(harness: &
         assert_eq!(renew(&store, &[&lease]).await, []);
         assert_nothing_claimable(&store).await;
     }
-    apply(&store, &lease, delivers()).await;
+    apply(&store, &lease, success()).await;
 }
 
 pub async fn s3_guarded_renewal_needs_ownership(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
-    let (lost, taker) = taken_over(harness, &store).await;
+    let (lost, taker) = take_over(harness, &store).await;
     let before = detail(&store, &event_id).await;
-    assert_eq!(renew(&store, &[&lost]).await, [HeldLease::from(&lost)]);
+    assert_eq!(renew(&store, &[&lost]).await, [LeaseRef::from(&lost)]);
     assert_eq!(detail(&store, &event_id).await, before);
-    apply(&store, &taker, delivers()).await;
+    apply(&store, &taker, success()).await;
 }
 
-pub async fn a_renewal_extends_from_now_and_counts_nothing(harness: &dyn Harness) {
+pub async fn renewal_extends_from_now_and_increments_no_counter(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
     harness.advance(LEASE / 2).await;
     assert_eq!(renew(&store, &[&lease]).await, []);
     let event = view(&store, &event_id).await;
-    assert_apart(event.created_at, event.lease_until.expect("the event is leased"), LEASE / 2 + LEASE);
+    assert_time_between(event.created_at, event.lease_until.expect("the event is leased"), LEASE / 2 + LEASE);
     assert_eq!(event.lease_owner, Some(worker("worker-a")));
     assert_eq!((event.claims, event.attempts, event.lost_leases), (1, 0, 0));
 }
@@ -55,7 +55,7 @@ pub async fn a_renewed_lease_still_expires(harness: &dyn Harness) {
     claim_one(&store).await;
 }
 
-pub async fn an_expired_lease_that_nobody_took_can_be_renewed(harness: &dyn Harness) {
+pub async fn expired_lease_that_was_not_taken_over_can_be_renewed(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
@@ -63,25 +63,25 @@ pub async fn an_expired_lease_that_nobody_took_can_be_renewed(harness: &dyn Harn
     assert_eq!(renew(&store, &[&lease]).await, []);
     assert_nothing_claimable(&store).await;
     assert_eq!(view(&store, &event_id).await.lost_leases, 0);
-    apply(&store, &lease, delivers()).await;
+    apply(&store, &lease, success()).await;
 }
 
-pub async fn a_lease_that_has_ended_cannot_be_renewed(harness: &dyn Harness) {
+pub async fn ended_lease_cannot_be_renewed(harness: &dyn Harness) {
     let store = harness.store();
-    let settled = delivered(&store, event()).await;
-    let failed = dead_lettered(&store, event()).await;
-    let retried = retrying(&store, event()).await;
+    let settled = enqueue_delivered(&store, event()).await;
+    let failed = enqueue_dead_lettered(&store, event()).await;
+    let retried = enqueue_retrying(&store, event()).await;
     let cancelled = enqueue(&store, event()).await;
     let in_flight = claim_one(&store).await;
     store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
     let released = enqueue(&store, event()).await;
-    let given_back = claim_one(&store).await;
-    release(&store, &[&given_back]).await;
+    let released_lease = claim_one(&store).await;
+    release(&store, &[&released_lease]).await;
 
-    let mut held = vec![HeldLease::from(&in_flight), HeldLease::from(&given_back)];
+    let mut held = vec![LeaseRef::from(&in_flight), LeaseRef::from(&released_lease)];
     for event_id in [&settled, &failed, &retried] {
         let detail = detail(&store, event_id).await;
-        held.push(HeldLease { key: detail.event.key, token: detail.history[0].token });
+        held.push(LeaseRef { key: detail.event.key, token: detail.history[0].token });
     }
     let mut lost = store.renew(&held, LEASE).await.expect("the store is up");
     lost.sort();
@@ -93,33 +93,33 @@ pub async fn a_lease_that_has_ended_cannot_be_renewed(harness: &dyn Harness) {
     }
 }
 
-pub async fn a_renewal_reports_what_was_lost_and_extends_the_rest(harness: &dyn Harness) {
+pub async fn renewal_reports_lost_leases_and_extends_the_others(harness: &dyn Harness) {
     let store = harness.store();
     enqueue(&store, event()).await;
-    let (lost, _) = taken_over(harness, &store).await;
+    let (lost, _) = take_over(harness, &store).await;
     let held_id = enqueue(&store, event()).await;
     let held = claim_one(&store).await;
-    let unknown = HeldLease { key: held.key, token: LeaseToken::random([7; 16]) };
+    let unknown = LeaseRef { key: held.key, token: LeaseToken::random([7; 16]) };
     harness.advance(LEASE / 2).await;
-    let all = [HeldLease::from(&lost), HeldLease::from(&held), unknown];
+    let all = [LeaseRef::from(&lost), LeaseRef::from(&held), unknown];
     let reported = store.renew(&all, LEASE).await.expect("the store is up");
     assert_eq!(reported.len(), 2, "{reported:?}");
-    assert!(reported.contains(&HeldLease::from(&lost)) && reported.contains(&unknown), "{reported:?}");
+    assert!(reported.contains(&LeaseRef::from(&lost)) && reported.contains(&unknown), "{reported:?}");
     let event = view(&store, &held_id).await;
-    assert_apart(event.created_at, event.lease_until.expect("the event is leased"), LEASE / 2 + LEASE);
+    assert_time_between(event.created_at, event.lease_until.expect("the event is leased"), LEASE / 2 + LEASE);
 }
 
-pub async fn a_renewal_racing_a_takeover_leaves_one_holder(harness: &dyn Harness) {
+pub async fn renewal_racing_a_takeover_leaves_one_owner(harness: &dyn Harness) {
     let (store, second) = (harness.store(), harness.second_handle());
     enqueue(&store, event()).await;
     let mut lease = claim_one(&store).await;
-    // Fewer rounds than lost leases in a row would abandon the event.
+    // Too few rounds to abandon the event.
     for _ in 0..4 {
         harness.advance(PAST_LEASE).await;
         let (lost, claimed) = join(renew(&store, &[&lease]), claim(&second, &claim_by("worker-b"))).await;
-        assert_eq!(lost.len(), claimed.leases.len(), "either renewed or taken over");
+        assert_eq!(lost.len(), claimed.leases.len(), "the lease is either renewed or taken over");
         lease = claimed.leases.into_iter().next().unwrap_or(lease);
-        assert_eq!(renew(&store, &[&lease]).await, [], "the winner holds it");
+        assert_eq!(renew(&store, &[&lease]).await, [], "the winner holds the lease");
     }
 }
 
@@ -135,13 +135,13 @@ pub async fn a_released_event_is_claimable_at_once(harness: &dyn Harness) {
     assert_ne!(regained.token, lease.token);
 }
 
-pub async fn a_release_is_neither_an_attempt_nor_a_loss(harness: &dyn Harness) {
+pub async fn release_counts_neither_as_an_attempt_nor_as_a_lost_lease(harness: &dyn Harness) {
     let store = harness.store();
-    let event_id = retrying(&store, event()).await;
+    let event_id = enqueue_retrying(&store, event()).await;
     harness.advance(HOUR).await;
     claim_one(&store).await;
     harness.advance(PAST_LEASE).await;
-    // More often than an event may lose its lease.
+    // More often than an event may lose its lease before it is abandoned.
     for _ in 0..10 {
         let lease = claim_one(&store).await;
         assert_eq!(lease.attempts, 1);
@@ -154,30 +154,30 @@ pub async fn a_release_is_neither_an_attempt_nor_a_loss(harness: &dyn Harness) {
     assert_eq!(detail.history.len(), 1);
 }
 
-pub async fn an_outcome_under_a_released_lease_is_stale(harness: &dyn Harness) {
+pub async fn settlement_under_a_released_lease_is_stale(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
     release(&store, &[&lease]).await;
     let before = detail(&store, &event_id).await;
-    assert_eq!(settle(&store, &settlement(&lease, delivers())).await, Settled::Stale);
+    assert_eq!(settle(&store, &settlement(&lease, success())).await, SettleResult::Stale);
     assert_eq!(detail(&store, &event_id).await, before);
 }
 
-pub async fn a_release_passes_over_leases_that_were_lost(harness: &dyn Harness) {
+pub async fn release_ignores_lost_leases(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
-    let (lost, taker) = taken_over(harness, &store).await;
+    let (lost, taker) = take_over(harness, &store).await;
     let other_id = enqueue(&store, event()).await;
     let other = claim_one(&store).await;
     let before = detail(&store, &event_id).await;
     release(&store, &[&lost, &other]).await;
     assert_eq!(detail(&store, &event_id).await, before);
-    assert_eq!(claim_one(&store).await.event_id, other_id, "the rest is given back");
-    apply(&store, &taker, delivers()).await;
+    assert_eq!(claim_one(&store).await.event_id, other_id, "the other lease is released");
+    apply(&store, &taker, success()).await;
 }
 
-pub async fn there_may_be_nothing_to_renew_settle_or_release(harness: &dyn Harness) {
+pub async fn empty_batches_are_accepted(harness: &dyn Harness) {
     let store = harness.store();
     assert_eq!(renew(&store, &[]).await, []);
     assert_eq!(settle_all(&store, &[]).await, []);

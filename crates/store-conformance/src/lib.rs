@@ -1,10 +1,10 @@
-//! One list of cases that every store must pass.
+//! The conformance suite: test cases that every store must pass.
 //!
-//! An adapter implements [`Harness`] and calls [`conformance_suite!`]; each case becomes a test of its own on a fresh
-//! store. To add a case, write one `async fn` in the file that it belongs to and one line in the list in `suite.rs`.
+//! An adapter implements [`Harness`] and calls [`conformance_suite!`]. Each case becomes a test on a new, empty store. To
+//! add a case, write an `async fn` in the file of its topic and add its name to the list in `suite.rs`.
 //!
-//! Cases look at a store only through the port, and at time only through differences between the moments that it
-//! has stored, so that they mean the same under a clock that stands still and under a database server's own.
+//! Cases call a store only through the port, and compare only timestamps that the store has written. Therefore they work
+//! with a manual clock and with the clock of a database server.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -15,21 +15,21 @@ mod harness;
 
 mod cancel;
 mod claim;
-mod claim_again;
 mod destination;
 mod enqueue;
 mod fence;
+mod health;
 mod idempotency;
 mod lease;
 mod maintain;
 mod notices;
 mod overview;
 mod page;
+mod repeated_claim;
 mod requeue;
 mod secrets;
 mod settle;
 mod takeover;
-mod vitals;
 
 pub use harness::Harness;
 

@@ -1,4 +1,4 @@
-//! The outbox at a glance.
+//! Counts of events by state.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use posthaste_store::Overview;
 use crate::Harness;
 use crate::fixture::*;
 
-/// The overview without the age, which moves by itself.
+/// The overview without the age, which grows with real time.
 async fn counts(store: &Handle) -> Overview {
     Overview { oldest_pending_age: None, ..store.overview().await.expect("the store is up") }
 }
@@ -23,17 +23,17 @@ pub async fn an_empty_store_counts_nothing(harness: &dyn Harness) {
 
 pub async fn s2_fr001_ac1_overview_counts_every_state(harness: &dyn Harness) {
     let store = harness.store();
-    delivered(&store, event()).await;
+    enqueue_delivered(&store, event()).await;
     for _ in 0..2 {
-        dead_lettered(&store, event()).await;
+        enqueue_dead_lettered(&store, event()).await;
     }
     for _ in 0..3 {
-        retrying(&store, event()).await;
+        enqueue_retrying(&store, event()).await;
     }
     enqueue(&store, event()).await;
     claim_one(&store).await;
     enqueue_all(&store, vec![event(); 5]).await;
-    // Three retries that are not due, one live lease, five waiting.
+    // Three retries that are not due, one leased event, five waiting events.
     let expected = Overview {
         pending: 9,
         pending_ready: 5,
@@ -50,15 +50,15 @@ pub async fn s2_fr001_ac1_overview_counts_every_state(harness: &dyn Harness) {
 
 pub async fn s2_fr001_ac2_oldest_pending_age_is_none_when_nothing_is_pending(harness: &dyn Harness) {
     let store = harness.store();
-    delivered(&store, event()).await;
-    dead_lettered(&store, event()).await;
+    enqueue_delivered(&store, event()).await;
+    enqueue_dead_lettered(&store, event()).await;
     harness.advance(HOUR).await;
     assert_eq!(oldest_pending_age(&store).await, None);
 }
 
 pub async fn s2_fr001_ac2_oldest_pending_age_is_that_of_the_oldest(harness: &dyn Harness) {
     let store = harness.store();
-    delivered(&store, event()).await;
+    enqueue_delivered(&store, event()).await;
     harness.advance(HOUR).await;
     let oldest = enqueue(&store, event()).await;
     harness.advance(HOUR).await;
@@ -84,6 +84,6 @@ pub async fn s2_fr001_ac3_overview_follows_every_change_at_once(harness: &dyn Ha
     assert_eq!(counts(&second).await, Overview { failed: 1, ..Overview::default() });
     store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
     assert_eq!(counts(&second).await, waiting);
-    apply(&store, &claim_one(&store).await, delivers()).await;
+    apply(&store, &claim_one(&store).await, success()).await;
     assert_eq!(counts(&second).await, Overview { delivered: 1, ..Overview::default() });
 }

@@ -1,12 +1,12 @@
-//! Lists of events, page by page.
+//! Paginated lists of events.
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, FailureKind, NewEventSpec};
-use posthaste_store::{Cursor, EventQuery, EventView, Page, PageLimit, PageRequest, StoreError};
+use posthaste_store::{EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError};
 
 use crate::Harness;
 use crate::fixture::*;
 
-fn page(after: Option<Cursor>, limit: i64) -> PageRequest {
+fn page(after: Option<PageCursor>, limit: i64) -> PageRequest {
     PageRequest { after, limit: PageLimit::new(limit).expect("cases use valid limits") }
 }
 
@@ -18,33 +18,37 @@ async fn events(store: &Handle, query: &EventQuery, request: &PageRequest) -> Pa
     store.events(query, request).await.expect("the store is up")
 }
 
-fn listed(page: &Page<EventView>) -> Vec<EventId> {
+fn event_ids(page: &Page<EventView>) -> Vec<EventId> {
     page.items.iter().map(|event| event.event_id.clone()).collect()
 }
 
-/// Dead letters of different moments, the latest first as they should be listed.
-async fn failed_one_by_one(harness: &dyn Harness, store: &Handle, count: usize) -> Vec<EventId> {
+/// Enqueues dead letters that failed at different times. Returns them in the order of the list, latest first.
+async fn enqueue_dead_letters(harness: &dyn Harness, store: &Handle, count: usize) -> Vec<EventId> {
     let mut failed = Vec::new();
     for _ in 0..count {
-        failed.insert(0, dead_lettered(store, event()).await);
+        failed.insert(0, enqueue_dead_lettered(store, event()).await);
         harness.advance(MINUTE).await;
     }
     failed
 }
 
-pub async fn s2_fr003_ac1_dead_letters_come_latest_change_first(harness: &dyn Harness) {
+pub async fn s2_fr003_ac1_dead_letters_are_sorted_by_latest_change(harness: &dyn Harness) {
     let store = harness.store();
-    let failed = failed_one_by_one(harness, &store, 3).await;
-    delivered(&store, event()).await;
-    retrying(&store, event()).await;
+    let failed = enqueue_dead_letters(harness, &store, 3).await;
+    enqueue_delivered(&store, event()).await;
+    enqueue_retrying(&store, event()).await;
     enqueue(&store, event()).await;
-    assert_eq!(listed(&dead_letters(&store, &page(None, 50)).await), failed);
+    assert_eq!(event_ids(&dead_letters(&store, &page(None, 50)).await), failed);
     store.cancel(&failed[2], "operator", None).await.expect("a failed event can be cancelled");
     let expected = [&failed[2], &failed[0], &failed[1]].map(Clone::clone);
-    assert_eq!(listed(&dead_letters(&store, &page(None, 50)).await), expected, "a cancel is a change");
+    assert_eq!(
+        event_ids(&dead_letters(&store, &page(None, 50)).await),
+        expected,
+        "a cancel changes the event"
+    );
 }
 
-pub async fn s2_fr003_ac1_dead_letters_of_one_moment_come_by_id_descending(harness: &dyn Harness) {
+pub async fn s2_fr003_ac1_dead_letters_of_the_same_time_are_sorted_by_id_descending(harness: &dyn Harness) {
     let store = harness.store();
     enqueue_all(&store, vec![event(); 20]).await;
     let batch: Vec<_> = claim_all(&store).await.iter().map(|lease| settlement(lease, status(410))).collect();
@@ -72,11 +76,11 @@ pub async fn s2_fr003_ac2_a_page_holds_no_more_than_its_limit(harness: &dyn Harn
     for (limit, items) in [(1, 1), (59, 59), (60, 60), (200, 60)] {
         let page = dead_letters(&store, &page(None, limit)).await;
         assert_eq!(page.items.len(), items);
-        assert_eq!(page.next.is_some(), items < 60, "there is a next page only where there is more");
+        assert_eq!(page.next.is_some(), items < 60, "there is a next page only if events remain");
     }
 }
 
-pub async fn s2_fr003_ac3_dead_letters_carry_what_an_operator_needs(harness: &dyn Harness) {
+pub async fn s2_fr003_ac3_dead_letters_have_the_fields_an_operator_needs(harness: &dyn Harness) {
     let store = harness.store();
     let spec = NewEventSpec {
         payment_request_id: Some("pr-1".to_owned()),
@@ -84,7 +88,7 @@ pub async fn s2_fr003_ac3_dead_letters_carry_what_an_operator_needs(harness: &dy
         session_id: Some("se-3".to_owned()),
         ..event_to("https://receiver.example/paid")
     };
-    let event_id = dead_lettered(&store, spec).await;
+    let event_id = enqueue_dead_lettered(&store, spec).await;
     let listed = dead_letters(&store, &page(None, 50)).await.items.remove(0);
     assert_eq!(listed.event_id, event_id);
     assert_eq!(listed.payment_request_id.as_deref(), Some("pr-1"));
@@ -96,47 +100,47 @@ pub async fn s2_fr003_ac3_dead_letters_carry_what_an_operator_needs(harness: &dy
         (listed.last_error.as_deref(), listed.failure_kind),
         (Some("HTTP 410"), Some(FailureKind::Gone))
     );
-    assert_eq!(listed, view(&store, &event_id).await, "a list and an event show the same");
+    assert_eq!(listed, view(&store, &event_id).await, "the list and the single event are equal");
 }
 
 pub async fn dead_letter_pages_cover_every_event_once(harness: &dyn Harness) {
     let store = harness.store();
-    let failed = failed_one_by_one(harness, &store, 4).await;
+    let failed = enqueue_dead_letters(harness, &store, 4).await;
     let first = dead_letters(&store, &page(None, 2)).await;
-    assert_eq!(listed(&first), failed[..2]);
+    assert_eq!(event_ids(&first), failed[..2]);
     let second = dead_letters(&store, &page(first.next, 2)).await;
-    assert_eq!(listed(&second), failed[2..]);
-    assert_eq!(second.next, None, "a full page can be the last");
+    assert_eq!(event_ids(&second), failed[2..]);
+    assert_eq!(second.next, None, "a full page can be the last page");
 }
 
 pub async fn dead_letter_pages_stay_stable_while_rows_change(harness: &dyn Harness) {
     let store = harness.store();
-    let failed = failed_one_by_one(harness, &store, 6).await;
+    let failed = enqueue_dead_letters(harness, &store, 6).await;
     let first = dead_letters(&store, &page(None, 2)).await;
-    assert_eq!(listed(&first), failed[..2]);
-    // The row that the cursor stands on goes, another comes in front, and one that is yet to come moves there.
+    assert_eq!(event_ids(&first), failed[..2]);
+    // The row of the cursor leaves the list, a new row enters at the top, and a row of a later page moves to the top.
     store.requeue(&failed[1], "operator").await.expect("a failed event can be requeued");
-    apply(&store, &claim_one(&store).await, delivers()).await;
-    dead_lettered(&store, event()).await;
+    apply(&store, &claim_one(&store).await, success()).await;
+    enqueue_dead_lettered(&store, event()).await;
     store.cancel(&failed[3], "operator", None).await.expect("a failed event can be cancelled");
     let rest = dead_letters(&store, &page(first.next, 50)).await;
     let expected = [&failed[2], &failed[4], &failed[5]].map(Clone::clone);
-    assert_eq!(listed(&rest), expected, "what did not change is listed once, and nothing twice");
+    assert_eq!(event_ids(&rest), expected, "each unchanged event is listed exactly once");
 }
 
-pub async fn events_of_every_state_come_newest_first(harness: &dyn Harness) {
+pub async fn events_of_every_state_are_listed_newest_first(harness: &dyn Harness) {
     let store = harness.store();
     let mut newest_first = Vec::new();
     for outcome in [status(200), status(410), status(500)] {
-        newest_first.insert(0, attempted(&store, event(), outcome).await);
+        newest_first.insert(0, enqueue_and_attempt(&store, event(), outcome).await);
         harness.advance(SECOND * 10).await;
     }
     newest_first.insert(0, enqueue(&store, event()).await);
-    // A change does not make an event newer.
+    // A change does not affect the order, which is by creation time.
     harness.advance(SECOND * 10).await;
     store.cancel(&newest_first[2], "operator", None).await.expect("a failed event can be cancelled");
     let all = events(&store, &EventQuery::default(), &page(None, 50)).await;
-    assert_eq!((listed(&all), all.next), (newest_first, None));
+    assert_eq!((event_ids(&all), all.next), (newest_first, None));
 }
 
 pub async fn events_are_filtered_by_status_and_destination(harness: &dyn Harness) {
@@ -145,13 +149,13 @@ pub async fn events_are_filtered_by_status_and_destination(harness: &dyn Harness
         status,
         destination: Some(DestinationUrl::parse("https://here.example/").expect("a valid URL")),
     };
-    let done = delivered(&store, event_to("https://here.example/")).await;
-    let failed = dead_lettered(&store, event_to("https://here.example/")).await;
-    delivered(&store, event_to("https://there.example/")).await;
+    let done = enqueue_delivered(&store, event_to("https://here.example/")).await;
+    let failed = enqueue_dead_lettered(&store, event_to("https://here.example/")).await;
+    enqueue_delivered(&store, event_to("https://there.example/")).await;
     let pending = enqueue(&store, event_to("https://here.example/")).await;
 
     let find = async |query: EventQuery| {
-        let mut found = listed(&events(&store, &query, &page(None, 50)).await);
+        let mut found = event_ids(&events(&store, &query, &page(None, 50)).await);
         found.sort();
         found
     };
@@ -175,7 +179,7 @@ pub async fn event_pages_cover_every_match_once_while_others_arrive(harness: &dy
         status: Some(DeliveryStatus::Pending),
         destination: Some(DestinationUrl::parse("https://here.example/").expect("a valid URL")),
     };
-    delivered(&store, event_to("https://here.example/")).await;
+    enqueue_delivered(&store, event_to("https://here.example/")).await;
     let mut expected = enqueue_all(&store, vec![event_to("https://here.example/"); 7]).await;
     enqueue_all(&store, vec![event_to("https://there.example/"); 7]).await;
     harness.advance(MINUTE).await;
@@ -186,7 +190,7 @@ pub async fn event_pages_cover_every_match_once_while_others_arrive(harness: &dy
     let mut request = page(None, 3);
     loop {
         let page = events(&store, &query, &request).await;
-        found.extend(listed(&page));
+        found.extend(event_ids(&page));
         enqueue(&store, event_to("https://here.example/")).await;
         request.after = page.next;
         if request.after.is_none() {

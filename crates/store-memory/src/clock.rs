@@ -1,4 +1,4 @@
-//! A clock that stands still until a test moves it.
+//! A clock that a test advances by hand.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -6,13 +6,16 @@ use std::time::Duration;
 use posthaste_domain::Timestamp;
 use posthaste_store::StoreClock;
 
+/// A clock that changes only when [`advance`](Self::advance) is called.
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
+    /// Creates a clock that shows `start`.
     pub fn at(start: Timestamp) -> Self {
         Self(AtomicI64::new(start.as_micros()))
     }
 
+    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         self.0.store(self.now().after(by).as_micros(), Ordering::SeqCst);
     }

@@ -1,46 +1,52 @@
-//! Storing what producers hand in.
+//! Storing new events.
 
 use std::collections::BTreeSet;
 
 use posthaste_domain::{
     DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, MessageId, NewEvent, Timestamp,
 };
-use posthaste_store::{EnqueueRequest, Enqueued, Receipt, StoreError};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, Receipt, StoreError};
 use rand::RngExt as _;
 
-use crate::state::{Destination, Remembered, Row, State};
+use crate::state::{Destination, IdempotencyEntry, Row, State};
 
 pub(crate) fn enqueue(
     state: &mut State,
     now: Timestamp,
     request: &EnqueueRequest,
-) -> Result<Enqueued, StoreError> {
+) -> Result<EnqueueResponse, StoreError> {
     if let Some(replay) = replay(state, now, request)? {
         return Ok(replay);
     }
-    ids_are_free(state, &request.events)?;
+    check_event_ids(state, &request.events)?;
     let receipts: Vec<Receipt> = request.events.iter().map(|event| insert(state, now, event)).collect();
     if let Some(idempotency) = &request.idempotency {
-        let remembered = Remembered::new(idempotency, receipts.clone(), now);
-        state.idempotency.insert(idempotency.key.clone(), remembered);
+        let entry = IdempotencyEntry::new(idempotency, receipts.clone(), now);
+        state.idempotency.insert(idempotency.key.clone(), entry);
     }
-    Ok(Enqueued { replayed: false, receipts })
+    Ok(EnqueueResponse { replayed: false, receipts })
 }
 
-fn replay(state: &State, now: Timestamp, request: &EnqueueRequest) -> Result<Option<Enqueued>, StoreError> {
+/// Returns the first response to a request with the same key, if the key is still kept.
+fn replay(
+    state: &State,
+    now: Timestamp,
+    request: &EnqueueRequest,
+) -> Result<Option<EnqueueResponse>, StoreError> {
     let Some(idempotency) = &request.idempotency else {
         return Ok(None);
     };
-    match state.idempotency.get(&idempotency.key).filter(|remembered| remembered.forget_at > now) {
+    match state.idempotency.get(&idempotency.key).filter(|entry| entry.expires_at > now) {
         None => Ok(None),
-        Some(remembered) if remembered.fingerprint == idempotency.fingerprint => {
-            Ok(Some(Enqueued { replayed: true, receipts: remembered.receipts.clone() }))
+        Some(entry) if entry.fingerprint == idempotency.fingerprint => {
+            Ok(Some(EnqueueResponse { replayed: true, receipts: entry.receipts.clone() }))
         }
         Some(_) => Err(StoreError::IdempotencyConflict { key: idempotency.key.clone() }),
     }
 }
 
-fn ids_are_free(state: &State, events: &[NewEvent]) -> Result<(), StoreError> {
+/// Refuses an event id that is stored already or occurs twice in the request.
+fn check_event_ids(state: &State, events: &[NewEvent]) -> Result<(), StoreError> {
     let mut seen = BTreeSet::new();
     match events
         .iter()
@@ -52,10 +58,11 @@ fn ids_are_free(state: &State, events: &[NewEvent]) -> Result<(), StoreError> {
     }
 }
 
+/// Stores one event, due now.
 fn insert(state: &mut State, now: Timestamp, event: &NewEvent) -> Receipt {
     let message_id = MessageId::v7(now, state.random.random());
-    let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::of(message_id));
-    let destination_id = destination_of(state, event.destination_url());
+    let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
+    let destination_id = find_or_add_destination(state, event.destination_url());
     let row = Row {
         event_id: event_id.clone(),
         message_id,
@@ -91,13 +98,14 @@ fn insert(state: &mut State, now: Timestamp, event: &NewEvent) -> Receipt {
     Receipt { event_id, status: DeliveryStatus::Pending, created_at: now }
 }
 
-fn destination_of(state: &mut State, url: &DestinationUrl) -> DestinationId {
-    let known = state.destinations.iter().find(|(_, destination)| destination.url == *url);
-    if let Some((id, _)) = known {
+fn find_or_add_destination(state: &mut State, url: &DestinationUrl) -> DestinationId {
+    let existing = state.destinations.iter().find(|(_, destination)| destination.url == *url);
+    if let Some((id, _)) = existing {
         return *id;
     }
     let id = DestinationId(state.destinations.keys().next_back().map_or(1, |last| last.0 + 1));
-    let fresh = Destination { url: url.clone(), circuit: None, paused_until: None, failing_since: None };
-    state.destinations.insert(id, fresh);
+    let destination =
+        Destination { url: url.clone(), circuit: None, paused_until: None, failing_since: None };
+    state.destinations.insert(id, destination);
     id
 }

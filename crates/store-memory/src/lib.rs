@@ -1,8 +1,8 @@
-//! The reference model: what a store must do, with nothing that makes it fast.
+//! The in-memory store: the reference model of the store port, simple and not optimised.
 //!
-//! One lock over plain maps; every method of the port runs under it from start to end, so each is a transaction.
-//! The files mirror the port's. Engine tests and the simulation run on this store, and the real stores are compared
-//! with it operation by operation.
+//! One lock protects plain maps. Every method holds it from start to end, so each method is a transaction. The files
+//! mirror those of the port. Engine tests and the simulation run on this store, and tests compare the other stores with
+//! it, operation by operation.
 #![forbid(unsafe_code)]
 
 mod claim;
@@ -21,15 +21,16 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
-    EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Retention, Settled, Settlement, Store, StoreClock, StoreError, Vitals, Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
+    Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth,
+    Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
 pub use state::{Attempt, Destination, GrantedLease, Row, State};
 
-/// Handles are cheap to clone and share one state.
+/// A store in memory. Clones are cheap and share one state.
 #[derive(Clone)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
@@ -38,20 +39,22 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// `seed` feeds lease tokens and message ids: the same calls on the same seed give the same ids.
+    /// Creates an empty store. `seed` determines lease tokens and message ids: equal calls on equal seeds give equal ids.
     pub fn new(clock: Arc<dyn StoreClock>, seed: u64) -> Self {
         Self { state: Arc::new(Mutex::new(State::new(seed))), clock, waker: Waker::default() }
     }
 
-    /// The state as it stands, for checks and for planting what a check must find.
-    pub fn with_state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Runs a function on the state. Tests use it to inspect the state and to corrupt it on purpose.
+    pub fn with_state<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
+        run(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A claim that grants exactly these events. Which of the claimable events a claim takes is a store's own choice;
-    /// this makes the model follow the choice of the store that it is compared with. Nothing is checked: the caller
-    /// has seen that the choice was legal, and that the claim's id holds no lease yet.
-    pub fn claim_exactly(&self, request: &ClaimRequest, keys: &[EventKey]) -> Claimed {
+    /// Claims exactly these events.
+    ///
+    /// A store chooses freely among the claimable events. With this method the model repeats the choice of the store
+    /// that it is compared with. The caller must have checked that the choice is legal and that the claim id holds no
+    /// lease yet.
+    pub fn claim_exactly(&self, request: &ClaimRequest, keys: &[EventKey]) -> ClaimResponse {
         let now = self.clock.now();
         self.with_state(|state| claim::claim_exactly(state, now, request, keys))
     }
@@ -59,41 +62,37 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
         let now = self.clock.now();
-        let answers = self
-            .with_state(|state| batch.iter().map(|request| enqueue::enqueue(state, now, request)).collect());
+        let response = self.with_state(|state| enqueue::enqueue(state, now, &request));
         self.waker.wake();
-        Ok(answers)
+        response
     }
 
     fn wakeups(&self) -> Wakeups {
         self.waker.subscribe()
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let now = self.clock.now();
         Ok(self.with_state(|state| claim::claim(state, now, request)))
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+    async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         let now = self.clock.now();
-        Ok(self.with_state(|state| claim::renew(state, now, held, lease)))
+        Ok(self.with_state(|state| claim::renew(state, now, leases, lease)))
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let now = self.clock.now();
         Ok(self.with_state(|state| {
             batch.iter().map(|settlement| settle::settle(state, now, worker, settlement)).collect()
         }))
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, leases: &[LeaseRef]) -> Result<(), StoreError> {
         let now = self.clock.now();
-        self.with_state(|state| claim::release(state, now, held));
+        self.with_state(|state| claim::release(state, now, leases));
         self.waker.wake();
         Ok(())
     }
@@ -147,15 +146,15 @@ impl Store for MemoryStore {
         Ok(self.with_state(|state| read::notices(state, after, limit)))
     }
 
-    async fn vitals(&self) -> Result<Vitals, StoreError> {
-        Ok(Vitals { now: self.clock.now(), schema: 0, schema_known: 0 })
+    async fn health(&self) -> Result<StoreHealth, StoreError> {
+        Ok(StoreHealth { now: self.clock.now(), schema: 0, schema_supported: 0 })
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
         Ok(vec![self.with_state(|state| state.secret.get_or_insert_with(|| first.clone()).clone())])
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         let now = self.clock.now();
         Ok(self.with_state(|state| maintain::maintain(state, now, retention)))
     }

@@ -1,6 +1,6 @@
-//! What operators do, and what they are told of circuits.
+//! Operator actions, and the circuit reports that operators see.
 
-use posthaste_domain::{DeliveryStatus, Ending, EventId, EventKey, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, TerminalState, Timestamp};
 use posthaste_store::{AuditView, CircuitReport, EventView, ManualAction, StoreError};
 
 use crate::state::{Row, State};
@@ -11,7 +11,7 @@ pub(crate) fn requeue(
     event_id: &EventId,
     actor: &str,
 ) -> Result<EventView, StoreError> {
-    let key = state.key_of(event_id)?;
+    let key = state.find_key(event_id)?;
     let status = state.rows[&key].status;
     if status != DeliveryStatus::Failed {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status });
@@ -35,22 +35,23 @@ pub(crate) fn cancel(
     actor: &str,
     reason: Option<&str>,
 ) -> Result<EventView, StoreError> {
-    let key = state.key_of(event_id)?;
+    let key = state.find_key(event_id)?;
     let status = state.rows[&key].status;
     if status == DeliveryStatus::Delivered {
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status });
     }
-    let ending = Ending::cancelled(reason);
-    let view =
-        act(state, now, key, ManualAction::Cancel, actor, ending.reason(), |row| row.end_by(&ending, now));
-    // An event that was failed already has had its notice.
+    let terminal_state = TerminalState::cancelled(reason);
+    let view = act(state, now, key, ManualAction::Cancel, actor, terminal_state.reason(), |row| {
+        row.end_without_attempt(&terminal_state, now);
+    });
+    // The notice of a failed event has already been published.
     if status == DeliveryStatus::Pending {
-        state.publish(key, ending.notice(), now);
+        state.publish(key, terminal_state.notice_kind(), now);
     }
     Ok(view)
 }
 
-/// Changes the row and leaves the audit row in one step.
+/// Changes a row and records the action in the audit log.
 fn act(
     state: &mut State,
     now: Timestamp,
@@ -61,7 +62,7 @@ fn act(
     change: impl FnOnce(&mut Row),
 ) -> EventView {
     let audit = AuditView { action, actor: actor.to_owned(), at: now, reason: reason.map(str::to_owned) };
-    let row = state.row_mut(key).expect("the caller found the key among the rows");
+    let row = state.row_mut(key).expect("the caller found the key in the rows");
     change(row);
     row.manual_last = Some(audit.clone());
     let view = row.view(key);

@@ -1,9 +1,9 @@
-//! What operators and followers read.
+//! Queries of operators and of notice subscribers.
 
 use posthaste_domain::{DeliveryStatus, DestinationId, EventId, EventKey, Timestamp};
 use posthaste_store::{
-    AttemptView, CircuitState, Cursor, DestinationState, EventDetail, EventQuery, EventView, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, StoreError,
+    AttemptView, CircuitState, DestinationState, EventDetail, EventQuery, EventView, NoticeCursor,
+    NoticePage, Overview, Page, PageCursor, PageRequest, StoreError,
 };
 
 use crate::state::{Attempt, Row, State};
@@ -28,25 +28,25 @@ pub(crate) fn overview(state: &State, now: Timestamp) -> Overview {
 
 pub(crate) fn dead_letters(state: &State, page: &PageRequest) -> Page<EventView> {
     let failed = state.rows.iter().filter(|(_, row)| row.status == DeliveryStatus::Failed);
-    paged(failed, |row| row.updated_at, page)
+    paginate(failed, |row| row.updated_at, page)
 }
 
 pub(crate) fn events(state: &State, query: &EventQuery, page: &PageRequest) -> Page<EventView> {
-    let wanted = state.rows.iter().filter(|(_, row)| {
+    let matching = state.rows.iter().filter(|(_, row)| {
         query.status.is_none_or(|status| row.status == status)
             && query.destination.as_ref().is_none_or(|url| row.destination_url == *url)
     });
-    paged(wanted, |row| row.created_at, page)
+    paginate(matching, |row| row.created_at, page)
 }
 
-/// The latest first; one row more than the page holds tells whether there is a next.
-fn paged<'a>(
+/// Sorts rows by time, latest first, and cuts out the page.
+fn paginate<'a>(
     rows: impl Iterator<Item = (&'a EventKey, &'a Row)>,
     at: impl Fn(&Row) -> Timestamp,
     page: &PageRequest,
 ) -> Page<EventView> {
-    let mut rows: Vec<(Cursor, &Row)> = rows
-        .map(|(key, row)| (Cursor { at: at(row), key: *key }, row))
+    let mut rows: Vec<(PageCursor, &Row)> = rows
+        .map(|(key, row)| (PageCursor { at: at(row), key: *key }, row))
         .filter(|(cursor, _)| page.after.is_none_or(|after| *cursor < after))
         .collect();
     rows.sort_unstable_by_key(|(cursor, _)| std::cmp::Reverse(*cursor));
@@ -57,10 +57,10 @@ fn paged<'a>(
 }
 
 pub(crate) fn event(state: &State, event_id: &EventId) -> Result<EventDetail, StoreError> {
-    let key = state.key_of(event_id)?;
+    let key = state.find_key(event_id)?;
     let mut attempts: Vec<&Attempt> = state.attempts.values().filter(|attempt| attempt.key == key).collect();
     attempts.sort_by_key(|attempt| attempt.revision);
-    let audit = state.audit.iter().filter(|(of, _)| *of == key).map(|(_, audit)| audit.clone());
+    let audit = state.audit.iter().filter(|(audited, _)| *audited == key).map(|(_, audit)| audit.clone());
     Ok(EventDetail {
         event: state.rows[&key].view(key),
         history: attempts.into_iter().map(attempt_view).collect(),

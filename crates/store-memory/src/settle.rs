@@ -1,25 +1,26 @@
-//! Writing what an attempt led to.
+//! Writing the results of attempts.
 
 use std::sync::Arc;
 
-use posthaste_domain::{Decision, DeliveryStatus, Health, Timestamp, WorkerId};
-use posthaste_store::{Settled, Settlement};
+use posthaste_domain::{Decision, DeliveryStatus, ReceiverHealth, Timestamp, WorkerId};
+use posthaste_store::{SettleResult, Settlement};
 
 use crate::state::{Attempt, Row, State};
 
+/// Writes one settlement if the event still holds its token.
 pub(crate) fn settle(
     state: &mut State,
     now: Timestamp,
     worker: &WorkerId,
     settlement: &Settlement,
-) -> Settled {
+) -> SettleResult {
     let transition = &settlement.transition;
     if state.attempts.contains_key(&transition.token()) {
-        return Settled::Replayed;
+        return SettleResult::Replayed;
     }
     let started_at = now.before(settlement.ended_ago).before(transition.duration());
-    let Some(row) = state.fenced(transition.key(), transition.token()) else {
-        return Settled::Stale;
+    let Some(row) = state.find_leased(transition.key(), transition.token()) else {
+        return SettleResult::Stale;
     };
     apply(row, settlement, started_at, now);
     let attempt = Attempt {
@@ -31,14 +32,15 @@ pub(crate) fn settle(
         worker: worker.clone(),
     };
     state.attempts.insert(transition.token(), attempt);
-    state.pause(transition.destination_id(), now, transition.pause());
-    note_health(state, settlement, now);
-    if let Some(kind) = transition.notice() {
+    state.pause(transition.destination_id(), now, transition.destination_pause());
+    record_health(state, settlement, now);
+    if let Some(kind) = transition.notice_kind() {
         state.publish(transition.key(), kind, now);
     }
-    Settled::Applied
+    SettleResult::Applied
 }
 
+/// Applies the transition to the row and ends its lease.
 fn apply(row: &mut Row, settlement: &Settlement, started_at: Timestamp, now: Timestamp) {
     let transition = &settlement.transition;
     row.attempts = transition.attempt();
@@ -58,13 +60,14 @@ fn apply(row: &mut Row, settlement: &Settlement, started_at: Timestamp, now: Tim
     }
 }
 
-fn note_health(state: &mut State, settlement: &Settlement, now: Timestamp) {
+/// Starts or ends the failing period of the destination.
+fn record_health(state: &mut State, settlement: &Settlement, now: Timestamp) {
     let transition = &settlement.transition;
     if let Some(destination) = state.destinations.get_mut(&transition.destination_id()) {
         match transition.outcome().health() {
-            Health::Healthy => destination.failing_since = None,
-            Health::Unhealthy => destination.failing_since = destination.failing_since.or(Some(now)),
-            Health::Unknown => {}
+            ReceiverHealth::Healthy => destination.failing_since = None,
+            ReceiverHealth::Unhealthy => destination.failing_since = destination.failing_since.or(Some(now)),
+            ReceiverHealth::Unknown => {}
         }
     }
 }

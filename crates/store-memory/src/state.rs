@@ -1,4 +1,4 @@
-//! The tables, as maps.
+//! The state of the store: one map per table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{
-    ClaimId, DeliveryStatus, DestinationId, DestinationUrl, Ending, EventId, EventKey, FailureKind,
-    LeaseToken, MessageId, Notice, NoticeKind, Timestamp, Transition, WorkerId,
+    ClaimId, DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, LeaseToken,
+    MessageId, Notice, NoticeKind, TerminalState, Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{
     AuditView, CircuitState, EventView, Idempotency, NoticeCursor, PublishedNotice, Receipt, StoreError,
@@ -16,24 +16,26 @@ use posthaste_store::{
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+/// The tables of the store.
 pub struct State {
     pub rows: BTreeMap<EventKey, Row>,
+    /// Index of `rows` by event id.
     pub keys: BTreeMap<EventId, EventKey>,
-    /// Keyed by lease token: one outcome per token.
+    /// Attempts by lease token: at most one per token.
     pub attempts: BTreeMap<LeaseToken, Attempt>,
     pub destinations: BTreeMap<DestinationId, Destination>,
-    pub idempotency: BTreeMap<String, Remembered>,
+    pub idempotency: BTreeMap<String, IdempotencyEntry>,
     pub audit: Vec<(EventKey, AuditView)>,
     pub notices: Vec<PublishedNotice>,
     pub secret: Option<Secret>,
-    /// Grows with every change of a row, so that a checker can tell a step that changed nothing.
+    /// Grows with every change of a row, so that a test can detect a step that changed nothing.
     pub revision: u64,
     pub(crate) last_key: i64,
     pub(crate) last_cursor: NoticeCursor,
     pub(crate) random: StdRng,
 }
 
-/// An event with its message.
+/// An event together with its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub event_id: EventId,
@@ -63,43 +65,48 @@ pub struct Row {
     pub updated_at: Timestamp,
 }
 
-/// Token, owner and expiry: together or not at all.
+/// The lease of a row: a row has either all of these fields or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedLease {
+    /// The claim that granted the lease.
     pub claim: ClaimId,
     pub token: LeaseToken,
     pub owner: WorkerId,
     pub until: Timestamp,
 }
 
+/// A recorded attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub key: EventKey,
     pub transition: Arc<Transition>,
     pub started_at: Timestamp,
     pub recorded_at: Timestamp,
-    /// The state's revision when it was recorded, because one moment can see several attempts of an event.
+    /// The revision of the state when the attempt was recorded. It orders attempts that have the same timestamp.
     pub revision: u64,
     pub worker: WorkerId,
 }
 
+/// A destination and its health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub url: DestinationUrl,
+    /// The last circuit report and its expiry.
     pub circuit: Option<(CircuitState, Timestamp)>,
     pub paused_until: Option<Timestamp>,
     pub failing_since: Option<Timestamp>,
 }
 
-pub struct Remembered {
+/// The response kept for an idempotency key.
+pub struct IdempotencyEntry {
     pub(crate) fingerprint: [u8; 32],
     pub(crate) receipts: Vec<Receipt>,
-    pub(crate) forget_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
 }
 
-impl Remembered {
+impl IdempotencyEntry {
     pub(crate) fn new(idempotency: &Idempotency, receipts: Vec<Receipt>, now: Timestamp) -> Self {
-        Self { fingerprint: idempotency.fingerprint, receipts, forget_at: now.after(idempotency.keep) }
+        Self { fingerprint: idempotency.fingerprint, receipts, expires_at: now.after(idempotency.keep_for) }
     }
 }
 
@@ -121,24 +128,25 @@ impl State {
         }
     }
 
-    pub fn key_of(&self, event_id: &EventId) -> Result<EventKey, StoreError> {
+    /// Finds the key of an event.
+    pub fn find_key(&self, event_id: &EventId) -> Result<EventKey, StoreError> {
         let not_found = || StoreError::EventNotFound { event_id: event_id.clone() };
         self.keys.get(event_id).copied().ok_or_else(not_found)
     }
 
-    /// The one way to a row that may be changed.
+    /// Returns a row to change, and counts a revision. All changes of existing rows go through this method.
     pub fn row_mut(&mut self, key: EventKey) -> Option<&mut Row> {
         self.revision += 1;
         self.rows.get_mut(&key)
     }
 
-    /// The row, if its current lease is under this token: the fence.
-    pub(crate) fn fenced(&mut self, key: EventKey, token: LeaseToken) -> Option<&mut Row> {
-        let held = self.rows.get(&key)?.lease.as_ref()?.token == token;
-        if held { self.row_mut(key) } else { None }
+    /// Returns the row if it holds this lease token. This is the fence against writes under lost leases.
+    pub(crate) fn find_leased(&mut self, key: EventKey, token: LeaseToken) -> Option<&mut Row> {
+        let holds_token = self.rows.get(&key)?.lease.as_ref()?.token == token;
+        if holds_token { self.row_mut(key) } else { None }
     }
 
-    /// Appends the notice of a row that has just become terminal.
+    /// Appends a notice about a row that has just reached a terminal state.
     pub fn publish(&mut self, key: EventKey, kind: NoticeKind, now: Timestamp) {
         let Some(row) = self.rows.get(&key) else { return };
         let notice = Notice {
@@ -155,12 +163,14 @@ impl State {
         self.revision += 1;
     }
 
+    /// Pauses a destination. The longest of several pauses applies.
     pub(crate) fn pause(&mut self, destination: DestinationId, now: Timestamp, wait: Option<Duration>) {
         if let (Some(wait), Some(destination)) = (wait, self.destinations.get_mut(&destination)) {
             destination.paused_until = destination.paused_until.max(Some(now.after(wait)));
         }
     }
 
+    /// Returns true while a pause of the destination lasts.
     pub fn is_paused(&self, destination: DestinationId, now: Timestamp) -> bool {
         let paused_until =
             self.destinations.get(&destination).and_then(|destination| destination.paused_until);
@@ -169,21 +179,21 @@ impl State {
 }
 
 impl Row {
-    /// Due, and nobody has the right to attempt it.
+    /// Returns true if the event is pending, due, and has no unexpired lease.
     pub fn is_ready(&self, now: Timestamp) -> bool {
-        let due = self.next_attempt_at.is_some_and(|at| at <= now);
+        let is_due = self.next_attempt_at.is_some_and(|at| at <= now);
         self.status == DeliveryStatus::Pending
-            && due
+            && is_due
             && self.lease.as_ref().is_none_or(|lease| lease.is_expired(now))
     }
 
-    /// Ends without an attempt.
-    pub(crate) fn end_by(&mut self, ending: &Ending, now: Timestamp) {
-        self.last_error = Some(ending.last_error().to_owned());
-        self.end(ending.status(), Some(ending.failure_kind()), now);
+    /// Moves the event to a terminal state that no attempt led to.
+    pub(crate) fn end_without_attempt(&mut self, state: &TerminalState, now: Timestamp) {
+        self.last_error = Some(state.last_error().to_owned());
+        self.end(state.status(), Some(state.failure_kind()), now);
     }
 
-    /// The end of the line, whichever it is: no lease, not due.
+    /// Moves the event to a terminal state: it has no lease and is not due.
     pub(crate) fn end(&mut self, status: DeliveryStatus, kind: Option<FailureKind>, now: Timestamp) {
         self.status = status;
         self.failure_kind = kind;
@@ -192,6 +202,7 @@ impl Row {
         self.updated_at = now;
     }
 
+    /// The event as operators see it.
     pub fn view(&self, key: EventKey) -> EventView {
         EventView {
             key,
@@ -223,6 +234,7 @@ impl Row {
 }
 
 impl GrantedLease {
+    /// Returns true once the lease has ended and another claim may take it over.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.until <= now
     }

@@ -1,4 +1,4 @@
-//! The memory store against the list of cases that every store must pass.
+//! The conformance suite on the memory store, and proof that the suite detects broken stores.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{ClaimId, Timestamp};
-use posthaste_store::{ClaimRequest, Claimed, Layer, Layered, Store, StoreError};
+use posthaste_store::{ClaimRequest, ClaimResponse, LayeredStore, Store, StoreError, StoreLayer};
 use posthaste_store_conformance::{Harness, cases, conformance_suite};
 use posthaste_store_memory::{ManualClock, MemoryStore};
 
@@ -39,7 +39,7 @@ impl Harness for MemoryHarness {
 
 conformance_suite!(MemoryHarness::new());
 
-/// What a broken store looks like: time never passes, and each handle sees its own data.
+/// A broken store: time never passes, and each handle has its own data.
 struct BrokenHarness(MemoryHarness);
 
 #[async_trait]
@@ -63,32 +63,32 @@ async fn leases_that_never_expire_fail_the_suite() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "one of them was first")]
-async fn a_key_that_another_handle_does_not_know_fails_the_suite() {
+#[should_panic(expected = "exactly one request is the first")]
+async fn idempotency_key_not_shared_between_handles_fails_the_suite() {
     let broken = BrokenHarness(MemoryHarness::new());
     cases::idempotency::concurrent_first_uses_of_one_key_make_one_event(&broken).await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "what it was granted is known to every handle")]
-async fn a_claim_that_another_handle_does_not_know_fails_the_suite() {
+#[should_panic(expected = "every handle returns the leases of the claim")]
+async fn claim_not_shared_between_handles_fails_the_suite() {
     let broken = BrokenHarness(MemoryHarness::new());
-    cases::claim_again::a_claim_asked_again_through_another_handle_brings_the_same_leases(&broken).await;
+    cases::repeated_claim::repeated_claim_through_another_handle_returns_the_same_leases(&broken).await;
 }
 
-/// A store that takes every claim for a new one.
-struct Forgetful {
+/// A broken store that treats every claim as new.
+struct ForgetfulStore {
     store: MemoryStore,
     claims: AtomicU64,
 }
 
 #[async_trait]
-impl Layer for Forgetful {
+impl StoreLayer for ForgetfulStore {
     fn inner(&self) -> &dyn Store {
         &self.store
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let claims = self.claims.fetch_add(1, Ordering::Relaxed);
         let id = ClaimId::random(u128::from(claims).to_be_bytes());
         self.store.claim(&ClaimRequest { id, ..request.clone() }).await
@@ -103,8 +103,8 @@ struct ForgetfulHarness {
 impl ForgetfulHarness {
     fn new() -> Self {
         let memory = MemoryHarness::new();
-        let forgetful = Forgetful { store: memory.store.clone(), claims: AtomicU64::new(0) };
-        Self { store: Arc::new(Layered(forgetful)), memory }
+        let forgetful = ForgetfulStore { store: memory.store.clone(), claims: AtomicU64::new(0) };
+        Self { store: Arc::new(LayeredStore(forgetful)), memory }
     }
 }
 
@@ -124,7 +124,7 @@ impl Harness for ForgetfulHarness {
 }
 
 #[tokio::test]
-#[should_panic(expected = "what it was granted is its own")]
-async fn a_store_that_takes_every_claim_for_a_new_one_fails_the_suite() {
-    cases::claim_again::a_claim_asked_again_brings_the_same_leases(&ForgetfulHarness::new()).await;
+#[should_panic(expected = "a repeated claim returns the same leases")]
+async fn store_that_treats_every_claim_as_new_fails_the_suite() {
+    cases::repeated_claim::repeated_claim_returns_the_same_leases(&ForgetfulHarness::new()).await;
 }

@@ -1,55 +1,58 @@
-//! What a worker asks for and is granted.
+//! The request and the response of a claim.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, WorkerId};
 
-/// A worker asks only for what it can send at once.
+/// A worker's request for leases. A worker requests only as many events as it can send at once.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
-    /// A claim asked again under the same id brings the leases that it was granted the first time and that are
-    /// still its own, extended to their full length and counting nothing; only if there are none does it claim anew.
-    /// So a reply that gets lost costs no event a lease. Two calls under one id are served one after the other.
+    /// Makes the claim repeatable, so that a lost response costs no event a lease.
+    ///
+    /// A repeated claim returns the leases that the first call granted and that the claim still holds. It extends them
+    /// to their full length and increments no counter. If it holds none, it claims events as a new claim would. The
+    /// store serves two calls under one id one after the other.
     pub id: ClaimId,
     pub owner: WorkerId,
-    /// How long each lease lasts unless renewed.
+    /// How long each lease lasts without renewal.
     pub lease: Duration,
-    /// Free slots in total: no more leases than this.
+    /// Most leases to grant: the free slots of the worker.
     pub limit: usize,
-    /// No more retries than this among them; the rest are first attempts.
+    /// Most retries among the leases. The others are first attempts.
     pub retries_max: usize,
-    /// Free slots of any destination that `free_slots` does not name.
+    /// Most leases for a destination that is not in `destination_slots`.
     pub per_destination: usize,
-    /// Free slots of particular destinations. Zero excludes: saturated, or its circuit is open.
-    pub free_slots: BTreeMap<DestinationId, usize>,
-    /// An event that loses this many leases in a row is dead-lettered instead of granted again.
+    /// Most leases for particular destinations. Zero excludes a destination that is saturated or has an open circuit.
+    pub destination_slots: BTreeMap<DestinationId, usize>,
+    /// Number of lost leases in a row after which an event is dead-lettered instead of leased again.
     pub abandon_after: u32,
 }
 
 impl ClaimRequest {
-    /// Slots free for one destination.
-    pub fn free_slots_of(&self, destination: DestinationId) -> usize {
-        self.free_slots.get(&destination).copied().unwrap_or(self.per_destination)
+    /// The most leases that the claim may take for a destination.
+    pub fn slots_for(&self, destination: DestinationId) -> usize {
+        self.destination_slots.get(&destination).copied().unwrap_or(self.per_destination)
     }
 }
 
-/// What a claim did.
+/// The result of a claim.
 #[derive(Debug, Clone, Default)]
-pub struct Claimed {
+pub struct ClaimResponse {
+    /// The granted leases.
     pub leases: Vec<Lease>,
-    /// Events dead-lettered because they lost too many leases in a row. Named once, also when the claim is asked again.
+    /// Events that this call dead-lettered because they lost too many leases in a row. A repeated claim does not list them again.
     pub abandoned: Vec<EventId>,
 }
 
-/// The part of a lease that proves it: which row, under which token.
+/// A reference to a lease: the key of the event and the token of the lease, which prove that the worker holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HeldLease {
+pub struct LeaseRef {
     pub key: EventKey,
     pub token: LeaseToken,
 }
 
-impl From<&Lease> for HeldLease {
+impl From<&Lease> for LeaseRef {
     fn from(lease: &Lease) -> Self {
         Self { key: lease.key, token: lease.token }
     }

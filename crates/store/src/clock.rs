@@ -1,8 +1,8 @@
-//! The clock of a store that has none of its own.
+//! The clock of an embedded store.
 
 use posthaste_domain::Timestamp;
 
-/// Read by embedded stores. A database server reads its own.
+/// The clock that an embedded store reads. A database server uses its own clock instead.
 pub trait StoreClock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }

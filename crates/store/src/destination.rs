@@ -1,21 +1,23 @@
-//! What is known of a destination's health.
+//! The health of a destination: its circuit, its pause and its failures.
 
 use std::time::Duration;
 
 use posthaste_domain::{DestinationId, DestinationUrl, Timestamp, WorkerId};
 
+/// A destination and its health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationState {
     pub id: DestinationId,
     pub url: DestinationUrl,
-    /// The latest report of a worker, `Closed` once that has expired.
+    /// The circuit state that a worker reported last, or `Closed` once that report has expired.
     pub circuit: CircuitState,
-    /// Nothing is claimed for it before this: it asked to be left alone.
+    /// The end of the pause that the receiver requested. Claims skip the destination until then.
     pub paused_until: Option<Timestamp>,
-    /// When the present run of ill health began.
+    /// When the first of the current failures in a row was recorded. `None` while the destination is healthy.
     pub failing_since: Option<Timestamp>,
 }
 
+/// The state of a circuit breaker, as operators see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitState {
     Closed,
@@ -23,18 +25,18 @@ pub enum CircuitState {
     HalfOpen,
 }
 
-posthaste_domain::words!(CircuitState {
+posthaste_domain::named_variants!(CircuitState {
     Closed => "closed",
     Open => "open",
     HalfOpen => "half_open",
 });
 
-/// One worker's view of one circuit.
+/// The state of one circuit, reported by one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CircuitReport {
     pub worker: WorkerId,
     pub destination: DestinationId,
     pub state: CircuitState,
-    /// A report that nobody renews, because its worker died, is forgotten after this.
+    /// How long the report is valid. The report of a dead worker, which no longer renews it, expires.
     pub expires_in: Duration,
 }

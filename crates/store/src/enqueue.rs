@@ -1,45 +1,36 @@
-//! What producers hand in and get back.
+//! The request of a producer, and the response to it.
 
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, EventId, NewEvent, Timestamp};
 
-/// One producer's request: all of its events are stored, or none.
+/// A producer's request to store events: the store saves all of them or none.
 #[derive(Debug, Clone)]
 pub struct EnqueueRequest {
     pub events: Vec<NewEvent>,
     pub idempotency: Option<Idempotency>,
 }
 
-impl EnqueueRequest {
-    /// What only one open transaction can make: its destinations and the event ids that it names.
-    pub fn needs(&self) -> impl Iterator<Item = &str> {
-        self.events.iter().flat_map(|event| {
-            let event_id = event.event_id().map(EventId::as_str);
-            std::iter::once(event.destination_url().as_str()).chain(event_id)
-        })
-    }
-}
-
-/// Lets a producer repeat a request whose answer it did not get.
+/// The idempotency key of a request. A producer that did not receive the response repeats the request with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     pub key: String,
-    /// A digest of the request's body: the same key with another body is a conflict.
+    /// A digest of the request body. The same key with another digest is a conflict.
     pub fingerprint: [u8; 32],
-    /// How long the key is remembered.
-    pub keep: Duration,
+    /// How long the store keeps the key.
+    pub keep_for: Duration,
 }
 
-/// The answer to a request.
+/// The response to an [`EnqueueRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enqueued {
-    /// True when the request had been answered before; the receipts are those of the first time.
+pub struct EnqueueResponse {
+    /// True when an earlier request with the same key stored the events; the receipts are those of that request.
     pub replayed: bool,
-    /// One per event, in order.
+    /// One receipt per event, in order.
     pub receipts: Vec<Receipt>,
 }
 
+/// The confirmation that one event is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     pub event_id: EventId,

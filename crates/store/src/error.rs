@@ -1,18 +1,15 @@
-//! Why a store did not do what it was asked. Callers match on this; nothing on the way turns it into text.
+//! The errors of a store. Callers match on the variants; no layer in between turns an error into text.
 
 use posthaste_domain::{DeliveryStatus, EventId};
 
+/// Why a call to a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store could not be reached or did not answer, and whether the call was applied is not known. Asking again is
-    /// safe: claims by their id, settles by their token, enqueues by their idempotency key.
+    /// The store could not be reached or did not respond in time; the call may have been applied. Repeating it is safe:
+    /// a claim by its id, a settle by its lease token, an enqueue by its idempotency key.
     #[error("the store is unavailable: {reason}")]
     Unavailable { reason: String },
-    /// A transaction of somebody else's that is still open holds what this request needs: the destination or the event id
-    /// that is named, where the store can tell. Nothing of it was stored, and it may be asked again.
-    #[error("another client's open transaction holds the destination or the event id")]
-    Contended { held: Option<String> },
-    /// The store understood and refused; calling again will not help.
+    /// The store understood the call and refused it; repeating it does not help.
     #[error("the store refused: {reason}")]
     Rejected { reason: String },
     #[error("there is no event {event_id}")]
@@ -25,17 +22,17 @@ pub enum StoreError {
         "idempotency key {key:?} was used before with a different request; use a new key for a new request"
     )]
     IdempotencyConflict { key: String },
-    #[error("event_id {event_id} is taken; leave it out to have one made, or choose another")]
+    #[error("event_id {event_id} is already in use; omit it to have one generated, or choose another")]
     EventIdTaken { event_id: EventId },
     #[error("there is no destination {id}")]
     DestinationNotFound { id: i64 },
 }
 
 impl StoreError {
-    /// A stable word for logs and metrics.
+    /// A stable code for logs and metrics.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Unavailable { .. } | Self::Contended { .. } => "unavailable",
+            Self::Unavailable { .. } => "unavailable",
             Self::Rejected { .. } => "rejected",
             Self::EventNotFound { .. } => "webhook_outbox_event_not_found",
             Self::NotRequeueable { .. } => "webhook_outbox_event_not_requeueable",
@@ -46,8 +43,8 @@ impl StoreError {
         }
     }
 
-    /// True when the same call may succeed later.
+    /// Returns true if the same call may succeed later.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Contended { .. })
+        matches!(self, Self::Unavailable { .. })
     }
 }

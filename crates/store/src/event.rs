@@ -1,4 +1,4 @@
-//! Events as operators see them. There is no payload here to leak.
+//! Events as operators see them. These types have no payload, so that none can leak.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use posthaste_domain::{
     LeaseToken, MessageId, Timestamp, Trigger, WorkerId,
 };
 
+/// An event as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventView {
     pub key: EventKey,
@@ -20,30 +21,32 @@ pub struct EventView {
     pub session_id: Option<String>,
     pub status: DeliveryStatus,
     pub failure_kind: Option<FailureKind>,
-    /// Outcomes recorded since the event was enqueued or last requeued.
+    /// Attempts recorded since the event was enqueued or last requeued.
     pub attempts: u32,
     pub max_attempts: u32,
-    /// Leases ever granted.
+    /// Number of leases granted over the whole life of the event.
     pub claims: u32,
-    /// Leases in a row that expired without an outcome.
+    /// Number of leases in a row that expired without a recorded attempt.
     pub lost_leases: u32,
-    /// None once the event is terminal.
+    /// When the event is due. `None` in a terminal state.
     pub next_attempt_at: Option<Timestamp>,
     pub lease_owner: Option<WorkerId>,
     pub lease_until: Option<Timestamp>,
     pub last_error: Option<String>,
     pub last_attempted_at: Option<Timestamp>,
     pub delivered_at: Option<Timestamp>,
+    /// The last action of an operator.
     pub manual_last: Option<AuditView>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// One recorded outcome.
+/// A recorded attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptView {
-    /// The lease token it was made under; the attempt's public id.
+    /// The token of its lease, which is also the public id of the attempt.
     pub token: LeaseToken,
+    /// The number of the attempt, counting from one since the event was enqueued or last requeued.
     pub attempt: u32,
     pub trigger: Trigger,
     pub started_at: Timestamp,
@@ -54,32 +57,34 @@ pub struct AttemptView {
     pub worker: WorkerId,
 }
 
+/// An operator's action on an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManualAction {
     Requeue,
     Cancel,
 }
 
-posthaste_domain::words!(ManualAction {
+posthaste_domain::named_variants!(ManualAction {
     Requeue => "requeue",
     Cancel => "cancel",
 });
 
-/// Who did what to an event, when and why.
+/// An entry of the audit log: which operator did what to an event, when and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditView {
     pub action: ManualAction,
     pub actor: String,
     pub at: Timestamp,
-    /// Of a cancel, as [`Ending::reason`](posthaste_domain::Ending::reason) has it. A requeue needs none.
+    /// The reason of a cancel, from [`TerminalState::reason`](posthaste_domain::TerminalState::reason). A requeue has none.
     pub reason: Option<String>,
 }
 
+/// An event with its attempts and its audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDetail {
     pub event: EventView,
-    /// Oldest first.
+    /// The attempts, oldest first.
     pub history: Vec<AttemptView>,
-    /// Oldest first.
+    /// The actions of operators, oldest first.
     pub audit: Vec<AuditView>,
 }

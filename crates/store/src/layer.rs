@@ -1,4 +1,4 @@
-//! A store over another store that does one thing differently: counts, delays, checks, fails.
+//! Store decorators: a layer wraps a store and overrides some of its methods, for example to count, delay or fail calls.
 
 use std::time::Duration;
 
@@ -7,41 +7,41 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
-    EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Retention, Settled, Settlement, Store, StoreError, Vitals, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
+    Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Wakeups,
 };
 
-/// A layer writes the methods that it changes; all others go straight through. [`Layered`] makes a store of it.
+/// A decorator of a store. Every method calls the inner store unless the layer overrides it.
+///
+/// [`LayeredStore`] turns a layer into a [`Store`].
 #[async_trait]
-pub trait Layer: Send + Sync + 'static {
+pub trait StoreLayer: Send + Sync + 'static {
+    /// The wrapped store.
     fn inner(&self) -> &dyn Store;
 
     fn wakeups(&self) -> Wakeups {
         self.inner().wakeups()
     }
 
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        self.inner().enqueue(batch).await
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        self.inner().enqueue(request).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.inner().claim(request).await
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
-        self.inner().renew(held, lease).await
+    async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        self.inner().renew(leases, lease).await
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         self.inner().settle(worker, batch).await
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
-        self.inner().release(held).await
+    async fn release(&self, leases: &[LeaseRef]) -> Result<(), StoreError> {
+        self.inner().release(leases).await
     }
 
     async fn overview(&self) -> Result<Overview, StoreError> {
@@ -85,49 +85,46 @@ pub trait Layer: Send + Sync + 'static {
         self.inner().notices(after, limit).await
     }
 
-    async fn vitals(&self) -> Result<Vitals, StoreError> {
-        self.inner().vitals().await
+    async fn health(&self) -> Result<StoreHealth, StoreError> {
+        self.inner().health().await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
         self.inner().signing_secrets(first).await
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         self.inner().maintain(retention).await
     }
 }
 
-/// The store that a layer makes of the one below it.
-pub struct Layered<L>(pub L);
+/// The [`Store`] that a layer and its inner store form.
+pub struct LayeredStore<L>(pub L);
 
 #[async_trait]
-impl<L: Layer> Store for Layered<L> {
+impl<L: StoreLayer> Store for LayeredStore<L> {
     fn wakeups(&self) -> Wakeups {
         self.0.wakeups()
     }
 
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        self.0.enqueue(batch).await
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        self.0.enqueue(request).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.0.claim(request).await
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
-        self.0.renew(held, lease).await
+    async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        self.0.renew(leases, lease).await
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         self.0.settle(worker, batch).await
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
-        self.0.release(held).await
+    async fn release(&self, leases: &[LeaseRef]) -> Result<(), StoreError> {
+        self.0.release(leases).await
     }
 
     async fn overview(&self) -> Result<Overview, StoreError> {
@@ -171,15 +168,15 @@ impl<L: Layer> Store for Layered<L> {
         self.0.notices(after, limit).await
     }
 
-    async fn vitals(&self) -> Result<Vitals, StoreError> {
-        self.0.vitals().await
+    async fn health(&self) -> Result<StoreHealth, StoreError> {
+        self.0.health().await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
         self.0.signing_secrets(first).await
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         self.0.maintain(retention).await
     }
 }

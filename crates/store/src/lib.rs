@@ -1,15 +1,16 @@
-//! The store port: everything that the engine and the operators need of a store, and nothing else.
+//! The store port: the [`Store`] trait, which the engine and the operator API use, and its types.
 //!
-//! - **Durations, not moments.** Callers say how long, the store's clock says when. Workers on skewed hosts cannot
-//!   steal each other's leases.
-//! - **Batched.** What workers and producers call takes many at once, because a commit costs more than a row.
-//! - **Fenced.** A write that ends or extends an attempt names its lease token. Under any other token it changes
-//!   nothing and says so.
-//! - **Answering.** Every call returns: an adapter bounds its waiting and then answers [`StoreError::Unavailable`].
+//! - **Durations, not points in time.** Callers pass durations and the store adds them to its own clock. Therefore
+//!   workers on hosts with skewed clocks cannot steal each other's leases.
+//! - **Batched.** Claims, renewals, settles and releases take many items, and a store groups concurrent enqueues, because
+//!   a commit costs more than a row.
+//! - **Fenced.** A write that ends or extends a lease names its token. If the event holds another token, the write
+//!   changes nothing and reports that.
+//! - **Bounded.** Every call returns: an adapter limits how long it waits and then returns [`StoreError::Unavailable`].
 //! - **Atomic.** A change of state commits together with its attempt record, audit row, pause and notice.
 //!
-//! How a store finds the rows of a claim cheaply is its own business. What a claim may return is not: see
-//! [`ClaimRequest`]. `posthaste-store-conformance` holds every adapter to the same behaviour.
+//! An adapter chooses how to find the rows of a claim. [`ClaimRequest`] defines which events a claim may return.
+//! `posthaste-store-conformance` tests every adapter for the same behaviour.
 #![forbid(unsafe_code)]
 
 mod claim;
@@ -18,13 +19,13 @@ mod destination;
 mod enqueue;
 mod error;
 mod event;
+mod health;
 mod layer;
 mod maintain;
 mod notices;
 mod overview;
 mod page;
 mod settle;
-mod vitals;
 mod wakeups;
 
 use std::time::Duration;
@@ -33,66 +34,64 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
-pub use claim::{ClaimRequest, Claimed, HeldLease};
+pub use claim::{ClaimRequest, ClaimResponse, LeaseRef};
 pub use clock::StoreClock;
 pub use destination::{CircuitReport, CircuitState, DestinationState};
-pub use enqueue::{EnqueueRequest, Enqueued, Idempotency, Receipt};
+pub use enqueue::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
 pub use event::{AttemptView, AuditView, EventDetail, EventView, ManualAction};
-pub use layer::{Layer, Layered};
-pub use maintain::{Maintained, Retention};
+pub use health::StoreHealth;
+pub use layer::{LayeredStore, StoreLayer};
+pub use maintain::{MaintenanceReport, Retention};
 pub use notices::{NoticeCursor, NoticePage, PublishedNotice};
 pub use overview::Overview;
-pub use page::{Cursor, EventQuery, InvalidPageLimit, Page, PageLimit, PageRequest};
-pub use settle::{Settled, Settlement};
-pub use vitals::Vitals;
+pub use page::{EventQuery, InvalidPageLimit, Page, PageCursor, PageLimit, PageRequest};
+pub use settle::{SettleResult, Settlement};
 pub use wakeups::{Waker, Wakeups};
 
+/// A durable store of events, leases, attempts and notices. The module documentation lists what every adapter guarantees.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Stores events durably before it returns. Each request is all or nothing and answered by itself, in order;
-    /// a whole batch fails only when the store does.
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError>;
+    /// Stores the events of a request, all or none, durably before it returns.
+    ///
+    /// The store groups concurrent calls into shared commits and bounds its queue of waiting requests. Dropping the
+    /// future withdraws a request that is still queued.
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError>;
 
-    /// A subscription that fires when something may have become due. Spurious wake-ups are allowed, and so is
-    /// silence: callers poll as well.
+    /// Subscribes to wake-ups, which signal that an event may have become due. A wake-up may be spurious or missing, so
+    /// callers also poll.
     fn wakeups(&self) -> Wakeups;
 
-    /// Grants leases on due events within the request's limits. Leases that have expired are taken over in the
-    /// same step that grants the new ones.
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError>;
+    /// Grants leases on due events within the limits of the request. The same step takes over expired leases.
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError>;
 
-    /// Extends leases to `lease` from now and returns those it could not: their tokens are no longer the rows'.
-    /// Must not wait behind claims and settles: where there are connections, it has its own.
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError>;
+    /// Extends leases to end `lease` from now. Returns the lost leases, whose events no longer hold their tokens.
+    /// A renewal must not wait for claims and settles: an adapter with connections reserves one for renewals.
+    async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError>;
 
-    /// Writes what attempts led to, all of the batch in one commit, and tells in order what became of each.
-    /// Replaying a settlement changes nothing and reports [`Settled::Replayed`].
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
+    /// Writes the results of attempts, the whole batch in one commit. Returns one result per settlement, in order.
+    /// A repeated settlement changes nothing and returns [`SettleResult::Replayed`].
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError>;
 
-    /// Gives leases back unused: their events are due as before, their attempts untouched. Lost leases are
-    /// passed over.
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError>;
+    /// Ends leases without an attempt. Their events are due as before and consume no attempt. Lost leases are ignored.
+    async fn release(&self, leases: &[LeaseRef]) -> Result<(), StoreError>;
 
-    /// Counts at one snapshot.
+    /// Counts the events by state, at one snapshot.
     async fn overview(&self) -> Result<Overview, StoreError>;
 
-    /// Failed events, the latest change first.
+    /// Lists failed events, most recently changed first.
     async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError>;
 
-    /// Events of any state, the newest first.
+    /// Lists events of any state, newest first.
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError>;
 
-    /// One event with its attempts and what operators did to it.
+    /// Returns one event with its attempts and its audit log.
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError>;
 
-    /// `failed` becomes `pending`, due now, with a fresh count of attempts.
+    /// Moves a `failed` event to `pending`, due now, with its attempts reset to 0.
     async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError>;
 
-    /// `pending` or `failed` becomes `failed` with kind `cancelled`; a lease on it is gone.
+    /// Moves a `pending` or `failed` event to `failed` with kind `cancelled`, and ends its lease.
     async fn cancel(
         &self,
         event_id: &EventId,
@@ -100,22 +99,22 @@ pub trait Store: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError>;
 
-    /// What is known of a destination's health.
+    /// Returns the health of a destination.
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError>;
 
-    /// Makes a worker's view of its circuits visible to operators. The last report stands until it expires.
+    /// Stores the circuit states of a worker for operators to see. The last report of a destination is valid until it expires.
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError>;
 
-    /// Notices committed after a cursor, in commit order; without a cursor none, only where the log ends now.
+    /// Lists notices committed after a cursor, in commit order. Without a cursor it returns no notices, only the end of the log.
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError>;
 
-    /// That it is there, its clock, and its schema.
-    async fn vitals(&self) -> Result<Vitals, StoreError>;
+    /// Checks that the store responds, and returns its clock and its schema version.
+    async fn health(&self) -> Result<StoreHealth, StoreError>;
 
-    /// The instance's signing secrets that are valid, newest first. Where there has never been one, `first` is kept
-    /// and is the answer; of several who come first at once, all get the same.
+    /// Returns the valid signing secrets of the instance, newest first. If the store has none, it saves `first` and
+    /// returns it. Concurrent first calls all return the same secret.
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError>;
 
-    /// Removes a small step's worth of what retention no longer keeps.
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError>;
+    /// Removes expired rows, at most `rows_max` of them in one call.
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError>;
 }

@@ -1,18 +1,21 @@
-//! Retention, in small steps.
+//! Retention: removing old rows in small steps.
 
 use std::time::Duration;
 
+/// How long rows are kept, and how many one maintenance step may remove.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// How long delivered events, attempts and notices are kept; none keeps all. Failed events stay until an operator acts.
-    pub keep: Option<Duration>,
-    /// Most rows that one step removes, so that dispatch is never blocked for long.
+    /// How long delivered events, attempts and notices are kept. `None` keeps them for ever. Failed events are always kept.
+    pub keep_for: Option<Duration>,
+    /// Most rows that one step removes. A small step does not block dispatch for long.
     pub rows_max: usize,
 }
 
+/// The result of one maintenance step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Maintained {
+pub struct MaintenanceReport {
+    /// Number of rows removed.
     pub removed: usize,
-    /// True when another step would find more.
-    pub more: bool,
+    /// True if another step would find rows to remove.
+    pub has_more: bool,
 }

@@ -1,24 +1,27 @@
-//! The log of notices, for whoever follows the topic.
+//! The log of notices, which subscribers of the topic read.
 
 use posthaste_domain::Notice;
 
-/// A place in the log, growing in the order in which notices become visible. How a store fills the two numbers is
-/// its own business; where sequence numbers alone are not in commit order, the first can say which came first.
+/// A position in the log. Positions grow in the order in which notices become visible.
+///
+/// The store defines the two numbers. Where sequence numbers alone are not in commit order, `major` orders the commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NoticeCursor {
     pub major: i64,
     pub minor: i64,
 }
 
+/// A notice with its position in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedNotice {
     pub cursor: NoticeCursor,
     pub notice: Notice,
 }
 
+/// A page of the log of notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticePage {
     pub notices: Vec<PublishedNotice>,
-    /// Where to go on: the last notice of the page, or the end of the log.
+    /// Where the next page starts: after the last notice of this page, or at the end of the log.
     pub cursor: NoticeCursor,
 }

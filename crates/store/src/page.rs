@@ -1,11 +1,12 @@
-//! Keyset pagination: a page continues after the last row of the one before, whatever happened in between.
+//! Keyset pagination: each page continues after the last row of the page before, even if rows change in between.
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, EventKey, Timestamp};
 
-/// Rows on a page: 1 to 200, 50 unless asked.
+/// Most rows on a page: 1 to 200, by default 50.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit(usize);
 
+/// A page limit outside 1 to 200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("limit must be 1 to {max}, got {0}", max = PageLimit::MAX)]
 pub struct InvalidPageLimit(pub i64);
@@ -13,6 +14,7 @@ pub struct InvalidPageLimit(pub i64);
 impl PageLimit {
     pub const MAX: usize = 200;
 
+    /// Validates a limit.
     pub fn new(limit: i64) -> Result<Self, InvalidPageLimit> {
         match usize::try_from(limit) {
             Ok(limit @ 1..=Self::MAX) => Ok(Self(limit)),
@@ -31,27 +33,31 @@ impl Default for PageLimit {
     }
 }
 
-/// The last row of a page in the listing's order.
+/// The position of a row in a listing: the next page starts after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cursor {
+pub struct PageCursor {
+    /// The time by which the listing is sorted.
     pub at: Timestamp,
     pub key: EventKey,
 }
 
+/// Which page to list.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PageRequest {
-    pub after: Option<Cursor>,
+    /// The position to continue after. `None` starts with the first page.
+    pub after: Option<PageCursor>,
     pub limit: PageLimit,
 }
 
+/// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next page starts; none on the last.
-    pub next: Option<Cursor>,
+    /// The position to continue after, or `None` on the last page.
+    pub next: Option<PageCursor>,
 }
 
-/// Which events to list.
+/// Filters of a list of events. `None` matches every event.
 #[derive(Debug, Clone, Default)]
 pub struct EventQuery {
     pub status: Option<DeliveryStatus>,

@@ -1,30 +1,31 @@
-//! What an attempt led to, on its way to being written.
+//! The request and the result of a settle.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::Transition;
 
-/// A transition to be written.
+/// A request to write the result of one attempt.
 #[derive(Debug, Clone)]
 pub struct Settlement {
     pub transition: Arc<Transition>,
-    /// How long ago the attempt ended; a settle that waited out an outage still dates its attempt rightly.
+    /// Time since the attempt ended. With it a settle delayed by an outage still records the correct time.
     pub ended_ago: Duration,
 }
 
-/// What became of a settlement.
+/// The result of one settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettleResult {
+    /// The store wrote the transition.
     Applied,
-    /// It had been applied before; the reply was lost. Nothing changed.
+    /// An earlier call wrote the transition, but its response was lost. Nothing changed.
     Replayed,
-    /// The lease was lost: expired and taken over, or cancelled. Nothing changed.
+    /// The worker no longer holds the lease: it was taken over, released or cancelled. Nothing changed.
     Stale,
 }
 
-impl Settled {
-    /// The settlement is on record, now or since before.
+impl SettleResult {
+    /// Returns true if the transition is stored, by this call or an earlier one.
     pub const fn is_written(self) -> bool {
         matches!(self, Self::Applied | Self::Replayed)
     }

@@ -1,52 +1,58 @@
-//! "Something may be due": from whoever stores an event to whoever claims.
+//! Wake-ups: a store signals to claiming workers that an event may be due.
 //!
-//! Built on a counter and a queue of waiters rather than on a watch channel, whose waiters wake in random order:
-//! the simulation has to replay exactly.
+//! A counter and a [`Notify`], not a watch channel: a watch channel wakes its waiters in random order, and the simulation
+//! must replay exactly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
+/// The state that a waker shares with its subscriptions.
 #[derive(Debug, Default)]
-struct Bell {
-    rings: AtomicU64,
-    waiting: Notify,
+struct Signal {
+    /// Number of wake-ups so far.
+    count: AtomicU64,
+    waiters: Notify,
 }
 
-/// The adapter's end: rung after every commit that made something due.
+/// The sending side. The adapter calls it after every commit that may have made an event due.
 #[derive(Debug, Clone, Default)]
-pub struct Waker(Arc<Bell>);
+pub struct Waker(Arc<Signal>);
 
 impl Waker {
+    /// Wakes every subscription.
     pub fn wake(&self) {
-        self.0.rings.fetch_add(1, Ordering::SeqCst);
-        self.0.waiting.notify_waiters();
+        self.0.count.fetch_add(1, Ordering::SeqCst);
+        self.0.waiters.notify_waiters();
     }
 
+    /// Subscribes to the wake-ups from now on.
     pub fn subscribe(&self) -> Wakeups {
-        Wakeups { bell: Arc::clone(&self.0), heard: self.0.rings.load(Ordering::SeqCst) }
+        Wakeups { signal: Arc::clone(&self.0), seen_count: self.0.count.load(Ordering::SeqCst) }
     }
 }
 
-/// The worker's end. Remembers a wake-up that came while nobody waited; many become one.
+/// The receiving side, held by a worker. It keeps a wake-up that arrives while the worker does not wait, and merges
+/// several of them into one.
 #[derive(Debug, Clone)]
 pub struct Wakeups {
-    bell: Arc<Bell>,
-    heard: u64,
+    signal: Arc<Signal>,
+    seen_count: u64,
 }
 
 impl Wakeups {
-    pub async fn woken(&mut self) {
+    /// Resolves when a wake-up has arrived since the last call.
+    pub async fn wait(&mut self) {
         loop {
-            // Waiting begins before the counter is read, so that no ring falls between the two.
-            let ring = self.bell.waiting.notified();
-            let rings = self.bell.rings.load(Ordering::SeqCst);
-            if rings != self.heard {
-                self.heard = rings;
+            // Register before reading the counter, so that no wake-up is missed in between.
+            let notified = self.signal.waiters.notified();
+            let count = self.signal.count.load(Ordering::SeqCst);
+            if count != self.seen_count {
+                self.seen_count = count;
                 return;
             }
-            ring.await;
+            notified.await;
         }
     }
 }
@@ -60,25 +66,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wake_up_that_came_while_nobody_waited_is_remembered_once() {
+    fn wakeups_without_a_waiter_are_kept_as_one() {
         let waker = Waker::default();
         let mut wakeups = waker.subscribe();
         waker.wake();
         waker.wake();
         let mut context = Context::from_waker(TaskWaker::noop());
-        assert!(pin!(wakeups.woken()).poll(&mut context).is_ready());
-        assert!(pin!(wakeups.woken()).poll(&mut context).is_pending());
+        assert!(pin!(wakeups.wait()).poll(&mut context).is_ready());
+        assert!(pin!(wakeups.wait()).poll(&mut context).is_pending());
     }
 
     #[test]
-    fn a_waiter_is_woken_and_an_earlier_ring_is_not_heard() {
+    fn subscription_ignores_earlier_wakeups_and_wakes_its_waiter() {
         let waker = Waker::default();
         waker.wake();
         let mut wakeups = waker.subscribe();
         let mut context = Context::from_waker(TaskWaker::noop());
-        let mut woken = pin!(wakeups.woken());
-        assert!(woken.as_mut().poll(&mut context).is_pending());
+        let mut wait = pin!(wakeups.wait());
+        assert!(wait.as_mut().poll(&mut context).is_pending());
         waker.wake();
-        assert!(woken.as_mut().poll(&mut context).is_ready());
+        assert!(wait.as_mut().poll(&mut context).is_ready());
     }
 }
