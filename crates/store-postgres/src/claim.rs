@@ -1,103 +1,115 @@
-//! Granting leases: discover, then ask for what fits.
+//! Claims: discover claimable rows, then grant leases on as many as fit the request.
+//!
+//! A claim repeated under its id returns the leases that it was granted before and still holds.
 
 mod abandon;
-mod again;
 mod grant;
+mod repeat;
 
 use futures_util::future::join5;
-use posthaste_store::{ClaimRequest, Claimed, StoreError};
+use posthaste_domain::Lease;
+use posthaste_store::{ClaimRequest, ClaimResponse, StoreError};
 
-use crate::Shared;
-use crate::discover::{self, COMMITTED, EXPIRED, HORIZON, Marks, NEWS, STEP_CLAIMS_MAX, STEP_ROWS_MAX};
-use crate::frontier::{Frontier, Horizon, Room};
-use crate::moment::micros;
+use crate::StoreState;
+use crate::claimable::{ClaimBudget, ClaimableIndex, ServerSnapshot};
+use crate::convert::micros;
+use crate::discover::{
+    self, COMMITTED_IN_GAPS, DiscoveryCursors, EXPIRED_LEASES, NEW_ROWS, READ_SNAPSHOT, STEP_CLAIMS_MAX,
+    STEP_ROWS_MAX,
+};
 use crate::session::Session;
-use crate::sweep::{self, Begun};
+use crate::sweep::{self, FirstSweep};
 
-/// What this process knows, and where it looks on.
+/// The rows that this process has discovered, and the positions from which discovery continues.
 #[derive(Default)]
-pub(crate) struct Known {
-    pub(crate) frontier: Frontier,
-    pub(crate) marks: Marks,
+pub(crate) struct DiscoveryState {
+    pub(crate) claimable: ClaimableIndex,
+    pub(crate) cursors: DiscoveryCursors,
 }
 
-pub(crate) async fn claim(store: &Shared, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-    // Claims of one process take turns: each of them takes all that fits, and plans with what the last one left.
-    let mut known = store.known.lock().await;
-    let claimed = store.sessions.dispatch.with(async |session| {
-        if !known.marks.begun() && sweep::begin(session, &mut known).await? == Begun::InPart {
-            store.sweep_soon.notify_one();
+pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+    // Claims of one process run one after the other: each takes every row that fits, and plans with the index that the
+    // previous claim left.
+    let mut discovery = store.discovery.lock().await;
+    let response = store.sessions.dispatch.with(async |session| {
+        if !discovery.cursors.has_started()
+            && sweep::start_discovery(session, &mut discovery).await? == FirstSweep::Partial
+        {
+            store.sweep_request.notify_one();
         }
-        claim_with(session, &mut known, request).await
+        claim_on(session, &mut discovery, request).await
     });
-    let claimed = claimed.await;
-    match &claimed {
-        Ok(claimed) => store.granted.add(request.id, &claimed.leases),
-        // The server that comes back may be another, and may know less.
-        Err(_) => *known = Known::default(),
+    let response = response.await;
+    match &response {
+        Ok(response) => store.outstanding.add(request.id, &response.leases),
+        // The next connection may lead to another server that has fewer rows.
+        Err(_) => *discovery = DiscoveryState::default(),
     }
-    claimed
+    response
 }
 
-async fn claim_with(
+async fn claim_on(
     session: &Session,
-    known: &mut Known,
+    discovery: &mut DiscoveryState,
     request: &ClaimRequest,
-) -> Result<Claimed, tokio_postgres::Error> {
-    let (granted_before, horizon) = look(session, known, request).await?;
+) -> Result<ClaimResponse, tokio_postgres::Error> {
+    let (granted_before, snapshot) = discover_rows(session, discovery, request).await?;
     if !granted_before.is_empty() {
-        return Ok(Claimed { leases: granted_before, abandoned: Vec::new() });
+        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new() });
     }
-    let abandoned = abandon::abandon(session, &mut known.frontier, request.abandon_after).await?;
-    let mut room = Room::of(request);
+    let abandoned =
+        abandon::abandon_expired(session, &mut discovery.claimable, request.abandon_after).await?;
+    let mut budget = ClaimBudget::new(request);
     let mut leases = Vec::new();
-    // Each round uses up what it asked for, so there is an end; the first is almost always the last.
+    // Terminates: each round removes the ranges that it claimed from the index. One round is almost always enough.
     loop {
-        let plan = known.frontier.plan(request, &room, horizon.now);
+        let plan = discovery.claimable.plan(request, &budget, snapshot.now);
         if plan.is_empty() {
-            return Ok(Claimed { leases, abandoned });
+            return Ok(ClaimResponse { leases, abandoned });
         }
-        grant::grant(session, &mut known.frontier, request, &plan, &mut room, &mut leases).await?;
+        grant::execute_plan(session, &mut discovery.claimable, request, &plan, &mut budget, &mut leases)
+            .await?;
     }
 }
 
-/// One round trip: what this very claim was granted before, what is new, and which leases have expired.
-async fn look(
+/// Runs one discovery step in one round trip. Reads the leases that a repeated claim still holds, the rows that have
+/// become claimable, and the leases that have expired.
+async fn discover_rows(
     session: &Session,
-    known: &mut Known,
+    discovery: &mut DiscoveryState,
     request: &ClaimRequest,
-) -> Result<(Vec<posthaste_domain::Lease>, Horizon), tokio_postgres::Error> {
-    let (again, horizon, committed, news, expired) = (
-        session.prepare(&again::AGAIN).await?,
-        session.prepare(&HORIZON).await?,
-        session.prepare(&COMMITTED).await?,
-        session.prepare(&NEWS).await?,
-        session.prepare(&EXPIRED).await?,
+) -> Result<(Vec<Lease>, ServerSnapshot), tokio_postgres::Error> {
+    let (repeat, snapshot, committed, new_rows, expired) = (
+        session.prepare(&repeat::REPEAT_CLAIM).await?,
+        session.prepare(&READ_SNAPSHOT).await?,
+        session.prepare(&COMMITTED_IN_GAPS).await?,
+        session.prepare(&NEW_ROWS).await?,
+        session.prepare(&EXPIRED_LEASES).await?,
     );
-    let step = known.marks.step();
+    let step = discovery.cursors.next_step();
     let lease = micros(request.lease);
     let claim = request.id.as_uuid();
-    let answers = session.transaction(async {
-        let (granted_before, horizon, committed, news, expired) = join5(
-            session.send(&again, &[&claim, &lease]),
-            session.send(&horizon, &[]),
+    let results = session.transaction(async {
+        let (granted_before, snapshot, committed, new_rows, expired) = join5(
+            session.send(&repeat, &[&claim, &lease]),
+            session.send(&snapshot, &[]),
             session.send(&committed, &[&step.gap_lows, &step.gap_highs, &STEP_ROWS_MAX]),
-            session.send(&news, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
-            session.send(&expired, &[&known.marks.claims(), &STEP_CLAIMS_MAX]),
+            session.send(&new_rows, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
+            session.send(&expired, &[&discovery.cursors.claims(), &STEP_CLAIMS_MAX]),
         )
         .await;
-        Ok((granted_before?, horizon?, committed?, news?, expired?))
+        Ok((granted_before?, snapshot?, committed?, new_rows?, expired?))
     });
-    let (granted_before, horizon, committed, news, expired) = answers.await?;
-    let (horizon, last_turn) = discover::horizon(&horizon)?;
-    let granted_before = granted_before.iter().map(grant::lease).collect::<Result<_, _>>()?;
-    if last_turn < known.marks.known_to().0 {
-        // Another server, which knows less than the one before it: what is known here is not of it.
-        *known = Known::default();
-        return Ok((granted_before, horizon));
+    let (granted_before, snapshot, committed, new_rows, expired) = results.await?;
+    let (snapshot, last_number) = discover::parse_snapshot(&snapshot)?;
+    let granted_before = granted_before.iter().map(grant::parse_lease).collect::<Result<_, _>>()?;
+    if last_number < discovery.cursors.discovered_to().0 {
+        // The sequence went backwards: this is another server with fewer rows, and the index does not describe it.
+        *discovery = DiscoveryState::default();
+        return Ok((granted_before, snapshot));
     }
-    known.marks.took(&step, horizon, &committed, &news, &mut known.frontier)?;
-    known.marks.took_expired(horizon, &expired, &mut known.frontier)?;
-    known.frontier.forget_pauses(horizon.now);
-    Ok((granted_before, horizon))
+    discovery.cursors.record_step(&step, snapshot, &committed, &new_rows, &mut discovery.claimable)?;
+    discovery.cursors.record_expired(snapshot, &expired, &mut discovery.claimable)?;
+    discovery.claimable.remove_ended_pauses(snapshot.now);
+    Ok((granted_before, snapshot))
 }

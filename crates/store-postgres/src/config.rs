@@ -1,4 +1,4 @@
-//! Where the server is, and how to speak to it: a `postgres://` URL and what it may carry.
+//! Connection settings: parses a `postgres://` URL.
 
 use std::path::PathBuf;
 use std::str::FromStr as _;
@@ -9,24 +9,26 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Connection, Socket};
 use url::form_urlencoded;
 
-use crate::tls::{self, Verify};
+use crate::tls::{self, Verification};
 
-/// How long a connection may take to be made, per host of the URL.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// A connection on which nothing happens is tried this often, so that one that only listens notices a lost peer.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
-/// From dialling to a session, whatever the server does or does not do.
-const SESSION_WITHIN: Duration = Duration::from_secs(10);
-/// A peer that acknowledges nothing for this long is gone.
-const PEER_SILENT_MAX: Duration = Duration::from_secs(15);
+/// Timeout of connecting, per host of the URL.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Idle time before a TCP keepalive probe, by which a connection that only listens detects a lost peer.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// Timeout from connecting to a usable session, over all hosts of the URL.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long sent data may stay unacknowledged before the connection is closed.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Why a database URL is rejected. No message repeats a part of the URL that could be a password.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidUrl {
     #[error("the database URL must begin with postgres:// or postgresql://")]
     Scheme,
-    /// In words that repeat no part of the URL: whatever is not understood could be a password.
+    /// A URL that the driver cannot parse, with the driver's reason.
     #[error("the database URL is not usable: {0}; write it as postgres://user:password@host:5432/database")]
     Malformed(String),
+    /// An unknown parameter, identified by its position because its name could be part of a password.
     #[error(
         "parameter {0} after the ? is not known; remove it, or write a ? that belongs to a password as %3F"
     )]
@@ -39,72 +41,71 @@ pub enum InvalidUrl {
     UnusedCertificates(String),
 }
 
-/// A parsed URL. Several hosts, and `target_session_attrs=read-write` to find the one that accepts writes, are
-/// understood as libpq does.
+/// The settings of a connection to PostgreSQL. As in libpq, a URL may name several hosts, and
+/// `target_session_attrs=read-write` selects the one that accepts writes.
 #[derive(Clone)]
 pub struct PostgresConfig {
-    pub(crate) connect: tokio_postgres::Config,
+    pub(crate) driver: tokio_postgres::Config,
     pub(crate) tls: tls::Connector,
 }
 
 impl PostgresConfig {
-    /// Reads certificates too, where the URL asks for a server that is verified.
+    /// Parses a URL. Reads the certificates if its sslmode verifies the server.
     pub fn from_url(url: &str) -> Result<Self, InvalidUrl> {
-        let Parsed { connect, verify, root_cert } = Parsed::from_url(url)?;
-        Ok(Self { connect, tls: tls::connector(verify, root_cert)? })
+        let ParsedUrl { driver, verification, root_cert } = ParsedUrl::from_url(url)?;
+        Ok(Self { driver, tls: tls::connector(verification, root_cert)? })
     }
 
-    /// Whether a URL can be used, as far as its text tells: no file is read.
+    /// Checks the text of a URL without reading any file.
     pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
-        Parsed::from_url(url).map(drop)
+        ParsedUrl::from_url(url).map(drop)
     }
 }
 
-/// What the text of a URL says.
-struct Parsed {
-    connect: tokio_postgres::Config,
-    verify: Verify,
+/// A parsed URL, before the certificates are read.
+struct ParsedUrl {
+    driver: tokio_postgres::Config,
+    verification: Verification,
     root_cert: Option<PathBuf>,
 }
 
-impl Parsed {
+impl ParsedUrl {
     fn from_url(url: &str) -> Result<Self, InvalidUrl> {
         if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
             return Err(InvalidUrl::Scheme);
         }
         let (rest, ssl) = SslParameters::split_from(url);
-        let mut connect =
-            tokio_postgres::Config::from_str(&rest).map_err(|error| not_understood(url, &error))?;
-        check_hosts(&connect)?;
+        let mut driver = tokio_postgres::Config::from_str(&rest).map_err(|error| parse_error(url, &error))?;
+        check_hosts(&driver)?;
         let mode = ssl.mode.as_deref().unwrap_or("prefer");
-        let (ssl_mode, verify) = match mode {
-            "disable" => (SslMode::Disable, Verify::Nothing),
-            "prefer" => (SslMode::Prefer, Verify::Nothing),
-            "require" => (SslMode::Require, Verify::Nothing),
-            "verify-ca" => (SslMode::Require, Verify::Authority),
-            "verify-full" => (SslMode::Require, Verify::Host),
+        let (ssl_mode, verification) = match mode {
+            "disable" => (SslMode::Disable, Verification::None),
+            "prefer" => (SslMode::Prefer, Verification::None),
+            "require" => (SslMode::Require, Verification::None),
+            "verify-ca" => (SslMode::Require, Verification::Authority),
+            "verify-full" => (SslMode::Require, Verification::Host),
             _ => return Err(InvalidUrl::SslMode),
         };
-        if ssl.root_cert.is_some() && verify == Verify::Nothing {
+        if ssl.root_cert.is_some() && verification == Verification::None {
             return Err(InvalidUrl::UnusedCertificates(mode.to_owned()));
         }
-        connect.ssl_mode(ssl_mode);
-        if connect.get_connect_timeout().is_none() {
-            connect.connect_timeout(CONNECT_WITHIN);
+        driver.ssl_mode(ssl_mode);
+        if driver.get_connect_timeout().is_none() {
+            driver.connect_timeout(CONNECT_TIMEOUT);
         }
-        if connect.get_application_name().is_none() {
-            connect.application_name("posthaste");
+        if driver.get_application_name().is_none() {
+            driver.application_name("posthaste");
         }
-        connect.tcp_user_timeout(PEER_SILENT_MAX);
-        connect.keepalives_idle(KEEPALIVE_AFTER);
-        Ok(Self { connect, verify, root_cert: ssl.root_cert })
+        driver.tcp_user_timeout(TCP_USER_TIMEOUT);
+        driver.keepalives_idle(KEEPALIVE_IDLE);
+        Ok(Self { driver, verification, root_cert: ssl.root_cert })
     }
 }
 
-/// The driver would say this only when it dials.
-fn check_hosts(connect: &tokio_postgres::Config) -> Result<(), InvalidUrl> {
-    let hosts = connect.get_hosts().len().max(connect.get_hostaddrs().len());
-    match connect.get_ports().len() {
+/// Checks that there is a host, and a port for each. The driver would report this only when it connects.
+fn check_hosts(driver: &tokio_postgres::Config) -> Result<(), InvalidUrl> {
+    let hosts = driver.get_hosts().len().max(driver.get_hostaddrs().len());
+    match driver.get_ports().len() {
         _ if hosts == 0 => Err(InvalidUrl::Malformed("it names no host".to_owned())),
         0 | 1 => Ok(()),
         ports if ports == hosts => Ok(()),
@@ -112,42 +113,43 @@ fn check_hosts(connect: &tokio_postgres::Config) -> Result<(), InvalidUrl> {
     }
 }
 
-/// How the driver's words about a parameter begin that it does not know; it repeats the name.
-const UNKNOWN: &str = "unknown option";
+/// The start of the driver's message about an unknown parameter, which quotes the parameter's name.
+const UNKNOWN_OPTION: &str = "unknown option";
 
-/// A parameter that the driver does not know is told by its place.
-fn not_understood(url: &str, error: &tokio_postgres::Error) -> InvalidUrl {
-    let words = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+/// Converts the driver's parse error. Replaces the name of an unknown parameter by its position.
+fn parse_error(url: &str, error: &tokio_postgres::Error) -> InvalidUrl {
+    let message = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let is_unknown = |pair: &str| {
-        // With a user, because the driver takes the first @ for the end of one.
+        // The URL has a user, because the driver ends the user at the first @, which may be in the parameter.
         let (rest, ssl) = SslParameters::split_from(&format!("postgres://user@host/?{pair}"));
         ssl.is_empty() && tokio_postgres::Config::from_str(&rest).is_err()
     };
     match (1..).zip(query.split('&')).find(|(_, pair)| is_unknown(pair)) {
-        Some((position, _)) if words.starts_with(UNKNOWN) => InvalidUrl::Parameter(position),
-        _ if words.starts_with(UNKNOWN) => {
+        Some((position, _)) if message.starts_with(UNKNOWN_OPTION) => InvalidUrl::Parameter(position),
+        _ if message.starts_with(UNKNOWN_OPTION) => {
             InvalidUrl::Malformed("a parameter after the ? is not known".to_owned())
         }
-        _ => InvalidUrl::Malformed(words),
+        _ => InvalidUrl::Malformed(message),
     }
 }
 
 impl PostgresConfig {
-    /// A connection outside the pools; none when the server does not answer in time. The driver bounds the dialling
-    /// alone.
+    /// Opens a connection outside the pools. Returns none on a timeout; the driver's own timeout covers only the TCP
+    /// connection.
     #[expect(
         clippy::disallowed_methods,
         reason = "bounds a wait for the network; nothing is scheduled by it"
     )]
-    pub(crate) async fn dial(&self) -> Option<Result<(Client, Dialled), tokio_postgres::Error>> {
-        tokio::time::timeout(SESSION_WITHIN, self.connect.connect(self.tls.clone())).await.ok()
+    pub(crate) async fn connect(&self) -> Option<Result<(Client, DriverConnection), tokio_postgres::Error>> {
+        tokio::time::timeout(SESSION_TIMEOUT, self.driver.connect(self.tls.clone())).await.ok()
     }
 }
 
-pub(crate) type Dialled = Connection<Socket, <tls::Connector as MakeTlsConnect<Socket>>::Stream>;
+/// The half of a connection that must be polled for the client to make progress.
+pub(crate) type DriverConnection = Connection<Socket, <tls::Connector as MakeTlsConnect<Socket>>::Stream>;
 
-/// Parameters that libpq knows and the driver does not.
+/// TLS parameters of libpq that the driver does not support.
 #[derive(Default)]
 struct SslParameters {
     mode: Option<String>,
@@ -159,6 +161,7 @@ impl SslParameters {
         self.mode.is_none() && self.root_cert.is_none()
     }
 
+    /// Splits the TLS parameters from a URL, and returns the URL without them.
     fn split_from(url: &str) -> (String, Self) {
         let mut ssl = Self::default();
         let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), ssl) };
@@ -181,40 +184,41 @@ impl SslParameters {
 mod tests {
     use super::*;
 
-    fn refused(url: &str) -> String {
-        PostgresConfig::from_url(url).err().expect("the URL is refused").to_string()
+    /// The error message of an invalid URL.
+    fn message(url: &str) -> String {
+        PostgresConfig::from_url(url).err().expect("the URL is invalid").to_string()
     }
 
     #[test]
-    fn several_hosts_and_the_one_that_accepts_writes_are_understood() {
+    fn a_url_may_name_several_hosts_and_require_one_that_accepts_writes() {
         let url = "postgres://app@one:5432,two:5433/shop?target_session_attrs=read-write&sslmode=disable";
-        let config = PostgresConfig::from_url(url).unwrap().connect;
+        let config = PostgresConfig::from_url(url).unwrap().driver;
         assert_eq!((config.get_hosts().len(), config.get_ports()), (2, &[5432, 5433][..]));
         assert_eq!(config.get_ssl_mode(), SslMode::Disable);
         assert_eq!(config.get_target_session_attrs(), tokio_postgres::config::TargetSessionAttrs::ReadWrite);
     }
 
     #[test]
-    fn verified_connections_are_never_made_without_tls() {
+    fn modes_that_require_tls_never_connect_without_it() {
         for mode in ["require", "verify-ca", "verify-full"] {
             let config =
                 PostgresConfig::from_url(&format!("postgres://app@one/shop?sslmode={mode}")).unwrap();
-            assert_eq!(config.connect.get_ssl_mode(), SslMode::Require, "{mode}");
+            assert_eq!(config.driver.get_ssl_mode(), SslMode::Require, "{mode}");
         }
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_the_rule() {
-        assert!(refused("mysql://app@one/shop").contains("postgres://"));
-        assert!(refused("postgres://app@one/shop?sslmode=maybe").contains("verify-full"));
-        assert!(refused("postgres://app@one/shop?sslrootcert=/x").contains("verifies nothing"));
-        let missing = refused("postgres://app@one/shop?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch%20file");
+    fn the_message_of_an_invalid_url_names_the_rule() {
+        assert!(message("mysql://app@one/shop").contains("postgres://"));
+        assert!(message("postgres://app@one/shop?sslmode=maybe").contains("verify-full"));
+        assert!(message("postgres://app@one/shop?sslrootcert=/x").contains("verifies nothing"));
+        let missing = message("postgres://app@one/shop?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch%20file");
         assert!(missing.contains("/no/such file"), "{missing}");
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_named_and_nothing_of_it_is_repeated() {
-        for (url, told) in [
+    fn the_message_of_an_invalid_url_repeats_nothing_that_could_be_a_password() {
+        for (url, expected) in [
             ("postgres://app:hunter2@one:not-a-port/shop", "invalid value for option `port`"),
             ("postgres://app@one/shop?connect_timeout=hunter2", "invalid value for option `connect_timeout`"),
             ("postgres://app@one/shop?sslmode=disable&hunter2=yes", "parameter 2 after the ? is not known"),
@@ -224,14 +228,14 @@ mod tests {
             ("postgres:///hunter2", "names no host"),
             ("postgres://one,two/hunter2?port=1,2,3", "2 hosts and 5 ports"),
         ] {
-            let shown = refused(url);
-            assert!(shown.contains(told) && !shown.contains("hunter2"), "{url}: {shown}");
+            let message = message(url);
+            assert!(message.contains(expected) && !message.contains("hunter2"), "{url}: {message}");
             assert!(PostgresConfig::check_url(url).is_err(), "{url}");
         }
     }
 
     #[test]
-    fn a_url_is_checked_without_the_files_that_it_names() {
+    fn checking_a_url_reads_no_file() {
         let url = "postgres://app@one/shop?sslmode=verify-full&sslrootcert=/no/such/file";
         assert!(PostgresConfig::check_url(url).is_ok() && PostgresConfig::from_url(url).is_err());
     }

@@ -1,12 +1,13 @@
-//! The numbers of events by state. Every change appends how it changed them; their sums are the numbers.
+//! Numbers of events by state. Every change appends a row with its differences; the numbers are the sums of all rows.
 
 use posthaste_store::StoreError;
 
-use crate::Shared;
+use crate::StoreState;
 use crate::session::Sql;
 
-/// Many small rows become one. Only rows that nobody else is adding up, so that nobody waits.
-static ADD_UP: Sql = Sql {
+/// Replaces the rows of webhook_counts by one row with their sums. Skips rows that another process is compacting, so that
+/// neither waits for the other.
+static COMPACT_COUNTS: Sql = Sql {
     text: "
 WITH parts AS (
     DELETE FROM app.webhook_counts
@@ -18,6 +19,7 @@ SELECT sum(pending), sum(retrying), sum(delivered), sum(failed) FROM parts HAVIN
     types: &[],
 };
 
-pub(crate) async fn add_up(store: &Shared) -> Result<(), StoreError> {
-    store.sessions.operate.with(async |session| session.query(&ADD_UP, &[]).await).await.map(drop)
+/// Compacts the counts, so that reading them stays cheap.
+pub(crate) async fn compact(store: &StoreState) -> Result<(), StoreError> {
+    store.sessions.operate.with(async |session| session.query(&COMPACT_COUNTS, &[]).await).await.map(drop)
 }

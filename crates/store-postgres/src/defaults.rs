@@ -1,19 +1,22 @@
-//! What the database's own function gives to events that ask for nothing: it cannot read our configuration.
+//! Settings of the SQL function `app.enqueue_webhook`, which cannot read this program's configuration.
 
 use posthaste_store::StoreError;
 use tokio_postgres::types::Type;
 
-use crate::Shared;
-use crate::session::Sql;
+use crate::StoreState;
+use crate::session::{Params, Sql};
 
+/// Defaults and limits that `app.enqueue_webhook` applies to events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallerDefaults {
+pub struct EnqueueFunctionDefaults {
+    /// Attempts of an event whose caller gives no number.
     pub max_attempts: u32,
+    /// Largest payload that the function accepts.
     pub payload_bytes_max: usize,
 }
 
-/// Writes only what differs, so that many processes that start alike do not wait for one another.
-static SET: Sql = Sql {
+/// Updates only the values that differ, so that processes which start with equal settings do not lock each other out.
+static UPDATE_SETTINGS: Sql = Sql {
     text: "
 UPDATE app.webhook_settings s
 SET value = w.value
@@ -22,9 +25,18 @@ WHERE s.name = w.name AND s.value <> w.value",
     types: &[Type::INT8, Type::INT8],
 };
 
-pub(crate) async fn set(store: &Shared, defaults: CallerDefaults) -> Result<(), StoreError> {
+/// Stores the settings in the database.
+pub(crate) async fn store_defaults(
+    store: &StoreState,
+    defaults: EnqueueFunctionDefaults,
+) -> Result<(), StoreError> {
     let max_attempts = i64::from(defaults.max_attempts);
     let payload_bytes_max = i64::try_from(defaults.payload_bytes_max).unwrap_or(i64::MAX);
-    let params: crate::session::Params<'_> = &[&max_attempts, &payload_bytes_max];
-    store.sessions.produce.with(async |session| session.transact(&SET, params).await).await.map(drop)
+    let params: Params<'_> = &[&max_attempts, &payload_bytes_max];
+    store
+        .sessions
+        .produce
+        .with(async |session| session.transact(&UPDATE_SETTINGS, params).await)
+        .await
+        .map(drop)
 }

@@ -1,59 +1,61 @@
-//! Finding what has become claimable, at a cost that does not grow with what is waiting.
+//! Discovery: finds rows that have become claimable, at a cost that does not grow with the backlog.
 //!
-//! Discovery reads each row once: first attempts by their turns, above the last that was seen, and retries as their
-//! time comes. It never begins at the bottom of an index, where the dead entries of everything delivered lie. Numbers
-//! that were passed over are looked for again ([`Gaps`]), and a sweep over all destinations, at the start and now and
-//! then, finds what any of this could have missed.
+//! Discovery reads each row about once: first attempts above the last position read, retries as they become due. It never
+//! reads from the start of an index, which holds the dead entries of delivered events. Sequence numbers without a
+//! row are read again ([`Gaps`]). A periodic sweep over all destinations finds rows that discovery has missed.
 
 use posthaste_domain::{DestinationId, EventKey, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::frontier::{Expired, Frontier, Gaps, Horizon, RETRIES_FROM, Span};
-use crate::moment::Moment;
-use crate::number::count;
+use crate::claimable::{
+    ClaimableIndex, ExpiredLease, Gaps, PositionRange, RETRY_POSITION_MIN, ServerSnapshot,
+};
+use crate::convert::{PgTimestamp, unsigned};
 use crate::session::Sql;
 
-/// Rows read of one span in one step; the rest is read in the next.
+/// Rows read of one range in one step; the next step reads on from there.
 const STEP_ROWS: usize = 5_000;
+/// The same limit as a parameter.
 pub(crate) const STEP_ROWS_MAX: i64 = 5_000;
-/// What became due this long ago is read again, because it may have been committed since: a lease of a retry that
-/// is given back makes it due at once.
-const OVERLAP_US: i64 = 100_000;
-/// Claims whose leases may have expired, looked at in one step.
+/// Retries that became due within this time are read again: their transaction may have committed since. A released lease
+/// of a retry, for one, makes the retry due at once.
+const RETRY_OVERLAP_US: i64 = 100_000;
+/// Claims checked for expired leases in one step.
 pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
-/// How far below the last number drawn discovery begins, so that it sees what is committing just then.
-const STEP_BACK: i64 = 10_000;
+/// How far below the sequence's last number discovery starts, so that it finds rows that are being committed.
+const START_BELOW_LAST: i64 = 10_000;
 
-/// Asked before the rows, so that what was over by then is seen by then.
-pub(crate) static HORIZON: Sql = Sql {
+/// Reads the clock, the transaction snapshot and the sequence's last number. It runs before the statements that read
+/// rows, so every transaction that had ended by then is visible to them.
+pub(crate) static READ_SNAPSHOT: Sql = Sql {
     text: "
 SELECT app.webhook_now(),
        pg_snapshot_xmin(s)::text::bigint,
        pg_snapshot_xmax(s)::text::bigint,
-       (SELECT last_value FROM app.webhook_turn)
+       (SELECT last_value FROM app.webhook_event_key)
 FROM pg_current_snapshot() s",
     types: &[],
 };
 
-/// Index webhook_queue_turn, from each low mark upwards.
-pub(crate) static NEWS: Sql = Sql {
+/// Reads due rows of each range, ascending. Index webhook_queue_position.
+pub(crate) static NEW_ROWS: Sql = Sql {
     text: "
-SELECT s.n, q.turn, q.destination_id, q.leased
+SELECT s.n, q.queue_position, q.destination_id, q.leased
 FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS s (low, high, n)
 CROSS JOIN LATERAL (
-    SELECT q.turn, q.destination_id, q.lease_until IS NOT NULL AS leased
+    SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
     FROM app.webhook_queue q
-    WHERE q.turn > s.low AND q.turn <= least(s.high, app.webhook_turn_at(app.webhook_now()))
-    ORDER BY q.turn
+    WHERE q.queue_position > s.low AND q.queue_position <= least(s.high, app.webhook_retry_position(app.webhook_now()))
+    ORDER BY q.queue_position
     LIMIT $3
 ) q",
     types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8],
 };
 
-/// Of the numbers that were passed over, those that have been committed since: index webhook_events_id. Asked before
-/// the queue, so that one that is not in the queue either has come to its end already.
-pub(crate) static COMMITTED: Sql = Sql {
+/// Reads the numbers within gaps whose events have been committed. Index webhook_events_id. It runs before [`NEW_ROWS`], so
+/// an event that is committed and not in the queue has reached a terminal state.
+pub(crate) static COMMITTED_IN_GAPS: Sql = Sql {
     text: "
 SELECT s.n, e.id
 FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS s (low, high, n)
@@ -63,182 +65,199 @@ CROSS JOIN LATERAL (
     types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8],
 };
 
-/// Index webhook_claims_check_at, from the low mark upwards. A claim with nothing left is forgotten, one whose leases
-/// all live is looked at again when the first of them can have expired; of the others, the expired leases are told. One
-/// that was granted more meanwhile is left as it is.
-pub(crate) static EXPIRED: Sql = Sql {
+/// Checks the claims whose expiry check is due, after $1 and at most $2. Index webhook_claims_expiry_check_at.
+///
+/// Deletes a claim that holds no lease. Reschedules a claim whose leases are all live to their first expiry. Returns the
+/// expired leases of the others. A claim that has been granted more leases meanwhile is left unchanged.
+pub(crate) static EXPIRED_LEASES: Sql = Sql {
     text: "
 WITH due AS MATERIALIZED (
-    SELECT c.id, c.check_at, c.keys
+    SELECT c.id, c.expiry_check_at, c.event_keys
     FROM app.webhook_claims c
-    WHERE c.check_at > timestamptz 'epoch' + $1 * interval '1 microsecond' AND c.check_at <= app.webhook_now()
-    ORDER BY c.check_at
+    WHERE c.expiry_check_at > timestamptz 'epoch' + $1 * interval '1 microsecond' AND c.expiry_check_at <= app.webhook_now()
+    ORDER BY c.expiry_check_at
     LIMIT $2
 ),
 leased AS MATERIALIZED (
     SELECT d.id AS claim, q.id, q.destination_id, q.attempts, q.lost_leases, q.lease_until
     FROM due d
-    CROSS JOIN LATERAL unnest(d.keys) AS k (key)
+    CROSS JOIN LATERAL unnest(d.event_keys) AS k (key)
     JOIN app.webhook_queue q ON q.id = k.key AND q.lease_claim = d.id
 ),
-living AS (
+live_claims AS (
     UPDATE app.webhook_claims c
-    SET check_at = l.until, keys = l.keys
-    FROM (SELECT claim, min(lease_until) AS until, array_agg(id) AS keys FROM leased GROUP BY claim) l
+    SET expiry_check_at = l.first_expiry, event_keys = l.event_keys
+    FROM (SELECT claim, min(lease_until) AS first_expiry, array_agg(id) AS event_keys FROM leased GROUP BY claim) l
     JOIN due d ON d.id = l.claim
-    WHERE c.id = l.claim AND c.keys = d.keys AND l.until > app.webhook_now()
+    WHERE c.id = l.claim AND c.event_keys = d.event_keys AND l.first_expiry > app.webhook_now()
 ),
-ended AS (
+empty_claims AS (
     DELETE FROM app.webhook_claims c
     USING due d
-    WHERE c.id = d.id AND c.keys = d.keys AND NOT EXISTS (SELECT FROM leased l WHERE l.claim = d.id)
+    WHERE c.id = d.id AND c.event_keys = d.event_keys AND NOT EXISTS (SELECT FROM leased l WHERE l.claim = d.id)
 )
-SELECT (SELECT count(*) FROM due), (SELECT max(check_at) FROM due), l.id, l.destination_id, l.attempts, l.lost_leases
+SELECT (SELECT count(*) FROM due), (SELECT max(expiry_check_at) FROM due), l.id, l.destination_id, l.attempts, l.lost_leases
 FROM (SELECT) one
 LEFT JOIN leased l ON l.lease_until <= app.webhook_now()",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// Where discovery stands.
+/// The positions up to which discovery has read, and the gaps below them.
 #[derive(Default)]
-pub(crate) struct Marks {
-    /// First attempts up to this turn were seen; nothing was yet.
-    first: Option<i64>,
-    /// Retries due up to here were seen.
-    retry: i64,
-    /// Claims to be looked at up to here were.
+pub(crate) struct DiscoveryCursors {
+    /// Last position read of first attempts; none before discovery has started.
+    first_attempts: Option<i64>,
+    /// Last position read of retries.
+    retries: i64,
+    /// Due time, in microseconds, up to which the expiry checks of claims have been done.
     claims: i64,
     gaps: Gaps,
 }
 
-/// What one step looks at.
-pub(crate) struct Step {
-    /// First attempts, retries, then the gaps.
+/// The ranges that one discovery step reads, as columns of lower and upper bounds.
+pub(crate) struct DiscoveryStep {
+    /// Bounds of first attempts, of retries, then of each gap.
     pub(crate) lows: Vec<i64>,
     pub(crate) highs: Vec<i64>,
+    /// Bounds of the gaps alone.
     pub(crate) gap_lows: Vec<i64>,
     pub(crate) gap_highs: Vec<i64>,
 }
 
-impl Marks {
-    /// Where a process begins that has just swept: at what is being committed now.
-    pub(crate) fn begin(&mut self, last_turn: i64, now: Timestamp) {
-        *self =
-            Self { first: Some((last_turn - STEP_BACK).max(0)), retry: now.as_micros(), ..Self::default() };
+impl DiscoveryCursors {
+    /// Starts discovery just below the sequence's last number. The first sweep covers the rows below.
+    pub(crate) fn start(&mut self, last_number: i64, now: Timestamp) {
+        *self = Self {
+            first_attempts: Some((last_number - START_BELOW_LAST).max(0)),
+            retries: now.as_micros(),
+            ..Self::default()
+        };
     }
 
-    pub(crate) fn begun(&self) -> bool {
-        self.first.is_some()
+    pub(crate) fn has_started(&self) -> bool {
+        self.first_attempts.is_some()
     }
 
-    /// Claims are looked at from the beginning once more.
-    pub(crate) fn recheck_claims(&mut self) {
+    /// Makes the next steps check every claim whose expiry check is due, not only those that became due since.
+    pub(crate) fn restart_expiry_checks(&mut self) {
         self.claims = 0;
     }
 
+    /// Returns the due time up to which expiry checks have been done.
     pub(crate) fn claims(&self) -> i64 {
         self.claims
     }
 
-    /// Up to where the lanes are known: what a sweep finds below is made to reach it.
-    pub(crate) fn known_to(&self) -> (i64, i64) {
-        (self.first.unwrap_or(0), self.retry)
+    /// Returns the positions up to which discovery has read first attempts and retries.
+    pub(crate) fn discovered_to(&self) -> (i64, i64) {
+        (self.first_attempts.unwrap_or(0), self.retries)
     }
 
-    pub(crate) fn step(&self) -> Step {
+    /// Returns the ranges that the next step reads.
+    pub(crate) fn next_step(&self) -> DiscoveryStep {
         let (gap_lows, gap_highs): (Vec<i64>, Vec<i64>) =
-            self.gaps.spans().map(|span| (span.low, span.high)).unzip();
-        let lows =
-            [self.first.unwrap_or(0), self.retry].into_iter().chain(gap_lows.iter().copied()).collect();
-        let highs = [RETRIES_FROM - 1, i64::MAX].into_iter().chain(gap_highs.iter().copied()).collect();
-        Step { lows, highs, gap_lows, gap_highs }
+            self.gaps.ranges().map(|range| (range.low, range.high)).unzip();
+        let (first_attempts, retries) = self.discovered_to();
+        let lows = [first_attempts, retries].into_iter().chain(gap_lows.iter().copied()).collect();
+        let highs = [RETRY_POSITION_MIN - 1, i64::MAX].into_iter().chain(gap_highs.iter().copied()).collect();
+        DiscoveryStep { lows, highs, gap_lows, gap_highs }
     }
 
-    /// Takes in what a step saw.
-    pub(crate) fn took(
+    /// Adds the rows that a step has read to the index, and advances the cursors.
+    pub(crate) fn record_step(
         &mut self,
-        step: &Step,
-        horizon: Horizon,
+        step: &DiscoveryStep,
+        snapshot: ServerSnapshot,
         committed: &[Row],
         rows: &[Row],
-        frontier: &mut Frontier,
+        claimable: &mut ClaimableIndex,
     ) -> Result<(), tokio_postgres::Error> {
-        let mut seen: Vec<Vec<i64>> = vec![Vec::new(); step.lows.len()];
+        let mut queued: Vec<Vec<i64>> = vec![Vec::new(); step.lows.len()];
         for row in rows {
-            let (turn, leased): (i64, bool) = (row.try_get(1)?, row.try_get(3)?);
-            seen[numbered(row)?].push(turn);
-            // Somebody else was faster. If they do not finish, their claim tells.
-            if !leased {
-                frontier.saw(DestinationId(row.try_get(2)?), turn);
+            let (position, is_leased): (i64, bool) = (row.try_get(1)?, row.try_get(3)?);
+            queued[range_index(row)?].push(position);
+            // Another claim holds a leased row. If the lease expires, the expiry check of that claim finds the row.
+            if !is_leased {
+                claimable.record_row(DestinationId(row.try_get(2)?), position);
             }
         }
-        let mut ended: Vec<Vec<i64>> = vec![Vec::new(); step.gap_lows.len()];
+        let mut committed_by_gap: Vec<Vec<i64>> = vec![Vec::new(); step.gap_lows.len()];
         for row in committed {
-            ended[numbered(row)?].push(row.try_get(1)?);
+            committed_by_gap[range_index(row)?].push(row.try_get(1)?);
         }
-        self.advance(step, horizon, &seen, &ended);
+        self.advance(step, snapshot, &queued, &committed_by_gap);
         Ok(())
     }
 
-    fn advance(&mut self, step: &Step, horizon: Horizon, seen: &[Vec<i64>], ended: &[Vec<i64>]) {
-        // A reading that stopped at the limit says nothing of what lies beyond its last row.
+    fn advance(
+        &mut self,
+        step: &DiscoveryStep,
+        snapshot: ServerSnapshot,
+        queued: &[Vec<i64>],
+        committed: &[Vec<i64>],
+    ) {
+        // A reading that stopped at the limit reached only its last row.
         let read_to = |rows: &[i64], high: i64| match rows.last() {
             Some(last) if rows.len() >= STEP_ROWS => *last,
             _ => high,
         };
-        self.gaps.close(horizon);
+        self.gaps.close(snapshot);
         for (gap, (low, high)) in step.gap_lows.iter().zip(&step.gap_highs).enumerate() {
-            let (queued, ended) = (&seen[gap + 2], &ended[gap]);
-            let high = read_to(queued, *high).min(read_to(ended, *high));
-            let mut found = [&queued[..], &ended[..]].concat();
+            let (queued, committed) = (&queued[gap + 2], &committed[gap]);
+            let high = read_to(queued, *high).min(read_to(committed, *high));
+            let mut found = [&queued[..], &committed[..]].concat();
             found.sort_unstable();
             found.dedup();
-            self.gaps.narrow(Span { low: *low, high }, &found);
+            self.gaps.narrow(PositionRange { low: *low, high }, &found);
         }
-        self.gaps.pass(step.lows[0], seen[0].iter().copied(), horizon.now);
-        if let Some(last) = seen[0].last() {
-            self.first = Some(*last);
+        self.gaps.add_missing(step.lows[0], queued[0].iter().copied(), snapshot.now);
+        if let Some(last) = queued[0].last() {
+            self.first_attempts = Some(*last);
         }
-        // Retries may have the same turn: the last one that was read may have another behind it.
-        let due_to = self.retry.max(horizon.now.as_micros() - OVERLAP_US);
-        self.retry = self.retry.max(read_to(&seen[1], due_to + 1) - 1);
+        // Retries may share a position, so the last position read may have more rows: the next step reads it again.
+        let due_to = self.retries.max(snapshot.now.as_micros() - RETRY_OVERLAP_US);
+        self.retries = self.retries.max(read_to(&queued[1], due_to + 1) - 1);
     }
 
-    /// Takes in leases that have expired.
-    pub(crate) fn took_expired(
+    /// Adds expired leases to the index, and advances the cursor of expiry checks.
+    pub(crate) fn record_expired(
         &mut self,
-        horizon: Horizon,
+        snapshot: ServerSnapshot,
         rows: &[Row],
-        frontier: &mut Frontier,
+        claimable: &mut ClaimableIndex,
     ) -> Result<(), tokio_postgres::Error> {
         for row in rows {
             if let Some(key) = row.try_get::<_, Option<i64>>(2)? {
-                let expired = Expired {
+                let expired = ExpiredLease {
                     destination: DestinationId(row.try_get(3)?),
-                    attempts: count(row.try_get(4)?),
-                    lost_leases: count(row.try_get(5)?),
+                    attempts: unsigned(row.try_get(4)?),
+                    lost_leases: unsigned(row.try_get(5)?),
                 };
-                frontier.expired.insert(EventKey(key), expired);
+                claimable.expired.insert(EventKey(key), expired);
             }
         }
         let Some(row) = rows.first() else { return Ok(()) };
-        let looked_at: i64 = row.try_get(0)?;
-        self.claims = match row.try_get::<_, Option<Moment>>(1)? {
-            Some(Moment(last)) if looked_at >= STEP_CLAIMS_MAX => last.as_micros(),
-            _ => self.claims.max(horizon.now.as_micros()),
+        let claims_checked: i64 = row.try_get(0)?;
+        self.claims = match row.try_get::<_, Option<PgTimestamp>>(1)? {
+            Some(PgTimestamp(last)) if claims_checked >= STEP_CLAIMS_MAX => last.as_micros(),
+            _ => self.claims.max(snapshot.now.as_micros()),
         };
         Ok(())
     }
 }
 
-pub(crate) fn horizon(rows: &[Row]) -> Result<(Horizon, i64), tokio_postgres::Error> {
-    let row = rows.first().expect("the statement answers with one row");
-    let horizon =
-        Horizon { now: row.try_get::<_, Moment>(0)?.0, xmin: row.try_get(1)?, xmax: row.try_get(2)? };
-    Ok((horizon, row.try_get(3)?))
+/// Parses the row of [`READ_SNAPSHOT`]: the snapshot, and the sequence's last number.
+pub(crate) fn parse_snapshot(rows: &[Row]) -> Result<(ServerSnapshot, i64), tokio_postgres::Error> {
+    let row = rows.first().expect("the statement returns one row");
+    let snapshot = ServerSnapshot {
+        now: row.try_get::<_, PgTimestamp>(0)?.0,
+        xmin: row.try_get(1)?,
+        xmax: row.try_get(2)?,
+    };
+    Ok((snapshot, row.try_get(3)?))
 }
 
-/// Which span a row was read for: they are numbered from one.
-fn numbered(row: &Row) -> Result<usize, tokio_postgres::Error> {
-    Ok(usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("spans are numbered from one"))
+/// Returns the index of the range that a row was read for.
+fn range_index(row: &Row) -> Result<usize, tokio_postgres::Error> {
+    Ok(usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("WITH ORDINALITY numbers from one"))
 }

@@ -1,4 +1,4 @@
-//! What a failure of the server means to whoever asked.
+//! Translates errors of PostgreSQL into errors of the store: which are transient, and what to do about them.
 
 use deadpool_postgres::PoolError;
 use posthaste_store::StoreError;
@@ -8,78 +8,81 @@ pub(crate) fn unavailable(reason: impl Into<String>) -> StoreError {
     StoreError::Unavailable { reason: reason.into() }
 }
 
-/// What the server said, in its own words but without its details, which quote the data.
-pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
+/// Converts an error of the server or the connection. Leaves out the server's DETAIL, which quotes data.
+pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
-        return unavailable(format!("the connection to PostgreSQL failed: {}", chain(error)));
+        return unavailable(format!("the connection to PostgreSQL failed: {}", with_causes(error)));
     };
-    let reason = told(error);
-    match kind(db.code()) {
-        Kind::Passes(_) => StoreError::Unavailable { reason },
-        Kind::Stays(_) => StoreError::Rejected { reason },
+    let reason = describe(error);
+    match classify(db.code()) {
+        ErrorKind::Transient(_) => StoreError::Unavailable { reason },
+        ErrorKind::Permanent(_) => StoreError::Rejected { reason },
     }
 }
 
-/// What went wrong, once and in full, and what to do about it where that is known.
-pub(crate) fn told(error: &tokio_postgres::Error) -> String {
-    match error.code().map(kind) {
-        Some(Kind::Passes(Some(advice)) | Kind::Stays(Some(advice))) => format!("{}; {advice}", words(error)),
-        _ => words(error),
+/// Returns the error's message, followed by what to do about it if that is known.
+pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
+    match error.code().map(classify) {
+        Some(ErrorKind::Transient(Some(advice)) | ErrorKind::Permanent(Some(advice))) => {
+            format!("{}; {advice}", server_message(error))
+        }
+        _ => server_message(error),
     }
 }
 
-pub(crate) fn words(error: &tokio_postgres::Error) -> String {
+/// Returns the server's message and SQLSTATE, or the causes of an error that is not the server's.
+pub(crate) fn server_message(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(db) => format!("{} (SQLSTATE {})", db.message(), db.code().code()),
-        None => chain(error),
+        None => with_causes(error),
     }
 }
 
-enum Kind {
-    /// Asking again may help, with or without somebody's doing.
-    Passes(Option<&'static str>),
-    Stays(Option<&'static str>),
+/// Whether a call may succeed when it is repeated, with advice for the operator.
+enum ErrorKind {
+    Transient(Option<&'static str>),
+    Permanent(Option<&'static str>),
 }
 
-fn kind(state: &SqlState) -> Kind {
+fn classify(state: &SqlState) -> ErrorKind {
+    use ErrorKind::{Permanent, Transient};
     match state.code() {
-        "25006" => Kind::Passes(Some("this server accepts no writes; looking for one that does")),
-        "53100" => Kind::Passes(Some("the server's disk is full: free space on it")),
-        "53300" => Kind::Passes(Some("raise max_connections, or run fewer processes")),
+        "25006" => Transient(Some("this server accepts no writes; connecting again to find one that does")),
+        "53100" => Transient(Some("the server's disk is full: free some space")),
+        "53300" => Transient(Some("raise max_connections, or run fewer processes")),
         "57014" | "55P03" => {
-            Kind::Passes(Some("the server was too slow, or something holds a lock for long"))
+            Transient(Some("the server was too slow, or another transaction held a lock for too long"))
         }
-        "28P01" | "28000" | "3D000" => Kind::Passes(Some("check user, password and database of the URL")),
+        "28P01" | "28000" | "3D000" => Transient(Some("check user, password and database of the URL")),
         "42P01" | "42883" | "42703" | "3F000" => {
-            Kind::Stays(Some("the schema is missing or old: run the migrations"))
+            Permanent(Some("the schema is missing or old: run the migrations"))
         }
-        "42501" => Kind::Stays(Some("grant this role what it lacks")),
-        // Connections, rollbacks, resources, operators, and what only happens behind a pooler.
-        code if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
-            Kind::Passes(None)
-        }
-        "26000" | "42P05" => {
-            Kind::Passes(Some("a pooler hands out sessions; going on without prepared statements"))
-        }
-        _ => Kind::Stays(None),
+        "42501" => Permanent(Some("grant this role the missing privilege")),
+        "26000" | "42P05" => Transient(Some(
+            "a transaction pooler shares server sessions; continuing without prepared statements",
+        )),
+        // Connection errors, rollbacks, resources, operator interventions and system errors.
+        code if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => Transient(None),
+        _ => Permanent(None),
     }
 }
 
-/// A wait for somebody else was given up, or was one of several in a circle. Nothing was done.
-pub(crate) fn gave_way(error: &tokio_postgres::Error) -> bool {
+/// Whether a lock wait timed out or ended in a deadlock. The transaction changed nothing.
+pub(crate) fn is_lock_conflict(error: &tokio_postgres::Error) -> bool {
     error
         .code()
         .is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
 }
 
-/// A prepared statement that is not there, or is there already: somebody else used the session in between.
-pub(crate) fn is_pooled(state: &SqlState) -> bool {
+/// Whether a prepared statement is missing or already there: a pooler has given the server session to another client.
+pub(crate) fn is_statement_missing(state: &SqlState) -> bool {
     matches!(state.code(), "26000" | "42P05")
 }
 
-pub(crate) fn no_session(error: &PoolError) -> StoreError {
+/// Converts a failure to get a session from the pool, which is always transient.
+pub(crate) fn pool_error(error: &PoolError) -> StoreError {
     match error {
-        PoolError::Backend(error) => match refusal(error) {
+        PoolError::Backend(error) => match store_error(error) {
             StoreError::Rejected { reason } => unavailable(reason),
             other => other,
         },
@@ -88,7 +91,8 @@ pub(crate) fn no_session(error: &PoolError) -> StoreError {
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+/// Returns the message of an error followed by those of its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

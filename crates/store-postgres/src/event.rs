@@ -1,4 +1,4 @@
-//! Events as operators see them, out of the view that puts an event and its state together.
+//! Events as operators see them, read from the view that joins an event with its state.
 
 use posthaste_domain::{
     DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, MessageId, WorkerId,
@@ -7,11 +7,10 @@ use posthaste_store::{AuditView, EventView, ManualAction};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::moment::Moment;
-use crate::number::count;
+use crate::convert::{PgTimestamp, unsigned};
 use crate::session::Sql;
 
-/// The columns that [`view`] reads, of `app.webhook_outbox_events v`.
+/// The columns of `app.webhook_outbox_events v` that [`parse_event`] reads, in its order.
 macro_rules! event_columns {
     () => {
         "v.id, v.event_id, v.message_id, v.destination_id, v.destination_url, v.event_type, v.payment_request_id, \
@@ -24,16 +23,17 @@ macro_rules! event_columns {
 
 pub(crate) use event_columns;
 
-/// Index webhook_events_event_id.
-pub(crate) static BY_EVENT_ID: Sql = Sql {
+/// Reads one event by its id. Index webhook_events_event_id.
+pub(crate) static SELECT_EVENT: Sql = Sql {
     text: concat!("SELECT ", event_columns!(), " FROM app.webhook_outbox_events v WHERE v.event_id = $1"),
     types: &[Type::TEXT],
 };
 
-pub(crate) fn view(row: &Row) -> Result<EventView, tokio_postgres::Error> {
-    let moment = |index| Ok(row.try_get::<_, Option<Moment>>(index)?.map(|Moment(at)| at));
-    let word = |index| row.try_get::<_, Option<&str>>(index);
-    let manual_last = match (word(21)?.and_then(ManualAction::from_word), word(22)?, moment(23)?) {
+/// Parses a row of `event_columns!`.
+pub(crate) fn parse_event(row: &Row) -> Result<EventView, tokio_postgres::Error> {
+    let timestamp = |index| Ok(row.try_get::<_, Option<PgTimestamp>>(index)?.map(|PgTimestamp(at)| at));
+    let text = |index| row.try_get::<_, Option<&str>>(index);
+    let manual_last = match (text(21)?.and_then(ManualAction::from_name), text(22)?, timestamp(23)?) {
         (Some(action), Some(actor), Some(at)) => {
             Some(AuditView { action, actor: actor.to_owned(), at, reason: row.try_get(26)? })
         }
@@ -41,28 +41,28 @@ pub(crate) fn view(row: &Row) -> Result<EventView, tokio_postgres::Error> {
     };
     Ok(EventView {
         key: EventKey(row.try_get(0)?),
-        event_id: EventId::stored(row.try_get(1)?),
+        event_id: EventId::from_stored(row.try_get(1)?),
         message_id: MessageId::from_uuid(row.try_get(2)?),
         destination_id: DestinationId(row.try_get(3)?),
-        destination_url: DestinationUrl::stored(row.try_get(4)?),
+        destination_url: DestinationUrl::from_stored(row.try_get(4)?),
         event_type: row.try_get(5)?,
         payment_request_id: row.try_get(6)?,
         webhook_id: row.try_get(7)?,
         session_id: row.try_get(8)?,
-        status: word(9)?.and_then(DeliveryStatus::from_word).unwrap_or(DeliveryStatus::Pending),
-        failure_kind: word(10)?.and_then(FailureKind::from_word),
-        attempts: count(row.try_get(11)?),
-        max_attempts: count(row.try_get(12)?),
-        claims: count(row.try_get(13)?),
-        lost_leases: count(row.try_get(14)?),
-        next_attempt_at: moment(15)?,
-        lease_owner: row.try_get::<_, Option<String>>(16)?.map(WorkerId::stored),
-        lease_until: moment(17)?,
+        status: text(9)?.and_then(DeliveryStatus::from_name).unwrap_or(DeliveryStatus::Pending),
+        failure_kind: text(10)?.and_then(FailureKind::from_name),
+        attempts: unsigned(row.try_get(11)?),
+        max_attempts: unsigned(row.try_get(12)?),
+        claims: unsigned(row.try_get(13)?),
+        lost_leases: unsigned(row.try_get(14)?),
+        next_attempt_at: timestamp(15)?,
+        lease_owner: row.try_get::<_, Option<String>>(16)?.map(WorkerId::from_stored),
+        lease_until: timestamp(17)?,
         last_error: row.try_get(18)?,
-        last_attempted_at: moment(19)?,
-        delivered_at: moment(20)?,
+        last_attempted_at: timestamp(19)?,
+        delivered_at: timestamp(20)?,
         manual_last,
-        created_at: row.try_get::<_, Moment>(24)?.0,
-        updated_at: row.try_get::<_, Moment>(25)?.0,
+        created_at: row.try_get::<_, PgTimestamp>(24)?.0,
+        updated_at: row.try_get::<_, PgTimestamp>(25)?.0,
     })
 }

@@ -1,40 +1,42 @@
 //! The store for many workers: PostgreSQL, 13 and newer.
 //!
-//! The files mirror the port's. A statement lives where it is used, with the index that serves it named beside it.
+//! The modules are named after the operations of the port. Each statement is beside the code that runs it, with the
+//! index that serves it.
 //!
-//! - What is claimable is *discovered* and remembered per process (`frontier`), so that a claim asks only for what can
-//!   be sent and no backlog, however large, is walked.
-//! - Every call is one transaction in one round trip; leases, delays and dates are counted by the server's clock.
-//! - Connections come and go: each call takes one from the pool of its purpose, and an error means that the next call
-//!   looks for a server again. The callers retry, for ever.
+//! - Each process *discovers* claimable rows and keeps them in an in-memory index (`claimable`). A claim names the
+//!   destinations and ranges that it can send, so its cost does not grow with the backlog.
+//! - A call is usually one transaction in one round trip. Leases, delays and dates use the server's clock.
+//! - Each call takes a connection from the pool of its purpose. After an error the connection is closed and the next call
+//!   connects again. Callers retry without limit.
 #![forbid(unsafe_code)]
 
 mod claim;
+mod claimable;
 mod config;
+mod convert;
 mod counts;
 mod defaults;
 mod discover;
 mod enqueue;
 mod error;
 mod event;
-mod frontier;
-mod granted;
+mod expiry_check;
+mod housekeeping;
 mod lease;
+mod list;
 mod listen;
 mod maintain;
 mod migrate;
-mod moment;
 mod notices;
-mod number;
-mod oldest;
 mod operate;
+mod outstanding;
 mod read;
 mod secrets;
 mod session;
 mod settle;
 mod sweep;
-mod tidy;
 mod tls;
+mod watermark;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,129 +45,137 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, Claimed, DestinationState, EnqueueRequest, Enqueued, EventDetail,
-    EventQuery, EventView, HeldLease, Maintained, NoticeCursor, NoticePage, Overview, Page, PageRequest,
-    Retention, Settled, Settlement, Store, StoreError, Vitals, Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
+    Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 
 pub use config::{InvalidUrl, PostgresConfig};
-pub use defaults::CallerDefaults;
+pub use defaults::EnqueueFunctionDefaults;
 pub use enqueue::{CallerError, enqueue_in};
-pub use migrate::{MigrateError, Migrated, examine, known_version, migrate};
-/// The version of the driver whose transactions [`enqueue_in`] takes.
+pub use migrate::{MigrateError, MigrationReport, inspect, known_version, migrate};
+/// The driver, in the version whose transactions [`enqueue_in`] accepts.
 pub use tokio_postgres;
 
-use claim::Known;
-use enqueue::Places;
-use granted::Granted;
-use notices::Unplaced;
-use session::Sessions;
+use claim::DiscoveryState;
+use enqueue::{DestinationIds, EnqueueQueue};
+use notices::NoticeSignal;
+use outstanding::OutstandingLeases;
+use session::SessionPools;
 
-/// Cheap to clone; clones share connections and knowledge.
+/// A store on PostgreSQL. Clones are cheap and share connections and state.
 #[derive(Clone)]
 pub struct PostgresStore {
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
 }
 
-pub(crate) struct Shared {
+/// The state that all clones of a store and its background tasks share.
+pub(crate) struct StoreState {
     config: PostgresConfig,
-    sessions: Sessions,
+    sessions: SessionPools,
+    /// Wakes the workers of this process when events may have become due.
     waker: Waker,
-    known: Mutex<Known>,
-    granted: Granted,
-    places: Places,
-    notices: Unplaced,
-    /// How far the walk of retention has come.
-    walked_to: Mutex<i64>,
-    sweep_soon: Arc<Notify>,
+    discovery: Mutex<DiscoveryState>,
+    outstanding: OutstandingLeases,
+    destination_ids: DestinationIds,
+    enqueue_queue: EnqueueQueue,
+    notice_signal: NoticeSignal,
+    /// Key of the last event that a retention pass in progress has examined; zero between passes.
+    retention_cursor: Mutex<i64>,
+    /// Requests a sweep before the next periodic one.
+    sweep_request: Arc<Notify>,
     background: std::sync::Mutex<Vec<AbortHandle>>,
 }
 
 impl PostgresStore {
-    /// Migrates the schema and starts what goes on beside the calls, on the current tokio runtime.
+    /// Migrates the schema, then connects like [`Self::connect`].
     pub async fn open(config: PostgresConfig) -> Result<Self, MigrateError> {
         migrate(&config).await?;
         let store = Self::connect(config);
-        // A day without a partition is no failure; the next round of maintenance tries again.
-        if let Err(error) = store.shared.sessions.dispatch.with(maintain::ahead).await {
-            tracing::debug!(code = error.code(), %error, "partitions are made later");
+        // Attempts of a day without a partition go to the default partition, and maintenance tries again.
+        if let Err(error) = store.shared.sessions.dispatch.with(maintain::create_partitions).await {
+            tracing::debug!(code = error.code(), %error, "partitions not created; maintenance tries again");
         }
         Ok(store)
     }
 
-    /// What `app.enqueue_webhook` gives to events that ask for nothing, and how large a payload it takes.
-    pub async fn set_caller_defaults(&self, defaults: CallerDefaults) -> Result<(), StoreError> {
-        defaults::set(&self.shared, defaults).await
+    /// Stores the settings that `app.enqueue_webhook` applies to events of SQL producers.
+    pub async fn set_enqueue_function_defaults(
+        &self,
+        defaults: EnqueueFunctionDefaults,
+    ) -> Result<(), StoreError> {
+        defaults::store_defaults(&self.shared, defaults).await
     }
 
-    /// For a schema that is known to be up to date. Does not wait for the server.
+    /// Returns a store whose schema must be up to date, and starts its background tasks on the current tokio runtime.
+    /// Opens connections later, when they are needed.
     pub fn connect(config: PostgresConfig) -> Self {
-        let shared = Arc::new(Shared {
-            sessions: Sessions::new(&config),
+        let (enqueue_queue, queued_requests) = EnqueueQueue::new();
+        let shared = Arc::new(StoreState {
+            sessions: SessionPools::new(&config),
             config,
             waker: Waker::default(),
-            known: Mutex::default(),
-            granted: Granted::default(),
-            places: Places::default(),
-            notices: Unplaced::default(),
-            walked_to: Mutex::default(),
-            sweep_soon: Arc::default(),
+            discovery: Mutex::default(),
+            outstanding: OutstandingLeases::default(),
+            destination_ids: DestinationIds::default(),
+            enqueue_queue,
+            notice_signal: NoticeSignal::default(),
+            retention_cursor: Mutex::default(),
+            sweep_request: Arc::default(),
             background: std::sync::Mutex::default(),
         });
         let weak = || Arc::downgrade(&shared);
         let background = [
+            tokio::spawn(enqueue::run(weak(), queued_requests)).abort_handle(),
             tokio::spawn(listen::run(weak())).abort_handle(),
             tokio::spawn(sweep::run(weak())).abort_handle(),
             tokio::spawn(notices::run(weak())).abort_handle(),
-            tokio::spawn(tidy::run(weak())).abort_handle(),
+            tokio::spawn(housekeeping::run(weak())).abort_handle(),
         ];
-        shared.background.lock().expect("nobody has panicked with it").extend(background);
+        shared.background.lock().expect("no holder of this lock panics").extend(background);
         Self { shared }
     }
 }
 
-impl Drop for Shared {
+impl Drop for StoreState {
     fn drop(&mut self) {
-        for task in self.background.get_mut().expect("nobody has panicked with it") {
+        for task in self.background.get_mut().expect("no holder of this lock panics") {
             task.abort();
         }
     }
 }
 
-/// The background's own pace. Nothing that a store promises depends on it.
+/// Sleeps between rounds of background work. No guarantee of the store depends on it.
 #[expect(clippy::disallowed_methods, reason = "paces reconnects and sweeps, which touch no event's timing")]
-pub(crate) async fn pause(duration: Duration) {
+pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        enqueue::enqueue(&self.shared, batch).await
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        self.shared.enqueue_queue.enqueue(request).await
     }
 
     fn wakeups(&self) -> Wakeups {
         self.shared.waker.subscribe()
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         claim::claim(&self.shared, request).await
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         lease::renew(&self.shared, held, lease).await
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         settle::settle(&self.shared, worker, batch).await
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {
         lease::release(&self.shared, held).await
     }
 
@@ -174,11 +184,11 @@ impl Store for PostgresStore {
     }
 
     async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        read::dead_letters(&self.shared, page).await
+        list::dead_letters(&self.shared, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        read::events(&self.shared, query, page).await
+        list::events(&self.shared, query, page).await
     }
 
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
@@ -210,15 +220,15 @@ impl Store for PostgresStore {
         notices::notices(&self.shared, after, limit).await
     }
 
-    async fn vitals(&self) -> Result<Vitals, StoreError> {
-        read::vitals(&self.shared).await
+    async fn health(&self) -> Result<StoreHealth, StoreError> {
+        read::health(&self.shared).await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
-        secrets::valid(&self.shared, first).await
+        secrets::signing_secrets(&self.shared, first).await
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         maintain::maintain(&self.shared, retention).await
     }
 }

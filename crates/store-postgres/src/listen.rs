@@ -1,103 +1,111 @@
-//! Wake-ups from other processes.
+//! Wake-ups from other processes, through LISTEN and NOTIFY.
 //!
-//! A connection of its own listens; the notification carries nothing, because the truth is in the tables. Whenever it
-//! is made anew, workers look once more, so that nothing that came while nobody listened is waited for. Behind a
-//! transaction pooler notifications never arrive: that is found out and said, and polling goes on.
+//! A dedicated connection listens. A notification has no payload: workers read the tables. After every new connection the
+//! workers are woken once, because notifications may have been missed. A transaction pooler delivers no
+//! notifications. The listener detects that and logs a warning, and workers find events by polling.
 
 use std::future::poll_fn;
 use std::sync::Weak;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
 
 use crate::session::Sql;
-use crate::{Shared, pause};
+use crate::{StoreState, sleep};
 
-const DUE: &str = "posthaste_due";
-const RETRY_FIRST: Duration = Duration::from_millis(250);
-const RETRY_MAX: Duration = Duration::from_secs(15);
-/// Notifications that come within this of one another are one.
-const BURST: Duration = Duration::from_millis(5);
-/// How long a notification of our own may take to come back.
-const ECHO_WITHIN: Duration = Duration::from_secs(10);
+/// The channel that every enqueue notifies.
+const CHANNEL: &str = "posthaste_due";
+const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(250);
+const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(15);
+/// Notifications that arrive within this time after a wake-up cause one more wake-up together.
+const COALESCE_FOR: Duration = Duration::from_millis(5);
+/// How long the listener waits for its own test notification.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Listens for as long as the store is used by anybody.
-pub(crate) async fn run(shared: Weak<Shared>) {
-    let mut wait = RETRY_FIRST;
-    while shared.strong_count() > 0 {
-        match listen(&shared).await {
-            Listened::Lost => wait = RETRY_FIRST,
-            Listened::NotAtAll => wait = (wait * 2).min(RETRY_MAX),
+/// Listens until the store is dropped, and reconnects with backoff.
+pub(crate) async fn run(store: Weak<StoreState>) {
+    let mut delay = RECONNECT_DELAY_MIN;
+    while store.strong_count() > 0 {
+        match listen(&store).await {
+            ListenEnd::Disconnected => delay = RECONNECT_DELAY_MIN,
+            ListenEnd::NotConnected => delay = (delay * 2).min(RECONNECT_DELAY_MAX),
         }
-        pause(wait).await;
+        sleep(delay).await;
     }
 }
 
-/// Through another connection: a pooler would pass on what comes back while the one that asked is still linked.
-async fn ring(shared: &Weak<Shared>) {
-    static RING: Sql = Sql { text: "SELECT pg_notify('posthaste_due', 'listening')", types: &[] };
-    if let Some(store) = shared.upgrade() {
-        // Where it cannot be sent, it will not be heard.
-        let _ = store.sessions.operate.with(async |session| session.query(&RING, &[]).await).await;
+/// Sends a notification to the own channel, from a pooled session: on the listening connection itself, a transaction
+/// pooler would deliver it, and the test would prove nothing.
+async fn send_test_notification(store: &Weak<StoreState>) {
+    static TEST_NOTIFICATION: Sql =
+        Sql { text: "SELECT pg_notify('posthaste_due', 'listening')", types: &[] };
+    if let Some(store) = store.upgrade() {
+        // A failure to send shows as a missing notification.
+        let _ =
+            store.sessions.operate.with(async |session| session.query(&TEST_NOTIFICATION, &[]).await).await;
     }
 }
 
-enum Listened {
-    /// The connection was there, and is gone.
-    Lost,
-    NotAtAll,
+/// Why listening ended.
+enum ListenEnd {
+    /// The connection was lost.
+    Disconnected,
+    /// No connection could be made.
+    NotConnected,
 }
 
-async fn listen(shared: &Weak<Shared>) -> Listened {
-    let Some(strong) = shared.upgrade() else { return Listened::Lost };
+/// Connects and wakes workers on each notification until the connection is lost.
+async fn listen(store: &Weak<StoreState>) -> ListenEnd {
+    let Some(strong) = store.upgrade() else { return ListenEnd::Disconnected };
     let (config, waker) = (strong.config.clone(), strong.waker.clone());
     drop(strong);
-    let Some(Ok((client, mut connection))) = config.dial().await else {
-        return Listened::NotAtAll;
+    let Some(Ok((client, mut connection))) = config.connect().await else {
+        return ListenEnd::NotConnected;
     };
-    // Nothing of the connection moves unless it is polled, so what is asked and what arrives go on side by side.
-    let heard = tokio::sync::Notify::new();
-    let rung = tokio::sync::Notify::new();
-    // The first of a burst wakes at once, the rest together a moment later.
-    let ringing = async {
+    let first_received = Notify::new();
+    let received = Notify::new();
+    // The first notification of a burst wakes at once; the others wake together once more.
+    let wake_workers = async {
         loop {
-            rung.notified().await;
+            received.notified().await;
             waker.wake();
-            pause(BURST).await;
+            sleep(COALESCE_FOR).await;
         }
     };
-    let arriving = async {
+    // The connection makes progress only while it is polled, so it is polled concurrently with the statements below.
+    let receive = async {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if matches!(&message, AsyncMessage::Notification(it) if it.channel() == DUE) {
-                heard.notify_one();
-                rung.notify_one();
+            if matches!(&message, AsyncMessage::Notification(it) if it.channel() == CHANNEL) {
+                first_received.notify_one();
+                received.notify_one();
             }
         }
     };
-    let asking = async {
-        if client.batch_execute(&format!("LISTEN {DUE}")).await.is_err() {
+    let subscribe = async {
+        if client.batch_execute(&format!("LISTEN {CHANNEL}")).await.is_err() {
             return;
         }
         waker.wake();
-        ring(shared).await;
+        send_test_notification(store).await;
         tokio::select! {
             biased;
-            () = heard.notified() => {}
-            () = pause(ECHO_WITHIN) => tracing::warn!(
+            () = first_received.notified() => {}
+            () = sleep(TEST_TIMEOUT) => tracing::warn!(
                 "no notifications arrive from PostgreSQL, probably because of a transaction pooler; \
                  new events are found by polling"
             ),
         }
-        // Kept open until the store is dropped.
-        while shared.strong_count() > 0 {
-            pause(ECHO_WITHIN).await;
+        // Keeps the connection open until the store is dropped.
+        while store.strong_count() > 0 {
+            sleep(TEST_TIMEOUT).await;
         }
     };
     tokio::select! {
         biased;
-        () = arriving => {}
-        () = asking => {}
-        () = ringing => {}
+        () = receive => {}
+        () = subscribe => {}
+        () = wake_workers => {}
     }
-    Listened::Lost
+    ListenEnd::Disconnected
 }

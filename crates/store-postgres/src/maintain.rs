@@ -1,51 +1,52 @@
-//! Forgetting what retention no longer keeps, a small step at a time.
+//! Retention: deletes old rows, a small step per call.
 
 mod partitions;
 
-use posthaste_store::{Maintained, Retention, StoreError};
+use posthaste_store::{MaintenanceReport, Retention, StoreError};
 use tokio_postgres::types::Type;
 
-use crate::Shared;
-use crate::moment::micros;
+use crate::StoreState;
+use crate::convert::micros;
 use crate::session::{Session, Sql};
 
-pub(crate) use partitions::ahead;
+pub(crate) use partitions::create_partitions;
 
-/// Index webhook_idempotency_forget_at.
-static FORGET_KEYS: Sql = Sql {
+/// Deletes expired idempotency keys. Index webhook_idempotency_expires_at.
+static DELETE_EXPIRED_KEYS: Sql = Sql {
     text: "
 DELETE FROM app.webhook_idempotency i
 WHERE i.key = ANY (ARRAY(
     SELECT o.key
     FROM app.webhook_idempotency o
-    WHERE o.forget_at <= app.webhook_now()
-    ORDER BY o.forget_at
+    WHERE o.expires_at <= app.webhook_now()
+    ORDER BY o.expires_at
     LIMIT $1
 ))
 RETURNING 1",
     types: &[Type::INT8],
 };
 
-/// Walks the endings by key, from where the last step stopped: failed ones stay, delivered ones go when they are old.
-/// An event that was accepted after the horizon cannot have been delivered before it, so the walk ends there.
-static FORGET_DELIVERED: Sql = Sql {
+/// Examines up to $3 terminal events after the key $1, in key order, and deletes those that were delivered more than $2
+/// ago, with all their rows. Failed events stay. An event accepted after the cutoff cannot have been delivered before
+/// it, so the pass ends at the first such event.
+static DELETE_DELIVERED: Sql = Sql {
     text: "
-WITH horizon AS (
+WITH cutoff AS (
     SELECT app.webhook_now() - $2 * interval '1 microsecond' AS at
 ),
-walked AS MATERIALIZED (
-    SELECT x.id, x.failure_kind IS NULL AND x.updated_at <= h.at AS old, e.created_at > h.at AS young
-    FROM horizon h, app.webhook_endings x
+examined AS MATERIALIZED (
+    SELECT x.id, x.failure_kind IS NULL AND x.updated_at <= h.at AS is_old, e.created_at > h.at AS is_recent
+    FROM cutoff h, app.webhook_terminal_events x
     JOIN app.webhook_events e ON e.id = x.id
     WHERE x.id > $1
     ORDER BY x.id
     LIMIT $3
 ),
-endings AS (
-    DELETE FROM app.webhook_endings x USING walked w WHERE x.id = w.id AND w.old RETURNING x.id
+terminal_events AS (
+    DELETE FROM app.webhook_terminal_events x USING examined w WHERE x.id = w.id AND w.is_old RETURNING x.id
 ),
 events AS (
-    DELETE FROM app.webhook_events e USING endings x WHERE e.id = x.id RETURNING e.id, e.message_id
+    DELETE FROM app.webhook_events e USING terminal_events x WHERE e.id = x.id RETURNING e.id, e.message_id
 ),
 messages AS (
     DELETE FROM app.webhook_messages m USING events e WHERE m.id = e.message_id
@@ -53,16 +54,16 @@ messages AS (
 audit AS (
     DELETE FROM app.webhook_audit a USING events e WHERE a.event_key = e.id
 ),
-counted AS (
-    INSERT INTO app.webhook_counts (delivered) SELECT -count(*) FROM endings HAVING count(*) > 0
+counts AS (
+    INSERT INTO app.webhook_counts (delivered) SELECT -count(*) FROM terminal_events HAVING count(*) > 0
 )
-SELECT (SELECT count(*) FROM endings), (SELECT count(*) FROM walked), (SELECT max(id) FROM walked),
-       coalesce((SELECT bool_or(young) FROM walked), false)",
+SELECT (SELECT count(*) FROM terminal_events), (SELECT count(*) FROM examined), (SELECT max(id) FROM examined),
+       coalesce((SELECT bool_or(is_recent) FROM examined), false)",
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// The oldest rows of the log, by webhook_notices_id.
-static FORGET_NOTICES: Sql = Sql {
+/// Deletes notices older than $1 among the $2 oldest rows of the log. Index webhook_notices_id.
+static DELETE_OLD_NOTICES: Sql = Sql {
     text: "
 DELETE FROM app.webhook_notices n
 USING (SELECT o.id FROM app.webhook_notices o ORDER BY o.id LIMIT $2) o
@@ -71,44 +72,50 @@ RETURNING 1",
     types: &[Type::INT8, Type::INT8],
 };
 
-pub(crate) async fn maintain(store: &Shared, retention: &Retention) -> Result<Maintained, StoreError> {
+/// Creates partitions ahead, and deletes rows that retention no longer keeps. Reports how many events it removed, and
+/// whether there is more to delete.
+pub(crate) async fn maintain(
+    store: &StoreState,
+    retention: &Retention,
+) -> Result<MaintenanceReport, StoreError> {
     let rows_max = i64::try_from(retention.rows_max.max(1)).unwrap_or(i64::MAX);
-    let mut walked_to = store.walked_to.lock().await;
-    let maintained = store.sessions.dispatch.with(async |session| {
-        partitions::ahead(session).await?;
-        let keys = session.transact(&FORGET_KEYS, &[&rows_max]).await?.len();
-        let mut maintained = Maintained { removed: 0, more: keys >= retention.rows_max.max(1) };
-        let Some(keep) = retention.keep else { return Ok(maintained) };
-        let keep = micros(keep);
-        let step = forget_delivered(session, *walked_to, keep, rows_max).await?;
-        let notices = session.transact(&FORGET_NOTICES, &[&keep, &rows_max]).await?.len();
-        let attempts = partitions::drop_old(session, keep, rows_max).await?;
-        *walked_to = step.walked_to;
-        maintained.removed = step.removed;
-        maintained.more |= step.more || notices >= retention.rows_max.max(1) || attempts;
-        Ok(maintained)
+    let mut cursor = store.retention_cursor.lock().await;
+    let report = store.sessions.dispatch.with(async |session| {
+        partitions::create_partitions(session).await?;
+        let keys = session.transact(&DELETE_EXPIRED_KEYS, &[&rows_max]).await?.len();
+        let mut report = MaintenanceReport { removed: 0, has_more: keys >= retention.rows_max.max(1) };
+        let Some(keep_for) = retention.keep_for else { return Ok(report) };
+        let keep_for = micros(keep_for);
+        let step = delete_delivered(session, *cursor, keep_for, rows_max).await?;
+        let notices = session.transact(&DELETE_OLD_NOTICES, &[&keep_for, &rows_max]).await?.len();
+        let attempts_remain = partitions::drop_old_partitions(session, keep_for, rows_max).await?;
+        *cursor = step.next_cursor;
+        report.removed = step.removed;
+        report.has_more |= step.has_more || notices >= retention.rows_max.max(1) || attempts_remain;
+        Ok(report)
     });
-    maintained.await
+    report.await
 }
 
-struct Step {
+/// The result of one step of a retention pass.
+struct RetentionStep {
     removed: usize,
-    walked_to: i64,
-    more: bool,
+    /// Where the next step continues; zero once the pass is complete.
+    next_cursor: i64,
+    has_more: bool,
 }
 
-async fn forget_delivered(
+async fn delete_delivered(
     session: &Session,
-    from: i64,
-    keep: i64,
+    cursor: i64,
+    keep_for: i64,
     rows_max: i64,
-) -> Result<Step, tokio_postgres::Error> {
-    let rows = session.transact(&FORGET_DELIVERED, &[&from, &keep, &rows_max]).await?;
-    let row = rows.first().expect("the statement answers with one row");
-    let (removed, walked): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    let (last, young): (Option<i64>, bool) = (row.try_get(2)?, row.try_get(3)?);
-    let more = walked >= rows_max && !young;
-    // At the end, the next round begins where the oldest are.
-    let walked_to = if more { last.unwrap_or(0) } else { 0 };
-    Ok(Step { removed: usize::try_from(removed).unwrap_or(0), walked_to, more })
+) -> Result<RetentionStep, tokio_postgres::Error> {
+    let rows = session.transact(&DELETE_DELIVERED, &[&cursor, &keep_for, &rows_max]).await?;
+    let row = rows.first().expect("the statement returns one row");
+    let (removed, examined): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let (last_key, reached_recent): (Option<i64>, bool) = (row.try_get(2)?, row.try_get(3)?);
+    let has_more = examined >= rows_max && !reached_recent;
+    let next_cursor = if has_more { last_key.unwrap_or(0) } else { 0 };
+    Ok(RetentionStep { removed: usize::try_from(removed).unwrap_or(0), next_cursor, has_more })
 }

@@ -1,51 +1,51 @@
-//! What operators do to one event, and what they are told of circuits.
+//! Operators' changes to one event: requeue and cancel. Also stores the circuit states that operators see.
 
 use std::collections::BTreeMap;
 
 use futures_util::future::join3;
-use posthaste_domain::{DeliveryStatus, Ending, EventId};
+use posthaste_domain::{DeliveryStatus, EventId, TerminalState};
 use posthaste_store::{CircuitReport, EventView, ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
-use crate::Shared;
-use crate::event::{BY_EVENT_ID, view};
-use crate::moment::micros;
-use crate::oldest::KEEP_LOW;
-use crate::session::{Params, Sql};
+use crate::StoreState;
+use crate::convert::micros;
+use crate::event::{SELECT_EVENT, parse_event};
+use crate::session::{Params, Session, Sql};
+use crate::watermark::LOCK_WATERMARK_SHARED;
 
-/// Out of the endings, into the line at its end, with a fresh count of attempts.
+/// Moves a failed event to the end of the queue, due now and with its attempts reset.
 static REQUEUE: Sql = Sql {
     text: "
-WITH taken AS (
-    DELETE FROM app.webhook_endings x
+WITH requeued AS (
+    DELETE FROM app.webhook_terminal_events x
     USING app.webhook_events e
     WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
     RETURNING x.*, e.destination_id
 ),
 queued AS (
     INSERT INTO app.webhook_queue (
-        id, destination_id, turn, next_attempt_at, last_attempted_at, claims, updated_at,
+        id, destination_id, queue_position, next_attempt_at, last_attempted_at, claims, updated_at,
         manual_last_action, manual_last_actor, manual_last_at
     )
-    SELECT id, destination_id, nextval('app.webhook_turn'), app.webhook_now(), last_attempted_at, claims,
+    SELECT id, destination_id, nextval('app.webhook_event_key'), app.webhook_now(), last_attempted_at, claims,
            app.webhook_now(), $2, $3, app.webhook_now()
-    FROM taken
+    FROM requeued
 ),
-oldest AS (
-    UPDATE app.webhook_oldest o SET key = t.id FROM taken t WHERE o.key > t.id
+watermark AS (
+    UPDATE app.webhook_pending_watermark w SET min_key = r.id FROM requeued r WHERE w.min_key > r.id
 ),
-counted AS (
-    INSERT INTO app.webhook_counts (pending, failed) SELECT count(*), -count(*) FROM taken HAVING count(*) > 0
+counts AS (
+    INSERT INTO app.webhook_counts (pending, failed) SELECT count(*), -count(*) FROM requeued HAVING count(*) > 0
 ),
-audited AS (
+audit AS (
     INSERT INTO app.webhook_audit (event_key, action, actor, at)
-    SELECT id, $2, $3, app.webhook_now() FROM taken
+    SELECT id, $2, $3, app.webhook_now() FROM requeued
 )
-SELECT pg_notify('posthaste_due', '') FROM taken",
+SELECT pg_notify('posthaste_due', '') FROM requeued",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
-/// A pending event comes to its end; one that has failed keeps it, under another name.
+/// Moves a pending event to the failed state with kind `cancelled`, or changes the kind of a failed event.
 static CANCEL: Sql = Sql {
     text: "
 WITH pending AS (
@@ -54,8 +54,8 @@ WITH pending AS (
     WHERE e.event_id = $1 AND q.id = e.id
     RETURNING q.*
 ),
-ended AS (
-    INSERT INTO app.webhook_endings (
+terminal_events AS (
+    INSERT INTO app.webhook_terminal_events (
         id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
         manual_last_action, manual_last_actor, manual_last_at, manual_last_reason
     )
@@ -64,7 +64,7 @@ ended AS (
     FROM pending
 ),
 failed AS (
-    UPDATE app.webhook_endings x
+    UPDATE app.webhook_terminal_events x
     SET failure_kind = $4, last_error = $5, updated_at = app.webhook_now(),
         manual_last_action = $2, manual_last_actor = $3, manual_last_at = app.webhook_now(),
         manual_last_reason = $6
@@ -72,7 +72,7 @@ failed AS (
     WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
     RETURNING x.id
 ),
-counted AS (
+counts AS (
     INSERT INTO app.webhook_counts (pending, retrying, failed)
     SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM pending HAVING count(*) > 0
 ),
@@ -83,7 +83,7 @@ notices AS (
 changed AS (
     SELECT id FROM pending UNION ALL SELECT id FROM failed
 ),
-audited AS (
+audit AS (
     INSERT INTO app.webhook_audit (event_key, action, actor, at, reason)
     SELECT id, $2, $3, app.webhook_now(), $6 FROM changed
 )
@@ -91,8 +91,8 @@ SELECT id FROM changed",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
-/// The last report of each destination stands.
-static REPORT: Sql = Sql {
+/// Stores circuit states with their expiry. A later report replaces an earlier one.
+static UPDATE_CIRCUITS: Sql = Sql {
     text: "
 UPDATE app.webhook_destinations d
 SET circuit = r.state, circuit_until = app.webhook_now() + r.expires_us * interval '1 microsecond'
@@ -101,16 +101,18 @@ WHERE d.id = r.destination_id",
     types: &[Type::INT8_ARRAY, Type::TEXT_ARRAY, Type::INT8_ARRAY],
 };
 
-/// An event moves between two tables at most this often while one of these looks for it.
-const TRIES: usize = 10;
+/// Attempts to cancel an event that moves between the queue and the terminal events meanwhile.
+const CANCEL_TRIES_MAX: usize = 10;
 
+/// Requeues a failed event.
 pub(crate) async fn requeue(
-    store: &Shared,
+    store: &StoreState,
     event_id: &EventId,
     actor: &str,
 ) -> Result<EventView, StoreError> {
     let action = ManualAction::Requeue.as_str();
-    let (changed, event) = act(store, event_id, &REQUEUE, &[&event_id.as_str(), &action, &actor]).await?;
+    let (changed, event) =
+        change_event(store, event_id, &REQUEUE, &[&event_id.as_str(), &action, &actor]).await?;
     if !changed {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status: event.status });
     }
@@ -118,68 +120,70 @@ pub(crate) async fn requeue(
     Ok(event)
 }
 
+/// Cancels a pending or failed event.
 pub(crate) async fn cancel(
-    store: &Shared,
+    store: &StoreState,
     event_id: &EventId,
     actor: &str,
     reason: Option<&str>,
 ) -> Result<EventView, StoreError> {
-    let ending = Ending::cancelled(reason);
-    let (action, kind) = (ManualAction::Cancel.as_str(), ending.failure_kind().as_str());
+    let state = TerminalState::cancelled(reason);
+    let (action, kind) = (ManualAction::Cancel.as_str(), state.failure_kind().as_str());
     let params: Params<'_> =
-        &[&event_id.as_str(), &action, &actor, &kind, &ending.last_error(), &ending.reason()];
-    for _ in 0..TRIES {
-        let (changed, event) = act(store, event_id, &CANCEL, params).await?;
+        &[&event_id.as_str(), &action, &actor, &kind, &state.last_error(), &state.reason()];
+    for _ in 0..CANCEL_TRIES_MAX {
+        let (changed, event) = change_event(store, event_id, &CANCEL, params).await?;
         if changed {
-            store.notices.unplaced();
+            store.notice_signal.notify();
             return Ok(event);
         }
         if event.status == DeliveryStatus::Delivered {
             return Err(StoreError::NotCancellable { event_id: event_id.clone(), status: event.status });
         }
-        // It was on its way from one state to the next when we looked for it in both.
+        // Another transaction moved the event between the two tables, and the statement found it in neither.
     }
     Err(StoreError::Unavailable {
         reason: format!("event {event_id} changes faster than it can be cancelled"),
     })
 }
 
-/// Carries out a statement and reads the event after it, in one transaction; tells whether anything was changed.
-async fn act(
-    store: &Shared,
+/// Runs a statement and then reads the event, in one transaction. Returns whether the statement changed the event.
+async fn change_event(
+    store: &StoreState,
     event_id: &EventId,
     sql: &Sql,
     params: Params<'_>,
 ) -> Result<(bool, EventView), StoreError> {
-    let answer = store.sessions.operate.with(async |session| {
-        let (keep_low, act, read) = (
-            session.prepare(&KEEP_LOW).await?,
+    let result = store.sessions.operate.with(async |session| {
+        let (lock, change, read) = (
+            session.prepare(&LOCK_WATERMARK_SHARED).await?,
             session.prepare(sql).await?,
-            session.prepare(&BY_EVENT_ID).await?,
+            session.prepare(&SELECT_EVENT).await?,
         );
         let id = event_id.as_str();
         let (changed, rows) = session
             .transaction(async {
-                let (kept, changed, rows) = join3(
-                    session.send(&keep_low, &[]),
-                    session.send(&act, params),
+                let (locked, changed, rows) = join3(
+                    session.send(&lock, &[]),
+                    session.send(&change, params),
                     session.send(&read, &[&id]),
                 )
                 .await;
-                kept?;
+                locked?;
                 Ok((!changed?.is_empty(), rows?))
             })
             .await?;
-        Ok((changed, rows.first().map(view).transpose()?))
+        Ok((changed, rows.first().map(parse_event).transpose()?))
     });
-    let (changed, event) = answer.await?;
+    let (changed, event) = result.await?;
     match event {
         Some(event) => Ok((changed, event)),
         None => Err(StoreError::EventNotFound { event_id: event_id.clone() }),
     }
 }
 
-pub(crate) async fn report_circuits(store: &Shared, reports: &[CircuitReport]) -> Result<(), StoreError> {
+/// Stores the circuit states that a worker reports. Of several reports of one destination, the last wins.
+pub(crate) async fn report_circuits(store: &StoreState, reports: &[CircuitReport]) -> Result<(), StoreError> {
     let last: BTreeMap<i64, &CircuitReport> =
         reports.iter().map(|report| (report.destination.0, report)).collect();
     if last.is_empty() {
@@ -188,8 +192,8 @@ pub(crate) async fn report_circuits(store: &Shared, reports: &[CircuitReport]) -
     let destinations: Vec<i64> = last.keys().copied().collect();
     let states: Vec<&str> = last.values().map(|report| report.state.as_str()).collect();
     let expiries: Vec<i64> = last.values().map(|report| micros(report.expires_in)).collect();
-    let report = async |session: &crate::session::Session| {
-        session.transact(&REPORT, &[&destinations, &states, &expiries]).await
+    let update = async |session: &Session| {
+        session.transact(&UPDATE_CIRCUITS, &[&destinations, &states, &expiries]).await
     };
-    store.sessions.dispatch.with(report).await.map(drop)
+    store.sessions.dispatch.with(update).await.map(drop)
 }

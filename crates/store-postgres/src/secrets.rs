@@ -4,12 +4,12 @@ use posthaste_domain::signature::Secret;
 use posthaste_store::StoreError;
 use tokio_postgres::types::Type;
 
-use crate::Shared;
+use crate::StoreState;
 use crate::session::Sql;
 
-/// The first one has the number 0, which no later one can have: of several who come first at once, one is kept.
-/// Index: webhook_secrets_id.
-static KEEP_FIRST: Sql = Sql {
+/// Stores the first secret under id 0, which the identity column never generates. Of several processes that store a
+/// first secret at the same time, one succeeds. Index webhook_secrets_id.
+static INSERT_FIRST_SECRET: Sql = Sql {
     text: "
 INSERT INTO app.webhook_secrets (id, secret)
 OVERRIDING SYSTEM VALUE
@@ -18,8 +18,8 @@ ON CONFLICT (id) DO NOTHING",
     types: &[Type::TEXT],
 };
 
-/// There is a handful of them at most; no index is needed.
-static VALID: Sql = Sql {
+/// Reads the valid secrets, newest first. The table holds a handful of rows and needs no index for this.
+static VALID_SECRETS: Sql = Sql {
     text: "
 SELECT secret
 FROM app.webhook_secrets
@@ -28,11 +28,12 @@ ORDER BY created_at DESC, id DESC",
     types: &[],
 };
 
-pub(crate) async fn valid(store: &Shared, first: &Secret) -> Result<Vec<Secret>, StoreError> {
+/// Returns the valid secrets, newest first. Stores `first` if there has never been a secret.
+pub(crate) async fn signing_secrets(store: &StoreState, first: &Secret) -> Result<Vec<Secret>, StoreError> {
     let text = first.reveal();
     let rows = store.sessions.produce.with(async |session| {
-        session.transact(&KEEP_FIRST, &[&text.as_str()]).await?;
-        session.query(&VALID, &[]).await
+        session.transact(&INSERT_FIRST_SECRET, &[&text.as_str()]).await?;
+        session.query(&VALID_SECRETS, &[]).await
     });
     let unreadable = |error| StoreError::Rejected { reason: format!("a row of webhook_secrets: {error}") };
     rows.await?.iter().map(|row| Secret::parse(row.get(0)).map_err(unreadable)).collect()

@@ -1,11 +1,11 @@
-//! Connections by purpose, and statements in transactions that cost one round trip.
+//! Connection pools by purpose, and transactions that take one round trip.
 //!
-//! A transaction is sent in one go, begin and commit with it, so that it takes one round trip and cannot be left open
-//! by a client that goes away. Worker statements pin their plans: on a small or fresh table the planner would read
-//! whole tables, and a prepared statement would keep doing so when they have grown.
+//! A transaction is sent at once, with its BEGIN and COMMIT: it takes one round trip, and a client that disconnects
+//! cannot leave it open. Transactions pin their plans: on a small or fresh table the planner would choose sequential
+//! scans, and a prepared statement would keep them when the table has grown.
 //!
-//! Behind a transaction pooler a session is somebody else's the next moment. Nothing is therefore set for longer than
-//! a transaction, and when a prepared statement turns out not to be there, statements are no longer prepared.
+//! A transaction pooler may give the server session to another client after each transaction. Settings are therefore
+//! local to a transaction, and once a prepared statement turns out to be missing, statements are no longer prepared.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,14 +19,15 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use crate::config::PostgresConfig;
-use crate::error::{is_pooled, no_session, refusal, unavailable};
+use crate::error::{is_statement_missing, pool_error, store_error, unavailable};
 
-/// Every call of the store returns within this.
-const CALL_WITHIN: Duration = Duration::from_secs(15);
-const SESSION_WITHIN: Duration = Duration::from_secs(10);
+/// Upper bound of a call of the store, from taking a session to the result.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// Upper bound of the wait for a pooled session, and of opening one.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a pinned transaction sets, for itself alone. One statement, because each has its price.
-macro_rules! pins {
+/// The settings of a pinned transaction, local to it. One statement sets all of them, because each statement has a cost.
+macro_rules! plan_settings {
     ($lock_timeout:literal) => {
         concat!(
             "SELECT set_config('statement_timeout', '12s', true), set_config('lock_timeout', '",
@@ -39,70 +40,80 @@ macro_rules! pins {
     };
 }
 
-/// Begins a transaction whose commits are durable, whose waiting is bounded, and which walks indexes.
+/// Begins a transaction whose commit is durable, whose lock waits are bounded, and whose plans use indexes.
 macro_rules! begin {
     ($lock_timeout:literal) => {
         concat!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; ",
-            pins!($lock_timeout),
+            plan_settings!($lock_timeout),
             ", CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
             THEN set_config('synchronous_commit', 'on', true) END"
         )
     };
 }
 
+/// Begins a pinned transaction.
 pub(crate) const BEGIN: &str = begin!("5s");
-/// For what a caller's own transaction may hold for as long as it likes.
-pub(crate) const BEGIN_IMPATIENTLY: &str = begin!("250ms");
+/// Begins a pinned transaction that soon gives up on a row lock. Transactions of producers may hold such a lock for any
+/// length of time.
+pub(crate) const BEGIN_SHORT_LOCK_WAIT: &str = begin!("250ms");
 
-/// The same for reading several things as of one moment.
-const BEGIN_SNAPSHOT: &str = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", pins!("5s"));
+/// Begins a pinned, read-only transaction whose statements share one snapshot.
+const BEGIN_SNAPSHOT: &str =
+    concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", plan_settings!("5s"));
 
-/// One statement, with the types of its parameters.
+/// A statement with the types of its parameters.
 pub(crate) struct Sql {
     pub(crate) text: &'static str,
     pub(crate) types: &'static [Type],
 }
 
+/// The parameters of a statement.
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// One pool per purpose, so that none waits behind another.
-pub(crate) struct Sessions {
-    pub(crate) dispatch: Source,
-    pub(crate) heartbeat: Source,
-    pub(crate) produce: Source,
-    pub(crate) operate: Source,
+/// One pool per purpose, so that calls of one purpose never wait for sessions of another.
+pub(crate) struct SessionPools {
+    /// Claims, settles, releases and retention.
+    pub(crate) dispatch: SessionPool,
+    /// Lease renewals.
+    pub(crate) heartbeat: SessionPool,
+    /// Enqueues.
+    pub(crate) produce: SessionPool,
+    /// Operators' calls, notices and background work.
+    pub(crate) operate: SessionPool,
 }
 
-impl Sessions {
+impl SessionPools {
     pub(crate) fn new(config: &PostgresConfig) -> Self {
-        let unprepared = Arc::new(AtomicBool::new(false));
-        let source = |connections| Source::new(config, connections, &unprepared);
-        Self { dispatch: source(4), heartbeat: source(2), produce: source(4), operate: source(4) }
+        let is_pooled = Arc::new(AtomicBool::new(false));
+        let pool = |connections| SessionPool::new(config, connections, &is_pooled);
+        Self { dispatch: pool(4), heartbeat: pool(2), produce: pool(4), operate: pool(4) }
     }
 }
 
+/// A bounded pool of sessions.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct SessionPool {
     pool: Pool,
-    unprepared: Arc<AtomicBool>,
+    /// Whether a transaction pooler has been detected. Statements are then not prepared.
+    is_pooled: Arc<AtomicBool>,
 }
 
-impl Source {
-    fn new(config: &PostgresConfig, connections: usize, unprepared: &Arc<AtomicBool>) -> Self {
+impl SessionPool {
+    fn new(config: &PostgresConfig, connections: usize, is_pooled: &Arc<AtomicBool>) -> Self {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.connect.clone(), config.tls.clone(), recycling);
+        let manager = Manager::from_config(config.driver.clone(), config.tls.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(connections)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(SESSION_WITHIN))
-            .create_timeout(Some(SESSION_WITHIN))
+            .wait_timeout(Some(SESSION_TIMEOUT))
+            .create_timeout(Some(SESSION_TIMEOUT))
             .build()
-            .expect("a runtime is given for the timeouts");
-        Self { pool, unprepared: Arc::clone(unprepared) }
+            .expect("the builder has the runtime that timeouts need");
+        Self { pool, is_pooled: Arc::clone(is_pooled) }
     }
 
-    /// Runs `work` on a session of its own, within bounds. A session whose work did not go well is closed.
+    /// Runs `work` on a session, within [`CALL_TIMEOUT`]. Closes the session if the work fails.
     #[expect(
         clippy::disallowed_methods,
         reason = "bounds a wait for the network; nothing is scheduled by it"
@@ -112,25 +123,28 @@ impl Source {
         W: AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
     {
         let call = async {
-            let client = self.pool.get().await.map_err(|error| no_session(&error))?;
-            let session = Session { client: Some(client), unprepared: Arc::clone(&self.unprepared) };
+            let client = self.pool.get().await.map_err(|error| pool_error(&error))?;
+            let session = Session { client: Some(client), is_pooled: Arc::clone(&self.is_pooled) };
             session.run(work).await
         };
-        match tokio::time::timeout(CALL_WITHIN, call).await {
-            Ok(answer) => answer,
-            Err(_) => Err(unavailable(format!("PostgreSQL did not answer within {CALL_WITHIN:?}"))),
+        match tokio::time::timeout(CALL_TIMEOUT, call).await {
+            Ok(result) => result,
+            Err(_) => Err(unavailable(format!("PostgreSQL did not respond within {CALL_TIMEOUT:?}"))),
         }
     }
 }
 
+/// A connection taken from a pool. Dropping it closes the connection; only successful work returns it to the pool.
 pub(crate) struct Session {
     client: Option<Object>,
-    unprepared: Arc<AtomicBool>,
+    is_pooled: Arc<AtomicBool>,
 }
 
-/// A statement, ready to be sent without waiting.
-pub(crate) enum Ready<'a> {
+/// A statement that can be sent without another round trip.
+pub(crate) enum PreparedSql<'a> {
+    /// Prepared on the server.
     Named(Statement),
+    /// Sent with its text, because of a transaction pooler.
     Unnamed(&'a Sql),
 }
 
@@ -139,46 +153,47 @@ impl Session {
     where
         W: AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
     {
-        let answer = work(&self).await;
-        match &answer {
-            // Only a session whose work went well goes back to the pool: after an error it may be in the middle of a
-            // transaction, or at a server that is no longer the right one.
+        let result = work(&self).await;
+        match &result {
+            // Returns the session to the pool. After an error the session must not return: it may be inside a
+            // transaction, or at a server that no longer accepts writes.
             Ok(_) => drop(self.client.take()),
-            Err(error) if error.code().is_some_and(is_pooled) => {
-                self.unprepared.store(true, Ordering::Relaxed);
+            Err(error) if error.code().is_some_and(is_statement_missing) => {
+                self.is_pooled.store(true, Ordering::Relaxed);
             }
             Err(_) => {}
         }
-        answer.map_err(|error| refusal(&error))
+        result.map_err(|error| store_error(&error))
     }
 
     pub(crate) fn client(&self) -> &Object {
-        self.client.as_ref().expect("a session is emptied only when its work is over")
+        self.client.as_ref().expect("the client is taken only when the work has ended")
     }
 
-    pub(crate) async fn prepare<'a>(&self, sql: &'a Sql) -> Result<Ready<'a>, tokio_postgres::Error> {
-        if self.unprepared.load(Ordering::Relaxed) {
-            return Ok(Ready::Unnamed(sql));
+    /// Prepares a statement, or returns it as text if a transaction pooler has been detected.
+    pub(crate) async fn prepare<'a>(&self, sql: &'a Sql) -> Result<PreparedSql<'a>, tokio_postgres::Error> {
+        if self.is_pooled.load(Ordering::Relaxed) {
+            return Ok(PreparedSql::Unnamed(sql));
         }
-        Ok(Ready::Named(self.client().prepare_typed_cached(sql.text, sql.types).await?))
+        Ok(PreparedSql::Named(self.client().prepare_typed_cached(sql.text, sql.types).await?))
     }
 
-    /// Sends at the first poll, so that several that are polled in order share a round trip.
+    /// Runs a statement. It is sent at the first poll, so statements that are polled in order share a round trip.
     pub(crate) async fn send(
         &self,
-        statement: &Ready<'_>,
+        statement: &PreparedSql<'_>,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         match statement {
-            Ready::Named(statement) => self.client().query(statement, params).await,
-            Ready::Unnamed(sql) => {
+            PreparedSql::Named(statement) => self.client().query(statement, params).await,
+            PreparedSql::Unnamed(sql) => {
                 let typed: Vec<_> = params.iter().copied().zip(sql.types.iter().cloned()).collect();
                 self.client().query_typed(sql.text, &typed).await
             }
         }
     }
 
-    /// One statement outside a transaction of its own making.
+    /// Runs one statement, in the current transaction or, without one, on its own.
     pub(crate) async fn query(
         &self,
         sql: &Sql,
@@ -188,54 +203,55 @@ impl Session {
         self.send(&statement, params).await
     }
 
-    /// One statement in a pinned transaction, in one round trip.
+    /// Runs one statement in a pinned transaction, in one round trip.
     pub(crate) async fn transact(
         &self,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        self.transact_in(BEGIN, sql, params).await
+        self.transact_with(BEGIN, sql, params).await
     }
 
-    /// The same in a transaction that begins so.
-    pub(crate) async fn transact_in(
+    /// Runs one statement in a transaction that starts with `begin`, in one round trip.
+    pub(crate) async fn transact_with(
         &self,
         begin: &str,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.prepare(sql).await?;
-        self.enclosed(begin, self.send(&statement, params)).await
+        self.run_between(begin, self.send(&statement, params)).await
     }
 
-    /// What `work` sends at its first poll, in a pinned transaction, in one round trip. Where `work` fails, the
-    /// commit is a rollback.
+    /// Runs the statements that `work` sends at its first poll in a pinned transaction, in one round trip. If one of them
+    /// fails, PostgreSQL turns the COMMIT into a rollback.
     pub(crate) async fn transaction<T>(
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, tokio_postgres::Error> {
-        self.enclosed(BEGIN, work).await
+        self.run_between(BEGIN, work).await
     }
 
-    /// What `work` sends at its first poll, reading, all as of one moment.
+    /// Runs the reads that `work` sends at its first poll in one snapshot, in one round trip.
     pub(crate) async fn snapshot<T>(
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, tokio_postgres::Error> {
-        self.enclosed(BEGIN_SNAPSHOT, work).await
+        self.run_between(BEGIN_SNAPSHOT, work).await
     }
 
-    async fn enclosed<T>(
+    /// Sends `begin`, then `work`, then COMMIT, without waiting in between.
+    async fn run_between<T>(
         &self,
         begin: &str,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, tokio_postgres::Error> {
-        let (begun, answer, committed) =
+        let (begun, result, committed) =
             join3(self.client().batch_execute(begin), work, self.client().batch_execute("COMMIT")).await;
         begun?;
-        let answer = answer?;
+        let result = result?;
         committed?;
-        Ok(answer)
+        Ok(result)
     }
 }
 

@@ -1,24 +1,26 @@
-//! Writing what attempts led to: the whole batch, with everything that goes with it, in one round trip.
+//! Settles: writes the results of a batch of attempts, with all that derives from them, in one round trip.
 
 use std::collections::HashSet;
 
-use posthaste_domain::{ErrorClass, FailureKind, Health, LeaseToken, WorkerId};
-use posthaste_store::{Settled, Settlement, StoreError};
+use posthaste_domain::{ErrorClass, FailureKind, LeaseToken, ReceiverHealth, WorkerId};
+use posthaste_store::{SettleResult, Settlement, StoreError};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::Shared;
-use crate::granted::Finished;
-use crate::moment::micros;
+use crate::StoreState;
+use crate::convert::micros;
+use crate::outstanding::CompletedClaims;
 use crate::session::{Session, Sql};
 
-/// The queue by key, fenced by token. What comes to its end moves from the queue to the endings, what is retried goes
-/// to its new place in line. Attempt records, counts, notices and what is known of destinations all derive from the
-/// rows that were changed; a lease that was lost changes none of them. Retries of one batch get turns of their own, and
-/// claims that have no lease left are forgotten.
+/// Settles attempts: the queue by key, fenced by token.
+///
+/// An event that reaches a terminal state moves from the queue to the terminal events; a retry gets a new queue
+/// position. Attempt records, counts, notices and the state of destinations derive from the changed rows, so a
+/// settlement whose lease was lost changes none of them. Retries of one batch get distinct positions. The rows of
+/// completed claims are deleted.
 pub(crate) static SETTLE: Sql = Sql {
     text: "
-WITH ended AS (
+WITH completed AS (
     DELETE FROM app.webhook_queue q
     USING unnest(
         $1::bigint[], $2::uuid[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::smallint[],
@@ -39,7 +41,7 @@ retried AS (
         last_attempted_at = app.webhook_now() - i.started_us * interval '1 microsecond',
         last_error = i.last_error,
         next_attempt_at = app.webhook_now() + i.retry_us * interval '1 microsecond',
-        turn = app.webhook_turn_at(app.webhook_now() + i.retry_us * interval '1 microsecond') + i.n,
+        queue_position = app.webhook_retry_position(app.webhook_now() + i.retry_us * interval '1 microsecond') + i.n,
         updated_at = app.webhook_now(),
         lease_until = NULL, lease_token = NULL, lease_claim = NULL
     FROM unnest(
@@ -52,50 +54,50 @@ retried AS (
     WHERE q.id = i.key AND q.lease_token = i.token
     RETURNING i.*, q.destination_id, q.last_attempted_at AS started_at
 ),
-endings AS (
-    INSERT INTO app.webhook_endings (
+terminal_events AS (
+    INSERT INTO app.webhook_terminal_events (
         id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
         manual_last_action, manual_last_actor, manual_last_at
     )
     SELECT key, app.webhook_now(), started_at, attempt, claims, 0, failure_kind, last_error,
            manual_last_action, manual_last_actor, manual_last_at
-    FROM ended
+    FROM completed
 ),
 attempts AS (
     INSERT INTO app.webhook_attempts (
-        event_key, destination_id, token, recorded_at, started_at, duration_us, attempt, http_status, trigger,
-        worker, error_class, excerpt
+        event_key, destination_id, lease_token, recorded_at, started_at, duration_us, attempt, http_status, trigger,
+        worker_id, error_class, excerpt
     )
     SELECT key, destination_id, token, app.webhook_now(), started_at, duration_us, attempt, http_status, trigger,
            $29, error_class, excerpt
-    FROM ended
+    FROM completed
     UNION ALL
     SELECT key, destination_id, token, app.webhook_now(), started_at, duration_us, attempt, http_status, trigger,
            $29, error_class, excerpt
     FROM retried
 ),
-counted AS (
+counts AS (
     INSERT INTO app.webhook_counts (pending, retrying, delivered, failed)
-    SELECT -e.all_of_them, r.first_retries - e.retries, e.delivered, e.all_of_them - e.delivered
+    SELECT -c.total, r.first_retries - c.retries, c.delivered, c.total - c.delivered
     FROM (
-        SELECT count(*) AS all_of_them, count(*) FILTER (WHERE attempts_before > 0) AS retries,
+        SELECT count(*) AS total, count(*) FILTER (WHERE attempts_before > 0) AS retries,
                count(*) FILTER (WHERE failure_kind IS NULL) AS delivered
-        FROM ended
-    ) e, (
+        FROM completed
+    ) c, (
         SELECT count(*) FILTER (WHERE attempt = 1) AS first_retries FROM retried
     ) r
 ),
 notices AS (
     INSERT INTO app.webhook_notices (at, event_keys, delivered, attempts)
     SELECT app.webhook_now(), array_agg(o.key), array_agg(o.failure_kind IS NULL), array_agg(o.attempt)
-    FROM (SELECT e.key, e.failure_kind, e.attempt FROM ended e ORDER BY e.n) o
+    FROM (SELECT c.key, c.failure_kind, c.attempt FROM completed c ORDER BY c.n) o
     HAVING count(*) > 0
 ),
-heard AS MATERIALIZED (
+destination_health AS MATERIALIZED (
     SELECT a.destination_id, max(a.pause_us) AS pause_us,
            max(a.n) FILTER (WHERE a.health > 0) AS answered, max(a.n) FILTER (WHERE a.health < 0) AS failed
     FROM (
-        SELECT destination_id, pause_us, health, n FROM ended
+        SELECT destination_id, pause_us, health, n FROM completed
         UNION ALL
         SELECT destination_id, pause_us, health, n FROM retried
     ) a
@@ -113,18 +115,18 @@ destinations AS (
             WHEN h.failed IS NOT NULL THEN coalesce(d.failing_since, app.webhook_now())
             ELSE d.failing_since
         END
-    FROM heard h
+    FROM destination_health h
     WHERE d.id = h.destination_id
           AND (h.pause_us IS NOT NULL
                OR (h.answered IS NOT NULL AND (d.failing_since IS NOT NULL OR h.failed > h.answered))
                OR (h.failed IS NOT NULL AND d.failing_since IS NULL))
 ),
-forgotten AS (
+completed_claims AS (
     DELETE FROM app.webhook_claims c
     USING unnest($30::uuid[], $31::integer[]) AS f (id, leases)
-    WHERE c.id = f.id AND cardinality(c.keys) = f.leases
+    WHERE c.id = f.id AND cardinality(c.event_keys) = f.leases
 )
-SELECT n FROM ended UNION ALL SELECT n FROM retried",
+SELECT n FROM completed UNION ALL SELECT n FROM retried",
     types: &[
         Type::INT8_ARRAY,
         Type::UUID_ARRAY,
@@ -160,21 +162,23 @@ SELECT n FROM ended UNION ALL SELECT n FROM retried",
     ],
 };
 
-/// Which outcomes are on record already. Asked only for those that were not applied; the index is by event.
-static RECORDED: Sql = Sql {
+/// Selects the lease tokens that have an attempt record. Runs only for settlements that were not applied. Index
+/// webhook_attempts_event.
+static RECORDED_TOKENS: Sql = Sql {
     text: "
-SELECT a.token
+SELECT a.lease_token
 FROM unnest($1::bigint[], $2::uuid[]) AS i (key, token)
-JOIN app.webhook_attempts a ON a.event_key = i.key AND a.token = i.token",
+JOIN app.webhook_attempts a ON a.event_key = i.key AND a.lease_token = i.token",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY],
 };
 
+/// Settlements as columns of parameters.
 #[derive(Default)]
-struct Columns<'a> {
+struct SettlementColumns<'a> {
     keys: Vec<i64>,
     tokens: Vec<Uuid>,
     attempts: Vec<i32>,
-    retries: Vec<Option<i64>>,
+    retry_delays: Vec<Option<i64>>,
     failure_kinds: Vec<Option<&'a str>>,
     last_errors: Vec<Option<String>>,
     started: Vec<i64>,
@@ -185,18 +189,18 @@ struct Columns<'a> {
     triggers: Vec<&'a str>,
     pauses: Vec<Option<i64>>,
     healths: Vec<i16>,
-    /// The settlement's place in its batch.
-    places: Vec<i32>,
+    /// The index of each settlement in its batch.
+    batch_indexes: Vec<i32>,
 }
 
-impl<'a> Columns<'a> {
-    fn push(&mut self, place: usize, settlement: &'a Settlement) {
+impl<'a> SettlementColumns<'a> {
+    fn push(&mut self, batch_index: usize, settlement: &'a Settlement) {
         let transition = &*settlement.transition;
         let outcome = transition.outcome();
         self.keys.push(transition.key().0);
         self.tokens.push(transition.token().as_uuid());
         self.attempts.push(i32::try_from(transition.attempt()).unwrap_or(i32::MAX));
-        self.retries.push(transition.retry_after().map(micros));
+        self.retry_delays.push(transition.retry_after().map(micros));
         self.failure_kinds.push(transition.failure_kind().map(FailureKind::as_str));
         self.last_errors.push(transition.last_error());
         self.started.push(micros(settlement.ended_ago.saturating_add(transition.duration())));
@@ -205,87 +209,91 @@ impl<'a> Columns<'a> {
         self.error_classes.push(outcome.error_class().map(ErrorClass::as_str));
         self.excerpts.push(outcome.excerpt().as_str());
         self.triggers.push(transition.trigger().as_str());
-        self.pauses.push(transition.pause().map(micros));
+        self.pauses.push(transition.destination_pause().map(micros));
         self.healths.push(match outcome.health() {
-            Health::Healthy => 1,
-            Health::Unhealthy => -1,
-            Health::Unknown => 0,
+            ReceiverHealth::Healthy => 1,
+            ReceiverHealth::Unhealthy => -1,
+            ReceiverHealth::Unknown => 0,
         });
-        self.places.push(i32::try_from(place).expect("a batch is small"));
+        self.batch_indexes.push(i32::try_from(batch_index).expect("a batch has fewer than 2^31 settlements"));
     }
 }
 
+/// Writes a batch of settlements in one commit and returns, in order, whether each was applied.
 pub(crate) async fn settle(
-    store: &Shared,
+    store: &StoreState,
     worker: &WorkerId,
     batch: &[Settlement],
-) -> Result<Vec<Settled>, StoreError> {
+) -> Result<Vec<SettleResult>, StoreError> {
     if batch.is_empty() {
         return Ok(Vec::new());
     }
     let tokens = || batch.iter().map(|settlement| settlement.transition.token());
-    let finished = store.granted.finished_by(tokens());
-    let settled = store.sessions.dispatch.with(async |session| {
-        let applied = apply(session, worker, batch, &finished).await?;
-        let recorded = recorded(session, batch, &applied).await?;
+    let completed_claims = store.outstanding.completed_by(tokens());
+    let written = store.sessions.dispatch.with(async |session| {
+        let applied = apply(session, worker, batch, &completed_claims).await?;
+        let recorded = recorded_tokens(session, batch, &applied).await?;
         Ok((applied, recorded))
     });
-    let (applied, recorded) = settled.await?;
-    store.granted.end(tokens());
-    store.notices.unplaced();
-    let mut first = applied.clone();
-    let answer = |settlement: &Settlement| {
+    let (applied, recorded) = written.await?;
+    store.outstanding.remove(tokens());
+    store.notice_signal.notify();
+    let mut unreported = applied.clone();
+    let result = |settlement: &Settlement| {
         let token = settlement.transition.token();
-        match () {
-            () if first.remove(&token) => Settled::Applied,
-            // A second time in this batch, or in an earlier one.
-            () if applied.contains(&token) || recorded.contains(&token) => Settled::Replayed,
-            () => Settled::Stale,
+        if unreported.remove(&token) {
+            SettleResult::Applied
+        } else if applied.contains(&token) || recorded.contains(&token) {
+            // Settled before, in this batch or in an earlier one.
+            SettleResult::Replayed
+        } else {
+            SettleResult::Stale
         }
     };
-    Ok(batch.iter().map(answer).collect())
+    Ok(batch.iter().map(result).collect())
 }
 
-/// The tokens whose outcome was written. Rows are locked in the order of their keys, whoever locks several: so nobody
-/// waits in a circle.
+/// Writes the settlements and returns the tokens of those that were applied. Like every statement, it locks rows in key
+/// order, which rules out deadlocks.
 async fn apply(
     session: &Session,
     worker: &WorkerId,
     batch: &[Settlement],
-    finished: &Finished,
+    completed_claims: &CompletedClaims,
 ) -> Result<HashSet<LeaseToken>, tokio_postgres::Error> {
     let mut seen = HashSet::with_capacity(batch.len());
-    let mut once: Vec<(usize, &Settlement)> =
+    let mut distinct: Vec<(usize, &Settlement)> =
         batch.iter().enumerate().filter(|(_, it)| seen.insert(it.transition.token())).collect();
-    once.sort_by_key(|(_, settlement)| settlement.transition.key());
-    let (mut ended, mut retried) = (Columns::default(), Columns::default());
-    for (place, settlement) in once {
-        let columns = if settlement.transition.retry_after().is_some() { &mut retried } else { &mut ended };
-        columns.push(place, settlement);
+    distinct.sort_by_key(|(_, settlement)| settlement.transition.key());
+    let (mut completed, mut retried) = (SettlementColumns::default(), SettlementColumns::default());
+    for (batch_index, settlement) in distinct {
+        let columns =
+            if settlement.transition.retry_after().is_some() { &mut retried } else { &mut completed };
+        columns.push(batch_index, settlement);
     }
-    let (e, r) = (&ended, &retried);
+    let (c, r) = (&completed, &retried);
     let rows = session
         .transact(
             &SETTLE,
             &[
-                &e.keys,
-                &e.tokens,
-                &e.attempts,
-                &e.failure_kinds,
-                &e.last_errors,
-                &e.started,
-                &e.durations,
-                &e.http_statuses,
-                &e.error_classes,
-                &e.excerpts,
-                &e.triggers,
-                &e.pauses,
-                &e.healths,
-                &e.places,
+                &c.keys,
+                &c.tokens,
+                &c.attempts,
+                &c.failure_kinds,
+                &c.last_errors,
+                &c.started,
+                &c.durations,
+                &c.http_statuses,
+                &c.error_classes,
+                &c.excerpts,
+                &c.triggers,
+                &c.pauses,
+                &c.healths,
+                &c.batch_indexes,
                 &r.keys,
                 &r.tokens,
                 &r.attempts,
-                &r.retries,
+                &r.retry_delays,
                 &r.last_errors,
                 &r.started,
                 &r.durations,
@@ -295,23 +303,23 @@ async fn apply(
                 &r.triggers,
                 &r.pauses,
                 &r.healths,
-                &r.places,
+                &r.batch_indexes,
                 &worker.as_str(),
-                &finished.claims,
-                &finished.leases,
+                &completed_claims.claims,
+                &completed_claims.lease_counts,
             ],
         )
         .await?;
     rows.iter()
         .map(|row| {
-            let place = usize::try_from(row.try_get::<_, i32>(0)?).expect("places are not negative");
-            Ok(batch[place].transition.token())
+            let index = usize::try_from(row.try_get::<_, i32>(0)?).expect("batch indexes are not negative");
+            Ok(batch[index].transition.token())
         })
         .collect()
 }
 
-/// Of what was not applied, the tokens that have their outcome since before.
-async fn recorded(
+/// Returns the tokens of unapplied settlements whose attempts are on record already.
+async fn recorded_tokens(
     session: &Session,
     batch: &[Settlement],
     applied: &HashSet<LeaseToken>,
@@ -325,6 +333,6 @@ async fn recorded(
     if keys.is_empty() {
         return Ok(HashSet::new());
     }
-    let rows = session.transact(&RECORDED, &[&keys, &tokens]).await?;
+    let rows = session.transact(&RECORDED_TOKENS, &[&keys, &tokens]).await?;
     rows.iter().map(|row| Ok(LeaseToken::from_uuid(row.try_get(0)?))).collect()
 }

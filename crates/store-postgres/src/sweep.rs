@@ -1,8 +1,8 @@
-//! A look at every destination: when a process begins, and now and then after.
+//! The sweep: reads the first claimable row of every destination, at the start of a process and periodically after.
 //!
-//! Discovery follows what changes; the sweep finds what it could have missed: rows of transactions that were open when
-//! the process began or committed very late, rows that were locked by somebody who then let go. It reads in small
-//! steps, beside the claims.
+//! Discovery follows changes; the sweep finds rows that discovery has missed. Such rows belong to transactions that were
+//! open when the process started or that committed very late, or were locked by a transaction that then rolled
+//! back. The sweep reads in small steps, concurrently with claims.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,126 +12,140 @@ use posthaste_store::StoreError;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::claim::Known;
-use crate::discover::{self, HORIZON};
-use crate::frontier::{RETRIES_FROM, Span};
+use crate::claim::DiscoveryState;
+use crate::claimable::{PositionRange, RETRY_POSITION_MIN};
+use crate::discover::{self, READ_SNAPSHOT};
 use crate::session::{Session, Sql};
-use crate::{Shared, pause};
+use crate::{StoreState, sleep};
 
-/// Between two sweeps.
-const EVERY: Duration = Duration::from_secs(20);
-/// Destinations of one step.
-const DESTINATIONS_MAX: i64 = 500;
-/// Between two steps, so that very many destinations take longer and not more.
-const STEP_PAUSE: Duration = Duration::from_millis(20);
-/// Steps that a first claim waits for.
-const BEGIN_STEPS: usize = 40;
+/// Time between two sweeps.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
+/// Destinations read in one step.
+const STEP_DESTINATIONS_MAX: i64 = 500;
+/// Time between two steps: with very many destinations a sweep takes longer, but its load stays the same.
+const STEP_INTERVAL: Duration = Duration::from_millis(20);
+/// Steps of the first sweep that the first claim waits for.
+const FIRST_SWEEP_STEPS_MAX: usize = 40;
 
-/// Index webhook_queue_destination_turn, per destination, above everything that was delivered.
-static STEP: Sql = Sql {
+/// Reads the first claimable row of each destination after $1: of first attempts, and of retries that are due. Index
+/// webhook_queue_destination_position. First attempts are read from the oldest-pending watermark on, above the dead
+/// index entries of delivered events.
+static SWEEP_STEP: Sql = Sql {
     text: "
-SELECT d.id, first.turn, retry.turn
+SELECT d.id, first.queue_position, retry.queue_position
 FROM (
     SELECT d.id FROM app.webhook_destinations d WHERE d.id > $1 ORDER BY d.id LIMIT $2
 ) d
 LEFT JOIN LATERAL (
-    SELECT q.turn
+    SELECT q.queue_position
     FROM app.webhook_queue q
-    WHERE q.destination_id = d.id AND q.turn >= (SELECT o.key FROM app.webhook_oldest o) AND q.turn < $3
+    WHERE q.destination_id = d.id AND q.queue_position >= (SELECT w.min_key FROM app.webhook_pending_watermark w) AND q.queue_position < $3
           AND q.lease_until IS NULL
-    ORDER BY q.turn
+    ORDER BY q.queue_position
     LIMIT 1
 ) first ON true
 LEFT JOIN LATERAL (
-    SELECT q.turn
+    SELECT q.queue_position
     FROM app.webhook_queue q
-    WHERE q.destination_id = d.id AND q.turn >= $3 AND q.turn <= app.webhook_turn_at(app.webhook_now())
+    WHERE q.destination_id = d.id AND q.queue_position >= $3 AND q.queue_position <= app.webhook_retry_position(app.webhook_now())
           AND q.lease_until IS NULL
-    ORDER BY q.turn
+    ORDER BY q.queue_position
     LIMIT 1
 ) retry ON true
 ORDER BY d.id",
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// How far a first sweep came.
+/// Whether the first sweep has read every destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begun {
-    Whole,
-    InPart,
+pub(crate) enum FirstSweep {
+    Complete,
+    Partial,
 }
 
-/// Fills an empty frontier, and sets the marks from which discovery goes on. With very many destinations, the first
-/// claim does not wait for all of them: the rest is left to a sweep of its own.
-pub(crate) async fn begin(session: &Session, known: &mut Known) -> Result<Begun, tokio_postgres::Error> {
-    let rows = session.query(&HORIZON, &[]).await?;
-    let (horizon, last_turn) = discover::horizon(&rows)?;
-    known.marks.begin(last_turn, horizon.now);
+/// Fills an empty index and sets the cursors from which discovery continues. With very many destinations it stops early,
+/// so that the first claim does not wait for all of them; a background sweep reads the rest.
+pub(crate) async fn start_discovery(
+    session: &Session,
+    discovery: &mut DiscoveryState,
+) -> Result<FirstSweep, tokio_postgres::Error> {
+    let rows = session.query(&READ_SNAPSHOT, &[]).await?;
+    let (snapshot, last_number) = discover::parse_snapshot(&rows)?;
+    discovery.cursors.start(last_number, snapshot.now);
+    let (_, retries_to) = discovery.cursors.discovered_to();
     let mut after = i64::MIN;
-    for _ in 0..BEGIN_STEPS {
-        let rows = session.transact(&STEP, &[&after, &DESTINATIONS_MAX, &RETRIES_FROM]).await?;
-        include(known, &rows, Some(last_turn))?;
-        let Some(last) = rows.last() else { return Ok(Begun::Whole) };
+    for _ in 0..FIRST_SWEEP_STEPS_MAX {
+        let rows =
+            session.transact(&SWEEP_STEP, &[&after, &STEP_DESTINATIONS_MAX, &RETRY_POSITION_MIN]).await?;
+        add_ranges(discovery, &rows, (last_number, retries_to))?;
+        let Some(last) = rows.last() else { return Ok(FirstSweep::Complete) };
         after = last.try_get(0)?;
     }
-    Ok(Begun::InPart)
+    Ok(FirstSweep::Partial)
 }
 
-/// What a step found reaches up to where discovery has been; beyond, discovery finds it itself.
-fn include(known: &mut Known, rows: &[Row], known_to: Option<i64>) -> Result<(), tokio_postgres::Error> {
-    let (first_to, retry_to) = known.marks.known_to();
-    let first_to = known_to.unwrap_or(first_to);
+/// Adds, for each destination, the range from its first row up to the end of first attempts and of retries. Discovery
+/// finds the rows beyond.
+fn add_ranges(
+    discovery: &mut DiscoveryState,
+    rows: &[Row],
+    (first_attempts_to, retries_to): (i64, i64),
+) -> Result<(), tokio_postgres::Error> {
+    let range = |position: i64, end: i64| PositionRange { low: position - 1, high: end.max(position) };
     for row in rows {
         let destination = DestinationId(row.try_get(0)?);
-        if let Some(turn) = row.try_get::<_, Option<i64>>(1)? {
-            known.frontier.firsts.include(destination, Span { low: turn - 1, high: first_to.max(turn) });
+        if let Some(position) = row.try_get::<_, Option<i64>>(1)? {
+            discovery.claimable.first_attempts.add_range(destination, range(position, first_attempts_to));
         }
-        if let Some(turn) = row.try_get::<_, Option<i64>>(2)? {
-            known.frontier.retries.include(destination, Span { low: turn - 1, high: retry_to.max(turn) });
+        if let Some(position) = row.try_get::<_, Option<i64>>(2)? {
+            discovery.claimable.retries.add_range(destination, range(position, retries_to));
         }
     }
     Ok(())
 }
 
-/// Sweeps for as long as the store is used by anybody.
-pub(crate) async fn run(shared: Weak<Shared>) {
+/// Sweeps periodically, and on request, until the store is dropped.
+pub(crate) async fn run(store: Weak<StoreState>) {
     loop {
-        let Some(soon) = shared.upgrade().map(|store| Arc::clone(&store.sweep_soon)) else { return };
+        let Some(request) = store.upgrade().map(|store| Arc::clone(&store.sweep_request)) else { return };
         tokio::select! {
             biased;
-            () = soon.notified() => {}
-            () = pause(EVERY) => {}
+            () = request.notified() => {}
+            () = sleep(SWEEP_INTERVAL) => {}
         }
-        let Some(store) = shared.upgrade() else { return };
+        let Some(store) = store.upgrade() else { return };
         if let Err(error) = sweep(&store).await {
-            tracing::debug!(code = error.code(), %error, "the sweep was cut short; the next one makes up for it");
+            tracing::debug!(code = error.code(), %error, "sweep interrupted; the next sweep starts over");
         }
     }
 }
 
-pub(crate) async fn sweep(store: &Shared) -> Result<(), StoreError> {
+async fn sweep(store: &StoreState) -> Result<(), StoreError> {
     let mut after = i64::MIN;
     loop {
-        // Reading is done beside the claims; only what was found is taken in between two of them.
+        // Read without the lock, so that claims go on meanwhile.
         let rows = store
             .sessions
             .operate
-            .with(async |session| session.transact(&STEP, &[&after, &DESTINATIONS_MAX, &RETRIES_FROM]).await)
+            .with(async |session| {
+                session.transact(&SWEEP_STEP, &[&after, &STEP_DESTINATIONS_MAX, &RETRY_POSITION_MIN]).await
+            })
             .await?;
-        let mut known = store.known.lock().await;
-        if !known.marks.begun() {
+        let mut discovery = store.discovery.lock().await;
+        if !discovery.cursors.has_started() {
             return Ok(());
         }
         if after == i64::MIN {
-            known.marks.recheck_claims();
+            discovery.cursors.restart_expiry_checks();
         }
-        let taken =
-            include(&mut known, &rows, None).and_then(|()| rows.last().map(|row| row.try_get(0)).transpose());
-        drop(known);
-        match taken.map_err(|error| crate::error::refusal(&error))? {
+        let discovered_to = discovery.cursors.discovered_to();
+        let last = add_ranges(&mut discovery, &rows, discovered_to)
+            .and_then(|()| rows.last().map(|row| row.try_get(0)).transpose());
+        drop(discovery);
+        match last.map_err(|error| crate::error::store_error(&error))? {
             Some(last) => after = last,
             None => return Ok(()),
         }
-        pause(STEP_PAUSE).await;
+        sleep(STEP_INTERVAL).await;
     }
 }

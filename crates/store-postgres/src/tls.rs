@@ -1,14 +1,14 @@
-//! TLS to the server, as far as `sslmode` asks for it.
+//! TLS to the server, as `sslmode` requires.
 //!
-//! `prefer` and `require` keep listeners out and verify nobody, as libpq has it; `verify-ca` and `verify-full` also
-//! know whom they speak to.
+//! As in libpq, `prefer` and `require` encrypt the connection without verifying the server; `verify-ca` and
+//! `verify-full` also verify its certificate.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -16,73 +16,78 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::config::InvalidUrl;
 
+/// The TLS connector that the driver uses.
 pub(crate) type Connector = MakeRustlsConnect;
 
-/// What of the server's certificate is verified.
+/// How much of the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verify {
-    Nothing,
-    /// Signed by an authority that we trust, for whichever host.
+pub(crate) enum Verification {
+    None,
+    /// The certificate must be signed by a trusted authority, for any host name.
     Authority,
-    /// Signed so, and for the host that was dialled.
+    /// The certificate must be signed by a trusted authority for the host of the URL.
     Host,
 }
 
-pub(crate) fn connector(verify: Verify, root_cert: Option<PathBuf>) -> Result<Connector, InvalidUrl> {
+/// Builds a TLS connector. Reads the certificates in `root_cert`, or the system's, if the server is verified.
+pub(crate) fn connector(
+    verification: Verification,
+    root_cert: Option<PathBuf>,
+) -> Result<Connector, InvalidUrl> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .expect("the provider supports the default versions");
-    let config = match verify {
-        Verify::Host => builder.with_root_certificates(roots(root_cert)?).with_no_client_auth(),
-        Verify::Nothing => dangerous(builder, Lenient { authority: None, algorithms: algorithms(&provider) }),
-        Verify::Authority => {
-            let roots = Arc::new(roots(root_cert)?);
+    let algorithms = provider.signature_verification_algorithms;
+    let config = match verification {
+        Verification::Host => {
+            builder.with_root_certificates(root_certificates(root_cert)?).with_no_client_auth()
+        }
+        Verification::None => with_custom_verifier(builder, LenientVerifier { authority: None, algorithms }),
+        Verification::Authority => {
+            let roots = Arc::new(root_certificates(root_cert)?);
             let authority =
                 WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build().map_err(
                     |error| InvalidUrl::Certificates { path: PathBuf::new(), reason: error.to_string() },
                 )?;
-            dangerous(builder, Lenient { authority: Some(authority), algorithms: algorithms(&provider) })
+            with_custom_verifier(builder, LenientVerifier { authority: Some(authority), algorithms })
         }
     };
     Ok(MakeRustlsConnect::new(config))
 }
 
-fn dangerous(
+fn with_custom_verifier(
     builder: rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>,
-    verifier: Lenient,
+    verifier: LenientVerifier,
 ) -> ClientConfig {
     builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
 }
 
-fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
-    provider.signature_verification_algorithms
-}
-
-/// The authorities of the given file, or the system's.
-fn roots(root_cert: Option<PathBuf>) -> Result<RootCertStore, InvalidUrl> {
+/// Reads the trusted authorities of a file, or the system's.
+fn root_certificates(root_cert: Option<PathBuf>) -> Result<RootCertStore, InvalidUrl> {
     let mut roots = RootCertStore::empty();
     let Some(path) = root_cert else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return Ok(roots);
     };
-    let refused = |reason: String| InvalidUrl::Certificates { path: path.clone(), reason };
-    let certificates = CertificateDer::pem_file_iter(&path).map_err(|error| refused(error.to_string()))?;
+    let invalid = |reason: String| InvalidUrl::Certificates { path: path.clone(), reason };
+    let certificates = CertificateDer::pem_file_iter(&path).map_err(|error| invalid(error.to_string()))?;
     for certificate in certificates {
-        let certificate = certificate.map_err(|error| refused(error.to_string()))?;
-        roots.add(certificate).map_err(|error| refused(error.to_string()))?;
+        let certificate = certificate.map_err(|error| invalid(error.to_string()))?;
+        roots.add(certificate).map_err(|error| invalid(error.to_string()))?;
     }
-    if roots.is_empty() { Err(refused("there is no certificate in it".into())) } else { Ok(roots) }
+    if roots.is_empty() { Err(invalid("the file contains no certificate".into())) } else { Ok(roots) }
 }
 
-/// Accepts what `sslmode` asks it to accept. That the server owns the certificate it shows is checked all the same.
+/// A certificate verifier that ignores the host name, or accepts any certificate if there is no authority. It always
+/// checks the handshake signature, which proves that the server owns its certificate.
 #[derive(Debug)]
-struct Lenient {
+struct LenientVerifier {
     authority: Option<Arc<WebPkiServerVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for Lenient {
+impl ServerCertVerifier for LenientVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -1,66 +1,68 @@
-//! Dead-lettering events whose expired lease is one too many.
+//! Abandoned events: an event that has lost too many leases in a row is dead-lettered instead of claimed again.
 
-use posthaste_domain::{Ending, EventId, EventKey};
+use posthaste_domain::{EventId, EventKey, TerminalState};
 use tokio_postgres::types::Type;
 
-use crate::frontier::Frontier;
+use crate::claimable::ClaimableIndex;
 use crate::session::{Session, Sql};
 
-/// Ends pending events that are still expired, with everything that goes with an end.
-static ABANDON: Sql = Sql {
+/// Moves events whose lease is still expired to their terminal state, with counts and notices. `lost_leases` fences the
+/// update: it differs once another worker has taken the event over.
+static ABANDON_EVENTS: Sql = Sql {
     text: "
-WITH ended AS (
+WITH abandoned AS (
     DELETE FROM app.webhook_queue q
     USING unnest($1::bigint[], $2::integer[], $3::text[], $4::text[])
           AS g (key, lost_leases, failure_kind, last_error)
     WHERE q.id = g.key AND q.lost_leases = g.lost_leases AND q.lease_until <= app.webhook_now()
-    RETURNING q.*, g.failure_kind, g.last_error AS ending
+    RETURNING q.*, g.failure_kind, g.last_error AS terminal_error
 ),
-endings AS (
-    INSERT INTO app.webhook_endings (
+terminal_events AS (
+    INSERT INTO app.webhook_terminal_events (
         id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
         manual_last_action, manual_last_actor, manual_last_at
     )
-    SELECT id, app.webhook_now(), last_attempted_at, attempts, claims, lost_leases + 1, failure_kind, ending,
+    SELECT id, app.webhook_now(), last_attempted_at, attempts, claims, lost_leases + 1, failure_kind, terminal_error,
            manual_last_action, manual_last_actor, manual_last_at
-    FROM ended
+    FROM abandoned
 ),
-counted AS (
+counts AS (
     INSERT INTO app.webhook_counts (pending, retrying, failed)
-    SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM ended HAVING count(*) > 0
+    SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM abandoned HAVING count(*) > 0
 ),
 notices AS (
     INSERT INTO app.webhook_notices (at, event_keys, delivered, attempts)
-    SELECT app.webhook_now(), array_agg(id), array_agg(false), array_agg(attempts) FROM ended HAVING count(*) > 0
+    SELECT app.webhook_now(), array_agg(id), array_agg(false), array_agg(attempts) FROM abandoned HAVING count(*) > 0
 )
-SELECT e.event_id FROM ended JOIN app.webhook_events e USING (id)",
+SELECT e.event_id FROM abandoned JOIN app.webhook_events e USING (id)",
     types: &[Type::INT8_ARRAY, Type::INT4_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY],
 };
 
-pub(super) async fn abandon(
+/// Dead-letters the expired events that have now lost `abandon_after` leases in a row, and returns their ids.
+pub(super) async fn abandon_expired(
     session: &Session,
-    frontier: &mut Frontier,
+    claimable: &mut ClaimableIndex,
     abandon_after: u32,
 ) -> Result<Vec<EventId>, tokio_postgres::Error> {
-    let given_up: Vec<(EventKey, Ending)> = frontier
+    let abandoned: Vec<(EventKey, TerminalState)> = claimable
         .expired
         .iter()
         .filter_map(|(key, expired)| {
-            Some((*key, Ending::after_lost_leases(expired.lost_leases + 1, abandon_after)?))
+            Some((*key, TerminalState::after_lost_leases(expired.lost_leases + 1, abandon_after)?))
         })
         .collect();
-    if given_up.is_empty() {
+    if abandoned.is_empty() {
         return Ok(Vec::new());
     }
-    let keys: Vec<i64> = given_up.iter().map(|(key, _)| key.0).collect();
-    let lost = |key| frontier.expired[key].lost_leases;
-    let lost: Vec<i32> =
-        given_up.iter().map(|(key, _)| i32::try_from(lost(key)).unwrap_or(i32::MAX)).collect();
-    let kinds: Vec<&str> = given_up.iter().map(|(_, ending)| ending.failure_kind().as_str()).collect();
-    let errors: Vec<&str> = given_up.iter().map(|(_, ending)| ending.last_error()).collect();
-    let rows = session.transact(&ABANDON, &[&keys, &lost, &kinds, &errors]).await?;
-    for (key, _) in &given_up {
-        frontier.expired.remove(key);
+    let keys: Vec<i64> = abandoned.iter().map(|(key, _)| key.0).collect();
+    let lost_leases = |key| claimable.expired[key].lost_leases;
+    let lost_leases: Vec<i32> =
+        abandoned.iter().map(|(key, _)| i32::try_from(lost_leases(key)).unwrap_or(i32::MAX)).collect();
+    let kinds: Vec<&str> = abandoned.iter().map(|(_, state)| state.failure_kind().as_str()).collect();
+    let errors: Vec<&str> = abandoned.iter().map(|(_, state)| state.last_error()).collect();
+    let rows = session.transact(&ABANDON_EVENTS, &[&keys, &lost_leases, &kinds, &errors]).await?;
+    for (key, _) in &abandoned {
+        claimable.expired.remove(key);
     }
-    rows.iter().map(|row| Ok(EventId::stored(row.try_get(0)?))).collect()
+    rows.iter().map(|row| Ok(EventId::from_stored(row.try_get(0)?))).collect()
 }

@@ -1,4 +1,4 @@
-//! Attempt records by day: partitions are made ahead, and dropped whole when a day is over and done with.
+//! Daily partitions of the attempt records: created ahead of time, and dropped whole when retention no longer keeps them.
 
 use std::error::Error as _;
 
@@ -6,8 +6,8 @@ use tokio_postgres::types::Type;
 
 use crate::session::{Session, Sql};
 
-/// Days, of UTC, that have no partition and soon need one.
-static WANTED: Sql = Sql {
+/// Selects the partitions that are missing for today and the next three days, in UTC: name, start and end.
+static MISSING_PARTITIONS: Sql = Sql {
     text: "
 SELECT format('webhook_attempts_%s', to_char(day, 'YYYYMMDD')),
        to_char(day, 'YYYY-MM-DD'), to_char(day + interval '1 day', 'YYYY-MM-DD')
@@ -17,8 +17,8 @@ WHERE to_regclass(format('app.webhook_attempts_%s', to_char(day, 'YYYYMMDD'))) I
     types: &[],
 };
 
-/// Partitions of days that ended before the horizon.
-static OLD: Sql = Sql {
+/// Selects the partitions of days that ended more than $1 ago.
+static OLD_PARTITIONS: Sql = Sql {
     text: "
 SELECT c.relname
 FROM pg_inherits i
@@ -31,13 +31,13 @@ ORDER BY c.relname",
     types: &[Type::INT8],
 };
 
-/// What came on a day without a partition.
-static FORGET_OTHERS: Sql = Sql {
+/// Deletes old attempts from the default partition, which holds those of days without a partition.
+static DELETE_UNPARTITIONED: Sql = Sql {
     text: "
-DELETE FROM app.webhook_attempts_other a
+DELETE FROM app.webhook_attempts_default a
 WHERE a.ctid = ANY (ARRAY(
     SELECT o.ctid
-    FROM app.webhook_attempts_other o
+    FROM app.webhook_attempts_default o
     WHERE o.recorded_at <= app.webhook_now() - $1 * interval '1 microsecond'
     LIMIT $2
 ))
@@ -45,11 +45,11 @@ RETURNING 1",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// Makes the partitions of today and the next days.
-pub(crate) async fn ahead(session: &Session) -> Result<(), tokio_postgres::Error> {
-    for row in session.query(&WANTED, &[]).await? {
+/// Creates the missing partitions of today and the next three days.
+pub(crate) async fn create_partitions(session: &Session) -> Result<(), tokio_postgres::Error> {
+    for row in session.query(&MISSING_PARTITIONS, &[]).await? {
         let (name, from, to): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        change(
+        try_ddl(
             session,
             &format!(
                 "CREATE TABLE IF NOT EXISTS app.{name} PARTITION OF app.webhook_attempts
@@ -61,27 +61,28 @@ pub(crate) async fn ahead(session: &Session) -> Result<(), tokio_postgres::Error
     Ok(())
 }
 
-/// Drops what is old; true when there is more of it.
-pub(crate) async fn drop_old(
+/// Drops the partitions of attempts older than `keep_for` microseconds, and deletes up to `rows_max` such attempts from the
+/// default partition. Returns whether the default partition may hold more.
+pub(crate) async fn drop_old_partitions(
     session: &Session,
-    keep: i64,
+    keep_for: i64,
     rows_max: i64,
 ) -> Result<bool, tokio_postgres::Error> {
-    for row in session.query(&OLD, &[&keep]).await? {
-        change(session, &format!("DROP TABLE IF EXISTS app.{}", row.try_get::<_, &str>(0)?)).await?;
+    for row in session.query(&OLD_PARTITIONS, &[&keep_for]).await? {
+        try_ddl(session, &format!("DROP TABLE IF EXISTS app.{}", row.try_get::<_, &str>(0)?)).await?;
     }
-    let others = session.query(&FORGET_OTHERS, &[&keep, &rows_max]).await?.len();
-    Ok(i64::try_from(others).unwrap_or(i64::MAX) >= rows_max)
+    let deleted = session.query(&DELETE_UNPARTITIONED, &[&keep_for, &rows_max]).await?.len();
+    Ok(i64::try_from(deleted).unwrap_or(i64::MAX) >= rows_max)
 }
 
-/// A change of the schema waits for nobody: whoever settles would wait behind it. When it does not get its lock at
-/// once, or the day's records are elsewhere already, it is left for another time.
-async fn change(session: &Session, ddl: &str) -> Result<(), tokio_postgres::Error> {
+/// Runs DDL with a short lock timeout, because settles would queue behind its wait for the table lock. Skips the DDL, for
+/// the next round to retry, if it gets no lock or if the default partition holds attempts of the new partition's day.
+async fn try_ddl(session: &Session, ddl: &str) -> Result<(), tokio_postgres::Error> {
     let sql = format!("BEGIN; SET LOCAL lock_timeout = '100ms'; {ddl}; COMMIT");
     match session.client().batch_execute(&sql).await {
         Ok(()) => Ok(()),
         Err(error) if error.code().is_some() => {
-            tracing::debug!(error = %error, cause = error.source().map(tracing::field::display), "a partition is left for another time");
+            tracing::debug!(error = %error, cause = error.source().map(tracing::field::display), "partition not changed; retrying in the next round");
             session.client().batch_execute("ROLLBACK").await
         }
         Err(error) => Err(error),

@@ -1,0 +1,143 @@
+//! The leases that this process has been granted and has neither settled nor released, grouped by claim.
+//!
+//! A settle that ends the last lease of a claim also deletes the claim's row. The grouping here tells the settle when it
+//! does. Missing entries are harmless: the expiry check deletes the row of a claim that holds no lease.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use posthaste_domain::{ClaimId, Lease, LeaseToken};
+use uuid::Uuid;
+
+/// Upper bound of the set, far above the claims of one worker. Beyond it, the set is cleared.
+const CLAIMS_MAX: usize = 10_000;
+
+/// The outstanding leases of this process.
+#[derive(Default)]
+pub(crate) struct OutstandingLeases(Mutex<LeasesByClaim>);
+
+#[derive(Default)]
+struct LeasesByClaim {
+    claims: HashMap<LeaseToken, ClaimId>,
+    counts: HashMap<ClaimId, LeaseCount>,
+}
+
+#[derive(Default)]
+struct LeaseCount {
+    /// Leases of the claim that this process has received.
+    granted: i32,
+    /// Granted leases that have neither been settled nor released.
+    outstanding: usize,
+}
+
+/// Claims without outstanding leases, as columns: their ids, and how many leases this process received for each. A claim
+/// whose row lists another number holds leases that this process never received, and its row must stay.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct CompletedClaims {
+    pub(crate) claims: Vec<Uuid>,
+    pub(crate) lease_counts: Vec<i32>,
+}
+
+impl OutstandingLeases {
+    fn lock(&self) -> MutexGuard<'_, LeasesByClaim> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the leases of a claim. A repeated claim returns leases that may already be here; they count once.
+    pub(crate) fn add(&self, claim: ClaimId, leases: &[Lease]) {
+        let mut state = self.lock();
+        if state.counts.len() >= CLAIMS_MAX {
+            *state = LeasesByClaim::default();
+        }
+        for lease in leases {
+            if state.claims.insert(lease.token, claim).is_none() {
+                let count = state.counts.entry(claim).or_default();
+                count.granted += 1;
+                count.outstanding += 1;
+            }
+        }
+    }
+
+    /// Returns the claims that have no outstanding lease left once these leases end. Changes nothing.
+    pub(crate) fn completed_by(&self, tokens: impl Iterator<Item = LeaseToken>) -> CompletedClaims {
+        let state = self.lock();
+        let mut ending: HashMap<ClaimId, Vec<LeaseToken>> = HashMap::new();
+        for token in tokens {
+            if let Some(claim) = state.claims.get(&token) {
+                ending.entry(*claim).or_default().push(token);
+            }
+        }
+        let mut completed = CompletedClaims::default();
+        for (claim, mut tokens) in ending {
+            tokens.sort_unstable();
+            tokens.dedup();
+            if let Some(count) = state.counts.get(&claim).filter(|count| count.outstanding == tokens.len()) {
+                completed.claims.push(claim.as_uuid());
+                completed.lease_counts.push(count.granted);
+            }
+        }
+        completed
+    }
+
+    /// Removes leases that have been settled or released.
+    pub(crate) fn remove(&self, tokens: impl Iterator<Item = LeaseToken>) {
+        let mut state = self.lock();
+        for token in tokens {
+            let Some(claim) = state.claims.remove(&token) else { continue };
+            if let Some(count) = state.counts.get_mut(&claim) {
+                count.outstanding -= 1;
+                if count.outstanding == 0 {
+                    state.counts.remove(&claim);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use posthaste_domain::{DestinationId, DestinationUrl, EventId, EventKey, MessageId, Trigger};
+
+    use super::*;
+
+    const CLAIM: fn() -> ClaimId = || ClaimId::random([7; 16]);
+
+    fn token(number: u8) -> LeaseToken {
+        LeaseToken::random([number; 16])
+    }
+
+    fn lease(number: u8) -> Lease {
+        Lease {
+            token: token(number),
+            key: EventKey(i64::from(number)),
+            event_id: EventId::from_stored("event".into()),
+            message_id: MessageId::from_uuid(Uuid::nil()),
+            destination_id: DestinationId(1),
+            destination_url: DestinationUrl::from_stored("https://receiver.example/".into()),
+            event_type: "type".into(),
+            content_type: "text/plain".into(),
+            payload: Bytes::new(),
+            traceparent: None,
+            attempts: 0,
+            max_attempts: 1,
+            trigger: Trigger::Scheduled,
+            overdue: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_last_lease_completes_its_claim_with_the_number_of_granted_leases() {
+        let outstanding = OutstandingLeases::default();
+        outstanding.add(CLAIM(), &[lease(1), lease(2), lease(3)]);
+        // A repeated claim: leases that come twice count once.
+        outstanding.add(CLAIM(), &[lease(2), lease(3)]);
+        assert_eq!(outstanding.completed_by([token(1), token(1)].into_iter()), CompletedClaims::default());
+        outstanding.remove([token(1)].into_iter());
+        assert_eq!(outstanding.completed_by([token(2)].into_iter()), CompletedClaims::default());
+        let completed = outstanding.completed_by([token(2), token(3), token(9)].into_iter());
+        assert_eq!(completed, CompletedClaims { claims: vec![CLAIM().as_uuid()], lease_counts: vec![3] });
+    }
+}

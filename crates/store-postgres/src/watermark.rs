@@ -1,0 +1,86 @@
+//! The oldest-pending watermark: no pending event has a smaller key. Listings and sweeps read from it on, above the dead
+//! index entries of delivered events.
+//!
+//! The watermark is raised in two steps, a few seconds apart. The first step reads the smallest pending key as a
+//! candidate. Once every transaction that was alive then has ended, none of them can add a smaller key, and the second
+//! step raises the watermark. A requeue returns an old key to the queue and lowers the watermark in its own
+//! transaction, under a shared lock. While any transaction holds that lock, the watermark is not raised.
+
+use posthaste_store::StoreError;
+use tokio_postgres::types::Type;
+
+use crate::StoreState;
+use crate::session::{BEGIN, Session, Sql};
+
+/// A value to which the watermark can be raised once every transaction below `xmax` has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    /// The watermark when the candidate was read.
+    watermark: i64,
+    /// The smallest pending key then.
+    smallest_key: i64,
+    xmax: i64,
+}
+
+/// Reads the watermark, the smallest pending key and the snapshot's xmax. Without pending events, the key is the
+/// sequence's last number: every number drawn later is larger.
+static READ_CANDIDATE: Sql = Sql {
+    text: "
+SELECT w.min_key,
+       coalesce(
+           (SELECT q.id FROM app.webhook_queue q WHERE q.id >= w.min_key ORDER BY q.id LIMIT 1),
+           (SELECT s.last_value FROM app.webhook_event_key s)
+       ),
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+FROM app.webhook_pending_watermark w",
+    types: &[],
+};
+
+/// The lock that a requeue holds, shared, until its transaction ends.
+pub(crate) static LOCK_WATERMARK_SHARED: Sql =
+    Sql { text: "SELECT pg_advisory_xact_lock_shared(7526, 2)", types: &[] };
+static TRY_LOCK_WATERMARK: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 2)", types: &[] };
+
+/// Raises the watermark from $1 to $2 once every transaction below $3 has ended. Changes nothing if another transaction
+/// has moved the watermark: that transaction may have requeued an event that the candidate does not cover.
+static RAISE_WATERMARK: Sql = Sql {
+    text: "
+UPDATE app.webhook_pending_watermark w
+SET min_key = $2
+WHERE w.min_key = $1 AND $2 > $1
+      AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $3
+      AND NOT EXISTS (SELECT FROM app.webhook_queue q WHERE q.id >= $1 AND q.id < $2)",
+    types: &[Type::INT8, Type::INT8, Type::INT8],
+};
+
+/// Raises the watermark to a candidate if it still holds. The lock has a statement of its own, so that the update's
+/// snapshot includes every commit made under the shared lock.
+async fn confirm(session: &Session, candidate: Candidate) -> Result<(), tokio_postgres::Error> {
+    let Candidate { watermark, smallest_key, xmax } = candidate;
+    session.client().batch_execute(BEGIN).await?;
+    let rows = session.query(&TRY_LOCK_WATERMARK, &[]).await?;
+    if rows.first().expect("the statement returns one row").try_get(0)? {
+        session.query(&RAISE_WATERMARK, &[&watermark, &smallest_key, &xmax]).await?;
+    }
+    session.client().batch_execute("COMMIT").await
+}
+
+/// Raises the watermark to the candidate of the last round, and returns the candidate for the next round.
+pub(crate) async fn raise(
+    store: &StoreState,
+    candidate: Option<Candidate>,
+) -> Result<Option<Candidate>, StoreError> {
+    store
+        .sessions
+        .operate
+        .with(async |session| {
+            if let Some(candidate) = candidate {
+                confirm(session, candidate).await?;
+            }
+            let rows = session.transact(&READ_CANDIDATE, &[]).await?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            let (watermark, smallest_key, xmax) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok(Some(Candidate { watermark, smallest_key, xmax }))
+        })
+        .await
+}
