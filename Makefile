@@ -37,6 +37,8 @@ fmt-check: need-rustfmt ## fail where the code is not formatted
 .PHONY: lint
 lint: need-clippy ## clippy and rustdoc over everything, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p posthaste --all-targets --no-default-features --features sqlite -- -D warnings
+	cargo clippy --locked -p posthaste --all-targets --no-default-features --features postgres -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
 
 # stderr too, and without colour: there cargo says which test binary the results below belong to.

@@ -10,7 +10,7 @@ use super::typed::Config;
 
 pub(super) fn check(reading: &mut Reading, config: &Config) {
     if let Some(file) = &config.ca_file
-        && let Err(InvalidOptions::Certificates { reason, .. }) = posthaste::check_authorities(file)
+        && let Err(InvalidOptions::Certificates { reason, .. }) = posthaste::check_ca_file(file)
     {
         reading.invalid(&CA_FILE, format!("it cannot be used: {reason}"));
     }

@@ -1,6 +1,6 @@
 //! From a configuration to the options of an instance.
 
-use posthaste::{Database, DatabaseError, OpenError, Options, OsChance, lease_owner};
+use posthaste::{Database, DatabaseError, OpenError, Options};
 use posthaste_domain::signature::SigningKeys;
 use posthaste_sender::SenderOptions;
 
@@ -10,17 +10,20 @@ impl Config {
     /// Options for [`Posthaste::open`](posthaste::Posthaste::open), without an observer.
     pub fn options(&self) -> Result<Options, OpenError> {
         let mut options = Options::new(self.database()?)?;
-        options.settings = self.engine_settings(lease_owner(self.worker_id.as_ref(), &OsChance::new()?)?);
+        if let Some(worker_id) = &self.worker_id {
+            options = options.worker_id(worker_id.clone())?;
+        }
+        options.settings = self.engine_settings(options.settings.lease_owner.clone());
         options.sender = sender(self);
         options.signing_keys = keys(self)?;
         options.payload_bytes_max = self.payload_bytes_max;
-        Ok(options)
+        Ok(if self.dns == Dns::System { options.system_resolver() } else { options })
     }
 
     /// The database that the URL names, not opened.
     pub fn database(&self) -> Result<Database, DatabaseError> {
         match &self.database {
-            DatabaseUrl::Sqlite(path) => Ok(Database::Sqlite(path.clone())),
+            DatabaseUrl::Sqlite(path) => Ok(Database::sqlite(path)),
             DatabaseUrl::Postgres(url) => Ok(Database::postgres(url.reveal())?),
         }
     }
@@ -40,8 +43,5 @@ fn sender(config: &Config) -> SenderOptions {
     options.pool_size_total = config.concurrency;
     options.ca_file = config.ca_file.clone();
     options.proxy = config.egress_proxy.clone();
-    if config.dns == Dns::System {
-        options.resolver = posthaste::system_resolver();
-    }
     options
 }

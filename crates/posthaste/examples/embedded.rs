@@ -12,11 +12,10 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use posthaste::domain::NewEventSpec;
 use posthaste::domain::signature::{SignedHeaders, SigningKeys, TOLERANCE_DEFAULT};
-use posthaste::sender::{AllowedNetworks, SystemClock, WallClock as _};
-use posthaste::{Database, Opened, Options, Posthaste};
-use posthaste_store_sqlite::rusqlite::{Connection, TransactionBehavior};
+use posthaste::rusqlite::{Connection, TransactionBehavior};
+use posthaste::sender::{SystemClock, WallClock as _};
+use posthaste::{AllowedNetworks, Database, NewEventSpec, Options, Posthaste};
 use tokio::net::TcpListener;
 
 #[tokio::main]
@@ -49,9 +48,8 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 }
 
 async fn open(file: &Path) -> anyhow::Result<Posthaste> {
-    let mut options = Options::new(Database::Sqlite(file.to_owned()))?;
-    // Only public addresses are dialled; this receiver is on loopback.
-    options.sender.allowed_networks = AllowedNetworks::loopback();
+    // By default, only public addresses are dialled; this receiver is on loopback.
+    let options = Options::new(Database::sqlite(file))?.allowed_networks(AllowedNetworks::loopback());
     Ok(Posthaste::open(options).await?)
 }
 
@@ -62,7 +60,7 @@ fn place_order(
     hook: &str,
     cents: i64,
 ) -> anyhow::Result<i64> {
-    let Opened::Sqlite(store) = posthaste.opened() else { bail!("the store is a SQLite file") };
+    let store = posthaste.sqlite_store().context("the database is a SQLite file")?;
 
     // Posthaste writes to this file too: taking the lock first waits its turn instead of failing half-way.
     let transaction = orders.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -1,4 +1,4 @@
-//! Which adapters stand behind the ports: stores, senders, resolvers. Nothing else in this crate names them.
+//! The adapters behind the ports: stores, senders, resolvers. This is the only file that names their types.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +14,30 @@ use posthaste_store_postgres::{
 #[cfg(feature = "sqlite")]
 use posthaste_store_sqlite::{OpenError as SqliteError, SqliteStore};
 
-/// Where events are kept.
+use crate::instance::Posthaste;
+
+/// The PostgreSQL driver, in the version whose transactions `enqueue_in` accepts.
+#[cfg(feature = "postgres")]
+pub use posthaste_store_postgres::tokio_postgres;
+/// The SQLite driver, in the version whose transactions `enqueue_in` accepts.
+#[cfg(feature = "sqlite")]
+pub use posthaste_store_sqlite::rusqlite;
+
+/// The database that holds the events.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Database {
-    /// One file, for one host.
+    /// A SQLite file, for the processes of one host.
     #[cfg(feature = "sqlite")]
     Sqlite(PathBuf),
-    /// A server, for many workers.
+    /// A PostgreSQL server, for workers on many hosts.
     #[cfg(feature = "postgres")]
     Postgres(Box<PostgresConfig>),
 }
 
+/// Why a database cannot be opened, inspected or migrated.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DatabaseError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
@@ -39,26 +51,27 @@ pub enum DatabaseError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("there is no database yet; start `posthaste serve`, or name the right one with --database-url")]
-    None,
+    Missing,
     #[error(
-        "the schema has version {found}, and this Posthaste works with {known}; {}",
-        if found > known { "a newer one has been here: upgrade this one" } else { "run `posthaste migrate`" }
+        "the schema has version {found}, and this Posthaste works with {supported}; {}",
+        if found > supported { "a newer one has been here: upgrade this one" } else { "run `posthaste migrate`" }
     )]
-    OtherSchema { found: i64, known: i64 },
+    SchemaMismatch { found: i64, supported: i64 },
     #[error("{} cannot be created: its directory does not exist or cannot be written to; create it", .0.display())]
-    NoPlace(PathBuf),
+    DirectoryNotWritable(PathBuf),
 }
 
-/// A store that has been opened, under its own type, for callers who enqueue in their own transactions.
+/// An open store under its concrete type.
 #[derive(Clone)]
-pub enum Opened {
+#[non_exhaustive]
+pub enum OpenStore {
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteStore),
     #[cfg(feature = "postgres")]
     Postgres(PostgresStore),
 }
 
-/// What a migration did, in versions of the schema; 0 is none.
+/// The schema versions before and after a migration. Version 0 is a database without a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationReport {
     pub from: i64,
@@ -66,21 +79,32 @@ pub struct MigrationReport {
 }
 
 impl Database {
+    /// A SQLite file. Opening it creates it if its directory exists.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        Self::Sqlite(path.into())
+    }
+
+    /// A PostgreSQL server. Reads the certificate files that the URL names.
     #[cfg(feature = "postgres")]
     pub fn postgres(url: &str) -> Result<Self, InvalidUrl> {
         PostgresConfig::from_url(url).map(|config| Self::Postgres(Box::new(config)))
     }
 
-    /// Creates the schema or brings it up to date, and opens the store. Producers who enqueue in the database itself
-    /// get so many attempts where they ask for nothing else, and may have payloads so large.
+    /// Creates or migrates the schema and opens the store. `max_attempts` and `payload_bytes_max` become the defaults
+    /// of producers that enqueue in PostgreSQL itself.
     #[cfg_attr(
         not(feature = "postgres"),
-        expect(unused_variables, reason = "SQLite has no producers beside this library")
+        expect(unused_variables, reason = "SQLite has no function that enqueues")
     )]
-    pub async fn open(&self, max_attempts: u32, payload_bytes_max: usize) -> Result<Opened, DatabaseError> {
+    pub async fn open(
+        &self,
+        max_attempts: u32,
+        payload_bytes_max: usize,
+    ) -> Result<OpenStore, DatabaseError> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(path) => Ok(Opened::Sqlite(open_sqlite(path.clone()).await?)),
+            Self::Sqlite(path) => Ok(OpenStore::Sqlite(open_sqlite(path.clone()).await?)),
             #[cfg(feature = "postgres")]
             Self::Postgres(config) => {
                 let store = PostgresStore::open((**config).clone()).await?;
@@ -90,38 +114,39 @@ impl Database {
                         payload_bytes_max,
                     })
                     .await?;
-                Ok(Opened::Postgres(store))
+                Ok(OpenStore::Postgres(store))
             }
         }
     }
 
-    /// Opens what is there and changes nothing about it; the schema must be the one that this program works with.
-    pub async fn attach(&self) -> Result<Opened, DatabaseError> {
-        match self.examine().await? {
-            None => return Err(DatabaseError::None),
+    /// Opens an existing database without changing it. Its schema must be the version that this program supports.
+    pub async fn open_existing(&self) -> Result<OpenStore, DatabaseError> {
+        match self.inspect().await? {
+            None => return Err(DatabaseError::Missing),
             Some(health) if !health.is_current() => {
-                return Err(DatabaseError::OtherSchema {
+                return Err(DatabaseError::SchemaMismatch {
                     found: health.schema,
-                    known: health.schema_supported,
+                    supported: health.schema_supported,
                 });
             }
             Some(_) => {}
         }
         match self {
-            // Nothing is left for it to migrate.
+            // The schema is current, so opening migrates nothing.
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(path) => Ok(Opened::Sqlite(open_sqlite(path.clone()).await?)),
+            Self::Sqlite(path) => Ok(OpenStore::Sqlite(open_sqlite(path.clone()).await?)),
             #[cfg(feature = "postgres")]
-            Self::Postgres(config) => Ok(Opened::Postgres(PostgresStore::connect((**config).clone()))),
+            Self::Postgres(config) => Ok(OpenStore::Postgres(PostgresStore::connect((**config).clone()))),
         }
     }
 
-    /// Looks at it and changes nothing; none where the first start will create it, or its schema.
-    pub async fn examine(&self) -> Result<Option<StoreHealth>, DatabaseError> {
+    /// Reads the schema version and the clock without changing the database. None if the first start will create the
+    /// database or its schema.
+    pub async fn inspect(&self) -> Result<Option<StoreHealth>, DatabaseError> {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(path) if !path.exists() && !can_be_created(path) => {
-                Err(DatabaseError::NoPlace(path.clone()))
+                Err(DatabaseError::DirectoryNotWritable(path.clone()))
             }
             #[cfg(feature = "sqlite")]
             Self::Sqlite(path) if !path.exists() => Ok(None),
@@ -132,10 +157,11 @@ impl Database {
                 Ok(Some(blocking(move || posthaste_store_sqlite::inspect(path, &clock)).await?))
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres(config) => Ok(posthaste_store_postgres::examine(config).await?),
+            Self::Postgres(config) => Ok(posthaste_store_postgres::inspect(config).await?),
         }
     }
 
+    /// Creates or migrates the schema.
     pub async fn migrate(&self) -> Result<MigrationReport, DatabaseError> {
         match self {
             #[cfg(feature = "sqlite")]
@@ -153,7 +179,8 @@ impl Database {
     }
 }
 
-impl Opened {
+impl OpenStore {
+    /// The store as a trait object.
     pub fn store(&self) -> Arc<dyn Store> {
         match self {
             #[cfg(feature = "sqlite")]
@@ -163,8 +190,8 @@ impl Opened {
         }
     }
 
-    /// Closes it for everybody who holds it. A file then has everything that it was given, without a log beside it; a
-    /// server has had it all along. False where that took too long: the log is then read at the next start.
+    /// Closes the store, for all of its clones. A SQLite file is then complete, without a write-ahead log beside it.
+    /// Returns false if that took too long; the next start then reads the log.
     pub async fn close(self) -> bool {
         match self {
             #[cfg(feature = "sqlite")]
@@ -175,27 +202,50 @@ impl Opened {
     }
 }
 
-/// What sends to receivers. On a tokio runtime, which then looks after its connections.
+/// The store under its concrete type, whose `enqueue_in` takes part in the caller's transaction.
+impl Posthaste {
+    /// The SQLite store, if this instance has one.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite_store(&self) -> Option<&SqliteStore> {
+        match &self.open_store {
+            OpenStore::Sqlite(store) => Some(store),
+            #[cfg(feature = "postgres")]
+            OpenStore::Postgres(_) => None,
+        }
+    }
+
+    /// The PostgreSQL store, if this instance has one.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_store(&self) -> Option<&PostgresStore> {
+        match &self.open_store {
+            OpenStore::Postgres(store) => Some(store),
+            #[cfg(feature = "sqlite")]
+            OpenStore::Sqlite(_) => None,
+        }
+    }
+}
+
+/// Creates the sender. Must be called on a tokio runtime, which then runs its connections.
 pub(crate) fn sender(options: SenderOptions, keys: SigningKeys) -> Result<Arc<dyn Sender>, InvalidOptions> {
     Ok(Arc::new(HttpSender::new(options, keys)?))
 }
 
-/// What looks names up as the host does.
-pub fn system_resolver() -> Arc<dyn Resolver> {
+/// Creates a resolver that uses the host's `getaddrinfo`.
+pub(crate) fn system_resolver() -> Arc<dyn Resolver> {
     Arc::new(SystemResolver::new())
 }
 
-/// How many certificate authorities receivers may be verified by, those of the file among them.
-pub fn authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
+/// Counts the certificate authorities that a sender with this CA file would trust, the system's included.
+pub fn count_authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
     HttpSender::count_authorities(ca_file)
 }
 
-/// Whether a file of certificate authorities can be used. The system's own are not looked at.
-pub fn check_authorities(ca_file: &Path) -> Result<(), InvalidOptions> {
+/// Checks that a sender can use this CA file. Does not load the system's certificate authorities.
+pub fn check_ca_file(ca_file: &Path) -> Result<(), InvalidOptions> {
     HttpSender::check_ca_file(ca_file)
 }
 
-/// What is wrong with the text of a PostgreSQL URL, without what anybody who has the rule knows. No file is read.
+/// Checks the syntax of a PostgreSQL URL and returns why it is invalid. Reads no file.
 #[cfg(feature = "postgres")]
 pub fn check_postgres_url(url: &str) -> Result<(), String> {
     PostgresConfig::check_url(url).map_err(|error| match error {
@@ -213,12 +263,13 @@ async fn open_sqlite(path: PathBuf) -> Result<SqliteStore, SqliteError> {
     blocking(open).await
 }
 
-/// Opening a file may wait for whoever holds it locked.
+/// Runs work that may wait for a file lock on a thread for blocking work.
 #[cfg(feature = "sqlite")]
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("opening a store does not panic")
 }
 
+/// Returns whether the file's directory exists and is writable.
 #[cfg(feature = "sqlite")]
 fn can_be_created(path: &Path) -> bool {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -229,7 +280,7 @@ fn can_be_created(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Concrete types, and crates that hold nothing but one adapter.
+    /// Concrete types, and paths into crates that contain a single adapter.
     const ADAPTERS: [&str; 7] = [
         "HttpSender",
         "SystemResolver",
@@ -246,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn adapters_are_named_here_and_nowhere_else() {
+    fn adapters_are_named_in_this_file_only() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let roots = ["posthaste", "config", "cli"].map(|name| crates.join(name).join("src"));
         let naming = roots.iter().flat_map(|root| sources(root)).filter(|path| {
@@ -257,13 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_of_another_version_is_told_with_the_way_out() {
-        let told = |found| DatabaseError::OtherSchema { found, known: 3 }.to_string();
-        assert!(told(2).contains("version 2") && told(2).contains("posthaste migrate"), "{}", told(2));
+    fn error_of_a_schema_mismatch_says_what_to_do() {
+        let message = |found| DatabaseError::SchemaMismatch { found, supported: 3 }.to_string();
         assert!(
-            told(4).contains("upgrade this one") && !told(4).contains("posthaste migrate"),
+            message(2).contains("version 2") && message(2).contains("posthaste migrate"),
             "{}",
-            told(4)
+            message(2)
+        );
+        assert!(
+            message(4).contains("upgrade this one") && !message(4).contains("posthaste migrate"),
+            "{}",
+            message(4)
         );
     }
 }

@@ -9,7 +9,7 @@ use crate::service::{http, page};
 use anyhow::Context as _;
 use posthaste::engine::{Publisher, TokioClock};
 use posthaste::{Posthaste, RunningWorker};
-use posthaste_api::{Access, Api, Intake, KeyRing, Metrics, Streams};
+use posthaste_api::{Access, Api, EnqueueSettings, KeyRing, Metrics, Streams};
 use posthaste_config::Config;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -63,13 +63,13 @@ impl Front {
         let streams = Streams::new();
         let health = worker.map(RunningWorker::health);
         if let Some(health) = &health {
-            self.metrics.watch(health.clone());
+            self.metrics.watch_worker(health.clone());
         }
         let api = Api {
             store: Arc::clone(posthaste.store()),
             publisher: publisher(posthaste, worker),
             access: self.access,
-            intake: intake(config),
+            enqueue_settings: enqueue_settings(config),
             retry_policy: config.retry_policy.clone(),
             metrics: self.metrics,
             readiness: Arc::new(ProcessReadiness {
@@ -82,7 +82,7 @@ impl Front {
         };
         let router = match behind {
             Behind::ApiAndPage => api.router(page::router()),
-            Behind::Probes => api.probes(),
+            Behind::Probes => api.probe_router(),
         };
         let (stopper, stopping) = stop();
         let task = tokio::spawn(http::serve(self.listener, router, stopping, config.shutdown));
@@ -121,11 +121,11 @@ fn access(config: &Config, listen: SocketAddr) -> Result<Access, BadUsage> {
     }
 }
 
-fn intake(config: &Config) -> Intake {
-    Intake {
+fn enqueue_settings(config: &Config) -> EnqueueSettings {
+    EnqueueSettings {
         payload_bytes_max: config.payload_bytes_max,
-        max_attempts: config.retry_policy.max_attempts(),
-        idempotency_keep: config.idempotency,
+        default_max_attempts: config.retry_policy.max_attempts(),
+        idempotency_retention: config.idempotency,
     }
 }
 

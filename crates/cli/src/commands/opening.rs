@@ -2,7 +2,7 @@
 
 use crate::service::stop::Signals;
 use anyhow::{Context as _, bail};
-use posthaste::{Database, Opened, Options, Posthaste};
+use posthaste::{Database, OpenStore, Options, Posthaste};
 use posthaste_config::Config;
 
 use crate::terminal::BadUsage;
@@ -36,7 +36,7 @@ pub(crate) async fn open(
 }
 
 /// Opens what is there, and changes nothing about it.
-pub(crate) async fn attach(config: &Config) -> anyhow::Result<Opened> {
+pub(crate) async fn attach(config: &Config) -> anyhow::Result<OpenStore> {
     let place = place(config);
-    database(config)?.attach().await.with_context(|| format!("cannot read {place}"))
+    database(config)?.open_existing().await.with_context(|| format!("cannot read {place}"))
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use posthaste::OsChance;
+use posthaste::OsRandom;
 use posthaste::domain::signature::Secret;
 use posthaste_config::Config;
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     }
     // Nothing of the instance is changed: this may run under another configuration than its processes.
     let opened = opening::attach(&config).await?;
-    let secrets = opened.store().signing_secrets(&OsChance::new()?.secret()).await?;
+    let secrets = opened.store().signing_secrets(&OsRandom::new()?.secret()).await?;
     terminal::note(&format!("posthaste: kept in {place}"));
     print(secrets.iter().map(Secret::reveal))
 }

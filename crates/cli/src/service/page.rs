@@ -12,7 +12,7 @@ pub(crate) fn router() -> Router {
 
 async fn asset(uri: Uri, headers: HeaderMap) -> Response {
     let Some(asset) = posthaste_dashboard::asset(uri.path()) else {
-        return posthaste_api::no_such_route(uri).await;
+        return posthaste_api::route_not_found(uri).await;
     };
     let kept = headers.get(IF_NONE_MATCH).is_some_and(|etag| etag.as_bytes() == asset.etag.as_bytes());
     let cache = if asset.cacheable { "public, max-age=31536000, immutable" } else { "no-cache" };

@@ -79,7 +79,7 @@ impl Traces {
         let scope =
             InstrumentationScope::builder("posthaste").with_version(env!("CARGO_PKG_VERSION")).build();
         let tracer = provider.tracer_with_scope(scope);
-        posthaste.sending_through(|sender| Arc::new(TracedSender::new(sender, tracer, Arc::clone(tally))))
+        posthaste.wrap_sender(|sender| Arc::new(TracedSender::new(sender, tracer, Arc::clone(tally))))
     }
 
     /// Exports what is still queued, for a little while. Nothing is followed afterwards.

@@ -144,7 +144,7 @@ fn open_files_max() -> Option<usize> {
 }
 
 fn tls(config: &Config) -> Finding {
-    match posthaste::authorities(config.ca_file.as_deref()) {
+    match posthaste::count_authorities(config.ca_file.as_deref()) {
         Ok(0) => {
             let text = "no certificate authority is known, so no https receiver can be verified: install ca-certificates, or \
                         name a ca_file";

@@ -21,7 +21,7 @@ const MADE_NO_EARLIER_THAN: i64 = 1_793_491_200;
 /// Whatever is wrong with the store, the rest can be looked at.
 pub(super) async fn store(config: &Config) -> Vec<Finding> {
     let examined = match config.database() {
-        Ok(database) => database.examine().await,
+        Ok(database) => database.inspect().await,
         Err(error) => Err(error),
     };
     let mut findings = vec![found(config, &examined)];

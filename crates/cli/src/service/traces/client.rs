@@ -19,7 +19,7 @@ use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use posthaste_engine::{TokioClock, within};
 use rustls::{ClientConfig, RootCertStore};
 
-use posthaste::OwnRuntime;
+use posthaste::DedicatedRuntime;
 
 /// Largest answer that is read; a collector has little to say.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -30,7 +30,7 @@ type Https = HttpsConnector<HttpConnector>;
 
 pub(super) struct CollectorClient {
     client: Client<Https, Full<Bytes>>,
-    runtime: OwnRuntime,
+    runtime: DedicatedRuntime,
     within: Duration,
     trouble: Trouble,
 }
@@ -62,7 +62,7 @@ impl CollectorClient {
             .build(connector());
         Ok(Self {
             client,
-            runtime: OwnRuntime::start("posthaste-traces")?,
+            runtime: DedicatedRuntime::start("posthaste-traces")?,
             within,
             trouble: Trouble::default(),
         })
