@@ -1,11 +1,12 @@
-//! What operators do to one event.
+//! Operator actions on one event: requeue and cancel.
 
 use axum::body::Body;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::stage::{
-    DLQ, EVENTS, KEYS, OPERATOR, OVERVIEW, Stage, bearer, call, claim_all, event, settle, status,
+use crate::test_api::{
+    DLQ, EVENTS, KEYS, OPERATOR, OVERVIEW, TestApi, bearer, build_request, claim_all, event, http_status,
+    settle,
 };
 
 crate::on_every_store! {
@@ -26,47 +27,50 @@ fn cancel(event_id: &str) -> String {
     format!("{EVENTS}/{event_id}/cancel")
 }
 
-fn fields(answer: &Value) -> Vec<&str> {
-    let mut fields: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+fn fields(response: &Value) -> Vec<&str> {
+    let mut fields: Vec<&str> = response.as_object().unwrap().keys().map(String::as_str).collect();
     fields.sort_unstable();
     fields
 }
 
-async fn s2_fr004_ac1_requeue_over_http_moves_only_failed_to_pending(stage: Stage) {
-    let event_id = stage.dead_lettered(&event()).await;
-    let answer = stage.act(&requeue(&event_id)).await.json(200);
-    assert_eq!(fields(&answer), ["delivery_status", "event_id", "updated_at"]);
-    assert_eq!((&answer["event_id"], &answer["delivery_status"]), (&json!(event_id), &json!("pending")));
-    assert_eq!(stage.get(DLQ).await.json(200)["events"], json!([]));
+async fn s2_fr004_ac1_requeue_over_http_moves_only_failed_to_pending(api: TestApi) {
+    let event_id = api.dead_lettered_event(&event()).await;
+    let response = api.post_empty(&requeue(&event_id)).await.json(200);
+    assert_eq!(fields(&response), ["delivery_status", "event_id", "updated_at"]);
+    assert_eq!((&response["event_id"], &response["delivery_status"]), (&json!(event_id), &json!("pending")));
+    assert_eq!(api.get(DLQ).await.json(200)["events"], json!([]));
 }
 
-async fn s2_fr004_ac2_requeue_over_http_starts_over(stage: Stage) {
-    let event_id = stage.dead_lettered(&event()).await;
-    let requeued = stage.act(&requeue(&event_id)).await.json(200);
-    let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+async fn s2_fr004_ac2_requeue_over_http_starts_over(api: TestApi) {
+    let event_id = api.dead_lettered_event(&event()).await;
+    let requeued = api.post_empty(&requeue(&event_id)).await.json(200);
+    let shown = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
     assert_eq!(shown["attempts"], 0);
     assert_eq!(shown["last_error"], Value::Null);
     assert_eq!(shown["failure_kind"], Value::Null);
     assert_eq!(shown["updated_at"], requeued["updated_at"]);
-    assert_eq!(shown["next_attempt_at"], requeued["updated_at"], "it is due now");
+    assert_eq!(shown["next_attempt_at"], requeued["updated_at"], "the event is due now");
     assert_eq!(shown["destination_url"], "https://receiver.example/hook");
-    assert_eq!(shown["history"].as_array().unwrap().len(), 1, "what happened before is remembered");
-    assert_eq!(claim_all(&stage.store).await.len(), 1);
+    assert_eq!(shown["history"].as_array().unwrap().len(), 1, "the history survives a requeue");
+    assert_eq!(claim_all(&api.store).await.len(), 1);
 }
 
-async fn s2_fr004_ac3_requeue_over_http_of_what_is_not_failed_is_a_conflict(stage: Stage) {
-    let delivered = stage.delivered(&event()).await;
-    let pending = stage.pending(&event()).await;
+async fn s2_fr004_ac3_requeue_over_http_of_what_is_not_failed_is_a_conflict(api: TestApi) {
+    let delivered = api.delivered_event(&event()).await;
+    let pending = api.pending_event(&event()).await;
     for (event_id, state) in [(&delivered, "delivered"), (&pending, "pending")] {
-        let (message, _) =
-            stage.act(&requeue(event_id)).await.refused(409, "webhook_outbox_event_not_requeueable");
+        let (message, _) = api
+            .post_empty(&requeue(event_id))
+            .await
+            .expect_error(409, "webhook_outbox_event_not_requeueable");
         assert!(message.contains(state) && message.contains(event_id.as_str()), "{message}");
     }
-    let (message, _) = stage.act(&requeue("nobody")).await.refused(404, "webhook_outbox_event_not_found");
-    assert!(message.contains("nobody"), "{message}");
+    let (message, _) =
+        api.post_empty(&requeue("missing")).await.expect_error(404, "webhook_outbox_event_not_found");
+    assert!(message.contains("missing"), "{message}");
 }
 
-async fn s2_fr005_ac1_cancel_takes_an_optional_reason(stage: Stage) {
+async fn s2_fr005_ac1_cancel_takes_an_optional_reason(api: TestApi) {
     let cases: [(&str, &str); 7] = [
         (r#"{"reason":"wrong customer"}"#, "manual_cancelled: wrong customer"),
         (r#"{"reason":"  wrong\n\tcustomer  "}"#, "manual_cancelled: wrong customer"),
@@ -77,51 +81,54 @@ async fn s2_fr005_ac1_cancel_takes_an_optional_reason(stage: Stage) {
         ("", "manual_cancelled"),
     ];
     for (body, last_error) in cases {
-        let event_id = stage.pending(&event()).await;
-        let answer = stage.post(&cancel(&event_id), body).await.json(200);
-        assert_eq!(fields(&answer), ["delivery_status", "event_id", "last_error", "updated_at"]);
-        assert_eq!(answer["event_id"], json!(event_id), "{body}");
-        assert_eq!(answer["delivery_status"], "failed", "{body}");
-        assert_eq!(answer["last_error"], last_error, "{body}");
+        let event_id = api.pending_event(&event()).await;
+        let response = api.post(&cancel(&event_id), body).await.json(200);
+        assert_eq!(fields(&response), ["delivery_status", "event_id", "last_error", "updated_at"]);
+        assert_eq!(response["event_id"], json!(event_id), "{body}");
+        assert_eq!(response["delivery_status"], "failed", "{body}");
+        assert_eq!(response["last_error"], last_error, "{body}");
     }
 }
 
-async fn s2_fr005_ac2_cancel_over_http_ends_pending_and_keeps_failed(stage: Stage) {
-    let failed = stage.dead_lettered(&event()).await;
-    let in_flight = stage.pending(&event()).await;
-    let lease = claim_all(&stage.store).await.remove(0);
-    let pending = stage.pending(&event()).await;
+async fn s2_fr005_ac2_cancel_over_http_ends_pending_and_keeps_failed(api: TestApi) {
+    let failed = api.dead_lettered_event(&event()).await;
+    let in_flight = api.pending_event(&event()).await;
+    let lease = claim_all(&api.store).await.remove(0);
+    let pending = api.pending_event(&event()).await;
     for event_id in [&failed, &in_flight, &pending] {
-        let answer = stage.post(&cancel(event_id), r#"{"reason":"enough"}"#).await.json(200);
-        assert_eq!(answer["delivery_status"], "failed");
-        let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+        let response = api.post(&cancel(event_id), r#"{"reason":"enough"}"#).await.json(200);
+        assert_eq!(response["delivery_status"], "failed");
+        let shown = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
         assert_eq!(shown["failure_kind"], "cancelled");
         assert_eq!(shown["last_error"], "manual_cancelled: enough");
         assert_eq!(shown["next_attempt_at"], Value::Null);
     }
-    let lost = stage.store.renew(&[(&lease).into()], std::time::Duration::from_secs(60)).await.unwrap();
-    assert_eq!(lost, [(&lease).into()], "whoever was sending it owns it no more");
-    assert_eq!(stage.get(OVERVIEW).await.json(200)["failed_count"], 3);
-    stage.post(&cancel(&pending), r#"{"reason":"once more"}"#).await.json(200);
+    let lost = api.store.renew(&[(&lease).into()], std::time::Duration::from_secs(60)).await.unwrap();
+    assert_eq!(lost, [(&lease).into()], "the worker that was sending it has lost its lease");
+    assert_eq!(api.get(OVERVIEW).await.json(200)["failed_count"], 3);
+    api.post(&cancel(&pending), r#"{"reason":"once more"}"#).await.json(200);
 }
 
-async fn s2_fr005_ac3_cancel_over_http_of_delivered_is_a_conflict(stage: Stage) {
-    let event_id = stage.delivered(&event()).await;
+async fn s2_fr005_ac3_cancel_over_http_of_delivered_is_a_conflict(api: TestApi) {
+    let event_id = api.delivered_event(&event()).await;
     let (message, _) =
-        stage.act(&cancel(&event_id)).await.refused(409, "webhook_outbox_event_not_cancellable");
+        api.post_empty(&cancel(&event_id)).await.expect_error(409, "webhook_outbox_event_not_cancellable");
     assert!(message.contains("delivered") && message.contains(&event_id), "{message}");
-    assert_eq!(stage.get(&format!("{EVENTS}/{event_id}")).await.json(200)["delivery_status"], "delivered");
-    stage.act(&cancel("nobody")).await.refused(404, "webhook_outbox_event_not_found");
+    assert_eq!(api.get(&format!("{EVENTS}/{event_id}")).await.json(200)["delivery_status"], "delivered");
+    api.post_empty(&cancel("missing")).await.expect_error(404, "webhook_outbox_event_not_found");
 }
 
-async fn actions_are_recorded_with_the_name_of_the_key(stage: Stage) {
+async fn actions_are_recorded_with_the_name_of_the_key(api: TestApi) {
     assert!(KEYS.contains("ops:operator:"));
-    let event_id = stage.dead_lettered(&event()).await;
-    stage.act(&requeue(&event_id)).await.json(200);
-    let keyed = stage.with_keys();
+    let event_id = api.dead_lettered_event(&event()).await;
+    api.post_empty(&requeue(&event_id)).await.json(200);
+    let keyed = api.with_keys();
     keyed.post_with(&cancel(&event_id), &[bearer(OPERATOR)], r#"{"reason":"enough"}"#).await.json(200);
-    keyed.send(call(Method::POST, &requeue(&event_id), &[bearer(OPERATOR)], Body::empty())).await.json(200);
-    let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+    keyed
+        .send(build_request(Method::POST, &requeue(&event_id), &[bearer(OPERATOR)], Body::empty()))
+        .await
+        .json(200);
+    let shown = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
     let audit: Vec<(&str, &str, &Value)> = shown["audit"]
         .as_array()
         .unwrap()
@@ -141,36 +148,37 @@ async fn actions_are_recorded_with_the_name_of_the_key(stage: Stage) {
 
 #[tokio::test]
 async fn a_reason_has_at_most_500_printable_characters() {
-    let stage = Stage::on_memory().await;
-    let event_id = stage.pending(&event()).await;
+    let api = TestApi::on_memory().await;
+    let event_id = api.pending_event(&event()).await;
     let long = "é".repeat(501);
     let cases = [
-        (long.as_str(), "reason must have at most 500 characters; got 501"),
-        ("bell\u{7}", "reason must be printable, and has the character U+0007"),
-        ("\0", "reason must be printable, and has the character U+0000"),
-        ("escape\u{1b}[31m", "reason must be printable, and has the character U+001B"),
-        ("\u{9b}1m", "reason must be printable, and has the character U+009B"),
+        (long.as_str(), "reason must have at most 500 characters, got 501"),
+        ("bell\u{7}", "reason must be printable, but contains the character U+0007"),
+        ("\0", "reason must be printable, but contains the character U+0000"),
+        ("escape\u{1b}[31m", "reason must be printable, but contains the character U+001B"),
+        ("\u{9b}1m", "reason must be printable, but contains the character U+009B"),
     ];
-    for (reason, told) in cases {
+    for (reason, expected) in cases {
         let body = json!({ "reason": reason }).to_string();
-        let (message, details) = stage.post(&cancel(&event_id), body).await.refused(400, "invalid_request");
-        assert_eq!(message, told);
+        let (message, details) =
+            api.post(&cancel(&event_id), body).await.expect_error(400, "invalid_request");
+        assert_eq!(message, expected);
         assert_eq!(details, json!({ "field": "reason" }));
     }
-    assert_eq!(stage.get(OVERVIEW).await.json(200)["pending_count"], 1, "nothing was cancelled");
-    let answer =
-        stage.post(&cancel(&event_id), json!({ "reason": "é".repeat(500) }).to_string()).await.json(200);
+    assert_eq!(api.get(OVERVIEW).await.json(200)["pending_count"], 1, "the event must still be pending");
+    let response =
+        api.post(&cancel(&event_id), json!({ "reason": "é".repeat(500) }).to_string()).await.json(200);
     assert_eq!(
-        answer["last_error"],
+        response["last_error"],
         format!("manual_cancelled: {}", "é".repeat(200)),
-        "the first 200 are kept"
+        "the first 200 characters are kept"
     );
 }
 
 #[tokio::test]
-async fn bodies_of_actions_are_read_strictly() {
-    let stage = Stage::on_memory().await;
-    let event_id = stage.dead_lettered(&event()).await;
+async fn bodies_of_actions_are_parsed_strictly() {
+    let api = TestApi::on_memory().await;
+    let event_id = api.dead_lettered_event(&event()).await;
     let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(20_000));
     let not_an_object = "invalid type: sequence, expected an object at line 1";
     let field = |name: &str| json!(name);
@@ -189,61 +197,51 @@ async fn bodies_of_actions_are_read_strictly() {
         ("cancel", r#""enough""#, 400, "expected an object at line 1 column 8", Value::Null),
         ("cancel", r#"["sneaky"]"#, 400, not_an_object, Value::Null),
         ("cancel", " null", 400, "invalid type: null, expected an object", Value::Null),
-        (
-            "cancel",
-            &long,
-            413,
-            "larger than 16384 bytes, which is the most that one request may have",
-            Value::Null,
-        ),
+        ("cancel", &long, 413, "larger than 16384 bytes, the maximum for this request", Value::Null),
         ("requeue", r#"{"reason":"x"}"#, 400, "unknown field `reason`, there are no fields", field("reason")),
         ("requeue", "[]", 400, not_an_object, Value::Null),
         ("requeue", "[1]", 400, not_an_object, Value::Null),
         ("requeue", "null", 400, "expected an object", Value::Null),
-        (
-            "requeue",
-            &long,
-            413,
-            "larger than 16384 bytes, which is the most that one request may have",
-            Value::Null,
-        ),
+        ("requeue", &long, 413, "larger than 16384 bytes, the maximum for this request", Value::Null),
     ];
-    for (action, body, status, told, field) in cases {
+    for (action, body, status, expected, field) in cases {
         let path = if action == "cancel" { cancel(&event_id) } else { requeue(&event_id) };
         let code = if status == 400 { "invalid_request" } else { "payload_too_large" };
-        let (message, details) = stage.post(&path, body.to_owned()).await.refused(status, code);
-        assert!(message.contains(told), "{action} {body:.40}: {message}");
+        let (message, details) = api.post(&path, body.to_owned()).await.expect_error(status, code);
+        assert!(message.contains(expected), "{action} {body:.40}: {message}");
         assert_eq!(details["field"], field, "{action} {body:.40}");
-        for ours in ["struct", "Request", "events"] {
-            assert!(!message.contains(ours), "{action} {body:.40}: {message}");
+        for internal in ["struct", "Request", "events"] {
+            assert!(!message.contains(internal), "{action} {body:.40}: {message}");
         }
     }
-    assert_eq!(stage.get(OVERVIEW).await.json(200)["failed_count"], 1, "nothing was requeued");
-    stage.post(&requeue(&event_id), "{}").await.json(200);
+    assert_eq!(api.get(OVERVIEW).await.json(200)["failed_count"], 1, "the event must still be failed");
+    api.post(&requeue(&event_id), "{}").await.json(200);
 }
 
 #[tokio::test]
-async fn an_action_with_a_body_says_that_it_is_json() {
-    let stage = Stage::on_memory().await;
-    let event_id = stage.pending(&event()).await;
+async fn an_action_with_a_body_needs_the_json_content_type() {
+    let api = TestApi::on_memory().await;
+    let event_id = api.pending_event(&event()).await;
     let body = || Body::from(r#"{"reason":"x"}"#);
     for content_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""] {
-        let headers = [crate::stage::header("content-type", content_type)];
-        let request = call(Method::POST, &cancel(&event_id), &headers, body());
-        stage.send(request).await.refused(400, "invalid_request");
+        let headers = [crate::test_api::header("content-type", content_type)];
+        let request = build_request(Method::POST, &cancel(&event_id), &headers, body());
+        api.send(request).await.expect_error(400, "invalid_request");
     }
-    stage.send(call(Method::POST, &cancel(&event_id), &[], body())).await.refused(400, "invalid_request");
+    api.send(build_request(Method::POST, &cancel(&event_id), &[], body()))
+        .await
+        .expect_error(400, "invalid_request");
 }
 
 #[tokio::test]
-async fn a_late_result_of_a_cancelled_attempt_changes_nothing() {
-    let stage = Stage::on_memory().await;
-    let event_id = stage.pending(&event()).await;
-    let lease = claim_all(&stage.store).await.remove(0);
-    stage.act(&cancel(&event_id)).await.json(200);
-    stage.act(&requeue(&event_id)).await.json(200);
-    let fresh = claim_all(&stage.store).await.remove(0);
+async fn a_cancelled_and_requeued_event_is_claimed_with_a_new_lease() {
+    let api = TestApi::on_memory().await;
+    let event_id = api.pending_event(&event()).await;
+    let lease = claim_all(&api.store).await.remove(0);
+    api.post_empty(&cancel(&event_id)).await.json(200);
+    api.post_empty(&requeue(&event_id)).await.json(200);
+    let fresh = claim_all(&api.store).await.remove(0);
     assert_ne!(fresh.token, lease.token);
-    settle(&stage.store, &fresh, status(200)).await;
-    assert_eq!(stage.get(&format!("{EVENTS}/{event_id}")).await.json(200)["delivery_status"], "delivered");
+    settle(&api.store, &fresh, http_status(200)).await;
+    assert_eq!(api.get(&format!("{EVENTS}/{event_id}")).await.json(200)["delivery_status"], "delivered");
 }

@@ -1,26 +1,26 @@
-//! The dead-letter queue as operators page through it.
+//! Listing the dead-letter queue page by page.
 
 use serde_json::{Value, json};
 
-use crate::stage::{DLQ, EVENTS, Event, Stage, claim_all, event, settle, status};
+use crate::test_api::{DLQ, EVENTS, TestApi, claim_all, event, http_status, settle};
 
 crate::on_every_store! {
     s2_fr003_ac1_the_dlq_over_http_lists_the_latest_change_first,
     s2_fr003_ac2_the_dlq_over_http_takes_a_limit_of_1_to_200_and_50_by_itself,
     s2_fr003_ac3_the_dlq_over_http_has_what_an_operator_needs,
     s2_nfr003_operators_are_never_shown_a_payload,
-    a_page_goes_on_where_the_one_before_ended_whatever_happens_between,
+    a_page_continues_after_the_previous_one_despite_changes_in_between,
 }
 
-async fn dead_letter_many(stage: &Stage, count: usize) -> Vec<Event> {
-    let answer = stage.post(EVENTS, json!(vec![event(); count]).to_string()).await.json(202);
-    for lease in claim_all(&stage.store).await {
-        settle(&stage.store, &lease, status(410)).await;
+async fn dead_letter_many(api: &TestApi, count: usize) -> Vec<String> {
+    let response = api.post(EVENTS, json!(vec![event(); count]).to_string()).await.json(202);
+    for lease in claim_all(&api.store).await {
+        settle(&api.store, &lease, http_status(410)).await;
     }
-    ids(&answer)
+    ids(&response)
 }
 
-fn ids(page: &Value) -> Vec<Event> {
+fn ids(page: &Value) -> Vec<String> {
     page["events"].as_array().unwrap().iter().map(|event| text(&event["event_id"])).collect()
 }
 
@@ -28,50 +28,50 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-async fn s2_fr003_ac1_the_dlq_over_http_lists_the_latest_change_first(stage: Stage) {
-    let made = dead_letter_many(&stage, 5).await;
-    stage.pending(&event()).await;
-    let page = stage.get(DLQ).await.json(200);
+async fn s2_fr003_ac1_the_dlq_over_http_lists_the_latest_change_first(api: TestApi) {
+    let event_ids = dead_letter_many(&api, 5).await;
+    api.pending_event(&event()).await;
+    let page = api.get(DLQ).await.json(200);
     let listed = page["events"].as_array().unwrap();
-    assert_eq!(listed.len(), made.len(), "failed events, and no others");
-    // Whatever was changed at one moment comes by its number, and numbers were given in the order of the request.
+    assert_eq!(listed.len(), event_ids.len(), "only failed events are listed");
+    // Events with the same updated_at are sorted by id, and ids were assigned in the order of the request.
     let order: Vec<(String, usize)> = listed
         .iter()
         .map(|event| {
-            let number = made.iter().position(|id| event["event_id"] == **id).unwrap();
+            let number = event_ids.iter().position(|id| event["event_id"] == **id).unwrap();
             (text(&event["updated_at"]), number)
         })
         .collect();
     assert!(order.is_sorted_by(|earlier, later| earlier > later), "{order:?}");
 }
 
-async fn s2_fr003_ac2_the_dlq_over_http_takes_a_limit_of_1_to_200_and_50_by_itself(stage: Stage) {
-    dead_letter_many(&stage, 201).await;
+async fn s2_fr003_ac2_the_dlq_over_http_takes_a_limit_of_1_to_200_and_50_by_itself(api: TestApi) {
+    dead_letter_many(&api, 201).await;
     for (query, expected) in
         [("", 50), ("?limit=1", 1), ("?limit=50", 50), ("?limit=200", 200), ("?limit=007", 7)]
     {
-        let page = stage.get(&format!("{DLQ}{query}")).await.json(200);
+        let page = api.get(&format!("{DLQ}{query}")).await.json(200);
         assert_eq!(ids(&page).len(), expected, "{query}");
-        assert!(page["next_cursor"].is_string(), "{query}: there are more");
+        assert!(page["next_cursor"].is_string(), "{query}: there is another page");
     }
     for limit in
         ["0", "201", "-1", "1.5", "", "abc", "%2B5", "+5", "1e2", "99999999999999999999", "%20", "5%00"]
     {
         let (message, details) =
-            stage.get(&format!("{DLQ}?limit={limit}")).await.refused(400, "invalid_request");
+            api.get(&format!("{DLQ}?limit={limit}")).await.expect_error(400, "invalid_request");
         assert!(message.contains("limit must be a number from 1 to 200"), "{limit}: {message}");
         assert_eq!(details, json!({ "parameter": "limit" }), "{limit}");
     }
 }
 
-async fn s2_fr003_ac3_the_dlq_over_http_has_what_an_operator_needs(stage: Stage) {
+async fn s2_fr003_ac3_the_dlq_over_http_has_what_an_operator_needs(api: TestApi) {
     let mut full = event();
     for reference in ["payment_request_id", "webhook_id", "session_id"] {
         full[reference] = json!(format!("{reference}-17"));
     }
     full["max_attempts"] = json!(3);
-    let event_id = stage.dead_lettered(&full).await;
-    let page = stage.get(DLQ).await.json(200);
+    let event_id = api.dead_lettered_event(&full).await;
+    let page = api.get(DLQ).await.json(200);
     let letter = &page["events"][0];
     let mut fields: Vec<&str> = letter.as_object().unwrap().keys().map(String::as_str).collect();
     fields.sort_unstable();
@@ -106,78 +106,78 @@ async fn s2_fr003_ac3_the_dlq_over_http_has_what_an_operator_needs(stage: Stage)
     for (field, value) in expected {
         assert_eq!(letter[field], value, "{field}");
     }
-    for moment in ["updated_at", "created_at"] {
-        let shown = letter[moment].as_str().unwrap();
-        assert!(shown.len() == 27 && shown.ends_with('Z'), "{moment}: {shown}");
+    for field in ["updated_at", "created_at"] {
+        let shown = letter[field].as_str().unwrap();
+        assert!(shown.len() == 27 && shown.ends_with('Z'), "{field}: {shown}");
     }
     assert_eq!(page["next_cursor"], Value::Null);
 }
 
-async fn s2_nfr003_operators_are_never_shown_a_payload(stage: Stage) {
+async fn s2_nfr003_operators_are_never_shown_a_payload(api: TestApi) {
     let mut secret = event();
     secret["payload"] = json!({ "card": "4111-secret" });
-    let event_id = stage.dead_lettered(&secret).await;
-    let answers = [
-        stage.get(DLQ).await,
-        stage.get(EVENTS).await,
-        stage.get(&format!("{EVENTS}/{event_id}")).await,
-        stage.act(&format!("{DLQ}/{event_id}/requeue")).await,
-        stage.act(&format!("{EVENTS}/{event_id}/cancel")).await,
+    let event_id = api.dead_lettered_event(&secret).await;
+    let responses = [
+        api.get(DLQ).await,
+        api.get(EVENTS).await,
+        api.get(&format!("{EVENTS}/{event_id}")).await,
+        api.post_empty(&format!("{DLQ}/{event_id}/requeue")).await,
+        api.post_empty(&format!("{EVENTS}/{event_id}/cancel")).await,
     ];
-    for answer in answers {
-        assert_eq!(answer.status.as_u16(), 200);
-        assert!(!answer.text().contains("4111"), "{}", answer.text());
-        assert!(!answer.text().contains("\"payload\""), "{}", answer.text());
+    for response in responses {
+        assert_eq!(response.status.as_u16(), 200);
+        assert!(!response.text().contains("4111"), "{}", response.text());
+        assert!(!response.text().contains("\"payload\""), "{}", response.text());
     }
 }
 
-async fn a_page_goes_on_where_the_one_before_ended_whatever_happens_between(stage: Stage) {
-    dead_letter_many(&stage, 7).await;
-    let whole = ids(&stage.get(DLQ).await.json(200));
+async fn a_page_continues_after_the_previous_one_despite_changes_in_between(api: TestApi) {
+    dead_letter_many(&api, 7).await;
+    let all = ids(&api.get(DLQ).await.json(200));
     let mut paged = Vec::new();
     let mut cursor = String::new();
     loop {
-        let page = stage.get(&format!("{DLQ}?limit=3{cursor}")).await.json(200);
+        let page = api.get(&format!("{DLQ}?limit=3{cursor}")).await.json(200);
         paged.extend(ids(&page));
         let Some(next) = page["next_cursor"].as_str() else { break };
         assert!(next.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'), "{next}");
         cursor = format!("&cursor={next}");
-        // A newer letter comes before the first page, and so on none of the others.
+        // A newer dead letter sorts before the first page, so it must not appear on later pages.
         if paged.len() == 3 {
-            stage.dead_lettered(&event()).await;
+            api.dead_lettered_event(&event()).await;
         }
     }
-    assert_eq!(paged, whole);
-    assert_eq!(ids(&stage.get(DLQ).await.json(200)).len(), 8);
+    assert_eq!(paged, all);
+    assert_eq!(ids(&api.get(DLQ).await.json(200)).len(), 8);
 }
 
 #[tokio::test]
-async fn a_page_that_is_exactly_full_is_the_last() {
-    let stage = Stage::on_memory().await;
-    dead_letter_many(&stage, 3).await;
-    assert_eq!(stage.get(&format!("{DLQ}?limit=3")).await.json(200)["next_cursor"], Value::Null);
+async fn a_full_page_without_successor_has_no_cursor() {
+    let api = TestApi::on_memory().await;
+    dead_letter_many(&api, 3).await;
+    assert_eq!(api.get(&format!("{DLQ}?limit=3")).await.json(200)["next_cursor"], Value::Null);
 }
 
 #[tokio::test]
 async fn an_empty_queue_is_an_empty_page() {
-    let stage = Stage::on_memory().await;
-    assert_eq!(stage.get(DLQ).await.json(200), json!({ "events": [], "next_cursor": null }));
+    let api = TestApi::on_memory().await;
+    assert_eq!(api.get(DLQ).await.json(200), json!({ "events": [], "next_cursor": null }));
 }
 
 #[tokio::test]
-async fn a_cursor_that_was_made_up_is_refused() {
-    let stage = Stage::on_memory().await;
-    dead_letter_many(&stage, 2).await;
-    let own = text(&stage.get(&format!("{DLQ}?limit=1")).await.json(200)["next_cursor"]);
-    let of_events = text(&stage.get(&format!("{EVENTS}?limit=1")).await.json(200)["next_cursor"]);
-    let padded = format!("{own}%3D");
+async fn an_invalid_cursor_is_rejected() {
+    let api = TestApi::on_memory().await;
+    dead_letter_many(&api, 2).await;
+    let valid = text(&api.get(&format!("{DLQ}?limit=1")).await.json(200)["next_cursor"]);
+    let of_events = text(&api.get(&format!("{EVENTS}?limit=1")).await.json(200)["next_cursor"]);
+    let padded = format!("{valid}%3D");
     let bad = [
         "",
         "abc",
         "!!!",
         "null",
         "AAAA",
-        &own[1..],
+        &valid[1..],
         &padded,
         of_events.as_str(),
         "ZP__________AAAAAAAAAAAB",
@@ -185,9 +185,9 @@ async fn a_cursor_that_was_made_up_is_refused() {
     ];
     for cursor in bad {
         let (message, details) =
-            stage.get(&format!("{DLQ}?cursor={cursor}")).await.refused(400, "invalid_request");
+            api.get(&format!("{DLQ}?cursor={cursor}")).await.expect_error(400, "invalid_request");
         assert!(message.contains("not a cursor of this listing"), "{cursor}: {message}");
         assert_eq!(details, json!({ "parameter": "cursor" }));
     }
-    assert_eq!(ids(&stage.get(&format!("{DLQ}?cursor={own}")).await.json(200)).len(), 1);
+    assert_eq!(ids(&api.get(&format!("{DLQ}?cursor={valid}")).await.json(200)).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! The OpenAPI document: complete, consistent, and the same as the one that was reviewed.
+//! The OpenAPI document is complete, consistent, and equal to the committed one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,33 +10,34 @@ use posthaste_domain::{DeliveryStatus, FailureKind};
 use posthaste_store::ManualAction;
 use serde_json::Value;
 
-use crate::stage::{Stage, call, header, operations};
+use crate::test_api::{TestApi, build_request, documented_operations, header};
 
 fn document() -> Value {
     serde_json::from_str(&posthaste_api::openapi_json()).unwrap()
 }
 
-/// A change of the contract is seen in review: `openapi.json` beside the tests is what was agreed.
+/// Every change of the API shows in review as a change of the committed `openapi.json`.
 #[test]
-fn the_document_is_the_one_that_was_reviewed() {
+fn openapi_json_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
-    let now = posthaste_api::openapi_json() + "\n";
+    let generated = posthaste_api::openapi_json() + "\n";
     if std::env::var_os("POSTHASTE_UPDATE_OPENAPI").is_some() {
-        fs::write(&path, &now).unwrap();
+        fs::write(&path, &generated).unwrap();
     }
-    let reviewed = fs::read_to_string(&path).unwrap_or_default();
-    let differs = now.lines().zip(reviewed.lines()).position(|(now, reviewed)| now != reviewed);
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    let first_difference =
+        generated.lines().zip(committed.lines()).position(|(generated, committed)| generated != committed);
     assert!(
-        now == reviewed,
-        "the OpenAPI document has changed, from line {}; if it should, run \
-         `POSTHASTE_UPDATE_OPENAPI=1 cargo test -p posthaste-api the_document_is_the_one` and commit crates/api/openapi.json",
-        differs.map_or(1, |line| line + 1)
+        generated == committed,
+        "the OpenAPI document has changed from line {}; if this is intended, run \
+         `POSTHASTE_UPDATE_OPENAPI=1 cargo test -p posthaste-api openapi_json_is_up_to_date` and commit crates/api/openapi.json",
+        first_difference.map_or(1, |line| line + 1)
     );
 }
 
 #[tokio::test]
 async fn s2_fr006_ac1_the_document_has_overview_dlq_requeue_and_cancel() {
-    let served = Stage::on_memory().await.get("/openapi.json").await.json(200);
+    let served = TestApi::on_memory().await.get("/openapi.json").await.json(200);
     assert_eq!(served, document());
     assert_eq!(served["openapi"], "3.1.0");
     for (method, path) in [
@@ -53,7 +54,7 @@ async fn s2_fr006_ac1_the_document_has_overview_dlq_requeue_and_cancel() {
 
 #[test]
 fn every_route_of_the_contract_is_documented() {
-    let ids: BTreeSet<&str> = operations().iter().map(|operation| operation.id.as_str()).collect();
+    let ids: BTreeSet<&str> = documented_operations().iter().map(|operation| operation.id.as_str()).collect();
     let expected = [
         "enqueueEvents",
         "listEvents",
@@ -73,26 +74,29 @@ fn every_route_of_the_contract_is_documented() {
 
 #[test]
 fn every_error_is_documented_with_its_code_and_an_example() {
-    for operation in operations() {
+    for operation in documented_operations() {
         for (status, response) in operation.responses.iter().filter(|(status, _)| status.as_str() >= "400") {
-            let place = format!("{} {status}", operation.id);
-            assert!(!response["description"].as_str().unwrap().is_empty(), "{place}");
+            let context = format!("{} {status}", operation.id);
+            assert!(!response["description"].as_str().unwrap().is_empty(), "{context}");
             if operation.id == "getReadiness" && status == "503" {
                 continue;
             }
             let content = &response["content"]["application/json"];
-            assert_eq!(content["schema"]["$ref"], "#/components/schemas/Error", "{place}");
+            assert_eq!(content["schema"]["$ref"], "#/components/schemas/Error", "{context}");
             let codes = operation.codes(status);
-            assert!(!codes.is_empty(), "{place}");
+            assert!(!codes.is_empty(), "{context}");
             for code in codes {
-                assert!(response["description"].as_str().unwrap().contains(&format!("`{code}`")), "{place}");
+                assert!(
+                    response["description"].as_str().unwrap().contains(&format!("`{code}`")),
+                    "{context}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_has_a_target() {
     fn references(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(map) => {
@@ -116,15 +120,15 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
-fn words_are_those_of_the_domain() {
+fn documented_enums_contain_only_names_of_the_domain() {
     let document = document();
-    let words = |name: &str| -> Vec<String> {
+    let names = |name: &str| -> Vec<String> {
         let schema = &document["components"]["schemas"][name]["enum"];
-        schema.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+        schema.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
     };
-    assert!(words("DeliveryStatus").iter().all(|word| DeliveryStatus::from_word(word).is_some()));
-    assert!(words("FailureKind").iter().all(|word| FailureKind::from_word(word).is_some()));
-    assert!(words("ManualAction").iter().all(|word| ManualAction::from_word(word).is_some()));
+    assert!(names("DeliveryStatus").iter().all(|name| DeliveryStatus::from_name(name).is_some()));
+    assert!(names("FailureKind").iter().all(|name| FailureKind::from_name(name).is_some()));
+    assert!(names("ManualAction").iter().all(|name| ManualAction::from_name(name).is_some()));
 }
 
 #[test]
@@ -152,56 +156,56 @@ fn a_delivery_is_documented_for_receivers() {
 }
 
 #[test]
-fn keys_are_a_bearer_scheme_that_everything_but_health_and_the_document_asks_for() {
+fn api_keys_are_documented_as_a_bearer_scheme() {
     let document = document();
     assert_eq!(document["components"]["securitySchemes"]["apiKey"]["scheme"], "bearer");
     assert_eq!(document["security"], serde_json::json!([{ "apiKey": [] }]));
 }
 
 #[test]
-fn every_code_is_a_word_of_the_document() {
+fn every_documented_error_code_is_in_the_schema() {
     let document = document();
     assert_eq!(
         document["components"]["schemas"]["ErrorDetail"]["properties"]["code"]["$ref"],
         "#/components/schemas/ErrorCode"
     );
-    let words = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
-    for operation in operations() {
+    let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
+    for operation in documented_operations() {
         for status in operation.responses.keys().filter(|status| status.as_str() >= "400") {
             for code in operation.codes(status) {
-                assert!(words.iter().any(|word| *word == code), "{} {status} {code}", operation.id);
+                assert!(codes.iter().any(|known| *known == code), "{} {status} {code}", operation.id);
             }
         }
     }
 }
 
 #[test]
-fn the_reasons_of_an_error_are_those_of_its_operation() {
-    let told = |id: &str, status: &str| {
-        let operation = operations().iter().find(|operation| operation.id == id).unwrap();
+fn each_operation_documents_its_own_errors() {
+    let documented = |id: &str, status: &str| {
+        let operation = documented_operations().iter().find(|operation| operation.id == id).unwrap();
         operation.responses[status].to_string()
     };
-    for reason in ["as many streams as this process serves", "shutting down", "the store is unavailable"] {
-        assert!(told("followNotices", "503").contains(reason), "{reason}");
+    for reason in ["maximum number of streams", "shutting down", "the store is unavailable"] {
+        assert!(documented("followNotices", "503").contains(reason), "{reason}");
     }
-    assert!(told("enqueueEvents", "503").contains("too many large requests at once"));
-    assert!(told("enqueueEvents", "413").contains("payload is 300000 bytes"));
-    assert!(told("enqueueEvents", "413").contains("larger than 16777216 bytes"));
+    assert!(documented("enqueueEvents", "503").contains("too many large requests at once"));
+    assert!(documented("enqueueEvents", "413").contains("payload is 300000 bytes"));
+    assert!(documented("enqueueEvents", "413").contains("larger than 16777216 bytes"));
     for action in ["requeueDeadLetter", "cancelEvent"] {
-        let (large, malformed) = (told(action, "413"), told(action, "400"));
+        let (large, invalid) = (documented(action, "413"), documented(action, "400"));
         assert!(large.contains("larger than 16384 bytes") && !large.contains("payload is"), "{large}");
-        assert!(malformed.contains("unknown field") && !malformed.contains("max_attempts"), "{malformed}");
+        assert!(invalid.contains("unknown field") && !invalid.contains("max_attempts"), "{invalid}");
     }
 }
 
 #[tokio::test]
 async fn both_formats_of_the_metrics_are_documented() {
-    let stage = Stage::on_memory().await;
+    let api = TestApi::on_memory().await;
     let documented = &document()["paths"]["/metrics"]["get"]["responses"]["200"]["content"];
     for accepted in ["text/plain", "application/openmetrics-text"] {
         let headers = [header("accept", accepted)];
-        let answer = stage.send(call(Method::GET, "/metrics", &headers, Body::empty())).await;
-        let sent = answer.header("content-type").unwrap().split(';').next().unwrap();
+        let response = api.send(build_request(Method::GET, "/metrics", &headers, Body::empty())).await;
+        let sent = response.header("content-type").unwrap().split(';').next().unwrap();
         assert_eq!(sent, accepted);
         assert!(documented[sent]["schema"].is_object(), "{sent}");
     }

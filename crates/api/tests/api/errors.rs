@@ -1,4 +1,4 @@
-//! Every error that the document tells of can be made to happen, and every error has the envelope.
+//! Every documented error can occur, and every error has the envelope.
 
 use std::sync::Arc;
 
@@ -8,21 +8,22 @@ use futures_util::stream;
 use http::{Method, Request};
 use serde_json::json;
 
-use crate::stage::{
-    Answer, DLQ, EVENTS, Fault, Faulty, OPERATOR, Operation, PAYLOAD_BYTES_MAX, PRODUCER, Panicking, Setting,
-    Stage, VIEWER, bearer, call, event, header, operations,
+use crate::test_api::{
+    DLQ, DocumentedOperation, EVENTS, Fault, FaultyStore, OPERATOR, PAYLOAD_BYTES_MAX, PRODUCER,
+    PanickingReadiness, TestApi, TestOptions, TestResponse, VIEWER, bearer, build_request,
+    documented_operations, event, header,
 };
 
-/// A request that the operation would serve.
-fn good(operation: &Operation, event_id: &str) -> Request<Body> {
+/// A valid request to the operation.
+fn valid_request(operation: &DocumentedOperation, event_id: &str) -> Request<Body> {
     let path = operation.path.replace("{event_id}", event_id);
     let body = if operation.id == "enqueueEvents" { event().to_string() } else { String::new() };
     let headers = [header("content-type", "application/json")];
-    call(operation.method.clone(), &path, &headers, Body::from(body))
+    build_request(operation.method.clone(), &path, &headers, Body::from(body))
 }
 
-fn with_body(operation: &Operation, event_id: &str, body: Body) -> Request<Body> {
-    let mut request = good(operation, event_id);
+fn with_body(operation: &DocumentedOperation, event_id: &str, body: Body) -> Request<Body> {
+    let mut request = valid_request(operation, event_id);
     *request.body_mut() = body;
     request
 }
@@ -33,112 +34,113 @@ fn with_header(mut request: Request<Body>, name: &'static str, value: &str) -> R
     request
 }
 
-/// The answer that has this code, from a service that is set up for it.
-async fn provoke(operation: &Operation, code: &str) -> Answer {
-    let stage = Stage::on_memory().await;
+/// Sets up an API and sends a request that leads to this error code.
+async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestResponse {
+    let api = TestApi::on_memory().await;
     match code {
-        "unauthorized" => stage.with_keys().send(good(operation, "nobody")).await,
+        "unauthorized" => api.with_keys().send(valid_request(operation, "missing")).await,
         "forbidden" if operation.public => {
-            stage.send(with_header(good(operation, ""), "host", "hooks.example")).await
+            api.send(with_header(valid_request(operation, ""), "host", "hooks.example")).await
         }
         "forbidden" => {
-            let wrong = if operation.id == "enqueueEvents" { VIEWER } else { PRODUCER };
-            let wrong = if operation.id == "getEvent" { "nobody" } else { wrong };
-            if wrong == "nobody" {
-                return stage.send(with_header(good(operation, "x"), "host", "hooks.example")).await;
+            let wrong_key = if operation.id == "enqueueEvents" { VIEWER } else { PRODUCER };
+            let wrong_key = if operation.id == "getEvent" { "missing" } else { wrong_key };
+            if wrong_key == "missing" {
+                return api.send(with_header(valid_request(operation, "x"), "host", "hooks.example")).await;
             }
-            let key = format!("Bearer {wrong}");
-            stage.with_keys().send(with_header(good(operation, "x"), "authorization", &key)).await
+            let key = format!("Bearer {wrong_key}");
+            api.with_keys().send(with_header(valid_request(operation, "x"), "authorization", &key)).await
         }
         "internal" if operation.id == "getReadiness" => {
-            let setting = Setting { readiness: Arc::new(Panicking), ..Setting::default() };
-            stage.with(setting).send(good(operation, "")).await
+            let options = TestOptions { readiness: Arc::new(PanickingReadiness), ..TestOptions::default() };
+            api.with_options(options).send(valid_request(operation, "")).await
         }
-        "internal" => Faulty::stage(Fault::Panics).send(good(operation, "nobody")).await,
-        "unavailable" => Faulty::stage(Fault::Unavailable).send(good(operation, "nobody")).await,
-        "webhook_outbox_event_not_found" => stage.send(good(operation, "nobody")).await,
+        "internal" => FaultyStore::api(Fault::Panics).send(valid_request(operation, "missing")).await,
+        "unavailable" => FaultyStore::api(Fault::Unavailable).send(valid_request(operation, "missing")).await,
+        "webhook_outbox_event_not_found" => api.send(valid_request(operation, "missing")).await,
         "webhook_outbox_event_not_requeueable" | "webhook_outbox_event_not_cancellable" => {
-            let event_id = stage.delivered(&event()).await;
-            stage.send(good(operation, &event_id)).await
+            let event_id = api.delivered_event(&event()).await;
+            api.send(valid_request(operation, &event_id)).await
         }
         "idempotency_key_conflict" => {
             let keyed = |body: &str| {
                 with_header(with_body(operation, "", Body::from(body.to_owned())), "idempotency-key", "k")
             };
-            stage.send(keyed(&event().to_string())).await.json(202);
-            stage.send(keyed(&json!([event()]).to_string())).await
+            api.send(keyed(&event().to_string())).await.json(202);
+            api.send(keyed(&json!([event()]).to_string())).await
         }
         "event_id_taken" => {
             let mut named = event();
             named["event_id"] = json!("order-17");
-            stage.enqueue(&named).await.json(202);
-            stage.enqueue(&named).await
+            api.enqueue(&named).await.json(202);
+            api.enqueue(&named).await
         }
         "payload_too_large" => {
             let mut large = event();
             large["payload"] = json!("x".repeat(PAYLOAD_BYTES_MAX.max(16 << 10)));
-            stage.send(with_body(operation, "nobody", Body::from(large.to_string()))).await
+            api.send(with_body(operation, "missing", Body::from(large.to_string()))).await
         }
         "request_timeout" => {
             let stuck = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-            stage.send(with_body(operation, "nobody", stuck)).await
+            api.send(with_body(operation, "missing", stuck)).await
         }
         "invalid_request" if operation.id == "followNotices" => {
-            stage.send(with_header(good(operation, ""), "last-event-id", "yesterday")).await
+            api.send(with_header(valid_request(operation, ""), "last-event-id", "yesterday")).await
         }
         "invalid_request" if operation.method == Method::POST => {
-            stage.send(with_body(operation, "nobody", Body::from("{\"surprise\":1}"))).await
+            api.send(with_body(operation, "missing", Body::from("{\"surprise\":1}"))).await
         }
         "invalid_request" => {
-            let path = operation.path.replace("{event_id}", "nobody") + "?surprise=1";
-            stage.get(&path).await
+            let path = operation.path.replace("{event_id}", "missing") + "?surprise=1";
+            api.get(&path).await
         }
-        other => panic!("{} documents {other}, and no test makes it happen", operation.id),
+        other => panic!("{} documents {other}, but this test cannot trigger it", operation.id),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_documented_error_can_be_made_to_happen() {
-    let mut provoked = 0;
-    for operation in operations() {
+async fn every_documented_error_can_occur() {
+    let mut triggered = 0;
+    for operation in documented_operations() {
         for status in operation.responses.keys().filter(|status| status.as_str() >= "400") {
             for code in operation.codes(status) {
-                provoke(operation, &code).await.refused(status.parse().unwrap(), &code);
-                provoked += 1;
+                trigger_error(operation, &code).await.expect_error(status.parse().unwrap(), &code);
+                triggered += 1;
             }
         }
     }
-    assert!(provoked >= 60, "{provoked}");
+    assert!(triggered >= 60, "{triggered}");
 }
 
 #[tokio::test]
-async fn what_goes_wrong_inside_is_not_told_to_clients() {
+async fn internal_errors_are_not_shown_to_clients() {
     for (fault, status, code) in [
         (Fault::Unavailable, 503, "unavailable"),
         (Fault::Rejected, 500, "internal"),
         (Fault::Panics, 500, "internal"),
     ] {
-        let stage = Faulty::stage(fault);
-        for operation in
-            operations().iter().filter(|operation| !operation.public && operation.id != "getMetrics")
+        let api = FaultyStore::api(fault);
+        for operation in documented_operations()
+            .iter()
+            .filter(|operation| !operation.public && operation.id != "getMetrics")
         {
-            let answer = stage.send(good(operation, "nobody")).await;
-            let (message, details) = answer.refused(status, code);
-            assert!(!answer.text().contains("internal.example"), "{}: {message}", operation.id);
+            let response = api.send(valid_request(operation, "missing")).await;
+            let (message, details) = response.expect_error(status, code);
+            assert!(!response.text().contains("internal.example"), "{}: {message}", operation.id);
             assert_eq!(details, json!(null));
-            assert_eq!(answer.header("retry-after").is_some(), status == 503);
+            assert_eq!(response.header("retry-after").is_some(), status == 503);
             if status == 503 {
-                let told = "the store is unavailable; repeat the request in a moment, an enqueue under the same \
-                            Idempotency-Key, because it may have been carried out";
-                assert_eq!(message, told, "for whoever reads and whoever writes");
+                let expected = "the store is unavailable; repeat the request in a moment. Repeat an enqueue with the same \
+                                Idempotency-Key, because the first may have succeeded";
+                assert_eq!(message, expected, "reads and writes have the same message");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn unknown_routes_and_methods_have_the_envelope_too() {
-    let stage = Stage::on_memory().await;
+async fn unknown_routes_and_methods_have_the_error_envelope() {
+    let api = TestApi::on_memory().await;
     for path in [
         "/nowhere",
         "/v1",
@@ -146,7 +148,7 @@ async fn unknown_routes_and_methods_have_the_envelope_too() {
         "/v2/webhook-outbox/overview",
         "/v1/webhook-outbox/events/a/b",
     ] {
-        let (message, _) = stage.get(path).await.refused(404, "not_found");
+        let (message, _) = api.get(path).await.expect_error(404, "not_found");
         assert!(message.contains(path), "{message}");
     }
     let cases = [
@@ -159,33 +161,33 @@ async fn unknown_routes_and_methods_have_the_envelope_too() {
         (Method::from_bytes(b"BREW").unwrap(), EVENTS, "GET,HEAD,POST"),
     ];
     for (method, path, allowed) in cases {
-        let answer = stage.send(call(method.clone(), path, &[], Body::empty())).await;
-        let (message, _) = answer.refused(405, "method_not_allowed");
+        let response = api.send(build_request(method.clone(), path, &[], Body::empty())).await;
+        let (message, _) = response.expect_error(405, "method_not_allowed");
         assert!(message.contains(method.as_str()), "{message}");
-        let mut allow: Vec<&str> = answer.header("allow").unwrap().split(',').collect();
+        let mut allow: Vec<&str> = response.header("allow").unwrap().split(',').collect();
         allow.sort_unstable();
         assert_eq!(allow.join(","), allowed, "{path}");
     }
 }
 
 #[tokio::test]
-async fn every_answer_has_the_guarding_headers() {
-    let stage = Stage::on_memory().await;
-    let keyed = stage.with_keys();
-    let answers = [
-        stage.get("/healthz").await,
-        stage.get("/openapi.json").await,
-        stage.get("/nowhere").await,
-        stage.get(&format!("{EVENTS}?x")).await,
-        stage.enqueue(&event()).await,
-        stage.send(call(Method::DELETE, EVENTS, &[], Body::empty())).await,
+async fn every_response_has_the_security_headers() {
+    let api = TestApi::on_memory().await;
+    let keyed = api.with_keys();
+    let responses = [
+        api.get("/healthz").await,
+        api.get("/openapi.json").await,
+        api.get("/nowhere").await,
+        api.get(&format!("{EVENTS}?x")).await,
+        api.enqueue(&event()).await,
+        api.send(build_request(Method::DELETE, EVENTS, &[], Body::empty())).await,
         keyed.get(EVENTS).await,
-        keyed.send(call(Method::POST, EVENTS, &[bearer(OPERATOR)], Body::empty())).await,
-        Faulty::stage(Fault::Panics).get(DLQ).await,
-        stage.get("/metrics").await,
+        keyed.send(build_request(Method::POST, EVENTS, &[bearer(OPERATOR)], Body::empty())).await,
+        FaultyStore::api(Fault::Panics).get(DLQ).await,
+        api.get("/metrics").await,
     ];
-    for answer in answers {
-        let guarding = [
+    for response in responses {
+        let expected = [
             ("x-content-type-options", "nosniff"),
             ("cache-control", "no-store"),
             ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
@@ -193,23 +195,22 @@ async fn every_answer_has_the_guarding_headers() {
             ("x-frame-options", "DENY"),
             ("cross-origin-resource-policy", "same-origin"),
         ];
-        for (name, value) in guarding {
-            assert_eq!(answer.header(name), Some(value), "{}", answer.text());
+        for (name, value) in expected {
+            assert_eq!(response.header(name), Some(value), "{}", response.text());
         }
     }
 }
 
 #[tokio::test]
-async fn a_head_is_answered_like_a_get_without_its_body() {
-    let stage = Stage::on_memory().await;
-    let answer = stage.send(call(Method::HEAD, EVENTS, &[], Body::empty())).await;
-    assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 0));
+async fn head_returns_the_status_of_get_without_a_body() {
+    let api = TestApi::on_memory().await;
+    let response = api.send(build_request(Method::HEAD, EVENTS, &[], Body::empty())).await;
+    assert_eq!((response.status.as_u16(), response.body.len()), (200, 0));
 }
 
 #[tokio::test]
-async fn a_service_whose_enqueuer_has_ended_is_unavailable() {
-    let (store, _) = Faulty::store(Fault::None);
-    let stage = Stage::without_enqueuer(Arc::clone(&store));
-    stage.enqueue(&event()).await.refused(503, "unavailable");
-    stage.get(EVENTS).await.json(200);
+async fn reads_work_while_the_store_rejects_enqueues() {
+    let api = FaultyStore::api(Fault::EnqueueUnavailable);
+    api.enqueue(&event()).await.expect_error(503, "unavailable");
+    api.get(EVENTS).await.json(200);
 }

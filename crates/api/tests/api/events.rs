@@ -1,4 +1,4 @@
-//! Events of any state, listed and one by one.
+//! Listing events of any state, and showing one event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,39 +7,40 @@ use posthaste_domain::{Outcome, WorkerId};
 use posthaste_store::{CircuitReport, CircuitState, Store as _};
 use serde_json::{Value, json};
 
-use crate::stage::{
-    DLQ, EVENTS, Setting, Stage, budget, claim_all, event, event_to, memory_at, settle, settle_under, status,
+use crate::test_api::{
+    DLQ, EVENTS, TestApi, TestOptions, claim_all, event, event_to, http_status, memory_at,
+    policy_with_budget, settle, settle_with_policy,
 };
 
 crate::on_every_store! {
-    events_are_listed_newest_first_with_where_they_stand,
+    events_are_listed_newest_first_with_their_status,
     events_are_filtered_by_state_and_destination,
     an_event_shows_its_attempts,
     every_state_is_explained,
-    what_is_no_event_is_not_found,
+    an_unknown_or_invalid_event_id_is_not_found,
 }
 
 fn ids(page: &Value) -> Vec<&str> {
     page["events"].as_array().unwrap().iter().map(|event| event["event_id"].as_str().unwrap()).collect()
 }
 
-async fn events_are_listed_newest_first_with_where_they_stand(stage: Stage) {
-    let delivered = stage.delivered(&event()).await;
-    let retrying = stage.retrying(&event()).await;
-    let pending = stage.pending(&event()).await;
-    let page = stage.get(EVENTS).await.json(200);
+async fn events_are_listed_newest_first_with_their_status(api: TestApi) {
+    let delivered = api.delivered_event(&event()).await;
+    let retrying = api.retrying_event(&event()).await;
+    let pending = api.pending_event(&event()).await;
+    let page = api.get(EVENTS).await.json(200);
     assert_eq!(ids(&page), [&pending, &retrying, &delivered]);
     assert_eq!(page["next_cursor"], Value::Null);
     let fields: Vec<&str> = page["events"][0].as_object().unwrap().keys().map(String::as_str).collect();
-    let letter =
+    let dead_letter =
         ["event_id", "event_type", "payment_request_id", "webhook_id", "session_id", "destination_url"];
     let more = ["attempts", "max_attempts", "last_error", "failure_kind", "updated_at", "created_at"];
-    let standing = ["delivery_status", "next_attempt_at", "last_attempted_at", "delivered_at"];
-    for field in letter.iter().chain(&more).chain(&standing) {
+    let status_fields = ["delivery_status", "next_attempt_at", "last_attempted_at", "delivered_at"];
+    for field in dead_letter.iter().chain(&more).chain(&status_fields) {
         assert!(fields.contains(field), "{field}");
     }
     assert_eq!(fields.len(), 16);
-    let standings: Vec<(&str, bool, bool, bool)> = page["events"]
+    let statuses: Vec<(&str, bool, bool, bool)> = page["events"]
         .as_array()
         .unwrap()
         .iter()
@@ -50,20 +51,19 @@ async fn events_are_listed_newest_first_with_where_they_stand(stage: Stage) {
         })
         .collect();
     assert_eq!(
-        standings,
+        statuses,
         [("pending", true, false, false), ("pending", true, true, false), ("delivered", false, true, true)]
     );
-    let first = stage.get(&format!("{EVENTS}?limit=2")).await.json(200);
-    let rest =
-        stage.get(&format!("{EVENTS}?limit=2&cursor={}", first["next_cursor"].as_str().unwrap())).await;
+    let first = api.get(&format!("{EVENTS}?limit=2")).await.json(200);
+    let rest = api.get(&format!("{EVENTS}?limit=2&cursor={}", first["next_cursor"].as_str().unwrap())).await;
     assert_eq!(ids(&rest.json(200)), [&delivered]);
 }
 
-async fn events_are_filtered_by_state_and_destination(stage: Stage) {
+async fn events_are_filtered_by_state_and_destination(api: TestApi) {
     let (here, there) = ("https://here.example/hook", "https://there.example/hook?a=1&b=2");
-    let delivered = stage.delivered(&event_to(here)).await;
-    let failed = stage.dead_lettered(&event_to(there)).await;
-    let pending = stage.pending(&event_to(there)).await;
+    let delivered = api.delivered_event(&event_to(here)).await;
+    let failed = api.dead_lettered_event(&event_to(there)).await;
+    let pending = api.pending_event(&event_to(there)).await;
     let encoded = "https%3A%2F%2Fthere.example%2Fhook%3Fa%3D1%26b%3D2";
     let cases: [(String, &[&String]); 9] = [
         ("status=pending".into(), &[&pending]),
@@ -77,21 +77,21 @@ async fn events_are_filtered_by_state_and_destination(stage: Stage) {
         ("destination=https://nowhere.example/".into(), &[]),
     ];
     for (query, expected) in cases {
-        let page = stage.get(&format!("{EVENTS}?{query}")).await.json(200);
+        let page = api.get(&format!("{EVENTS}?{query}")).await.json(200);
         assert_eq!(ids(&page), expected, "{query}");
     }
 }
 
-async fn an_event_shows_its_attempts(stage: Stage) {
-    let event_id = stage.pending(&event()).await;
-    let lease = claim_all(&stage.store).await.remove(0);
-    settle(&stage.store, &lease, Outcome::response(503, None, b"<b>try\n later</b>")).await;
-    stage.act(&format!("{EVENTS}/{event_id}/cancel")).await.json(200);
-    stage.act(&format!("{DLQ}/{event_id}/requeue")).await.json(200);
-    let lease = claim_all(&stage.store).await.remove(0);
-    let timeout = Outcome::no_response(posthaste_domain::ErrorClass::Timeout, "no answer within 30s");
-    settle(&stage.store, &lease, timeout).await;
-    let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+async fn an_event_shows_its_attempts(api: TestApi) {
+    let event_id = api.pending_event(&event()).await;
+    let lease = claim_all(&api.store).await.remove(0);
+    settle(&api.store, &lease, Outcome::response(503, None, b"<b>try\n later</b>")).await;
+    api.post_empty(&format!("{EVENTS}/{event_id}/cancel")).await.json(200);
+    api.post_empty(&format!("{DLQ}/{event_id}/requeue")).await.json(200);
+    let lease = claim_all(&api.store).await.remove(0);
+    let timeout = Outcome::no_response(posthaste_domain::ErrorClass::Timeout, "no response within 30s");
+    settle(&api.store, &lease, timeout).await;
+    let shown = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
     let history = shown["history"].as_array().unwrap();
     assert_eq!(history.len(), 2);
     let mut fields: Vec<&str> = history[0].as_object().unwrap().keys().map(String::as_str).collect();
@@ -100,66 +100,66 @@ async fn an_event_shows_its_attempts(stage: Stage) {
         fields,
         ["attempt", "duration_ms", "error_class", "excerpt", "http_status", "started_at", "worker_id"]
     );
-    let told = |entry: &Value| {
+    let values = |entry: &Value| {
         ["attempt", "duration_ms", "http_status", "error_class", "excerpt", "worker_id"]
             .map(|field| entry[field].clone())
     };
     assert_eq!(
-        told(&history[0]),
+        values(&history[0]),
         [json!(1), json!(128), json!(503), Value::Null, json!("<b>try later</b>"), json!("worker-a")]
     );
     assert_eq!(
-        told(&history[1]),
+        values(&history[1]),
         [
             json!(1),
             json!(128),
             Value::Null,
             json!("timeout"),
-            json!("no answer within 30s"),
+            json!("no response within 30s"),
             json!("worker-a")
         ],
-        "numbers start again after a requeue"
+        "attempt numbers restart after a requeue"
     );
-    assert_eq!(shown["attempts"], 1, "the count, not the attempts");
-    assert_eq!(shown["last_error"], "timeout: no answer within 30s");
+    assert_eq!(shown["attempts"], 1, "attempts is a count");
+    assert_eq!(shown["last_error"], "timeout: no response within 30s");
 }
 
-/// What the explanation of an event says, apart from moments.
-async fn explanation(stage: &Stage, event_id: &str) -> String {
-    let shown = stage.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+/// Returns the explanation of an event.
+async fn explanation(api: &TestApi, event_id: &str) -> String {
+    let shown = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
     shown["explanation"].as_str().unwrap().to_owned()
 }
 
-async fn every_state_is_explained(stage: Stage) {
-    let delivered = stage.delivered(&event()).await;
-    let gone = stage.dead_lettered(&event()).await;
-    let retrying = stage.retrying(&event()).await;
+async fn every_state_is_explained(api: TestApi) {
+    let delivered = api.delivered_event(&event()).await;
+    let gone = api.dead_lettered_event(&event()).await;
+    let retrying = api.retrying_event(&event()).await;
     let mut once = event();
     once["max_attempts"] = json!(1);
-    let exhausted = stage.attempted(&once, status(500)).await;
-    let sending = stage.pending(&event_to("https://slow.example/")).await;
-    claim_all(&stage.store).await;
-    let pending = stage.pending(&event()).await;
-    let cancelled = stage.pending(&event()).await;
-    stage.post(&format!("{EVENTS}/{cancelled}/cancel"), r#"{"reason":"wrong customer"}"#).await.json(200);
-    let paused = stage.pending(&event_to("https://busy.example/")).await;
-    let other = claim_all(&stage.store).await;
+    let exhausted = api.attempted_event(&once, http_status(500)).await;
+    let sending = api.pending_event(&event_to("https://slow.example/")).await;
+    claim_all(&api.store).await;
+    let pending = api.pending_event(&event()).await;
+    let cancelled = api.pending_event(&event()).await;
+    api.post(&format!("{EVENTS}/{cancelled}/cancel"), r#"{"reason":"wrong customer"}"#).await.json(200);
+    let paused = api.pending_event(&event_to("https://busy.example/")).await;
+    let other = claim_all(&api.store).await;
     for lease in &other {
         let outcome = if lease.event_id.as_str() == paused {
             Outcome::response(429, Some(Duration::from_secs(900)), b"")
         } else {
             continue;
         };
-        settle(&stage.store, lease, outcome).await;
+        settle(&api.store, lease, outcome).await;
     }
-    let behind = stage.pending(&event_to("https://busy.example/")).await;
-    let requeued = stage.pending(&event_to("https://busy.example/")).await;
-    stage.act(&format!("{EVENTS}/{requeued}/cancel")).await.json(200);
-    stage.act(&format!("{DLQ}/{requeued}/requeue")).await.json(200);
+    let held = api.pending_event(&event_to("https://busy.example/")).await;
+    let requeued = api.pending_event(&event_to("https://busy.example/")).await;
+    api.post_empty(&format!("{EVENTS}/{requeued}/cancel")).await.json(200);
+    api.post_empty(&format!("{DLQ}/{requeued}/requeue")).await.json(200);
 
     let cases = [
         (&delivered, "Delivered at ", "on attempt 1 of 6."),
-        (&gone, "Dead-lettered at ", "gone for good (HTTP 410)"),
+        (&gone, "Dead-lettered at ", "permanently gone (HTTP 410)"),
         (&retrying, "Retry 1 of 5 is due at ", "after HTTP 503: try later."),
         (&exhausted, "Dead-lettered at ", ", after 1 attempt; the last error was: HTTP 500."),
         (&sending, "Attempt 1 of 6 is being made by worker worker-a", "another worker takes over"),
@@ -167,74 +167,74 @@ async fn every_state_is_explained(stage: Stage) {
         (&cancelled, "Cancelled by local at ", "(wrong customer), before any attempt."),
         (&paused, "Retry 1 of 5 is due at ", "after HTTP 429."),
         (
-            &behind,
+            &held,
             "Waiting for its first attempt, due at ",
-            "Held because the destination asked for a pause until ",
+            "Held because the destination requested a pause until ",
         ),
         (&requeued, "Requeued by local at ", "waiting for its first attempt since, due at "),
     ];
     for (event_id, start, within) in cases {
-        let told = explanation(&stage, event_id).await;
-        assert!(told.starts_with(start) && told.contains(within), "{told}");
+        let text = explanation(&api, event_id).await;
+        assert!(text.starts_with(start) && text.contains(within), "{text}");
     }
 }
 
-async fn what_is_no_event_is_not_found(stage: Stage) {
+async fn an_unknown_or_invalid_event_id_is_not_found(api: TestApi) {
     let long = "x".repeat(300);
     for name in
-        ["nobody", "a.b", "%FF", "%00", "caf%C3%A9", "a%20b", "%2E%2E", &long, "order-17%2Fcreated", "%"]
+        ["missing", "a.b", "%FF", "%00", "caf%C3%A9", "a%20b", "%2E%2E", &long, "order-17%2Fcreated", "%"]
     {
         let (message, _) =
-            stage.get(&format!("{EVENTS}/{name}")).await.refused(404, "webhook_outbox_event_not_found");
+            api.get(&format!("{EVENTS}/{name}")).await.expect_error(404, "webhook_outbox_event_not_found");
         assert!(message.starts_with("there is no event "), "{message}");
         assert!(message.len() < 200 && !message.contains("webhook-outbox"), "{message}");
     }
     for path in [format!("{EVENTS}/%FF"), format!("{DLQ}/%FF/requeue"), format!("{EVENTS}/%FF/cancel")] {
-        let answer = if path.ends_with("FF") { stage.get(&path).await } else { stage.act(&path).await };
-        let (message, _) = answer.refused(404, "webhook_outbox_event_not_found");
+        let response = if path.ends_with("FF") { api.get(&path).await } else { api.post_empty(&path).await };
+        let (message, _) = response.expect_error(404, "webhook_outbox_event_not_found");
         assert_eq!(message, "there is no event \"%FF\"", "{path}");
     }
 }
 
 #[tokio::test]
-async fn a_retry_budget_is_told_as_the_limit_that_it_is() {
+async fn the_explanation_mentions_a_retry_budget_that_limits_the_retries() {
     let (store, clock) = memory_at(1_700_000_000);
-    let setting = Setting { retry_policy: budget(1), ..Setting::default() };
-    let stage = Stage::set(Arc::new(store), Arc::new(()), setting);
-    let event_id = stage.pending(&event()).await;
+    let options = TestOptions { retry_policy: policy_with_budget(1), ..TestOptions::default() };
+    let api = TestApi::new(Arc::new(store), Arc::new(()), options);
+    let event_id = api.pending_event(&event()).await;
     let fail = async || {
-        let lease = claim_all(&stage.store).await.remove(0);
-        settle_under(&budget(1), &stage.store, &lease, status(500)).await;
-        explanation(&stage, &event_id).await
+        let lease = claim_all(&api.store).await.remove(0);
+        settle_with_policy(&policy_with_budget(1), &api.store, &lease, http_status(500)).await;
+        explanation(&api, &event_id).await
     };
-    let told = fail().await;
-    assert!(told.starts_with("Retry 1 of 1 is due at "), "{told}");
-    assert!(told.ends_with(" The retry budget now allows 1 of its 5 retries."), "{told}");
+    let text = fail().await;
+    assert!(text.starts_with("Retry 1 of 1 is due at "), "{text}");
+    assert!(text.ends_with(" The retry budget now allows 1 of its 5 retries."), "{text}");
     clock.advance(Duration::from_secs(60));
-    let told = fail().await;
-    assert!(told.contains("after 2 attempts of 6, because the retry budget allowed no more;"), "{told}");
+    let text = fail().await;
+    assert!(text.contains("after 2 attempts of 6, because the retry budget allowed no more;"), "{text}");
 }
 
 #[tokio::test]
-async fn of_a_long_life_the_latest_is_shown() {
-    let stage = Stage::on_memory().await;
-    let event_id = stage.pending(&event()).await;
+async fn of_a_long_history_the_latest_100_entries_are_shown() {
+    let api = TestApi::on_memory().await;
+    let event_id = api.pending_event(&event()).await;
     let one = format!("{EVENTS}/{event_id}");
     for status in 300..403 {
-        let lease = claim_all(&stage.store).await.remove(0);
-        settle(&stage.store, &lease, Outcome::response(status, None, b"")).await;
-        stage.act(&format!("{one}/cancel")).await.json(200);
-        stage.act(&format!("{DLQ}/{event_id}/requeue")).await.json(200);
+        let lease = claim_all(&api.store).await.remove(0);
+        settle(&api.store, &lease, Outcome::response(status, None, b"")).await;
+        api.post_empty(&format!("{one}/cancel")).await.json(200);
+        api.post_empty(&format!("{DLQ}/{event_id}/requeue")).await.json(200);
     }
-    stage.act(&format!("{one}/cancel")).await.json(200);
-    let shown = stage.get(&one).await.json(200);
+    api.post_empty(&format!("{one}/cancel")).await.json(200);
+    let shown = api.get(&one).await.json(200);
     let statuses: Vec<u64> = shown["history"]
         .as_array()
         .unwrap()
         .iter()
         .map(|attempt| attempt["http_status"].as_u64().unwrap())
         .collect();
-    assert_eq!(statuses, (303..403).collect::<Vec<u64>>(), "the latest hundred, oldest first");
+    assert_eq!(statuses, (303..403).collect::<Vec<u64>>(), "the latest 100, oldest first");
     let audit = shown["audit"].as_array().unwrap();
     assert_eq!((audit.len(), &audit[0]["action"]), (100, &json!("requeue")));
     assert_eq!((&audit[98]["action"], &audit[99]["action"]), (&json!("requeue"), &json!("cancel")));
@@ -243,29 +243,29 @@ async fn of_a_long_life_the_latest_is_shown() {
 #[tokio::test]
 async fn an_open_circuit_is_explained() {
     let (store, _) = memory_at(1_700_000_000);
-    let stage = Stage::over(Arc::new(store.clone()), Arc::new(()));
-    let event_id = stage.pending(&event()).await;
+    let api = TestApi::on_store(Arc::new(store.clone()), Arc::new(()));
+    let event_id = api.pending_event(&event()).await;
     let destination = store.with_state(|state| *state.destinations.keys().next().unwrap());
-    for (state, told) in [
+    for (state, expected) in [
         (
             CircuitState::Open,
-            "Held because the destination's circuit is open after repeated failures; this uses up no attempts.",
+            "Held because the destination's circuit breaker is open after repeated failures; this does not use up attempts.",
         ),
-        (CircuitState::HalfOpen, "lets single requests through"),
+        (CircuitState::HalfOpen, "is probing with single requests"),
     ] {
         let worker = WorkerId::new("worker-a").unwrap();
         let report = CircuitReport { worker, destination, state, expires_in: Duration::from_secs(60) };
         store.report_circuits(&[report]).await.unwrap();
-        let explained = explanation(&stage, &event_id).await;
-        assert!(explained.contains(told), "{explained}");
+        let explained = explanation(&api, &event_id).await;
+        assert!(explained.contains(expected), "{explained}");
     }
 }
 
 #[tokio::test]
-async fn moments_are_rfc_3339_with_microseconds() {
+async fn timestamps_are_rfc_3339_with_microseconds() {
     let (store, clock) = memory_at(1_700_000_000);
     clock.advance(Duration::from_micros(1));
-    let stage = Stage::over(Arc::new(store), Arc::new(()));
-    let created_at = &stage.enqueue(&event()).await.json(202)["created_at"];
+    let api = TestApi::on_store(Arc::new(store), Arc::new(()));
+    let created_at = &api.enqueue(&event()).await.json(202)["created_at"];
     assert_eq!(created_at, "2023-11-14T22:13:20.000001Z");
 }

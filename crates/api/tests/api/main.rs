@@ -1,7 +1,7 @@
-//! The API through its router, on every store where a store decides the answer.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+//! Tests of the API through its router. Cases whose result depends on the store run on every store.
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod stage;
+mod test_api;
 
 mod access;
 mod actions;

@@ -1,17 +1,17 @@
-//! Payloads arrive as they were sent, byte for byte.
+//! Payloads are delivered byte for byte as they were enqueued.
 
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::stage::{EVENTS, Stage, claim_all};
+use crate::test_api::{EVENTS, TestApi, claim_all};
 
 crate::on_every_store! {
     the_bytes_of_a_payload_survive_exactly,
     payloads_of_an_array_survive_exactly,
 }
 
-/// JSON that a parser would write otherwise.
-const PECULIAR: [&str; 24] = [
+/// JSON texts that change when they are parsed and serialized again.
+const UNUSUAL_JSON: [&str; 24] = [
     "1.0",
     "1.10",
     "1e2",
@@ -38,44 +38,44 @@ const PECULIAR: [&str; 24] = [
     r#"{"payload":{"payload":1},"event_type":"x"}"#,
 ];
 
-fn around(payload: &str) -> String {
+fn event_with_payload(payload: &str) -> String {
     format!(
         r#"{{"destination_url":"https://receiver.example/hook","payload": {payload} ,"event_type":"a.b"}}"#
     )
 }
 
-async fn the_bytes_of_a_payload_survive_exactly(stage: Stage) {
-    for payload in PECULIAR {
-        stage.post(EVENTS, around(payload)).await.json(202);
-        let lease = claim_all(&stage.store).await.remove(0);
+async fn the_bytes_of_a_payload_survive_exactly(api: TestApi) {
+    for payload in UNUSUAL_JSON {
+        api.post(EVENTS, event_with_payload(payload)).await.json(202);
+        let lease = claim_all(&api.store).await.remove(0);
         assert_eq!(std::str::from_utf8(&lease.payload), Ok(payload));
     }
 }
 
-async fn payloads_of_an_array_survive_exactly(stage: Stage) {
-    let many = format!("[{}]", PECULIAR.map(around).join(" ,\n"));
-    stage.post(EVENTS, many).await.json(202);
-    let mut sent: Vec<String> = PECULIAR.map(str::to_owned).into();
-    let leases = claim_all(&stage.store).await;
-    let mut arrived: Vec<String> =
+async fn payloads_of_an_array_survive_exactly(api: TestApi) {
+    let many = format!("[{}]", UNUSUAL_JSON.map(event_with_payload).join(" ,\n"));
+    api.post(EVENTS, many).await.json(202);
+    let mut sent: Vec<String> = UNUSUAL_JSON.map(str::to_owned).into();
+    let leases = claim_all(&api.store).await;
+    let mut received: Vec<String> =
         leases.iter().map(|lease| String::from_utf8(lease.payload.to_vec()).unwrap()).collect();
     sent.sort();
-    arrived.sort();
-    assert_eq!(arrived, sent);
+    received.sort();
+    assert_eq!(received, sent);
 }
 
 #[tokio::test]
-async fn a_deeply_nested_payload_is_only_bytes() {
-    let stage = Stage::on_memory().await;
+async fn a_deeply_nested_payload_is_not_parsed() {
+    let api = TestApi::on_memory().await;
     let deep = format!("{}{}", "[".repeat(2_000), "]".repeat(2_000));
-    stage.post(EVENTS, around(&deep)).await.json(202);
-    let lease = claim_all(&stage.store).await.remove(0);
+    api.post(EVENTS, event_with_payload(&deep)).await.json(202);
+    let lease = claim_all(&api.store).await.remove(0);
     assert_eq!(lease.payload.len(), 4_000);
     let open = "[".repeat(10_000_000);
-    stage.post(EVENTS, around(&open)).await.refused(400, "invalid_request");
+    api.post(EVENTS, event_with_payload(&open)).await.expect_error(400, "invalid_request");
 }
 
-/// Any JSON text, laid out in any way.
+/// Any JSON text with any white space.
 fn any_json() -> impl Strategy<Value = String> {
     let gap = || "[ \t\r\n]{0,3}";
     let number = prop_oneof!["-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?"];
@@ -109,11 +109,11 @@ proptest! {
     #[test]
     fn any_json_survives_byte_for_byte(payload in any_json().prop_filter("too large", |text| text.len() <= 4_096)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let arrived = runtime.block_on(async {
-            let stage = Stage::on_memory().await;
-            stage.post(EVENTS, around(&payload)).await.json(202);
-            claim_all(&stage.store).await.remove(0).payload
+        let received = runtime.block_on(async {
+            let api = TestApi::on_memory().await;
+            api.post(EVENTS, event_with_payload(&payload)).await.json(202);
+            claim_all(&api.store).await.remove(0).payload
         });
-        prop_assert_eq!(std::str::from_utf8(&arrived), Ok(payload.as_str()));
+        prop_assert_eq!(std::str::from_utf8(&received), Ok(payload.as_str()));
     }
 }

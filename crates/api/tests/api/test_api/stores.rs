@@ -1,4 +1,4 @@
-//! The stores that the API is examined on. Each stage has one of its own.
+//! The stores that the tests run on. Each test has its own.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,37 +10,37 @@ use posthaste_store_sqlite::{Options, SqliteStore, SystemClock};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-use super::Stage;
+use super::TestApi;
 
-/// A memory store whose clock is moved by hand.
+/// A memory store with a manual clock.
 pub(crate) fn memory_at(secs: i64) -> (MemoryStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(secs)));
     (MemoryStore::new(clock.clone(), 1), clock)
 }
 
-impl Stage {
-    /// The clock stands still at 2023-11-14T22:13:20Z.
+impl TestApi {
+    /// The clock is stopped at 2023-11-14T22:13:20Z.
     pub(crate) async fn on_memory() -> Self {
         let (store, _) = memory_at(1_700_000_000);
-        Self::over(Arc::new(store), Arc::new(()))
+        Self::on_store(Arc::new(store), Arc::new(()))
     }
 
     pub(crate) async fn on_sqlite() -> Self {
-        let directory = tempfile::tempdir().expect("the test may write temporary files");
+        let directory = tempfile::tempdir().expect("temporary directories can be created");
         let path = directory.path().join("outbox.db");
         let random = StdRng::seed_from_u64(1);
         let store = SqliteStore::open(path, Arc::new(SystemClock), random, Options::default());
-        Self::over(Arc::new(store.expect("a new file can be opened")), Arc::new(directory))
+        Self::on_store(Arc::new(store.expect("a new file can be opened")), Arc::new(directory))
     }
 
     pub(crate) async fn on_postgres() -> Self {
         let database = PostgresServer::shared().create_database_from(template());
-        let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
-        Self::over(Arc::new(PostgresStore::connect(config)), Arc::new(database))
+        let config = PostgresConfig::from_url(&database.url).expect("the test server's URL is valid");
+        Self::on_store(Arc::new(PostgresStore::connect(config)), Arc::new(database))
     }
 }
 
-/// A database whose schema is up to date; each stage gets a copy.
+/// Returns the name of a migrated database. Each test gets a copy of it.
 fn template() -> &'static str {
     static TEMPLATE: OnceLock<String> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -49,7 +49,7 @@ fn template() -> &'static str {
         let migrated = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime can be made").block_on(async {
-                let config = PostgresConfig::from_url(&url).expect("the URL is the server's own");
+                let config = PostgresConfig::from_url(&url).expect("the test server's URL is valid");
                 posthaste_store_postgres::migrate(&config).await
             })
         });

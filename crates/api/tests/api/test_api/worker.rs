@@ -1,31 +1,31 @@
-//! A real engine with a receiver that answers as a test says.
+//! A real engine, with a receiver whose responses the test chooses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{ClaimId, Lease, Outcome, Roll, WorkerId};
-use posthaste_engine::{Chance, Engine, Ports, Runtimes, Sender, Settings, TokioClock};
+use posthaste_domain::{ClaimId, Lease, Outcome, RandomDraw, WorkerId};
+use posthaste_engine::{Engine, Ports, RandomSource, Runtimes, Sender, Settings, TokioClock};
 
-use super::Stage;
+use super::TestApi;
 
-/// The middle of every jitter window, and claims by number.
+/// Deterministic randomness: the middle of every jitter range, and numbered claim ids.
 #[derive(Default)]
-struct Middle(AtomicU64);
+struct FixedRandom(AtomicU64);
 
-impl Chance for Middle {
-    fn roll(&self) -> Roll {
-        Roll(1 << 63)
+impl RandomSource for FixedRandom {
+    fn draw(&self) -> RandomDraw {
+        RandomDraw(1 << 63)
     }
 
-    fn claim_id(&self) -> ClaimId {
+    fn new_claim_id(&self) -> ClaimId {
         let number = (1_u128 << 64) | u128::from(self.0.fetch_add(1, Ordering::SeqCst));
         ClaimId::random(number.to_be_bytes())
     }
 }
 
-/// Answers every request with one status, or not at all.
+/// Responds to every request with one status, or never.
 struct Receiver(Option<u16>);
 
 #[async_trait]
@@ -38,19 +38,19 @@ impl Sender for Receiver {
     }
 }
 
-impl Stage {
-    /// A worker of this process, watched by its metrics.
-    pub(crate) fn worker(&self, answers: Option<u16>) -> Engine {
+impl TestApi {
+    /// Starts a worker that the API's metrics watch. `status` is what the receiver responds with.
+    pub(crate) fn start_worker(&self, status: Option<u16>) -> Engine {
         let ports = Ports {
             store: Arc::clone(&self.store),
-            sender: Arc::new(Receiver(answers)),
+            sender: Arc::new(Receiver(status)),
             clock: Arc::new(TokioClock::start()),
-            chance: Arc::new(Middle::default()),
+            random: Arc::new(FixedRandom::default()),
             observer: Arc::clone(&self.metrics) as _,
         };
         let settings = Settings::new(WorkerId::new("worker-b").unwrap());
         let engine = Engine::start(settings, ports, &Runtimes::current()).unwrap();
-        self.metrics.watch(engine.pulse());
+        self.metrics.watch_worker(engine.health());
         engine
     }
 }

@@ -1,4 +1,4 @@
-//! An answer, read to its end, and what can be asked of it.
+//! A complete response, with assertions on its status and body.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -6,15 +6,16 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
+/// A response whose body was read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
-    pub(crate) async fn of(response: Response<Body>) -> Self {
+impl TestResponse {
+    pub(crate) async fn read(response: Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Self { status: parts.status, headers: parts.headers, body }
@@ -24,7 +25,7 @@ impl Answer {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    /// The body of an answer with this status.
+    /// Asserts the status and returns the JSON body.
     #[track_caller]
     pub(crate) fn json(&self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text());
@@ -32,9 +33,9 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// An error has the envelope and nothing else. Gives its message and details.
+    /// Asserts an error with this status and code, in the error envelope. Returns its message and details.
     #[track_caller]
-    pub(crate) fn refused(&self, status: u16, code: &str) -> (String, Value) {
+    pub(crate) fn expect_error(&self, status: u16, code: &str) -> (String, Value) {
         let body = self.json(status);
         assert_eq!(body["error"]["code"], code, "{body}");
         assert_eq!(body.as_object().unwrap().len(), 1, "{body}");

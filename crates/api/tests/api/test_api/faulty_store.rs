@@ -1,0 +1,124 @@
+//! A store whose every call fails in a chosen way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use posthaste_domain::{DestinationId, EventId};
+use posthaste_store::{
+    DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, Store, StoreError, StoreLayer,
+};
+
+use super::{TestApi, TestOptions, memory_at};
+
+/// How the store fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    Unavailable,
+    /// Only enqueueing fails.
+    EnqueueUnavailable,
+    Rejected,
+    Panics,
+    NeverReturns,
+}
+
+/// An internal error message, which clients must not see.
+const SECRET: &str = "connection to db.internal.example as user posthaste expect_error";
+
+/// A memory store with a fault. Counts calls of `overview`.
+pub(crate) struct FaultyStore {
+    inner: Arc<dyn Store>,
+    fault: Fault,
+    overview_calls: Arc<AtomicUsize>,
+}
+
+impl FaultyStore {
+    /// Returns the store and its counter of `overview` calls.
+    pub(crate) fn new(fault: Fault) -> (Arc<dyn Store>, Arc<AtomicUsize>) {
+        let overview_calls = Arc::new(AtomicUsize::new(0));
+        let inner = Arc::new(memory_at(1_700_000_000).0);
+        (
+            Arc::new(LayeredStore(Self { inner, fault, overview_calls: Arc::clone(&overview_calls) })),
+            overview_calls,
+        )
+    }
+
+    /// Returns an API on such a store.
+    pub(crate) fn api(fault: Fault) -> TestApi {
+        TestApi::new(Self::new(fault).0, Arc::new(()), TestOptions::default())
+    }
+
+    /// Fails, panics or hangs, depending on the fault.
+    async fn fail(&self) -> Result<(), StoreError> {
+        match self.fault {
+            Fault::None | Fault::EnqueueUnavailable => Ok(()),
+            Fault::Unavailable => Err(StoreError::Unavailable { reason: SECRET.to_owned() }),
+            Fault::Rejected => Err(StoreError::Rejected { reason: SECRET.to_owned() }),
+            Fault::Panics => panic!("{SECRET}"),
+            Fault::NeverReturns => std::future::pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl StoreLayer for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        if self.fault == Fault::EnqueueUnavailable {
+            return Err(StoreError::Unavailable { reason: SECRET.to_owned() });
+        }
+        self.fail().await?;
+        self.inner.enqueue(request).await
+    }
+
+    async fn overview(&self) -> Result<Overview, StoreError> {
+        self.overview_calls.fetch_add(1, Ordering::SeqCst);
+        self.fail().await?;
+        self.inner.overview().await
+    }
+
+    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+        self.fail().await?;
+        self.inner.dead_letters(page).await
+    }
+
+    async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+        self.fail().await?;
+        self.inner.events(query, page).await
+    }
+
+    async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
+        self.fail().await?;
+        self.inner.event(event_id).await
+    }
+
+    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
+        self.fail().await?;
+        self.inner.requeue(event_id, actor).await
+    }
+
+    async fn cancel(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<EventView, StoreError> {
+        self.fail().await?;
+        self.inner.cancel(event_id, actor, reason).await
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+        self.fail().await?;
+        self.inner.destination(id).await
+    }
+
+    async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
+        self.fail().await?;
+        self.inner.notices(after, limit).await
+    }
+}
