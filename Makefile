@@ -12,6 +12,9 @@ SEED ?=
 STORE ?= postgres
 WHAT ?= rates
 
+# Crates that prove and measure; they have `publish.workspace = true`, which is false.
+UNPUBLISHED := guardrails postgres-server sim store-bench store-comparison store-conformance store-memory
+
 TEST_LOG := target/test.log
 TOOLS := $(CURDIR)/target/tools
 CARGO_DENY_VERSION := 0.20.2
@@ -22,7 +25,7 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: fmt-check lint run-tests guardrails deny ## everything that CI runs, in its order
+test: fmt-check lint run-tests guardrails deny package ## everything that CI runs, in its order
 	@echo
 	@echo 'All checks passed. `make sim SEEDS=10000` looks further for schedules that break a promise.'
 
@@ -61,6 +64,11 @@ deny: ## check dependencies: bans, licences, sources
 	  cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --root '$(TOOLS)'; \
 	fi
 	PATH='$(TOOLS)/bin':"$$PATH" cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+
+# Without building the packages again: their sources were compiled by the checks above.
+.PHONY: package
+package: ## pack the crates that are published, into target/package
+	cargo package --locked --quiet --workspace $(UNPUBLISHED:%=--exclude posthaste-%) --allow-dirty --no-verify
 
 .PHONY: sim
 sim: ## run the simulation on SEEDS seeds (default 1000), or on SEED=n alone
