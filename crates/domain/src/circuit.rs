@@ -143,7 +143,7 @@ impl CircuitBreaker {
         Self { policy, state: closed(now, 0), since: now, last_result_at: now }
     }
 
-    /// Returns the state at this time.
+    /// Returns the state of the circuit at the time `now`.
     pub fn circuit(&mut self, now: Duration) -> Circuit {
         self.advance_to(now);
         match self.state {
@@ -191,7 +191,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Takes back a permit whose send was not made or shows nothing about the receiver. A withdrawn probe allows another.
+    /// Takes back a permit whose send was not made or shows nothing about the receiver. A withdrawn probe allows
+    /// another.
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used once")]
     pub fn withdraw(&mut self, permit: Permit) {
         let Permit { admitted_at } = permit;
@@ -201,7 +202,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns true if the caller may drop the breaker: it has counted nothing, or its last result is too old to matter.
+    /// Returns true if the caller may drop the breaker: it has counted nothing, or its last result is too old to
+    /// matter.
     pub fn is_idle(&mut self, now: Duration) -> bool {
         self.advance_to(now);
         let is_outdated =

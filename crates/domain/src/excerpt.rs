@@ -53,7 +53,8 @@ impl Excerpt {
     }
 }
 
-/// Matches format characters that reorder or hide text. With them a receiver could forge the text that an operator reads.
+/// Matches format characters that reorder or hide text. With them a receiver could forge the text that an operator
+/// reads.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -1,9 +1,9 @@
 //! A worker's time-limited right to attempt an event.
 //!
-//! A store grants a lease under a new [`LeaseToken`]. The worker renews it by heartbeats while the attempt is in flight.
-//! A settle, a release, a cancel, or the takeover of an expired lease ends it. An expired lease that no claim has taken
-//! over can still be renewed and settled. Every write of the worker names the token: a write under a token that the row
-//! no longer holds changes nothing.
+//! A store grants a lease under a new [`LeaseToken`]. The worker renews it by heartbeats while the attempt is in
+//! flight. A settle, a release, a cancel, or the takeover of an expired lease ends it. An expired lease that no claim
+//! has taken over can still be renewed and settled. Every write of the worker names the token: a write under a token
+//! that the row no longer holds changes nothing.
 
 use std::time::Duration;
 

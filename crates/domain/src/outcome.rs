@@ -7,7 +7,8 @@ use crate::{Excerpt, RETRY_AFTER_MAX};
 /// The outcome of one attempt. Only the status line counts: a 2xx with a broken body is still a 2xx.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The receiver sent a final status, 200 to 599. Only [`Outcome::response`] builds this variant, and it checks the range.
+    /// The receiver sent a final status, 200 to 599. Only [`Outcome::response`] builds this variant, and it checks
+    /// the range.
     #[non_exhaustive]
     Response { status: u16, retry_after: Option<Duration>, excerpt: Excerpt },
     /// The receiver sent no valid status line. Only [`Outcome::no_response`] builds this variant.
@@ -121,7 +122,7 @@ impl Outcome {
         }
     }
 
-    /// Classifies the outcome: 2xx is delivered, 410 is gone, everything else is retried.
+    /// Classifies the outcome: 2xx is delivered, 410 is gone, everything else may be retried.
     pub fn classify(&self) -> Classification {
         match self {
             Self::Response { status: 410, .. } => Classification::Gone,

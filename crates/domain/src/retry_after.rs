@@ -7,7 +7,7 @@ use crate::Timestamp;
 /// Upper bound of the wait that a receiver can request.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 
-/// Parses the header, which holds seconds or an HTTP-date, into the wait from `now`.
+/// Parses a `Retry-After` header, which holds seconds or an HTTP-date, into the wait from `now`.
 ///
 /// A wait beyond [`RETRY_AFTER_MAX`] is cut to it, a date in the past is zero, and a malformed value is `None`.
 pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {

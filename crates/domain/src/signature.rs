@@ -1,7 +1,8 @@
 //! Standard Webhooks signatures, symmetric version 1.
 //!
 //! A request carries one HMAC-SHA256 of `id.timestamp.body` per valid secret, newest secret first. A receiver accepts
-//! the request if any signature matches. Verification refuses an old timestamp and compares signatures in constant time.
+//! the request if any signature matches. Verification refuses an old timestamp and compares signatures in constant
+//! time.
 
 use std::fmt;
 use std::time::Duration;

@@ -16,7 +16,7 @@ fn count_leases(leases: &[Lease], url: &str) -> usize {
     leases.iter().filter(|lease| lease.destination_url.as_str() == url).count()
 }
 
-/// Enqueues events for two destinations, the events of the busy one first, so that they are due first and have lower keys.
+/// Enqueues events for two destinations. The events of the busy one come first, by key and by due time.
 async fn enqueue_for_two_destinations(
     store: &Handle,
     busy: usize,

@@ -140,14 +140,14 @@ pub async fn a_refused_request_does_not_fail_concurrent_ones(harness: &dyn Harne
     let batch = [
         request(vec![event_with_id("first")]),
         request(vec![event_with_id("between"), event_with_id("taken")]),
-        // Free, because the request that named it before was refused as a whole.
+        // The id is not taken, because the request before was refused as a whole.
         request(vec![event_with_id("between")]),
         request(vec![event_with_id("last")]),
     ];
     let results = enqueue_concurrently(&store, &batch).await;
     assert_eq!(results[1], Err(StoreError::EventIdTaken { event_id: id("taken") }));
     for (index, name) in [(0, "first"), (2, "between"), (3, "last")] {
-        let enqueued = results[index].as_ref().expect("accepted by itself");
+        let enqueued = results[index].as_ref().expect("the request is accepted");
         assert_eq!(ids(enqueued), [id(name)]);
         assert!(is_stored(&store, &id(name)).await);
     }
@@ -158,7 +158,7 @@ pub async fn concurrent_requests_cannot_share_an_event_id(harness: &dyn Harness)
     let store = harness.store();
     let batch = [request(vec![event_with_id("shared")]), request(vec![event_with_id("shared"), event()])];
     let results = enqueue_concurrently(&store, &batch).await;
-    assert!(results[0].is_ok(), "the first to name it has it: {results:?}");
+    assert!(results[0].is_ok(), "the first request gets the id: {results:?}");
     assert_eq!(results[1], Err(StoreError::EventIdTaken { event_id: id("shared") }));
     assert_eq!(claim_all(&store).await.len(), 1);
 }

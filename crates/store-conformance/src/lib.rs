@@ -1,10 +1,10 @@
 //! The conformance suite: test cases that every store must pass.
 //!
-//! An adapter implements [`Harness`] and calls [`conformance_suite!`]. Each case becomes a test on a new, empty store. To
-//! add a case, write an `async fn` in the file of its topic and add its name to the list in `suite.rs`.
+//! An adapter implements [`Harness`] and calls [`conformance_suite!`]. Each case becomes a test on a new, empty
+//! store. To add a case, write an `async fn` in the file of its topic and add its name to the list in `suite.rs`.
 //!
-//! Cases call a store only through the port, and compare only timestamps that the store has written. Therefore they work
-//! with a manual clock and with the clock of a database server.
+//! Cases call a store only through the port, and compare only timestamps that the store has written. Therefore they
+//! work with a manual clock and with the clock of a database server.
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -183,7 +183,7 @@ pub async fn attempt_is_dated_by_its_start(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
-    // The store was unavailable for ten minutes after the attempt, so that no worker took over the lease.
+    // The store was unavailable for ten minutes after the attempt, so no worker took over the lease.
     harness.advance(ATTEMPT_DURATION + 10 * MINUTE).await;
     let late = Settlement { ended_ago: 10 * MINUTE, ..settlement(&lease, status(500)) };
     assert_eq!(settle(&store, &late).await, SettleResult::Applied);

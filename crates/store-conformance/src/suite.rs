@@ -1,4 +1,5 @@
-//! The list of cases. It expands to the public module [`cases`](crate::cases) here and to one test per case in an adapter.
+//! The list of cases. It expands to the public module [`cases`](crate::cases) here and to one test per case in an
+//! adapter.
 //!
 //! A case that is missing from the list is dead code, which the compiler reports.
 

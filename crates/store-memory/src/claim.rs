@@ -134,7 +134,8 @@ fn build_lease(row: &Row, key: EventKey, token: LeaseToken, now: Timestamp) -> L
     }
 }
 
-/// Renews leases and returns the lost ones. The owner of an expired lease can renew it until another claim takes it over.
+/// Renews leases and returns the lost ones. The owner of an expired lease can renew it until another claim takes it
+/// over.
 pub(crate) fn renew(
     state: &mut State,
     now: Timestamp,

@@ -39,7 +39,8 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Creates an empty store. `seed` determines lease tokens and message ids: equal calls on equal seeds give equal ids.
+    /// Creates an empty store. `seed` determines lease tokens and message ids: equal calls on equal seeds give equal
+    /// ids.
     pub fn new(clock: Arc<dyn StoreClock>, seed: u64) -> Self {
         Self { state: Arc::new(Mutex::new(State::new(seed))), clock, waker: Waker::default() }
     }

@@ -65,7 +65,7 @@ pub struct Row {
     pub updated_at: Timestamp,
 }
 
-/// The lease of a row: a row has either all of these fields or none.
+/// The current lease of a row. A row has either all of these fields or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedLease {
     /// The claim that granted the lease.
@@ -87,7 +87,7 @@ pub struct Attempt {
     pub worker: WorkerId,
 }
 
-/// A destination and its health.
+/// A destination with its circuit, its pause and the start of its failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub url: DestinationUrl,
@@ -234,7 +234,7 @@ impl Row {
 }
 
 impl GrantedLease {
-    /// Returns true once the lease has ended and another claim may take it over.
+    /// Returns true once the lease has expired, so that another claim may take it over.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.until <= now
     }

@@ -36,16 +36,17 @@ impl ClaimRequest {
     }
 }
 
-/// The result of a claim.
+/// The leases that a claim granted and the events that it abandoned.
 #[derive(Debug, Clone, Default)]
 pub struct ClaimResponse {
     /// The granted leases.
     pub leases: Vec<Lease>,
-    /// Events that this call dead-lettered because they lost too many leases in a row. A repeated claim does not list them again.
+    /// Events that this call dead-lettered because they lost too many leases in a row. A repeated claim does not list
+    /// them again.
     pub abandoned: Vec<EventId>,
 }
 
-/// A reference to a lease: the key of the event and the token of the lease, which prove that the worker holds it.
+/// Identifies a lease by the key of its event and its token. The token proves that the worker holds the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseRef {
     pub key: EventKey,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posthaste_domain::{DestinationId, DestinationUrl, Timestamp, WorkerId};
 
-/// A destination and its health.
+/// A destination with its circuit, its pause and the start of its failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationState {
     pub id: DestinationId,

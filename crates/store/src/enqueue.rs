@@ -11,7 +11,8 @@ pub struct EnqueueRequest {
     pub idempotency: Option<Idempotency>,
 }
 
-/// The idempotency key of a request. A producer that did not receive the response repeats the request with the same key.
+/// The idempotency key of a request. A producer that did not receive the response repeats the request with the same
+/// key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     pub key: String,

@@ -75,7 +75,8 @@ pub struct AuditView {
     pub action: ManualAction,
     pub actor: String,
     pub at: Timestamp,
-    /// The reason of a cancel, from [`TerminalState::reason`](posthaste_domain::TerminalState::reason). A requeue has none.
+    /// The reason of a cancel, from [`TerminalState::reason`](posthaste_domain::TerminalState::reason). A requeue has
+    /// none.
     pub reason: Option<String>,
 }
 

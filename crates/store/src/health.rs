@@ -2,7 +2,7 @@
 
 use posthaste_domain::Timestamp;
 
-/// The state that a reachable store reports.
+/// The clock and the schema version of a reachable store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreHealth {
     /// The time of the store's clock, which dates leases and retries.

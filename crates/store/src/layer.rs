@@ -1,4 +1,5 @@
-//! Store decorators: a layer wraps a store and overrides some of its methods, for example to count, delay or fail calls.
+//! Store decorators: a layer wraps a store and overrides some of its methods, for example to count, delay or fail
+//! calls.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! - **Durations, not points in time.** Callers pass durations and the store adds them to its own clock. Therefore
 //!   workers on hosts with skewed clocks cannot steal each other's leases.
-//! - **Batched.** Claims, renewals, settles and releases take many items, and a store groups concurrent enqueues, because
-//!   a commit costs more than a row.
+//! - **Batched.** Claims, renewals, settles and releases take many items, and a store groups concurrent enqueues,
+//!   because a commit costs more than a row.
 //! - **Fenced.** A write that ends or extends a lease names its token. If the event holds another token, the write
 //!   changes nothing and reports that.
 //! - **Bounded.** Every call returns: an adapter limits how long it waits and then returns [`StoreError::Unavailable`].
@@ -49,7 +49,8 @@ pub use page::{EventQuery, InvalidPageLimit, Page, PageCursor, PageLimit, PageRe
 pub use settle::{SettleResult, Settlement};
 pub use wakeups::{Waker, Wakeups};
 
-/// A durable store of events, leases, attempts and notices. The module documentation lists what every adapter guarantees.
+/// A durable store of events, leases, attempts and notices. The module documentation lists what every adapter
+/// guarantees.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Stores the events of a request, all or none, durably before it returns.
@@ -73,7 +74,7 @@ pub trait Store: Send + Sync + 'static {
     /// A repeated settlement changes nothing and returns [`SettleResult::Replayed`].
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError>;
 
-    /// Ends leases without an attempt. Their events are due as before and consume no attempt. Lost leases are ignored.
+    /// Ends leases without an attempt. Their events stay due with unchanged attempts. Lost leases are ignored.
     async fn release(&self, leases: &[LeaseRef]) -> Result<(), StoreError>;
 
     /// Counts the events by state, at one snapshot.
@@ -102,10 +103,12 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the health of a destination.
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError>;
 
-    /// Stores the circuit states of a worker for operators to see. The last report of a destination is valid until it expires.
+    /// Stores the circuit states of a worker for operators to see. The last report of a destination is valid until it
+    /// expires.
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError>;
 
-    /// Lists notices committed after a cursor, in commit order. Without a cursor it returns no notices, only the end of the log.
+    /// Lists notices committed after a cursor, in commit order. Without a cursor it returns no notices, only the end
+    /// of the log.
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError>;
 
     /// Checks that the store responds, and returns its clock and its schema version.
@@ -115,6 +118,6 @@ pub trait Store: Send + Sync + 'static {
     /// returns it. Concurrent first calls all return the same secret.
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError>;
 
-    /// Removes expired rows, at most `rows_max` of them in one call.
+    /// Removes rows older than the retention period and expired idempotency keys, in one small step.
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError>;
 }

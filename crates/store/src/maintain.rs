@@ -5,7 +5,8 @@ use std::time::Duration;
 /// How long rows are kept, and how many one maintenance step may remove.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// How long delivered events, attempts and notices are kept. `None` keeps them for ever. Failed events are always kept.
+    /// How long delivered events, attempts and notices are kept. `None` keeps them for ever. Failed events are always
+    /// kept.
     pub keep_for: Option<Duration>,
     /// Most rows that one step removes. A small step does not block dispatch for long.
     pub rows_max: usize,

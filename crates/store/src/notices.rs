@@ -2,7 +2,7 @@
 
 use posthaste_domain::Notice;
 
-/// A position in the log. Positions grow in the order in which notices become visible.
+/// A position in the log of notices. Positions grow in the order in which notices become visible.
 ///
 /// The store defines the two numbers. Where sequence numbers alone are not in commit order, `major` orders the commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -11,7 +11,7 @@ pub struct NoticeCursor {
     pub minor: i64,
 }
 
-/// A notice with its position in the log.
+/// A notice with its position in the log of notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedNotice {
     pub cursor: NoticeCursor,

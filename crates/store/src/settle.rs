@@ -13,7 +13,7 @@ pub struct Settlement {
     pub ended_ago: Duration,
 }
 
-/// The result of one settlement.
+/// What the store did with one settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettleResult {
     /// The store wrote the transition.

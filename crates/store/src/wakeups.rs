@@ -1,7 +1,7 @@
 //! Wake-ups: a store signals to claiming workers that an event may be due.
 //!
-//! A counter and a [`Notify`], not a watch channel: a watch channel wakes its waiters in random order, and the simulation
-//! must replay exactly.
+//! A counter and a [`Notify`], not a watch channel: a watch channel wakes its waiters in random order, and the
+//! simulation must replay exactly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ struct Signal {
     waiters: Notify,
 }
 
-/// The sending side. The adapter calls it after every commit that may have made an event due.
+/// The sending side of wake-ups. The adapter calls it after every commit that may have made an event due.
 #[derive(Debug, Clone, Default)]
 pub struct Waker(Arc<Signal>);
 
@@ -33,8 +33,8 @@ impl Waker {
     }
 }
 
-/// The receiving side, held by a worker. It keeps a wake-up that arrives while the worker does not wait, and merges
-/// several of them into one.
+/// The receiving side of wake-ups, held by a worker. It keeps a wake-up that arrives while the worker does not wait,
+/// and merges several of them into one.
 #[derive(Debug, Clone)]
 pub struct Wakeups {
     signal: Arc<Signal>,

@@ -138,7 +138,8 @@ fn invalid_policy_is_refused() {
 }
 
 proptest! {
-    /// For any sequence of results, a half-open circuit has at most one probe in flight, and an open circuit becomes half-open.
+    /// For any sequence of results, a half-open circuit has at most one probe in flight, and an open circuit becomes
+    /// half-open.
     #[test]
     fn half_open_circuit_never_has_two_probes_in_flight(steps in proptest::collection::vec((0_u8..4, 0_u64..20), 1..300)) {
         let mut breaker = breaker();

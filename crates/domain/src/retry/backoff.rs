@@ -11,7 +11,8 @@ pub struct RandomDraw(pub u64);
 /// Lower bound of every delay.
 pub(super) const DELAY_MIN: Duration = Duration::from_secs(1);
 
-/// Value at which growth saturates: far beyond any `max_backoff`, yet small enough that the jitter arithmetic fits 128 bits.
+/// Value at which growth saturates: far beyond any `max_backoff`, yet small enough that the jitter arithmetic fits
+/// 128 bits.
 const DELAY_MICROS_SATURATED: u64 = 1 << 60;
 
 /// Returns `base · 2ⁿ`, saturating for large `n`.

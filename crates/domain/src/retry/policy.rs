@@ -42,19 +42,20 @@ pub struct RetryPolicySpec {
 }
 
 impl RetryPolicySpec {
-    /// 60 s · 2ⁿ ± 20 %, five retries, never above an hour.
+    /// The default settings: 60 s · 2ⁿ ± 20 %, five retries, no delay above an hour.
     pub fn exponential() -> Self {
         Self::for_strategy(Strategy::Exponential { base: Duration::from_secs(60) })
     }
 
-    /// 30 s, 2 min, 10 min, 1 h, 6 h without jitter; the fifth failure is terminal.
+    /// The settings of the strategy `schedule`: 30 s, 2 min, 10 min, 1 h, 6 h without jitter. The fifth failure is
+    /// terminal.
     pub fn schedule() -> Self {
         Self::for_strategy(Strategy::Schedule {
             steps: [30, 120, 600, 3_600, 21_600].map(Duration::from_secs).to_vec(),
         })
     }
 
-    /// Takes the default of the strategy for every other setting.
+    /// Settings with this strategy and its defaults.
     pub fn for_strategy(strategy: Strategy) -> Self {
         Self {
             strategy,
@@ -170,7 +171,8 @@ impl RetryPolicy {
         self.max_backoff
     }
 
-    /// Returns true if the first delay is under [`FAST_RETRY_FLOOR`], which `allow_fast_retries` permitted. Warn at every start.
+    /// Returns true if the first delay is under [`FAST_RETRY_FLOOR`], which `allow_fast_retries` permitted. Warn at
+    /// every start.
     pub fn violates_retry_contract(&self) -> bool {
         self.base_delay(0) < FAST_RETRY_FLOOR
     }
