@@ -42,7 +42,7 @@ pub(crate) struct AvailableSlots {
 
 impl Slots {
     pub(crate) fn new(settings: &Settings) -> Self {
-        // A quarter of the slots is reserved for first attempts, whatever the configured retry batch.
+        // A quarter of the slots is reserved for first attempts, even if the configured retry batch is larger.
         let reserved_for_first_attempts = (settings.concurrency / 4).max(1);
         let retries_max = settings.concurrency.saturating_sub(reserved_for_first_attempts).max(1);
         let limits = Limits {

@@ -1,16 +1,16 @@
-//! The command line.
+//! Parsing of the command line.
 
 pub(crate) const HELP: &str = "\
-posthaste-sim: many engines, one store, one seed, every fault
+posthaste-sim: simulates several engines on one store under faults
 
 usage: posthaste-sim [--seeds N] [--first SEED]
        posthaste-sim --seed SEED [--log]
 
-  --seeds N      how many seeds to run (default 100); each is an hour of simulated turmoil
-  --first SEED   the first of them (default 1)
-  --seed SEED    run this one seed only: it does exactly what it did before
-  --log          print what the engines log, with the simulated time
-  --help         this text
+  --seeds N      how many seeds to run (default 100); each simulates one hour of faults
+  --first SEED   the first seed (default 1)
+  --seed SEED    run only this seed; every run of a seed is identical
+  --log          print the log of the engines, with the simulated time
+  --help         print this text
 
 example: posthaste-sim --seeds 1000
 ";
@@ -27,10 +27,10 @@ pub(crate) enum Command {
 }
 
 impl Args {
-    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
         let mut args = Self { seeds: 100, first: 1, log: false };
-        while let Some(flag) = words.next() {
-            let mut number = || number(&flag, words.next());
+        while let Some(flag) = arguments.next() {
+            let mut number = || number(&flag, arguments.next());
             match flag.as_str() {
                 "--help" | "-h" => return Ok(Command::Help),
                 "--seeds" => args.seeds = number()?,
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_or_many() {
+    fn one_seed_or_many_are_accepted() {
         assert!(matches!(
             parse("--seeds 7 --first 3"),
             Ok(Command::Run(Args { seeds: 7, first: 3, log: false }))
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_usage_names_the_word() {
+    fn usage_error_names_the_argument() {
         assert!(parse("--sedes 7").is_err_and(|message| message.contains("--sedes")));
         assert!(parse("--seeds many").is_err_and(|message| message.contains("many")));
         assert!(parse("--seeds").is_err_and(|message| message.contains("--seeds")));

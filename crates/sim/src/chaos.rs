@@ -1,49 +1,54 @@
-//! Changes the weather every few seconds, until the turmoil is over.
+//! Fault injection: starts a new fault every few seconds, for as long as the scenario injects faults.
 
 use std::sync::Arc;
 
-use crate::dice::Dice;
 use crate::fault::Fault;
-use crate::receivers::Manner;
+use crate::random::SeededRandom;
+use crate::receivers::ReceiverBehavior;
 use crate::time::sleep;
 use crate::world::World;
 
-pub(crate) async fn reign(world: Arc<World>, seed: u64) {
-    let dice = Dice::new(seed, 5);
-    while !world.is_calm() {
-        sleep(dice.millis(1_000..40_000)).await;
-        if world.is_calm() {
+pub(crate) async fn run(world: Arc<World>, seed: u64) {
+    let random = SeededRandom::new(seed, 5);
+    while !world.faults_are_over() {
+        sleep(random.millis(1_000..40_000)).await;
+        if world.faults_are_over() {
             return;
         }
-        strike(&world, &dice);
+        inject_fault(&world, &random);
     }
 }
 
-fn strike(world: &World, dice: &Dice) {
+/// Starts one random fault of the store, of a worker or of a receiver.
+fn inject_fault(world: &World, random: &SeededRandom) {
     let now = world.clock.elapsed();
     let lease = world.scenario.settings.lease.duration();
-    let worker = world.some_worker(dice);
-    match (dice.index(10), worker) {
-        (0, _) => world.go_out(now + dice.millis(500..40_000)),
-        (1, Some(worker)) => worker.ills().slow_until = now + dice.millis(1_000..60_000),
-        (2, Some(worker)) => worker.ills().slow_settle_until = now + dice.millis(10_000..120_000),
+    let worker = world.random_process(random);
+    match (random.index(10), worker) {
+        (0, _) => world.start_outage(now + random.millis(500..40_000)),
+        (1, Some(worker)) => worker.faults().slow_until = now + random.millis(1_000..60_000),
+        (2, Some(worker)) => worker.faults().slow_settle_until = now + random.millis(10_000..120_000),
         (3, Some(worker)) => {
             world.count(Fault::StalledWorker);
-            worker.stall_until(now + lease + dice.millis(100..60_000));
+            worker.stall_until(now + lease + random.millis(100..60_000));
         }
-        (4, Some(worker)) => worker.ills().heartbeat_lost_until = now + dice.millis(1_000..60_000),
+        (4, Some(worker)) => worker.faults().heartbeat_lost_until = now + random.millis(1_000..60_000),
         (5, Some(worker)) => {
-            let hours = i64::try_from(dice.within(1..25)).expect("at most 24");
-            worker.ills().clock_step_s = dice.pick(&[hours, -hours]) * 3_600;
+            let hours = i64::try_from(random.in_range(1..25)).expect("at most 24");
+            worker.faults().clock_step_s = random.pick(&[hours, -hours]) * 3_600;
         }
         (6, Some(worker)) => {
             world.count(Fault::ClockDrift);
-            let drift = dice.pick(&[500, 900, 1_100, 1_500, 2_000, 4_000]);
-            worker.drift(drift, lease);
+            let per_mille = random.pick(&[500, 900, 1_100, 1_500, 2_000, 4_000]);
+            worker.set_drift(per_mille, lease);
         }
         _ => {
-            let manner = if dice.chance(400) { Manner::Healthy } else { dice.pick(&Manner::ILL) };
-            world.set_manner(dice.index(world.scenario.destinations), manner);
+            let behavior = if random.chance(400) {
+                ReceiverBehavior::Healthy
+            } else {
+                random.pick(&ReceiverBehavior::FAULTY)
+            };
+            world.set_behavior(random.index(world.scenario.destinations), behavior);
         }
     }
 }

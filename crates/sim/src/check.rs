@@ -1,15 +1,20 @@
-//! The properties that always hold, checked after every step.
+//! The checker: validates, after every store operation, the properties that must always hold.
 //!
-//! The checker keeps its own copy of the rows. After each operation it compares it with the store and asks of every
-//! difference whether this operation was allowed to make it, and of every answer whether it is true. It knows the
-//! rules from the outside: what was granted, what receivers saw, what was acknowledged, who asked to be left alone.
+//! The checker keeps its own copy of the rows. After each operation it compares the copy with the store. Every
+//! difference must be one that this operation may make, and every response must be true. The checker relies only on
+//! what is visible from outside the store: which leases were granted, which requests receivers got, which enqueues
+//! were acknowledged, and which destinations asked for a pause.
+//!
+//! Properties are named as in violations: P1 durable, P2 no loss, P3 true outcomes, P4 lease form, P5 fence, P6 fresh
+//! tokens, P7 expiry, P8 accounting, P9 requests, P10 attempt limits, P11 liveness, P12 terminal states, P13 atomic
+//! records, P14 backoff.
 
-mod answers;
-mod books;
 mod checked_store;
-mod grants;
-mod peace;
-mod settled;
+mod claims;
+mod records;
+mod recovery;
+mod responses;
+mod settlements;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,14 +25,14 @@ use std::time::Duration;
 use posthaste_domain::{
     DeliveryStatus, DestinationId, EventKey, Lease, LeaseToken, NewEvent, Outcome, Timestamp,
 };
-use posthaste_engine::Drained;
-use posthaste_store::{Enqueued, Layered, NoticeCursor, PublishedNotice, Store, StoreError};
+use posthaste_engine::DrainReport;
+use posthaste_store::{EnqueueResponse, LayeredStore, NoticeCursor, PublishedNotice, Store, StoreError};
 use posthaste_store_memory::{MemoryStore, Row};
 use tokio::sync::Notify;
 
-use crate::fault::Tally;
-use crate::incarnation::Incarnation;
-use crate::receivers::Witness;
+use crate::fault::FaultCounts;
+use crate::process::Process;
+use crate::receivers::RequestLog;
 use crate::run::Report;
 use crate::scenario::Scenario;
 use crate::time::WorldClock;
@@ -35,10 +40,11 @@ use crate::time::WorldClock;
 use checked_store::CheckedStore;
 use step::Step;
 
-/// A property that did not hold.
+/// A violated property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     pub property: &'static str,
+    /// Time since the start of the simulation.
     pub at: Duration,
     pub detail: String,
 }
@@ -49,63 +55,66 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// What a rule finds.
-type Finding = Result<(), (&'static str, String)>;
+/// The result of a check: the violated property and a description, if any.
+type CheckResult = Result<(), (&'static str, String)>;
 
-/// Finds a violation of `$property` unless the condition holds.
-macro_rules! hold {
+/// Returns a violation of `$property` unless the condition holds.
+macro_rules! require {
     ($property:expr, $condition:expr, $($detail:tt)+) => {
         if !$condition {
             return Err(($property, format!($($detail)+)));
         }
     };
 }
-use hold;
+use require;
 
+/// Compares the store with the model after every operation, and keeps the first violation.
 pub(crate) struct Checker {
     clock: WorldClock,
     memory: MemoryStore,
-    shared: Arc<dyn Store>,
+    shared_store: Arc<dyn Store>,
     scenario: Scenario,
-    known: Mutex<Known>,
+    model: Mutex<Model>,
     violated: Notify,
 }
 
-/// What the checker knows, all of it seen from outside the store.
+/// The checker's own copy of the store's state, built only from what is visible outside the store.
 #[derive(Default)]
-struct Known {
+struct Model {
     rows: BTreeMap<EventKey, Row>,
     revision: u64,
     /// Tokens whose outcome has been recorded.
     outcomes: BTreeSet<LeaseToken>,
     /// Every token ever granted, with its holder.
-    holders: BTreeMap<LeaseToken, Arc<Incarnation>>,
-    accounts: BTreeMap<EventKey, Account>,
-    /// Until when destinations asked to be left alone.
+    holders: BTreeMap<LeaseToken, Arc<Process>>,
+    accounts: BTreeMap<EventKey, LeaseAccount>,
+    /// Destinations that asked for a pause, with its end.
     paused: BTreeMap<DestinationId, Timestamp>,
     last_notice: NoticeCursor,
+    /// Number of audit rows.
     audit: usize,
+    /// Number of attempt records.
     attempts: usize,
-    witness: Witness,
-    counts: Counts,
+    request_log: RequestLog,
+    counts: ActivityCounts,
     steps: u64,
     digest: DefaultHasher,
     violation: Option<Violation>,
 }
 
-/// The books of one event.
+/// The leases of one event, by how they ended.
 #[derive(Debug, Clone, Copy, Default)]
-struct Account {
+struct LeaseAccount {
     outcomes: u32,
     /// Leases that ended without an outcome: expired and taken over, released, or cancelled.
     abandoned: u32,
-    /// Leases in a row that expired, since the last outcome or requeue.
+    /// Consecutive leases that expired since the last outcome or requeue.
     lost_in_a_row: u32,
 }
 
-/// How often what should happen did.
+/// How often the engines did what the faults required of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ActivityCounts {
     pub stale_writes: u64,
     pub replayed_settles: u64,
     pub replayed_claims: u64,
@@ -116,7 +125,7 @@ pub struct Counts {
     pub removed: u64,
 }
 
-impl Counts {
+impl ActivityCounts {
     pub fn add(&mut self, other: &Self) {
         self.stale_writes += other.stale_writes;
         self.replayed_settles += other.replayed_settles;
@@ -133,70 +142,77 @@ impl Checker {
     pub(crate) fn new(
         clock: WorldClock,
         memory: MemoryStore,
-        shared: Arc<dyn Store>,
+        shared_store: Arc<dyn Store>,
         scenario: Scenario,
     ) -> Self {
-        Self { clock, memory, shared, scenario, known: Mutex::default(), violated: Notify::new() }
+        Self { clock, memory, shared_store, scenario, model: Mutex::default(), violated: Notify::new() }
     }
 
-    /// The shared store as one process uses it.
-    pub(crate) fn store_of(self: &Arc<Self>, process: Arc<Incarnation>) -> Arc<dyn Store> {
-        Arc::new(Layered(CheckedStore {
-            inner: Arc::clone(&self.shared),
+    /// Returns the shared store for one process, with checks after every operation.
+    pub(crate) fn store_of(self: &Arc<Self>, process: Arc<Process>) -> Arc<dyn Store> {
+        Arc::new(LayeredStore(CheckedStore {
+            inner: Arc::clone(&self.shared_store),
             checker: Arc::clone(self),
             process,
         }))
     }
 
+    /// Resolves when a property has been violated.
     pub(crate) async fn violated(&self) {
         self.violated.notified().await;
     }
 
-    /// Compares the store with what is known, after an operation.
+    /// Compares the store with the model after an operation.
     fn check(&self, step: &Step<'_>) {
         let now = self.clock.timestamp();
-        let mut known = self.known();
-        known.steps += 1;
-        step.digest(&mut known.digest);
-        now.as_micros().hash(&mut known.digest);
-        let finding =
-            self.memory.with_state(|state| step::judge(step, &mut known, state, now, &self.scenario));
-        self.file(known, finding);
+        let mut model = self.model();
+        model.steps += 1;
+        step.digest(&mut model.digest);
+        now.as_micros().hash(&mut model.digest);
+        let result =
+            self.memory.with_state(|state| step::check_step(step, &mut model, state, now, &self.scenario));
+        self.record_result(model, result);
     }
 
-    fn file(&self, mut known: MutexGuard<'_, Known>, finding: Finding) {
-        if let (Err((property, detail)), None) = (finding, &known.violation) {
-            known.violation = Some(Violation { property, at: self.clock.elapsed(), detail });
+    /// Keeps the violation, if the check failed and it is the first.
+    fn record_result(&self, mut model: MutexGuard<'_, Model>, result: CheckResult) {
+        if let (Err((property, detail)), None) = (result, &model.violation) {
+            model.violation = Some(Violation { property, at: self.clock.elapsed(), detail });
             self.violated.notify_one();
         }
     }
 
-    /// Something broke a rule that is checked elsewhere.
-    pub(crate) fn broken(&self, property: &'static str, detail: String) {
-        self.file(self.known(), Err((property, detail)));
+    /// Reports a violation that was found outside the checker.
+    pub(crate) fn report_violation(&self, property: &'static str, detail: String) {
+        self.record_result(self.model(), Err((property, detail)));
     }
 
-    /// P9: no more requests than leases, and none twice under one.
-    pub(crate) fn request_arrives(&self, lease: &Lease) {
-        let mut known = self.known();
-        let (first, requests) = known.witness.arrives(&lease.event_id, lease.token);
-        let claims = known.rows.get(&lease.key).map_or(0, |row| row.claims);
-        let finding = (|| {
-            hold!("P9", first, "two requests for {} under one token", lease.event_id);
-            hold!("P9", requests <= claims, "{requests} requests for {} in {claims} claims", lease.event_id);
+    /// P9: an event gets at most one request per token, and no more requests than leases.
+    pub(crate) fn record_request(&self, lease: &Lease) {
+        let mut model = self.model();
+        let (first, requests) = model.request_log.record_request(&lease.event_id, lease.token);
+        let claims = model.rows.get(&lease.key).map_or(0, |row| row.claims);
+        let result = (|| {
+            require!("P9", first, "two requests for {} under one token", lease.event_id);
+            require!(
+                "P9",
+                requests <= claims,
+                "{requests} requests for {} in {claims} claims",
+                lease.event_id
+            );
             Ok(())
         })();
-        self.file(known, finding);
+        self.record_result(model, result);
     }
 
-    pub(crate) fn request_answered(&self, lease: &Lease, outcome: &Outcome) {
-        self.known().witness.answers(lease.token, outcome.http_status());
+    pub(crate) fn record_response(&self, lease: &Lease, outcome: &Outcome) {
+        self.model().request_log.record_response(lease.token, outcome.http_status());
     }
 
-    /// P1: what is acknowledged is there, as it was handed in. That it stays is checked with every step.
-    pub(crate) fn acknowledged(&self, events: &[NewEvent], enqueued: &Enqueued) {
-        let finding = self.memory.with_state(|state| {
-            hold!(
+    /// P1: acknowledged events are stored with the requested content. Every step checks that they stay.
+    pub(crate) fn check_acknowledged(&self, events: &[NewEvent], enqueued: &EnqueueResponse) {
+        let result = self.memory.with_state(|state| {
+            require!(
                 "P1",
                 events.len() == enqueued.receipts.len(),
                 "{} events, {:?}",
@@ -206,86 +222,92 @@ impl Checker {
             for (event, receipt) in events.iter().zip(&enqueued.receipts) {
                 let row = state.keys.get(&receipt.event_id).and_then(|key| state.rows.get(key));
                 let Some(row) = row else {
-                    return Err(("P1", format!("{} was acknowledged and is not there", receipt.event_id)));
+                    return Err(("P1", format!("{} was acknowledged but is not stored", receipt.event_id)));
                 };
                 let same = row.payload == event.payload() && row.destination_url == *event.destination_url();
                 let same = same && row.max_attempts == event.max_attempts();
-                hold!("P1", same, "{} is not what was acknowledged under its name", receipt.event_id);
+                require!(
+                    "P1",
+                    same,
+                    "{} is stored with other content than was acknowledged",
+                    receipt.event_id
+                );
             }
             Ok(())
         });
-        self.file(self.known(), finding);
+        self.record_result(self.model(), result);
     }
 
-    /// No producer here asks for what must be refused.
-    pub(crate) fn refused(&self, error: &StoreError) {
-        self.broken("P1", format!("a well-formed request was refused: {error}"));
+    /// Reports a refused enqueue: the producers of the simulation make only valid requests.
+    pub(crate) fn report_refused(&self, error: &StoreError) {
+        self.report_violation("P1", format!("a valid request was refused: {error}"));
     }
 
-    /// P13: what followers hear of has been committed, and they hear of everything in order.
-    pub(crate) fn notice_published(&self, previous: NoticeCursor, published: &PublishedNotice) {
-        let told = &published.notice;
-        let finding = self.memory.with_state(|state| {
-            let same = |notice: &posthaste_domain::Notice| {
-                (notice.kind, &notice.event_id, notice.attempts) == (told.kind, &told.event_id, told.attempts)
+    /// P13: a published notice has been committed, and subscribers receive all notices in order.
+    pub(crate) fn check_notice(&self, previous: NoticeCursor, published: &PublishedNotice) {
+        let notice = &published.notice;
+        let result = self.memory.with_state(|state| {
+            let same = |committed: &posthaste_domain::Notice| {
+                (committed.kind, &committed.event_id, committed.attempts)
+                    == (notice.kind, &notice.event_id, notice.attempts)
             };
             let committed = state.notices.iter().any(|committed| same(&committed.notice));
-            hold!("P13", committed, "published, not committed: {published:?}");
+            require!("P13", committed, "published, not committed: {published:?}");
             let next = state.notices.iter().find(|committed| committed.cursor > previous);
             let in_order = next.is_none_or(|next| next.cursor == published.cursor);
-            hold!("P13", in_order, "after {previous:?} came {published:?} instead of {next:?}");
+            require!("P13", in_order, "after {previous:?} came {published:?} instead of {next:?}");
             Ok(())
         });
-        self.file(self.known(), finding);
+        self.record_result(self.model(), result);
     }
 
-    /// A drain says what it left: no more leases of this process are live than it said.
-    pub(crate) fn drained(&self, process: &Arc<Incarnation>, drained: Drained) {
-        let known = self.known();
+    /// After a drain, the process holds at most as many live leases as its drain report names.
+    pub(crate) fn check_drained(&self, process: &Arc<Process>, drained: DrainReport) {
+        let model = self.model();
         let now = self.clock.timestamp();
-        let held = known.rows.values().filter_map(|row| Some((row, row.lease.as_ref()?)));
+        let held = model.rows.values().filter_map(|row| Some((row, row.lease.as_ref()?)));
         let held = held.filter(|(_, lease)| !lease.is_expired(now));
         let left = held
             .filter(|(_, lease)| {
-                known.holders.get(&lease.token).is_some_and(|holder| Arc::ptr_eq(holder, process))
+                model.holders.get(&lease.token).is_some_and(|holder| Arc::ptr_eq(holder, process))
             })
             .filter(|(_, lease)| process.has_received(lease.token))
             .count();
-        let finding = (|| {
-            hold!(
+        let result = (|| {
+            require!(
                 "drain",
-                left <= drained.left,
-                "{} left {left} leases, but said {drained:?}",
+                left <= drained.unreleased,
+                "{} left {left} leases, but reported {drained:?}",
                 process.worker_id
             );
             Ok(())
         })();
-        self.file(known, finding);
+        self.record_result(model, result);
     }
 
-    pub(crate) fn circuits_reported(&self, count: usize) {
-        self.known().counts.circuits_reported += count as u64;
+    pub(crate) fn count_circuit_reports(&self, count: usize) {
+        self.model().counts.circuits_reported += count as u64;
     }
 
-    pub(crate) fn report(&self, seed: u64, faults: Tally, simulated: Duration) -> Report {
-        let known = self.known();
-        let count = |status| known.rows.values().filter(|row| row.status == status).count() as u64;
+    pub(crate) fn report(&self, seed: u64, faults: FaultCounts, simulated: Duration) -> Report {
+        let model = self.model();
+        let count = |status| model.rows.values().filter(|row| row.status == status).count() as u64;
         Report {
             seed,
-            violation: known.violation.clone(),
+            violation: model.violation.clone(),
             faults,
             simulated,
-            steps: known.steps,
-            events: known.rows.len() as u64 + known.counts.removed,
-            requests: known.witness.total(),
-            delivered: count(DeliveryStatus::Delivered) + known.counts.removed,
+            steps: model.steps,
+            events: model.rows.len() as u64 + model.counts.removed,
+            requests: model.request_log.total(),
+            delivered: count(DeliveryStatus::Delivered) + model.counts.removed,
             failed: count(DeliveryStatus::Failed),
-            counts: known.counts,
-            digest: known.digest.finish(),
+            counts: model.counts,
+            digest: model.digest.finish(),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

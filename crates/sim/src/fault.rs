@@ -1,9 +1,10 @@
-//! What can go wrong, and how often it did.
+//! The kinds of faults, and how often each occurred.
 
 use std::collections::BTreeMap;
 
 macro_rules! faults {
     ($($variant:ident: $name:literal,)*) => {
+        /// A kind of fault that the simulation injects.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault { $($variant,)* }
 
@@ -28,17 +29,17 @@ faults! {
     SlowSettle: "settle slower than the lease",
     StalledWorker: "worker stalled beyond its lease",
     LostHeartbeat: "heartbeat lost",
-    ClockStep: "date read by a stepped clock",
+    ClockStep: "Retry-After date read by a wrong clock",
     ClockDrift: "worker's clock drifts",
     SlowReceiver: "slow receiver",
     FailingReceiver: "failing receiver",
     FlappingReceiver: "flapping receiver",
     HangingReceiver: "hanging receiver",
-    ResettingReceiver: "receiver resets",
-    PleadingReceiver: "receiver asks for less",
-    GoneReceiver: "receiver is gone",
+    ResettingReceiver: "resetting receiver",
+    RateLimitingReceiver: "rate-limiting receiver",
+    GoneReceiver: "gone receiver",
     SenderPanic: "panic in the sender",
-    PoisonEvent: "event takes its worker down",
+    PoisonEvent: "poison event crashes its worker",
     OperatorRequeue: "operator requeues",
     OperatorCancel: "operator cancels",
     OperatorCancelInFlight: "operator cancels in flight",
@@ -46,12 +47,12 @@ faults! {
     RestartSameId: "restart with the same worker id",
 }
 
-/// How often each fault fired: calls, sends and readings that met it; for a stall, a drift and a restart, how often
-/// it befell a worker.
+/// How often each fault occurred. Stalls, drifts and restarts are counted per worker affected; all other faults per
+/// call, request or clock reading affected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally(BTreeMap<Fault, u64>);
+pub struct FaultCounts(BTreeMap<Fault, u64>);
 
-impl Tally {
+impl FaultCounts {
     pub fn count(&mut self, fault: Fault) {
         *self.0.entry(fault).or_default() += 1;
     }

@@ -1,8 +1,8 @@
-//! A whole delivery system in one thread: several engines on one memory store, strangers for receivers, and a fault
-//! of some kind every few seconds of a simulated hour.
+//! A simulation of the whole delivery system: several engines on one memory store, simulated receivers, and a new fault
+//! every few seconds for one simulated hour.
 //!
-//! Everything that happens follows from the seed: time is paused and jumps from timer to timer, chance is a seeded
-//! generator, and there is one thread. So a seed that fails fails again.
+//! A simulation is deterministic. Time is paused and jumps from timer to timer, all random numbers come from the seed,
+//! and there is one thread. A seed that fails therefore always fails in the same way.
 //!
 //! ```text
 //! producers, operators ─┐
@@ -13,30 +13,30 @@
 //!        (crashes, panics)
 //! ```
 //!
-//! `check` holds the properties, with books and arithmetic of its own. [`Sabotage`] lets a test swap in a store or an
-//! engine with one known bug, to show that the simulation can fail.
+//! `check` validates the properties, with records and arithmetic independent of the code under test. [`PlantedBug`] lets
+//! a test replace the store or the engines by ones with a known bug, to show that the simulation finds it.
 #![forbid(unsafe_code)]
 
 mod chaos;
 mod check;
 mod client;
-mod dice;
 mod fault;
-mod incarnation;
-mod occupancy;
+mod in_flight;
 mod panics;
+mod planted_bug;
+mod process;
+mod random;
 mod receivers;
 mod run;
-mod sabotage;
 mod scenario;
 mod time;
 mod worker;
 mod worker_ports;
 mod world;
 
-pub use check::{Counts, Violation};
-pub use fault::{Fault, Tally};
-pub use run::{Report, run, run_sabotaged};
-pub use sabotage::{Honest, Sabotage};
-pub use scenario::{Calm, RetryRules, Scenario};
+pub use check::{ActivityCounts, Violation};
+pub use fault::{Fault, FaultCounts};
+pub use planted_bug::{NoBug, PlantedBug};
+pub use run::{Report, run, run_with_bug};
+pub use scenario::{FaultInjection, RetryRules, Scenario};
 pub use time::elapsed;

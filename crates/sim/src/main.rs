@@ -1,4 +1,4 @@
-//! Runs the simulation over many seeds and says what happened.
+//! Runs the simulation over many seeds and prints a summary.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -68,5 +68,5 @@ fn simulate(args: &Args) -> ExitCode {
 fn next_report(args: &Args, next: &AtomicU64) -> Option<Report> {
     let offset = next.fetch_add(1, Ordering::Relaxed);
     let seed = args.first.checked_add(offset)?;
-    (offset < args.seeds).then(|| run(seed, Scenario::of(seed)))
+    (offset < args.seeds).then(|| run(seed, Scenario::from_seed(seed)))
 }

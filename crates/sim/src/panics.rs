@@ -1,4 +1,4 @@
-//! Panics that nobody planted.
+//! Detection of panics that the simulation did not inject.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -7,20 +7,21 @@ thread_local! {
     static PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on, panics of this process are noted by the thread that they happen on. Planted ones unwind without
-/// the hook and are not.
-pub(crate) fn watch() {
-    static WATCHING: Once = Once::new();
-    WATCHING.call_once(|| {
-        let before = std::panic::take_hook();
+/// Installs a panic hook that records panics per thread, and clears the record of this thread. Injected panics use
+/// `resume_unwind`, which does not call the hook.
+pub(crate) fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let previous_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             PANICKED.set(true);
-            before(panic);
+            previous_hook(panic);
         }));
     });
     PANICKED.set(false);
 }
 
-pub(crate) fn happened() -> bool {
+/// Returns whether this thread has panicked since [`install_hook`].
+pub(crate) fn occurred() -> bool {
     PANICKED.get()
 }

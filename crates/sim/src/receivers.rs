@@ -1,36 +1,36 @@
-//! The strangers that events are sent to.
+//! Simulated receivers, and the log of the requests that they got.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{ErrorClass, EventId, LeaseToken, Outcome, Timestamp, retry_after};
+use posthaste_domain::{ErrorClass, EventId, LeaseToken, Outcome, Timestamp, parse_retry_after};
 
-use crate::dice::Dice;
 use crate::fault::Fault;
+use crate::random::SeededRandom;
 
-/// How a receiver behaves until chaos changes its mind.
+/// How a receiver responds until `chaos` changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum ReceiverBehavior {
     Healthy,
     Slow,
     Failing,
-    /// Well for ten seconds, failing for ten.
+    /// Healthy for ten seconds, then failing for ten.
     Flapping,
     Hanging,
     Resetting,
     /// 429 or 503 with a `Retry-After`, as seconds or as a date.
-    Pleading,
+    RateLimiting,
     Gone,
 }
 
-impl Manner {
-    pub(crate) const ILL: [Self; 7] = [
+impl ReceiverBehavior {
+    pub(crate) const FAULTY: [Self; 7] = [
         Self::Slow,
         Self::Failing,
         Self::Flapping,
         Self::Hanging,
         Self::Resetting,
-        Self::Pleading,
+        Self::RateLimiting,
         Self::Gone,
     ];
 
@@ -42,76 +42,90 @@ impl Manner {
             Self::Flapping => Some(Fault::FlappingReceiver),
             Self::Hanging => Some(Fault::HangingReceiver),
             Self::Resetting => Some(Fault::ResettingReceiver),
-            Self::Pleading => Some(Fault::PleadingReceiver),
+            Self::RateLimiting => Some(Fault::RateLimitingReceiver),
             Self::Gone => Some(Fault::GoneReceiver),
         }
     }
 }
 
-/// What a receiver will answer, and when.
-pub(crate) struct Answer {
+/// The response that a receiver will give, and when.
+pub(crate) struct PlannedResponse {
     pub(crate) after: Duration,
     pub(crate) outcome: Outcome,
     pub(crate) fault: Option<Fault>,
-    /// The sender had to look at its wall clock.
-    pub(crate) read_a_date: bool,
+    /// `Retry-After` was a date, so the sender read its wall clock.
+    pub(crate) parsed_a_date: bool,
 }
 
 /// Longer than any timeout.
-const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+const FOREVER: Duration = Duration::from_secs(1_000_000);
 
-/// `wall` is what the sending worker believes the time to be: it reads a date in `Retry-After` by that.
-pub(crate) fn answer(manner: Manner, elapsed: Duration, wall: Timestamp, dice: &Dice) -> Answer {
-    let promptly = dice.millis(1..200);
-    let mut read_a_date = false;
-    let well = || Outcome::response(200, None, b"thanks");
-    let (after, outcome) = match manner {
-        Manner::Healthy => (promptly, well()),
-        Manner::Slow => (dice.millis(3_000..40_000), well()),
-        Manner::Flapping if elapsed.as_secs() % 20 < 10 => (promptly, well()),
-        Manner::Failing | Manner::Flapping => {
-            (promptly, Outcome::response(dice.pick(&[500, 502, 404, 302, 503]), None, b"no"))
+/// Computes the response to a request. `wall` is the sending worker's wall clock, by which it reads a date in
+/// `Retry-After`.
+pub(crate) fn plan_response(
+    behavior: ReceiverBehavior,
+    elapsed: Duration,
+    wall: Timestamp,
+    random: &SeededRandom,
+) -> PlannedResponse {
+    let soon = random.millis(1..200);
+    let mut parsed_a_date = false;
+    let success = || Outcome::response(200, None, b"thanks");
+    let (after, outcome) = match behavior {
+        ReceiverBehavior::Healthy => (soon, success()),
+        ReceiverBehavior::Slow => (random.millis(3_000..40_000), success()),
+        ReceiverBehavior::Flapping if elapsed.as_secs() % 20 < 10 => (soon, success()),
+        ReceiverBehavior::Failing | ReceiverBehavior::Flapping => {
+            (soon, Outcome::response(random.pick(&[500, 502, 404, 302, 503]), None, b"no"))
         }
-        Manner::Hanging => (FOR_EVER, Outcome::no_response(ErrorClass::Timeout, "never")),
-        Manner::Resetting => (promptly, Outcome::no_response(ErrorClass::Reset, "connection reset")),
-        Manner::Pleading => {
+        ReceiverBehavior::Hanging => (FOREVER, Outcome::no_response(ErrorClass::Timeout, "never")),
+        ReceiverBehavior::Resetting => (soon, Outcome::no_response(ErrorClass::Reset, "connection reset")),
+        ReceiverBehavior::RateLimiting => {
             const DATE: &str = "Fri, 15 Jan 2027 08:30:00 GMT";
-            let wish = dice.pick(&["5", "90", "100000", DATE, DATE, DATE, "soon"]);
-            read_a_date = wish == DATE;
-            (promptly, Outcome::response(dice.pick(&[429, 503]), retry_after(wish, wall), b"later"))
+            let retry_after_header = random.pick(&["5", "90", "100000", DATE, DATE, DATE, "soon"]);
+            parsed_a_date = retry_after_header == DATE;
+            (
+                soon,
+                Outcome::response(
+                    random.pick(&[429, 503]),
+                    parse_retry_after(retry_after_header, wall),
+                    b"later",
+                ),
+            )
         }
-        Manner::Gone => (promptly, Outcome::response(dice.pick(&[410, 200, 500]), None, b"gone")),
+        ReceiverBehavior::Gone => (soon, Outcome::response(random.pick(&[410, 200, 500]), None, b"gone")),
     };
-    Answer { after, outcome, fault: manner.fault(), read_a_date }
+    PlannedResponse { after, outcome, fault: behavior.fault(), parsed_a_date }
 }
 
-/// What receivers saw: the only witness of what was on the wire.
+/// All requests that receivers got, by lease token and by event.
 #[derive(Debug, Default)]
-pub(crate) struct Witness {
+pub(crate) struct RequestLog {
     requests: BTreeMap<LeaseToken, Option<u16>>,
     by_event: BTreeMap<EventId, u32>,
 }
 
-impl Witness {
-    /// A request arrives; the number of requests under this token and for this event so far, this one included.
-    pub(crate) fn arrives(&mut self, event_id: &EventId, token: LeaseToken) -> (bool, u32) {
+impl RequestLog {
+    /// Records a request. Returns whether it is the first under its token, and the number of requests for its event
+    /// so far.
+    pub(crate) fn record_request(&mut self, event_id: &EventId, token: LeaseToken) -> (bool, u32) {
         let first_under_token = self.requests.insert(token, None).is_none();
         let of_event = self.by_event.entry(event_id.clone()).or_default();
         *of_event += 1;
         (first_under_token, *of_event)
     }
 
-    pub(crate) fn answers(&mut self, token: LeaseToken, status: Option<u16>) {
+    pub(crate) fn record_response(&mut self, token: LeaseToken, status: Option<u16>) {
         self.requests.insert(token, status);
     }
 
-    /// Whether a request came under this token at all.
-    pub(crate) fn saw(&self, token: LeaseToken) -> bool {
+    /// Returns whether a request was sent under this token.
+    pub(crate) fn contains(&self, token: LeaseToken) -> bool {
         self.requests.contains_key(&token)
     }
 
-    /// The status that was answered to the request under this token.
-    pub(crate) fn answered(&self, token: LeaseToken) -> Option<u16> {
+    /// Returns the HTTP status of the response under this token.
+    pub(crate) fn status_of(&self, token: LeaseToken) -> Option<u16> {
         self.requests.get(&token).copied().flatten()
     }
 

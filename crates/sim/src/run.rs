@@ -1,4 +1,4 @@
-//! One seed, from boot to verdict.
+//! Runs one simulation and returns its report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,94 +7,98 @@ use posthaste_store::Store;
 use posthaste_store_memory::MemoryStore;
 use tokio::task::JoinSet;
 
-use crate::check::{Checker, Counts, Violation};
-use crate::fault::Tally;
-use crate::sabotage::{Honest, Sabotage};
+use crate::check::{ActivityCounts, Checker, Violation};
+use crate::fault::FaultCounts;
+use crate::planted_bug::{NoBug, PlantedBug};
 use crate::scenario::Scenario;
 use crate::time::{WorldClock, sleep};
 use crate::world::World;
 use crate::{chaos, client, panics, worker};
 
-/// What a run came to.
+/// The result of one simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub seed: u64,
     pub violation: Option<Violation>,
-    pub faults: Tally,
+    pub faults: FaultCounts,
+    /// Simulated time until the end, or until the violation.
     pub simulated: Duration,
-    /// Store operations that were checked.
+    /// Number of store operations that were checked.
     pub steps: u64,
     pub events: u64,
     pub requests: u64,
     pub delivered: u64,
     pub failed: u64,
-    pub counts: Counts,
-    /// A digest of every step in order: equal for equal runs.
+    pub counts: ActivityCounts,
+    /// Hash of all steps in order. Two runs of one seed have the same digest.
     pub digest: u64,
 }
 
-/// Runs a scenario to its end, or to the first violation.
+/// Runs a scenario until every event has ended, or until the first violation.
 pub fn run(seed: u64, scenario: Scenario) -> Report {
-    run_sabotaged(seed, scenario, Arc::new(Honest))
+    run_with_bug(seed, scenario, Arc::new(NoBug))
 }
 
-pub fn run_sabotaged(seed: u64, scenario: Scenario, sabotage: Arc<dyn Sabotage>) -> Report {
-    panics::watch();
+/// Runs a scenario as [`run`] does, with a bug planted in the store or in the engines.
+pub fn run_with_bug(seed: u64, scenario: Scenario, bug: Arc<dyn PlantedBug>) -> Report {
+    panics::install_hook();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without I/O needs nothing from the system");
-    runtime.block_on(simulate(seed, scenario, sabotage))
+    runtime.block_on(simulate(seed, scenario, bug))
 }
 
-async fn simulate(seed: u64, scenario: Scenario, sabotage: Arc<dyn Sabotage>) -> Report {
+async fn simulate(seed: u64, scenario: Scenario, bug: Arc<dyn PlantedBug>) -> Report {
     let clock = WorldClock::start();
     let memory = MemoryStore::new(Arc::new(clock), seed);
-    let shared: Arc<dyn Store> = sabotage.store(memory.clone());
-    let checker = Arc::new(Checker::new(clock, memory, shared, scenario.clone()));
+    let shared_store: Arc<dyn Store> = bug.store(memory.clone());
+    let checker = Arc::new(Checker::new(clock, memory, shared_store, scenario.clone()));
     let world = Arc::new(World::new(seed, scenario, clock, Arc::clone(&checker)));
 
     let mut tasks = JoinSet::new();
     for number in 0..world.scenario.workers {
-        tasks.spawn(worker::live(Arc::clone(&world), Arc::clone(&sabotage), number, seed));
+        tasks.spawn(worker::run_worker(Arc::clone(&world), Arc::clone(&bug), number, seed));
     }
-    tasks.spawn(client::operate(Arc::clone(&world), seed));
-    tasks.spawn(chaos::reign(Arc::clone(&world), seed));
+    tasks.spawn(client::run_operator(Arc::clone(&world), seed));
+    tasks.spawn(chaos::run(Arc::clone(&world), seed));
     tokio::select! {
         biased;
         () = checker.violated() => {}
-        () = live_through(&world, seed) => {}
+        () = run_to_end(&world, seed) => {}
     }
     let simulated = clock.elapsed();
     tasks.abort_all();
-    checker.report(seed, world.tally(), simulated)
+    checker.report(seed, world.fault_counts(), simulated)
 }
 
-/// The turmoil, then peace until every event has come to its end.
-async fn live_through(world: &Arc<World>, seed: u64) {
-    let patience = worker::patience(&world.scenario.settings);
+/// Lets the fault phase pass, then waits without faults until every event has ended.
+async fn run_to_end(world: &Arc<World>, seed: u64) {
+    let recovery_time_max = worker::recovery_time_max(&world.scenario.settings);
     let mut producers = JoinSet::new();
     producers.spawn(client::produce(Arc::clone(world), seed));
-    sleep(world.scenario.turmoil).await;
-    world.calm_down();
-    let peace_began = world.clock.timestamp();
-    let deadline = world.clock.elapsed() + patience;
+    sleep(world.scenario.fault_duration).await;
+    world.stop_faults();
+    let faults_ended_at = world.clock.timestamp();
+    let deadline = world.clock.elapsed() + recovery_time_max;
     loop {
         while producers.try_join_next().is_some() {}
-        if producers.is_empty() && world.checker.all_is_settled() {
+        if producers.is_empty() && world.checker.all_events_ended() {
             break;
         }
         if world.clock.elapsed() > deadline {
-            return world.checker.out_of_patience(patience);
+            return world.checker.report_unfinished(recovery_time_max);
         }
         sleep(Duration::from_secs(1)).await;
-        world.checker.nothing_waits_too_long(peace_began, &world.workers());
+        world.checker.check_waiting(faults_ended_at, &world.running_processes());
     }
-    // Followers hear of the last of it within a poll.
+    // Subscribers receive the last notices within one poll interval.
     sleep(world.scenario.settings.poll_interval * 2 + Duration::from_secs(1)).await;
-    world.checker.in_the_end(&world.workers());
-    if panics::happened() {
-        world.checker.broken("panic", "something panicked that was not meant to".to_owned());
+    world.checker.check_end_state(&world.running_processes());
+    if panics::occurred() {
+        world
+            .checker
+            .report_violation("panic", "a panic occurred that the simulation did not inject".to_owned());
     }
 }

@@ -1,37 +1,39 @@
-//! What a seed makes of the world before it starts.
+//! The parameters of a simulation, derived from its seed.
 
 use std::time::Duration;
 
 use posthaste_domain::{BreakerPolicy, LeaseTerms, RetryPolicy, RetryPolicySpec, Strategy, WorkerId};
 use posthaste_engine::Settings;
 
-use crate::dice::Dice;
+use crate::random::SeededRandom;
 
-/// Whether faults are injected at all.
+/// Whether a simulation injects faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Calm {
-    /// Receivers, workers and store behave; every event is one request.
-    Always,
-    /// Only after the first part of the run, so that liveness can be judged.
-    InTheEnd,
+pub enum FaultInjection {
+    /// No faults: each event needs exactly one request.
+    Off,
+    /// Faults for `fault_duration`, then none, so that the checker can require every event to end.
+    ThenRecovery,
 }
 
+/// The parameters of one simulation.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    pub calm: Calm,
+    pub fault_injection: FaultInjection,
     /// How long faults are injected.
-    pub turmoil: Duration,
+    pub fault_duration: Duration,
     pub workers: usize,
     pub destinations: usize,
     pub events: usize,
-    /// Whether the store tells workers of new events, or leaves them to their polls.
-    pub wakes: bool,
+    /// Whether the store wakes workers when events are enqueued. Otherwise workers find events by polling.
+    pub sends_wakeups: bool,
     pub retry: RetryRules,
-    /// Every worker runs under these, but for its id.
+    /// The settings of every worker, except for its id and lease owner.
     pub settings: Settings,
 }
 
-/// The retry policy in plain numbers, from which the checker computes for itself what the engine should do.
+/// The retry policy in plain numbers. The checker computes expected delays and limits from them, independently of
+/// the domain's code.
 #[derive(Debug, Clone)]
 pub struct RetryRules {
     pub strategy: Strategy,
@@ -42,23 +44,27 @@ pub struct RetryRules {
 }
 
 impl RetryRules {
-    fn of(dice: &Dice) -> Self {
-        let strategy = match dice.index(4) {
+    fn draw(random: &SeededRandom) -> Self {
+        let strategy = match random.index(4) {
             0 | 1 => Strategy::Exponential { base: Duration::from_secs(60) },
             2 => Strategy::Schedule { steps: [30, 120, 600, 3_600].map(Duration::from_secs).to_vec() },
             _ => Strategy::Schedule { steps: [30, 60, 90, 300].map(Duration::from_secs).to_vec() },
         };
         Self {
             strategy,
-            jitter_bps: dice.pick(&[0, 2_000, 5_000, 10_000]),
+            jitter_bps: random.pick(&[0, 2_000, 5_000, 10_000]),
             max_backoff: Duration::from_secs(3_600),
-            max_retries: u32::try_from(dice.within(2..7)).expect("at most 6"),
-            budget: if dice.chance(300) { u32::try_from(dice.within(1..6)).expect("at most 5") } else { 0 },
+            max_retries: u32::try_from(random.in_range(2..7)).expect("at most 6"),
+            budget: if random.chance(300) {
+                u32::try_from(random.in_range(1..6)).expect("at most 5")
+            } else {
+                0
+            },
         }
     }
 
     fn policy(&self) -> RetryPolicy {
-        let mut spec = RetryPolicySpec::of(self.strategy.clone());
+        let mut spec = RetryPolicySpec::for_strategy(self.strategy.clone());
         spec.jitter_bps = Some(self.jitter_bps);
         spec.max_backoff = Some(self.max_backoff);
         spec.max_retries = Some(self.max_retries);
@@ -66,67 +72,67 @@ impl RetryRules {
         RetryPolicy::new(spec).expect("within the contract")
     }
 
-    /// The shortest and the longest delay before retry `n`.
-    pub(crate) fn window(&self, n: u32) -> (Duration, Duration) {
+    /// Returns the shortest and the longest delay before retry `n`, counted from zero.
+    pub(crate) fn delay_range(&self, n: u32) -> (Duration, Duration) {
         let seconds = match &self.strategy {
             Strategy::Exponential { base } => {
                 base.as_secs_f64() * 2_f64.powi(i32::try_from(n).unwrap_or(i32::MAX))
             }
             Strategy::Schedule { steps } => steps[(n as usize).min(steps.len() - 1)].as_secs_f64(),
         };
-        let reach = seconds * f64::from(self.jitter_bps) / 10_000.0;
+        let jitter = seconds * f64::from(self.jitter_bps) / 10_000.0;
         let clamped =
             |seconds: f64| Duration::from_secs_f64(seconds.clamp(1.0, self.max_backoff.as_secs_f64()));
         // Floating point may be off by a microsecond.
         let slack = Duration::from_micros(1);
-        (clamped(seconds - reach) - slack, clamped(seconds + reach) + slack)
+        (clamped(seconds - jitter) - slack, clamped(seconds + jitter) + slack)
     }
 
-    /// Attempts that an event with this `max_attempts` gets.
+    /// Returns how many attempts an event with this `max_attempts` gets under the retry budget.
     pub(crate) fn attempts_allowed(&self, max_attempts: u32) -> u32 {
         if self.budget == 0 { max_attempts } else { max_attempts.min(self.budget + 1) }
     }
 }
 
 impl Scenario {
-    /// An hour of turmoil, shaped by the seed.
-    pub fn of(seed: u64) -> Self {
-        let dice = Dice::new(seed, 1);
-        let retry = RetryRules::of(&dice);
+    /// Derives a scenario with one hour of faults from a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let random = SeededRandom::new(seed, 1);
+        let retry = RetryRules::draw(&random);
         let worker_id = WorkerId::new("template").expect("visible ASCII");
         let mut settings = Settings::new(worker_id);
         settings.policy = retry.policy();
-        settings.breaker = breaker(&dice);
-        settings.lease =
-            LeaseTerms::new(dice.millis(4_000..30_000)).expect("four seconds leave room for a heartbeat");
-        settings.timeout = dice.millis(5_000..30_000);
-        settings.concurrency = dice.index(28) + 4;
-        settings.per_destination = dice.index(7) + 2;
-        settings.retry_batch = dice.index(14) + 2;
-        settings.poll_interval = dice.millis(500..2_000);
-        settings.retention = dice.chance(300).then(|| dice.millis(1_200_000..3_600_000));
+        settings.breaker = breaker(&random);
+        settings.lease = LeaseTerms::new(random.millis(4_000..30_000))
+            .expect("four seconds is longer than the shortest heartbeat interval");
+        settings.timeout = random.millis(5_000..30_000);
+        settings.concurrency = random.index(28) + 4;
+        settings.per_destination = random.index(7) + 2;
+        settings.retry_batch = random.index(14) + 2;
+        settings.poll_interval = random.millis(500..2_000);
+        settings.retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
         Self {
-            calm: Calm::InTheEnd,
-            turmoil: Duration::from_secs(3_600),
-            workers: dice.index(4) + 1,
-            destinations: dice.index(4) + 3,
-            events: dice.index(200) + 100,
-            wakes: dice.chance(700),
+            fault_injection: FaultInjection::ThenRecovery,
+            fault_duration: Duration::from_secs(3_600),
+            workers: random.index(4) + 1,
+            destinations: random.index(4) + 3,
+            events: random.index(200) + 100,
+            sends_wakeups: random.chance(700),
             retry,
             settings,
         }
     }
 
-    /// The same world with nothing going wrong in it.
-    pub fn calm(seed: u64) -> Self {
-        Self { calm: Calm::Always, ..Self::of(seed) }
+    /// Derives the same scenario without faults.
+    pub fn without_faults(seed: u64) -> Self {
+        Self { fault_injection: FaultInjection::Off, ..Self::from_seed(seed) }
     }
 }
 
-fn breaker(dice: &Dice) -> BreakerPolicy {
-    if dice.chance(500) {
+fn breaker(random: &SeededRandom) -> BreakerPolicy {
+    if random.chance(500) {
         return BreakerPolicy::default();
     }
-    BreakerPolicy::new(Duration::from_secs(30), 4, 5_000, 3, dice.millis(1_000..60_000))
-        .expect("shows evidence")
+    BreakerPolicy::new(Duration::from_secs(30), 4, 5_000, 3, random.millis(1_000..60_000))
+        .expect("a valid policy")
 }

@@ -1,11 +1,12 @@
-//! What many seeds came to, for a person to read.
+//! The printed summary of many simulations.
 
 use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use posthaste_sim::{Counts, Fault, Report, Tally};
+use posthaste_sim::{ActivityCounts, Fault, FaultCounts, Report};
 
+/// Totals over all seeds that have run.
 pub(crate) struct Summary {
     started: Instant,
     seeds: u64,
@@ -15,8 +16,8 @@ pub(crate) struct Summary {
     requests: u64,
     delivered: u64,
     failed: u64,
-    counts: Counts,
-    faults: Tally,
+    counts: ActivityCounts,
+    faults: FaultCounts,
     failures: Vec<Report>,
 }
 
@@ -32,13 +33,13 @@ impl Summary {
             requests: 0,
             delivered: 0,
             failed: 0,
-            counts: Counts::default(),
-            faults: Tally::default(),
+            counts: ActivityCounts::default(),
+            faults: FaultCounts::default(),
             failures: Vec::new(),
         }
     }
 
-    pub(crate) fn add(&mut self, report: &Report, of: u64) {
+    pub(crate) fn add(&mut self, report: &Report, total_seeds: u64) {
         self.seeds += 1;
         self.simulated += report.simulated;
         self.steps += report.steps;
@@ -49,22 +50,30 @@ impl Summary {
         self.counts.add(&report.counts);
         self.faults.add(&report.faults);
         if let Some(violation) = &report.violation {
-            eprintln!("\nseed {} broke {violation}\n  again: make sim SEED={}", report.seed, report.seed);
+            eprintln!(
+                "\nseed {} violated {violation}\n  reproduce: make sim SEED={}",
+                report.seed, report.seed
+            );
             self.failures.push(report.clone());
         }
-        self.show_progress(of);
+        self.show_progress(total_seeds);
     }
 
     pub(crate) fn failures(&self) -> usize {
         self.failures.len()
     }
 
-    fn show_progress(&self, of: u64) {
+    fn show_progress(&self, total_seeds: u64) {
         let mut terminal = std::io::stderr();
         if terminal.is_terminal() {
-            let end = if self.seeds == of { "\n" } else { "" };
-            // Progress that cannot be shown is no reason to stop.
-            let _ = write!(terminal, "\r{} of {of} seeds, {} failed{end}", self.seeds, self.failures.len());
+            let end = if self.seeds == total_seeds { "\n" } else { "" };
+            // An error while printing progress does not stop the run.
+            let _ = write!(
+                terminal,
+                "\r{} of {total_seeds} seeds, {} failed{end}",
+                self.seeds,
+                self.failures.len()
+            );
         }
     }
 }
@@ -86,21 +95,21 @@ impl fmt::Display for Summary {
         writeln!(
             f,
             "
-what the engines came through:"
+what the engines handled:"
         )?;
-        for (count, what) in [
+        for (count, name) in [
             (self.counts.stale_writes, "stale writes refused"),
-            (self.counts.replayed_settles, "settles asked again after a lost reply"),
-            (self.counts.replayed_claims, "leases asked for again after a lost reply"),
+            (self.counts.replayed_settles, "settles repeated after a lost reply"),
+            (self.counts.replayed_claims, "leases returned by a repeated claim"),
             (self.counts.takeovers, "expired leases taken over"),
             (self.counts.abandoned, "events abandoned"),
             (self.counts.released, "leases released"),
-            (self.counts.circuits_reported, "reports of a circuit not closed"),
+            (self.counts.circuits_reported, "reports of an open circuit"),
             (self.counts.removed, "events removed by retention"),
         ] {
-            writeln!(f, "{count:>12}  {what}")?;
+            writeln!(f, "{count:>12}  {name}")?;
         }
-        writeln!(f, "\nfaults that fired:")?;
+        writeln!(f, "\nfaults that occurred:")?;
         for fault in Fault::ALL {
             writeln!(f, "{:>12}  {}", self.faults.of(*fault), fault.name())?;
         }

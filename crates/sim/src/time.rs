@@ -1,4 +1,4 @@
-//! Simulated time: the runtime's paused clock.
+//! Simulated time, based on the runtime's paused clock.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,10 +7,9 @@ use posthaste_domain::Timestamp;
 use posthaste_store::StoreClock;
 use tokio::time::Instant;
 
-/// When every simulation begins.
+/// The timestamp at which every simulation begins.
 const EPOCH: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-/// A moment on the runtime's clock.
 #[expect(clippy::disallowed_methods, reason = "simulated time is the runtime's paused clock")]
 fn now() -> Instant {
     Instant::now()
@@ -21,7 +20,7 @@ pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// True time, which only the store and the simulation itself know.
+/// True time. The store and the simulation use it; worker processes see it only through their own faulty clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorldClock {
     start: Instant,
@@ -31,7 +30,7 @@ thread_local! {
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// How far into its simulation this thread is.
+/// Returns the simulated time since the start of the simulation that runs on this thread.
 pub fn elapsed() -> Duration {
     STARTED.get().map_or(Duration::ZERO, |start| now().saturating_duration_since(start))
 }
@@ -43,15 +42,17 @@ impl WorldClock {
         Self { start }
     }
 
+    /// Returns the time since the start of the simulation.
     pub(crate) fn elapsed(self) -> Duration {
         now().saturating_duration_since(self.start)
     }
 
-    /// How far into the simulation a moment of the store's lies.
-    pub(crate) fn elapsed_at(self, moment: Timestamp) -> Duration {
-        moment.since(EPOCH)
+    /// Converts a timestamp of the store to the time since the start of the simulation.
+    pub(crate) fn elapsed_at(self, timestamp: Timestamp) -> Duration {
+        timestamp.since(EPOCH)
     }
 
+    /// Returns the present time as a timestamp of the store.
     pub(crate) fn timestamp(self) -> Timestamp {
         EPOCH.after(self.elapsed())
     }

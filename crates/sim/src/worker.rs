@@ -1,33 +1,33 @@
-//! A worker across its lives: boots, runs until it crashes or is drained, and boots again.
+//! A worker across restarts: boots a process, runs it until it crashes or is drained, and boots the next.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::WorkerId;
 use posthaste_engine::{Engine, Ports, Publisher, Runtimes, Settings};
-use posthaste_store::Layered;
+use posthaste_store::LayeredStore;
 
-use crate::dice::Dice;
 use crate::fault::Fault;
-use crate::incarnation::{Incarnation, IncarnationClock};
-use crate::sabotage::Sabotage;
+use crate::planted_bug::PlantedBug;
+use crate::process::{Process, ProcessClock};
+use crate::random::SeededRandom;
 use crate::time::sleep;
 use crate::worker_ports::{FaultySender, FaultyStore};
 use crate::world::World;
 
 /// Runs worker number `number` until the simulation is dropped.
-pub(crate) async fn live(world: Arc<World>, sabotage: Arc<dyn Sabotage>, number: usize, seed: u64) {
-    let dice = Arc::new(Dice::new(seed, 100 + number as u64));
+pub(crate) async fn run_worker(world: Arc<World>, bug: Arc<dyn PlantedBug>, number: usize, seed: u64) {
+    let random = Arc::new(SeededRandom::new(seed, 100 + number as u64));
     let mut boot = 0;
     loop {
-        let worker_id = WorkerId::booted(&format!("worker-{number}"), boot).expect("visible ASCII");
-        let process = Arc::new(Incarnation::boot(worker_id, world.clock));
-        world.booted(number, Arc::clone(&process));
-        one_life(&world, &*sabotage, &process, &dice).await;
-        // Whatever it still held is up to the leases.
+        let worker_id = WorkerId::with_boot_id(&format!("worker-{number}"), boot).expect("visible ASCII");
+        let process = Arc::new(Process::boot(worker_id, world.clock));
+        world.set_process(number, Arc::clone(&process));
+        run_process(&world, &*bug, &process, &random).await;
+        // Stop the remaining tasks of the process. Leases that it still holds expire.
         process.crash();
-        sleep(dice.millis(100..20_000)).await;
-        if dice.chance(300) {
+        sleep(random.millis(100..20_000)).await;
+        if random.chance(300) {
             world.count(Fault::RestartSameId);
         } else {
             boot += 1;
@@ -35,26 +35,32 @@ pub(crate) async fn live(world: Arc<World>, sabotage: Arc<dyn Sabotage>, number:
     }
 }
 
-async fn one_life(world: &Arc<World>, sabotage: &dyn Sabotage, process: &Arc<Incarnation>, dice: &Arc<Dice>) {
+/// Runs one process of a worker until it crashes or has drained.
+async fn run_process(
+    world: &Arc<World>,
+    bug: &dyn PlantedBug,
+    process: &Arc<Process>,
+    random: &Arc<SeededRandom>,
+) {
     let faulty = FaultyStore {
         inner: world.checker.store_of(Arc::clone(process)),
         world: Arc::clone(world),
         process: Arc::clone(process),
-        mortal: true,
+        can_crash: true,
     };
-    let occupancy = Arc::default();
-    let sender = FaultySender { world: Arc::clone(world), process: Arc::clone(process), occupancy };
-    let (store, sender) = sabotage.engine(Arc::new(Layered(faulty)), Arc::new(sender));
+    let in_flight = Arc::default();
+    let sender = FaultySender { world: Arc::clone(world), process: Arc::clone(process), in_flight };
+    let (store, sender) = bug.engine(Arc::new(LayeredStore(faulty)), Arc::new(sender));
     let ports = Ports {
         store,
         sender,
-        clock: Arc::new(IncarnationClock(Arc::clone(process))),
-        chance: Arc::clone(dice) as _,
+        clock: Arc::new(ProcessClock(Arc::clone(process))),
+        random: Arc::clone(random) as _,
         observer: Arc::new(()),
     };
     let settings = Settings {
         worker_id: process.worker_id.clone(),
-        owner: process.worker_id.clone(),
+        lease_owner: process.worker_id.clone(),
         ..world.scenario.settings.clone()
     };
     let engine =
@@ -62,51 +68,52 @@ async fn one_life(world: &Arc<World>, sabotage: &dyn Sabotage, process: &Arc<Inc
     let publisher = engine.publisher().clone();
     tokio::select! {
         biased;
-        () = process.until_crash() => return,
-        () = follow(world, process, &publisher) => {}
-        () = end_of_shift(world, dice) => {}
+        () = process.crashed() => return,
+        () = receive_notices(world, process, &publisher) => {}
+        () = redeploy(world, random) => {}
     }
     world.count(Fault::GracefulRestart);
-    process.drains();
+    process.start_draining();
     tokio::select! {
         biased;
-        () = process.until_crash() => {}
-        drained = engine.drain(dice.millis(500..10_000)) => world.checker.drained(process, drained),
+        () = process.crashed() => {}
+        drained = engine.drain(random.millis(500..10_000)) => world.checker.check_drained(process, drained),
     }
 }
 
-/// Workers are redeployed now and then while the turmoil lasts.
-async fn end_of_shift(world: &World, dice: &Dice) {
-    sleep(dice.millis(60_000..1_200_000)).await;
-    if world.is_calm() {
+/// Resolves when the worker is to be redeployed. Never resolves after the fault phase.
+async fn redeploy(world: &World, random: &SeededRandom) {
+    sleep(random.millis(60_000..1_200_000)).await;
+    if world.faults_are_over() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Follows the notices as a client of this process would, for as long as it lives.
-async fn follow(world: &World, process: &Incarnation, publisher: &Publisher) {
+/// Subscribes to notices as a client of this process would, and checks each notice. Never returns.
+async fn receive_notices(world: &World, process: &Process, publisher: &Publisher) {
     loop {
         let Ok(mut notices) = publisher.subscribe().await else {
             sleep(Duration::from_secs(1)).await;
             continue;
         };
-        process.hears(Some(notices.cursor()));
+        process.record_notice(Some(notices.cursor()));
         loop {
             let previous = notices.cursor();
             let Ok(notice) = notices.next().await else { break };
-            world.checker.notice_published(previous, &notice);
-            process.hears(Some(notice.cursor));
+            world.checker.check_notice(previous, &notice);
+            process.record_notice(Some(notice.cursor));
         }
     }
 }
 
-/// Long enough for everything that was held back to come due: the longest delay, then a lease, a circuit, a poll.
-pub(crate) fn patience(settings: &Settings) -> Duration {
-    let longest_wait = settings.policy.max_backoff().max(posthaste_domain::RETRY_AFTER_MAX);
-    // Poison takes its worker down as often as it is allowed to.
-    let poison = (settings.lease.duration() + Duration::from_secs(30)) * settings.abandon_after;
-    longest_wait
-        + poison
+/// Returns how long after the last fault every event must have ended: the longest retry delay, then the time for
+/// leases, circuits and polls.
+pub(crate) fn recovery_time_max(settings: &Settings) -> Duration {
+    let longest_delay = settings.policy.max_backoff().max(posthaste_domain::RETRY_AFTER_MAX);
+    // A poison event crashes workers until it is abandoned.
+    let poison_time = (settings.lease.duration() + Duration::from_secs(30)) * settings.abandon_after;
+    longest_delay
+        + poison_time
         + settings.lease.duration() * 2
         + settings.breaker.cool_down() * 2
         + Duration::from_secs(120)

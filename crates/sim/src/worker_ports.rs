@@ -1,4 +1,4 @@
-//! The ports of one process, with everything that can happen between it and the world.
+//! The ports of one process: a store and a sender that inject faults.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use async_trait::async_trait;
 use posthaste_domain::{EventId, Lease, Outcome, WorkerId};
 use posthaste_engine::Sender;
 use posthaste_store::{
-    CircuitReport, ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventQuery, EventView, HeldLease, Layer,
-    Maintained, NoticeCursor, NoticePage, Page, PageRequest, Retention, Settled, Settlement, Store,
-    StoreError, Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventQuery, EventView,
+    LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest, Retention, SettleResult,
+    Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
 };
 
 use crate::client::is_poison;
 use crate::fault::Fault;
-use crate::incarnation::Incarnation;
-use crate::occupancy::Occupancy;
-use crate::receivers::answer;
+use crate::in_flight::InFlightCounter;
+use crate::process::Process;
+use crate::receivers::plan_response;
 use crate::time::sleep;
 use crate::world::World;
 
-/// A store as seen over a network that fails, by a process that may crash at any call.
+/// The store as a process sees it: over a network that fails, with possible crashes of the process at any call.
 pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) world: Arc<World>,
-    pub(crate) process: Arc<Incarnation>,
-    /// Producers and operators suffer the network but do not crash.
-    pub(crate) mortal: bool,
+    pub(crate) process: Arc<Process>,
+    /// False for producers and operators: they have network faults, but do not crash.
+    pub(crate) can_crash: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,9 +40,9 @@ enum Call {
 }
 
 impl Call {
-    /// How often, in a thousand, the process crashes on either side of the commit. Claims are many, and most bring
-    /// nothing.
-    const fn crashes(self) -> u64 {
+    /// Returns the probability, in per mille, of a crash before the commit, and of one after it. Claims are frequent
+    /// and most grant nothing, so theirs is low.
+    const fn crash_per_mille(self) -> u64 {
         match self {
             Self::Read => 0,
             Self::Claim | Self::Renew => 1,
@@ -58,49 +58,50 @@ impl FaultyStore {
         call: Call,
         inner: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.process.pass().await;
-        self.travel(call).await;
-        if self.world.is_out() {
-            return Err(self.fails(Fault::StoreOutage));
+        self.process.wait_while_stalled().await;
+        self.delay(call).await;
+        if self.world.is_store_down() {
+            return Err(self.fail(Fault::StoreOutage));
         }
-        if call == Call::Renew && self.process.ills().heartbeat_lost_until > self.world.clock.elapsed() {
-            return Err(self.fails(Fault::LostHeartbeat));
+        if call == Call::Renew && self.process.faults().heartbeat_lost_until > self.world.clock.elapsed() {
+            return Err(self.fail(Fault::LostHeartbeat));
         }
-        if self.mortal && self.world.strikes(call.crashes()) {
+        if self.can_crash && self.world.fault_occurs(call.crash_per_mille()) {
             self.crash(Fault::CrashBeforeCommit).await;
         }
         let result = inner.await;
-        if self.mortal && self.world.strikes(call.crashes()) {
+        if self.can_crash && self.world.fault_occurs(call.crash_per_mille()) {
             self.crash(Fault::CrashAfterCommit).await;
         }
-        if call != Call::Read && self.world.strikes(10) {
-            return Err(self.fails(Fault::ReplyLost));
+        if call != Call::Read && self.world.fault_occurs(10) {
+            return Err(self.fail(Fault::ReplyLost));
         }
-        self.travel(call).await;
-        self.process.pass().await;
+        self.delay(call).await;
+        self.process.wait_while_stalled().await;
         result
     }
 
-    /// The way to the store and back: a few milliseconds each, or much more.
-    async fn travel(&self, call: Call) {
-        let ills = *self.process.ills();
+    /// Delays a call by the network latency: a few milliseconds, or much more during a fault.
+    async fn delay(&self, call: Call) {
+        let faults = *self.process.faults();
         let now = self.world.clock.elapsed();
         let lease_ms =
             u64::try_from(self.world.scenario.settings.lease.duration().as_millis()).unwrap_or(u64::MAX);
-        if call == Call::Settle && ills.slow_settle_until > now {
+        if call == Call::Settle && faults.slow_settle_until > now {
             self.world.count(Fault::SlowSettle);
-            sleep(self.world.dice.millis(lease_ms / 2..lease_ms * 2)).await;
-        } else if ills.slow_until > now {
+            sleep(self.world.random.millis(lease_ms / 2..lease_ms * 2)).await;
+        } else if faults.slow_until > now {
             self.world.count(Fault::SlowStore);
-            let delay = self.world.dice.millis(100..lease_ms);
-            self.process.excuse_for(delay);
-            sleep(delay).await;
+            let latency = self.world.random.millis(100..lease_ms);
+            self.process.excuse_for(latency);
+            sleep(latency).await;
         } else {
-            sleep(self.world.dice.millis(1..4)).await;
+            sleep(self.world.random.millis(1..4)).await;
         }
     }
 
-    fn fails(&self, fault: Fault) -> StoreError {
+    /// Counts the fault and returns it as an error.
+    fn fail(&self, fault: Fault) -> StoreError {
         self.world.count(fault);
         self.process.excuse_for(Duration::ZERO);
         StoreError::Unavailable { reason: fault.name().to_owned() }
@@ -114,42 +115,39 @@ impl FaultyStore {
 }
 
 #[async_trait]
-impl Layer for FaultyStore {
+impl StoreLayer for FaultyStore {
     fn inner(&self) -> &dyn Store {
         &*self.inner
     }
 
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        self.call(Call::Write, self.inner.enqueue(batch)).await
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        self.call(Call::Write, self.inner.enqueue(request)).await
     }
 
     fn wakeups(&self) -> Wakeups {
-        if self.world.scenario.wakes { self.inner.wakeups() } else { Waker::default().subscribe() }
+        if self.world.scenario.sends_wakeups { self.inner.wakeups() } else { Waker::default().subscribe() }
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        if !self.process.claims() && request.limit > 0 {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        if !self.process.record_claim() && request.limit > 0 {
             let worker_id = &self.process.worker_id;
-            self.world.checker.broken("drain", format!("{worker_id} claims though it drains"));
+            self.world.checker.report_violation("drain", format!("{worker_id} claims while it drains"));
         }
         let claimed = self.call(Call::Claim, self.inner.claim(request)).await?;
-        self.process.received(claimed.leases.iter().map(|lease| lease.token));
+        self.process.record_received(claimed.leases.iter().map(|lease| lease.token));
         Ok(claimed)
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         self.call(Call::Renew, self.inner.renew(held, lease)).await
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         self.call(Call::Settle, self.inner.settle(worker, batch)).await
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
-        self.process.gives_back(held.iter().map(|held| held.token));
+    async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {
+        self.process.record_released(held.iter().map(|held| held.token));
         self.call(Call::Write, self.inner.release(held)).await
     }
 
@@ -182,16 +180,16 @@ impl Layer for FaultyStore {
         self.call(Call::Read, self.inner.notices(after, limit)).await
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         self.call(Call::Write, self.inner.maintain(retention)).await
     }
 }
 
-/// A sender whose requests are seen by a witness, in a process that may crash before or after, or panic.
+/// A sender that logs each request with the checker, and may crash its process or panic before or after it.
 pub(crate) struct FaultySender {
     pub(crate) world: Arc<World>,
-    pub(crate) process: Arc<Incarnation>,
-    pub(crate) occupancy: Arc<Occupancy>,
+    pub(crate) process: Arc<Process>,
+    pub(crate) in_flight: Arc<InFlightCounter>,
 }
 
 impl FaultySender {
@@ -202,16 +200,16 @@ impl FaultySender {
     }
 
     async fn crash_sometimes(&self, fault: Fault) {
-        if self.world.strikes(10) {
+        if self.world.fault_occurs(10) {
             self.crash(fault).await;
         }
     }
 
     fn panic_sometimes(&self) {
-        if self.world.strikes(3) {
+        if self.world.fault_occurs(3) {
             self.world.count(Fault::SenderPanic);
-            // Unwinds without a message on the terminal.
-            std::panic::resume_unwind(Box::new("planted"));
+            // Panics without printing a message.
+            std::panic::resume_unwind(Box::new("injected"));
         }
     }
 }
@@ -219,31 +217,31 @@ impl FaultySender {
 #[async_trait]
 impl Sender for FaultySender {
     async fn send(&self, lease: &Lease, _timeout: Duration) -> Outcome {
-        self.process.pass().await;
-        let (_request, exceeded) = self.occupancy.enter(lease, &self.world.scenario.settings);
+        self.process.wait_while_stalled().await;
+        let (_request, exceeded) = self.in_flight.begin_request(lease, &self.world.scenario.settings);
         if let Some(exceeded) = exceeded {
-            self.world.checker.broken("slots", exceeded);
+            self.world.checker.report_violation("slots", exceeded);
         }
         self.crash_sometimes(Fault::CrashBeforeSend).await;
-        self.world.checker.request_arrives(lease);
+        self.world.checker.record_request(lease);
         if is_poison(&lease.payload) {
             self.crash(Fault::PoisonEvent).await;
         }
         self.panic_sometimes();
-        let manner = self.world.manner_of(&lease.destination_url);
-        let (wall, stepped) = self.process.wall();
-        let answer = answer(manner, self.world.clock.elapsed(), wall, &self.world.dice);
-        if let Some(fault) = answer.fault {
+        let behavior = self.world.behavior_of(&lease.destination_url);
+        let (wall, stepped) = self.process.wall_clock();
+        let response = plan_response(behavior, self.world.clock.elapsed(), wall, &self.world.random);
+        if let Some(fault) = response.fault {
             self.world.count(fault);
         }
-        if stepped && answer.read_a_date {
+        if stepped && response.parsed_a_date {
             self.world.count(Fault::ClockStep);
         }
-        sleep(answer.after).await;
-        self.world.checker.request_answered(lease, &answer.outcome);
+        sleep(response.after).await;
+        self.world.checker.record_response(lease, &response.outcome);
         self.crash_sometimes(Fault::CrashAfterSend).await;
         self.panic_sometimes();
-        self.process.pass().await;
-        answer.outcome
+        self.process.wait_while_stalled().await;
+        response.outcome
     }
 }

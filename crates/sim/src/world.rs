@@ -1,121 +1,123 @@
-//! What all parts of a simulation share.
+//! The state that all parts of a simulation share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::DestinationUrl;
 
+use crate::FaultInjection;
 use crate::check::Checker;
-use crate::dice::Dice;
-use crate::fault::{Fault, Tally};
-use crate::incarnation::Incarnation;
-use crate::receivers::Manner;
+use crate::fault::{Fault, FaultCounts};
+use crate::process::Process;
+use crate::random::SeededRandom;
+use crate::receivers::ReceiverBehavior;
 use crate::scenario::Scenario;
 use crate::time::WorldClock;
 
+/// The shared state of a simulation: scenario, true time, checker, and the faults in effect.
 pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) clock: WorldClock,
     pub(crate) checker: Arc<Checker>,
-    /// For whatever happens to calls and sends.
-    pub(crate) dice: Dice,
-    weather: Mutex<Weather>,
+    /// Decides the faults of single calls and requests.
+    pub(crate) random: SeededRandom,
+    state: Mutex<WorldState>,
 }
 
-struct Weather {
-    calm: bool,
+struct WorldState {
+    faults_are_over: bool,
     outage_until: Duration,
-    manners: Vec<Manner>,
-    /// The present life of each worker.
-    incarnations: Vec<Option<Arc<Incarnation>>>,
-    tally: Tally,
+    /// By destination number.
+    behaviors: Vec<ReceiverBehavior>,
+    /// The current process of each worker, by worker number.
+    processes: Vec<Option<Arc<Process>>>,
+    fault_counts: FaultCounts,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, clock: WorldClock, checker: Arc<Checker>) -> Self {
-        let weather = Weather {
-            calm: scenario.calm == crate::Calm::Always,
+        let state = WorldState {
+            faults_are_over: scenario.fault_injection == FaultInjection::Off,
             outage_until: Duration::ZERO,
-            manners: vec![Manner::Healthy; scenario.destinations],
-            incarnations: vec![None; scenario.workers],
-            tally: Tally::default(),
+            behaviors: vec![ReceiverBehavior::Healthy; scenario.destinations],
+            processes: vec![None; scenario.workers],
+            fault_counts: FaultCounts::default(),
         };
-        Self { scenario, clock, checker, dice: Dice::new(seed, 2), weather: Mutex::new(weather) }
+        Self { scenario, clock, checker, random: SeededRandom::new(seed, 2), state: Mutex::new(state) }
     }
 
-    pub(crate) fn is_calm(&self) -> bool {
-        self.weather().calm
+    pub(crate) fn faults_are_over(&self) -> bool {
+        self.state().faults_are_over
     }
 
-    /// No new faults, and every old one heals.
-    pub(crate) fn calm_down(&self) {
-        let mut weather = self.weather();
-        weather.calm = true;
-        weather.outage_until = Duration::ZERO;
-        weather.manners.fill(Manner::Healthy);
-        for incarnation in weather.incarnations.iter().flatten() {
-            incarnation.drift(1_000, self.scenario.settings.lease.duration());
-            incarnation.ills().clock_step_s = 0;
-            let mut ills = incarnation.ills();
-            ills.slow_until = Duration::ZERO;
-            ills.slow_settle_until = Duration::ZERO;
-            ills.heartbeat_lost_until = Duration::ZERO;
+    /// Injects no more faults and ends those in effect.
+    pub(crate) fn stop_faults(&self) {
+        let mut state = self.state();
+        state.faults_are_over = true;
+        state.outage_until = Duration::ZERO;
+        state.behaviors.fill(ReceiverBehavior::Healthy);
+        for process in state.processes.iter().flatten() {
+            process.set_drift(1_000, self.scenario.settings.lease.duration());
+            let mut faults = process.faults();
+            faults.clock_step_s = 0;
+            faults.slow_until = Duration::ZERO;
+            faults.slow_settle_until = Duration::ZERO;
+            faults.heartbeat_lost_until = Duration::ZERO;
         }
     }
 
-    /// Whether a fault that comes `per_mille` times in a thousand comes now.
-    pub(crate) fn strikes(&self, per_mille: u64) -> bool {
-        !self.is_calm() && self.dice.chance(per_mille)
+    /// Returns whether a fault with this probability, in per mille, occurs now.
+    pub(crate) fn fault_occurs(&self, per_mille: u64) -> bool {
+        !self.faults_are_over() && self.random.chance(per_mille)
     }
 
     pub(crate) fn count(&self, fault: Fault) {
-        self.weather().tally.count(fault);
+        self.state().fault_counts.count(fault);
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        self.weather().tally.clone()
+    pub(crate) fn fault_counts(&self) -> FaultCounts {
+        self.state().fault_counts.clone()
     }
 
-    pub(crate) fn is_out(&self) -> bool {
-        self.weather().outage_until > self.clock.elapsed()
+    pub(crate) fn is_store_down(&self) -> bool {
+        self.state().outage_until > self.clock.elapsed()
     }
 
-    pub(crate) fn go_out(&self, until: Duration) {
-        self.weather().outage_until = until;
+    pub(crate) fn start_outage(&self, until: Duration) {
+        self.state().outage_until = until;
     }
 
-    pub(crate) fn manner_of(&self, destination: &DestinationUrl) -> Manner {
+    pub(crate) fn behavior_of(&self, destination: &DestinationUrl) -> ReceiverBehavior {
         let number = destination.as_str().rsplit('/').next().and_then(|number| number.parse::<usize>().ok());
-        let number = number.expect("destinations end in their number");
-        self.weather().manners[number]
+        let number = number.expect("destination URLs end in their number");
+        self.state().behaviors[number]
     }
 
-    pub(crate) fn set_manner(&self, destination: usize, manner: Manner) {
-        self.weather().manners[destination] = manner;
+    pub(crate) fn set_behavior(&self, destination: usize, behavior: ReceiverBehavior) {
+        self.state().behaviors[destination] = behavior;
     }
 
-    pub(crate) fn booted(&self, worker: usize, incarnation: Arc<Incarnation>) {
-        self.weather().incarnations[worker] = Some(incarnation);
+    pub(crate) fn set_process(&self, worker: usize, process: Arc<Process>) {
+        self.state().processes[worker] = Some(process);
     }
 
-    /// The workers that are up.
-    pub(crate) fn workers(&self) -> Vec<Arc<Incarnation>> {
-        let weather = self.weather();
-        weather.incarnations.iter().flatten().filter(|process| !process.is_crashed()).cloned().collect()
+    /// Returns the worker processes that have not crashed.
+    pub(crate) fn running_processes(&self) -> Vec<Arc<Process>> {
+        let state = self.state();
+        state.processes.iter().flatten().filter(|process| !process.is_crashed()).cloned().collect()
     }
 
-    /// One of the workers that are up.
-    pub(crate) fn some_worker(&self, dice: &Dice) -> Option<Arc<Incarnation>> {
-        let up = self.workers();
-        if up.is_empty() { None } else { Some(dice.pick(&up)) }
+    pub(crate) fn random_process(&self, random: &SeededRandom) -> Option<Arc<Process>> {
+        let running = self.running_processes();
+        if running.is_empty() { None } else { Some(random.pick(&running)) }
     }
 
-    fn weather(&self) -> MutexGuard<'_, Weather> {
-        self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, WorldState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The URL of a receiver, by number.
+/// Returns the URL of a receiver by its number.
 pub(crate) fn destination(number: usize) -> String {
     format!("https://receiver.test/{number}")
 }

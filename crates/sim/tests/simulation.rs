@@ -1,50 +1,57 @@
-//! The simulation itself: it replays, it is calm when it should be, and it is not when it should not.
+//! Runs of the simulation: no property is violated, runs are deterministic, and faults occur exactly when enabled.
 
 use std::collections::BTreeSet;
 
-use posthaste_sim::{Counts, Fault, Scenario, Tally, run};
+use posthaste_sim::{ActivityCounts, Fault, FaultCounts, Scenario, run};
 
 #[test]
-fn no_property_is_violated_whatever_happens() {
-    let mut faults = Tally::default();
-    let mut counts = Counts::default();
+fn no_property_is_violated_under_faults() {
+    let mut faults = FaultCounts::default();
+    let mut counts = ActivityCounts::default();
     for seed in 1..=40 {
-        let report = run(seed, Scenario::of(seed));
+        let report = run(seed, Scenario::from_seed(seed));
         if let Some(violation) = report.violation {
-            panic!("seed {seed} broke {violation}\n  again: make sim SEED={seed}");
+            panic!("seed {seed} violated {violation}\n  reproduce: make sim SEED={seed}");
         }
-        assert_eq!(report.delivered + report.failed, report.events, "seed {seed} left events behind");
+        assert_eq!(report.delivered + report.failed, report.events, "seed {seed} left events pending");
         counts.add(&report.counts);
         faults.add(&report.faults);
     }
     for fault in Fault::ALL {
-        assert!(faults.of(*fault) > 0, "{} never fired", fault.name());
+        assert!(faults.of(*fault) > 0, "{} never occurred", fault.name());
     }
-    let Counts { stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, released, .. } =
-        counts;
-    for tried in [stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, released] {
-        assert!(tried > 0, "the simulation is too tame: {counts:?}");
+    let ActivityCounts {
+        stale_writes,
+        replayed_settles,
+        replayed_claims,
+        takeovers,
+        abandoned,
+        released,
+        ..
+    } = counts;
+    for count in [stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, released] {
+        assert!(count > 0, "the simulation did not exercise everything: {counts:?}");
     }
     assert!(counts.circuits_reported > 0 && counts.removed > 0, "{counts:?}");
 }
 
 #[test]
-fn a_seed_replays_exactly() {
+fn runs_of_one_seed_are_identical() {
     for seed in [7, 8, 9] {
-        assert_eq!(run(seed, Scenario::of(seed)), run(seed, Scenario::of(seed)));
+        assert_eq!(run(seed, Scenario::from_seed(seed)), run(seed, Scenario::from_seed(seed)));
     }
 }
 
 #[test]
-fn different_seeds_are_different_worlds() {
-    let digests: BTreeSet<u64> = (1..=5).map(|seed| run(seed, Scenario::of(seed)).digest).collect();
+fn runs_of_different_seeds_differ() {
+    let digests: BTreeSet<u64> = (1..=5).map(|seed| run(seed, Scenario::from_seed(seed)).digest).collect();
     assert_eq!(digests.len(), 5);
 }
 
 #[test]
-fn with_no_fault_every_event_is_one_request() {
+fn without_faults_every_event_needs_one_request() {
     for seed in 1..=5 {
-        let report = run(seed, Scenario::calm(seed));
+        let report = run(seed, Scenario::without_faults(seed));
         assert_eq!(report.violation, None, "seed {seed}");
         assert_eq!(report.requests, report.events, "seed {seed}");
         assert_eq!(report.delivered, report.events, "seed {seed}");

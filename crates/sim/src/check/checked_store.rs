@@ -1,4 +1,4 @@
-//! The shared store, with the checker looking after every operation that may change an event.
+//! The shared store with a check after every operation that may change an event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,54 +6,52 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_store::{
-    CircuitReport, CircuitState, ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease,
-    Layer, Maintained, Retention, Settled, Settlement, Store, StoreError,
+    CircuitReport, CircuitState, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView,
+    LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 
 use super::Checker;
 use super::step::Step;
-use crate::incarnation::Incarnation;
+use crate::process::Process;
 
+/// The shared store, as one process uses it.
 pub(crate) struct CheckedStore {
     pub(super) inner: Arc<dyn Store>,
     pub(super) checker: Arc<Checker>,
-    pub(super) process: Arc<Incarnation>,
+    pub(super) process: Arc<Process>,
 }
 
 #[async_trait]
-impl Layer for CheckedStore {
+impl StoreLayer for CheckedStore {
     fn inner(&self) -> &dyn Store {
         &*self.inner
     }
 
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        let answers = self.inner.enqueue(batch).await;
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let response = self.inner.enqueue(request).await;
         self.checker.check(&Step::Enqueue);
-        answers
+        response
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        let claimed = self.inner.claim(request).await?;
-        self.checker.check(&Step::Claim { by: &self.process, request, claimed: &claimed });
-        Ok(claimed)
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let response = self.inner.claim(request).await?;
+        self.checker.check(&Step::Claim { process: &self.process, request, response: &response });
+        Ok(response)
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         let lost = self.inner.renew(held, lease).await?;
         self.checker.check(&Step::Renew { held, lease, lost: &lost });
         Ok(lost)
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.inner.settle(worker, batch).await?;
         self.checker.check(&Step::Settle { batch, settled: &settled });
         Ok(settled)
     }
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {
         self.inner.release(held).await?;
         self.checker.check(&Step::Release { held });
         Ok(())
@@ -78,11 +76,11 @@ impl Layer for CheckedStore {
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
         let tripped = reports.iter().filter(|report| report.state != CircuitState::Closed).count();
-        self.checker.circuits_reported(tripped);
+        self.checker.count_circuit_reports(tripped);
         self.inner.report_circuits(reports).await
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         let maintained = self.inner.maintain(retention).await;
         self.checker.check(&Step::Maintain { retention });
         maintained

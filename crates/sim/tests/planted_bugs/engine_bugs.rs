@@ -1,4 +1,4 @@
-//! Engines that are wrong in one way, as their ports see it.
+//! Engines with one known bug each, made by layers between the engine and its ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -6,69 +6,70 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{
-    Attempted, Lease, LeaseToken, Notice, Outcome, RetryPolicy, Roll, Timestamp, Transition, WorkerId,
+    AttemptResult, Lease, LeaseToken, Notice, Outcome, RandomDraw, RetryPolicy, Timestamp, Transition,
+    WorkerId,
 };
 use posthaste_engine::Sender;
-use posthaste_sim::Sabotage;
+use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    ClaimRequest, Claimed, HeldLease, Layer, Layered, NoticeCursor, NoticePage, PublishedNotice, Settled,
-    Settlement, Store, StoreError,
+    ClaimRequest, ClaimResponse, LayeredStore, LeaseRef, NoticeCursor, NoticePage, PublishedNotice,
+    SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);
 
-/// A bug that shows in how an engine uses its store: its name, the methods that it changes, and whatever it has to
-/// remember.
+/// Defines a bug in how an engine uses its store: its name, the store methods that it changes, and its own state.
 macro_rules! engine_bug {
-    ($(#[$doc:meta])* $name:ident $(remembers $memory:ty)?; $($method:item)*) => {
+    ($(#[$doc:meta])* $name:ident $(state $memory:ty)?; $($method:item)*) => {
         $(#[$doc])*
         pub(crate) struct $name;
 
-        impl Sabotage for $name {
+        impl PlantedBug for $name {
             fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
                 struct Bug {
                     store: Arc<dyn Store>,
-                    $(remembered: $memory,)?
+                    $(state: $memory,)?
                 }
 
                 #[async_trait]
-                impl Layer for Bug {
+                impl StoreLayer for Bug {
                     fn inner(&self) -> &dyn Store {
                         &*self.store
                     }
                     $($method)*
                 }
 
-                (Arc::new(Layered(Bug { store, $(remembered: <$memory>::default(),)? })), sender)
+                (Arc::new(LayeredStore(Bug { store, $(state: <$memory>::default(),)? })), sender)
             }
         }
     };
 }
 
-/// Stops renewing when the response is there, though the settle has not committed yet.
+/// Stops renewing a lease when the response has arrived, before the settle has committed.
 pub(crate) struct HeartbeatStopsBeforeSettle;
 
-impl Sabotage for HeartbeatStopsBeforeSettle {
+impl PlantedBug for HeartbeatStopsBeforeSettle {
     fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
         let sent = Arc::new(Mutex::new(BTreeSet::new()));
-        let store = Layered(RenewOnlyUnsent { store, sent: Arc::clone(&sent) });
-        (Arc::new(store), Arc::new(NoteSent { sender, sent }))
+        let store = LayeredStore(RenewOnlyUnsent { store, sent: Arc::clone(&sent) });
+        (Arc::new(store), Arc::new(RecordSent { sender, sent }))
     }
 }
 
+/// Renews only leases whose requests have not ended.
 struct RenewOnlyUnsent {
     store: Arc<dyn Store>,
     sent: Arc<Mutex<BTreeSet<LeaseToken>>>,
 }
 
 #[async_trait]
-impl Layer for RenewOnlyUnsent {
+impl StoreLayer for RenewOnlyUnsent {
     fn inner(&self) -> &dyn Store {
         &*self.store
     }
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
-        let unsent: Vec<HeldLease> = {
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        let unsent: Vec<LeaseRef> = {
             let sent = self.sent.lock().expect("one thread");
             held.iter().filter(|held| !sent.contains(&held.token)).copied().collect()
         };
@@ -76,13 +77,14 @@ impl Layer for RenewOnlyUnsent {
     }
 }
 
-struct NoteSent {
+/// Records the tokens whose requests have ended.
+struct RecordSent {
     sender: Arc<dyn Sender>,
     sent: Arc<Mutex<BTreeSet<LeaseToken>>>,
 }
 
 #[async_trait]
-impl Sender for NoteSent {
+impl Sender for RecordSent {
     async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
         let outcome = self.sender.send(lease, timeout).await;
         self.sent.lock().expect("one thread").insert(lease.token);
@@ -91,23 +93,23 @@ impl Sender for NoteSent {
 }
 
 engine_bug! {
-    /// Never renews anything.
+    /// Never renews a lease.
     NoHeartbeat;
 
-    async fn renew(&self, _held: &[HeldLease], _lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
+    async fn renew(&self, _held: &[LeaseRef], _lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         Ok(Vec::new())
     }
 }
 
 engine_bug! {
-    /// Tells followers what it is about to write.
-    NoticeBeforeCommit remembers Mutex<Vec<Notice>>;
+    /// Publishes notices before the settle has committed.
+    NoticeBeforeCommit state Mutex<Vec<Notice>>;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let early = batch.iter().filter_map(|settlement| {
             let transition = &settlement.transition;
             Some(Notice {
-                kind: transition.notice()?,
+                kind: transition.notice_kind()?,
                 event_id: transition.event_id().clone(),
                 webhook_id: None,
                 session_id: None,
@@ -116,13 +118,13 @@ engine_bug! {
                 at: Timestamp::default(),
             })
         });
-        self.remembered.lock().expect("one thread").extend(early);
+        self.state.lock().expect("one thread").extend(early);
         self.store.settle(worker, batch).await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         let mut page = self.store.notices(after, limit).await?;
-        let early: Vec<Notice> = std::mem::take(&mut *self.remembered.lock().expect("one thread"));
+        let early: Vec<Notice> = std::mem::take(&mut *self.state.lock().expect("one thread"));
         for notice in early {
             page.cursor.minor += 1;
             page.notices.push(PublishedNotice { cursor: page.cursor, notice });
@@ -131,19 +133,19 @@ engine_bug! {
     }
 }
 
-/// Takes no answer for a good answer.
+/// Treats a missing response as a success.
 pub(crate) struct TimeoutIsSuccess;
 
-impl Sabotage for TimeoutIsSuccess {
+impl PlantedBug for TimeoutIsSuccess {
     fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
-        (store, Arc::new(Optimist(sender)))
+        (store, Arc::new(TimeoutAsSuccess(sender)))
     }
 }
 
-struct Optimist(Arc<dyn Sender>);
+struct TimeoutAsSuccess(Arc<dyn Sender>);
 
 #[async_trait]
-impl Sender for Optimist {
+impl Sender for TimeoutAsSuccess {
     async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
         match self.0.send(lease, timeout).await {
             Outcome::NoResponse { .. } => Outcome::response(200, None, b""),
@@ -152,10 +154,10 @@ impl Sender for Optimist {
     }
 }
 
-/// Sends again by itself when the connection breaks, as a client library might.
+/// Repeats a request when the connection breaks, as a client library might.
 pub(crate) struct HiddenResend;
 
-impl Sabotage for HiddenResend {
+impl PlantedBug for HiddenResend {
     fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
         (store, Arc::new(Resend(sender)))
     }
@@ -174,29 +176,29 @@ impl Sender for Resend {
 }
 
 engine_bug! {
-    /// Takes the first error for the last word.
-    HeartbeatGivesUpAfterOneError remembers Mutex<BTreeSet<LeaseToken>>;
+    /// Stops renewing a lease after one error.
+    HeartbeatGivesUpAfterOneError state Mutex<BTreeSet<LeaseToken>>;
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
-        let wanted: Vec<HeldLease> = {
-            let given_up = self.remembered.lock().expect("one thread");
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        let wanted: Vec<LeaseRef> = {
+            let given_up = self.state.lock().expect("one thread");
             held.iter().filter(|held| !given_up.contains(&held.token)).copied().collect()
         };
         let renewed = self.store.renew(&wanted, lease).await;
         if renewed.is_err() {
-            self.remembered.lock().expect("one thread").extend(wanted.iter().map(|held| held.token));
+            self.state.lock().expect("one thread").extend(wanted.iter().map(|held| held.token));
         }
         renewed
     }
 }
 
 engine_bug! {
-    /// Passes over every tenth page's first notice.
-    PublisherSkipsNotices remembers Mutex<u32>;
+    /// Skips the first notice of every tenth page.
+    PublisherSkipsNotices state Mutex<u32>;
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         let mut page = self.store.notices(after, limit).await?;
-        let mut pages = self.remembered.lock().expect("one thread");
+        let mut pages = self.state.lock().expect("one thread");
         *pages += u32::from(!page.notices.is_empty());
         if *pages % 10 == 9 && !page.notices.is_empty() {
             page.notices.remove(0);
@@ -206,43 +208,43 @@ engine_bug! {
 }
 
 engine_bug! {
-    /// Says that it released what it did not.
+    /// Reports leases as released without releasing them.
     ReleasesNothing;
 
-    async fn release(&self, _held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, _held: &[LeaseRef]) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
 engine_bug! {
-    /// Claims as if nothing were in flight.
+    /// Claims as if no request were in flight to any destination.
     SlotsAreIgnored;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        self.store.claim(&ClaimRequest { free_slots: Default::default(), ..request.clone() }).await
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        self.store.claim(&ClaimRequest { destination_slots: Default::default(), ..request.clone() }).await
     }
 }
 
 engine_bug! {
-    /// Gives an event up at the first 404, whatever it has left.
-    NotFoundIsFinal remembers Mutex<BTreeMap<LeaseToken, Lease>>;
+    /// Dead-letters an event at its first 404, although it has attempts left.
+    NotFoundIsFinal state Mutex<BTreeMap<LeaseToken, Lease>>;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let claimed = self.store.claim(request).await?;
         let leases = claimed.leases.iter().map(|lease| (lease.token, lease.clone()));
-        self.remembered.lock().expect("one thread").extend(leases);
+        self.state.lock().expect("one thread").extend(leases);
         Ok(claimed)
     }
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let mut batch = batch.to_vec();
         for Settlement { transition, .. } in &mut batch {
             if transition.outcome().http_status() == Some(404) {
-                let lease = self.remembered.lock().expect("one thread")[&transition.token()].clone();
+                let lease = self.state.lock().expect("one thread")[&transition.token()].clone();
                 let last = Lease { max_attempts: lease.attempt(), ..lease };
                 let attempted =
-                    Attempted { outcome: transition.outcome().clone(), duration: transition.duration() };
-                *transition = Arc::new(Transition::of(&last, attempted, &RetryPolicy::default(), Roll(0)));
+                    AttemptResult { outcome: transition.outcome().clone(), duration: transition.duration() };
+                *transition = Arc::new(Transition::from_attempt(&last, attempted, &RetryPolicy::default(), RandomDraw(0)));
             }
         }
         self.store.settle(worker, &batch).await

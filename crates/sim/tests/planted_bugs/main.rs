@@ -1,158 +1,161 @@
-//! The simulation can fail: each of these stores and engines has one known bug, and each is caught.
+//! Tests that the simulation can fail: it finds the one known bug of each of these stores and engines.
 
 mod engine_bugs;
 mod store_bugs;
 
 use std::sync::Arc;
 
-use posthaste_sim::{Sabotage, Scenario, run_sabotaged};
+use posthaste_sim::{PlantedBug, Scenario, run_with_bug};
 
-/// No bug may hide from more seeds than this.
+/// Number of seeds within which every bug must be found.
 const SEEDS: u64 = 30;
 
-/// Runs seeds until one catches the bug, and holds it to have broken one of these properties.
-fn caught(bug: impl Sabotage, properties: &[&str]) {
+/// Runs seeds until one finds the bug. Panics if none does, or if another property than these was violated.
+fn assert_caught(bug: impl PlantedBug, properties: &[&str]) {
     let bug = Arc::new(bug);
-    let caught = (1..=SEEDS).find_map(|seed| {
-        let report = run_sabotaged(seed, Scenario::of(seed), Arc::clone(&bug) as Arc<dyn Sabotage>);
+    let found = (1..=SEEDS).find_map(|seed| {
+        let report = run_with_bug(seed, Scenario::from_seed(seed), Arc::clone(&bug) as Arc<dyn PlantedBug>);
         report.violation.map(|violation| (seed, violation))
     });
-    let Some((seed, violation)) = caught else { panic!("{SEEDS} seeds did not notice") };
+    let Some((seed, violation)) = found else { panic!("{SEEDS} seeds did not find the bug") };
     println!("seed {seed}: {violation}");
-    assert!(properties.contains(&violation.property), "caught for another reason: {violation}");
+    assert!(
+        properties.contains(&violation.property),
+        "found, but as a violation of another property: {violation}"
+    );
 }
 
 #[test]
 fn settle_without_a_token_check_is_caught() {
-    caught(store_bugs::SettleIgnoresToken, &["P5"]);
+    assert_caught(store_bugs::SettleIgnoresToken, &["P5"]);
 }
 
 #[test]
 fn renew_without_a_token_check_is_caught() {
-    caught(store_bugs::RenewIgnoresToken, &["P5"]);
+    assert_caught(store_bugs::RenewIgnoresToken, &["P5"]);
 }
 
 #[test]
 fn attempts_counted_at_claim_are_caught() {
-    caught(store_bugs::ClaimCountsAttempts, &["P10"]);
+    assert_caught(store_bugs::ClaimCountsAttempts, &["P10"]);
 }
 
 #[test]
 fn settle_that_applies_a_replay_again_is_caught() {
-    caught(store_bugs::SettleAppliesReplays, &["P8"]);
+    assert_caught(store_bugs::SettleAppliesReplays, &["P8"]);
 }
 
 #[test]
 fn settle_that_calls_a_replay_stale_is_caught() {
-    caught(store_bugs::SettleForgetsReplays, &["P8"]);
+    assert_caught(store_bugs::SettleForgetsReplays, &["P8"]);
 }
 
 #[test]
 fn claim_that_ignores_live_leases_is_caught() {
-    caught(store_bugs::ClaimStealsLeases, &["P7"]);
+    assert_caught(store_bugs::ClaimStealsLeases, &["P7"]);
 }
 
 #[test]
 fn claim_that_grants_a_token_twice_is_caught() {
-    caught(store_bugs::TokensRepeat, &["P6"]);
+    assert_caught(store_bugs::TokensRepeat, &["P6"]);
 }
 
 #[test]
 fn enqueue_acknowledged_before_it_is_stored_is_caught() {
-    caught(store_bugs::EnqueueAcknowledgesTooSoon, &["P1"]);
+    assert_caught(store_bugs::EnqueueAcknowledgesTooSoon, &["P1"]);
 }
 
 #[test]
 fn retries_without_backoff_are_caught() {
-    caught(store_bugs::RetriesAtOnce, &["P14"]);
+    assert_caught(store_bugs::RetriesAtOnce, &["P14"]);
 }
 
 #[test]
 fn retries_that_are_never_claimed_are_caught() {
-    caught(store_bugs::RetriesAreForgotten, &["P2", "P11"]);
+    assert_caught(store_bugs::RetriesAreForgotten, &["P2", "P11"]);
 }
 
 #[test]
 fn cancel_without_a_notice_is_caught() {
-    caught(store_bugs::CancelIsSilent, &["P13"]);
+    assert_caught(store_bugs::CancelIsSilent, &["P13"]);
 }
 
 #[test]
 fn settle_fenced_by_the_owners_name_alone_is_caught() {
-    caught(store_bugs::SettleChecksOwnerOnly, &["P5"]);
+    assert_caught(store_bugs::SettleChecksOwnerOnly, &["P5"]);
 }
 
 #[test]
 fn dead_letter_before_the_last_attempt_is_caught() {
-    caught(engine_bugs::NotFoundIsFinal, &["P10"]);
+    assert_caught(engine_bugs::NotFoundIsFinal, &["P10"]);
 }
 
 #[test]
 fn pauses_that_are_forgotten_are_caught() {
-    caught(store_bugs::PausesAreForgotten, &["pause"]);
+    assert_caught(store_bugs::PausesAreForgotten, &["pause"]);
 }
 
 #[test]
 fn lost_leases_that_are_never_counted_are_caught() {
-    caught(store_bugs::LostLeasesAreNotCounted, &["P8", "P10"]);
+    assert_caught(store_bugs::LostLeasesAreNotCounted, &["P8", "P10"]);
 }
 
 #[test]
 fn cancel_that_does_nothing_is_caught() {
-    caught(store_bugs::CancelDoesNothing, &["P12"]);
+    assert_caught(store_bugs::CancelDoesNothing, &["P12"]);
 }
 
 #[test]
 fn release_that_does_nothing_is_caught() {
-    caught(store_bugs::ReleaseDoesNothing, &["P8"]);
+    assert_caught(store_bugs::ReleaseDoesNothing, &["P8"]);
 }
 
 #[test]
 fn retention_of_undelivered_events_is_caught() {
-    caught(store_bugs::RetentionTakesFailedEvents, &["P1"]);
+    assert_caught(store_bugs::RetentionTakesFailedEvents, &["P1"]);
 }
 
 #[test]
 fn heartbeat_given_up_after_one_error_is_caught() {
-    caught(engine_bugs::HeartbeatGivesUpAfterOneError, &["heartbeat"]);
+    assert_caught(engine_bugs::HeartbeatGivesUpAfterOneError, &["heartbeat"]);
 }
 
 #[test]
 fn publisher_that_skips_notices_is_caught() {
-    caught(engine_bugs::PublisherSkipsNotices, &["P13"]);
+    assert_caught(engine_bugs::PublisherSkipsNotices, &["P13"]);
 }
 
 #[test]
 fn releases_that_never_reach_the_store_are_caught() {
-    caught(engine_bugs::ReleasesNothing, &["drain", "heartbeat"]);
+    assert_caught(engine_bugs::ReleasesNothing, &["drain", "heartbeat"]);
 }
 
 #[test]
 fn more_requests_than_slots_are_caught() {
-    caught(engine_bugs::SlotsAreIgnored, &["slots"]);
+    assert_caught(engine_bugs::SlotsAreIgnored, &["slots"]);
 }
 
 #[test]
 fn heartbeat_stopped_before_the_settle_is_caught() {
-    caught(engine_bugs::HeartbeatStopsBeforeSettle, &["heartbeat"]);
+    assert_caught(engine_bugs::HeartbeatStopsBeforeSettle, &["heartbeat"]);
 }
 
 #[test]
 fn no_heartbeat_at_all_is_caught() {
-    caught(engine_bugs::NoHeartbeat, &["heartbeat"]);
+    assert_caught(engine_bugs::NoHeartbeat, &["heartbeat"]);
 }
 
 #[test]
 fn notice_published_before_the_commit_is_caught() {
-    caught(engine_bugs::NoticeBeforeCommit, &["P13"]);
+    assert_caught(engine_bugs::NoticeBeforeCommit, &["P13"]);
 }
 
 #[test]
 fn timeout_taken_for_success_is_caught() {
-    caught(engine_bugs::TimeoutIsSuccess, &["P3"]);
+    assert_caught(engine_bugs::TimeoutIsSuccess, &["P3"]);
 }
 
 #[test]
 fn hidden_second_request_is_caught() {
-    caught(engine_bugs::HiddenResend, &["P9"]);
+    assert_caught(engine_bugs::HiddenResend, &["P9"]);
 }

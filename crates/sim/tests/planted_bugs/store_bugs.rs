@@ -1,48 +1,49 @@
-//! Stores that are wrong in one way.
+//! Stores with one known bug each.
 //!
-//! Each is the memory store with its state bent around a call, so that it does what a store without the rule would.
+//! Each is the memory store with a layer that changes its state before or after a call, so that the call has the effect
+//! of the bug.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{ClaimId, DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
-use posthaste_sim::Sabotage;
+use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    ClaimRequest, Claimed, EnqueueRequest, Enqueued, EventView, HeldLease, Layer, Layered, Maintained,
-    Receipt, Retention, Settled, Settlement, Store, StoreError,
+    ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView, LayeredStore, LeaseRef,
+    MaintenanceReport, Receipt, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 
-/// A store bug: its name, the methods that it changes, and whatever it has to remember.
+/// Defines a store bug: its name, the methods that it changes, and its own state.
 macro_rules! store_bug {
-    ($(#[$doc:meta])* $name:ident $(remembers $memory:ty)?; $($method:item)*) => {
+    ($(#[$doc:meta])* $name:ident $(state $memory:ty)?; $($method:item)*) => {
         $(#[$doc])*
         pub(crate) struct $name;
 
-        impl Sabotage for $name {
+        impl PlantedBug for $name {
             fn store(&self, memory: MemoryStore) -> Arc<dyn Store> {
                 struct Bug {
                     memory: MemoryStore,
-                    $(remembered: $memory,)?
+                    $(state: $memory,)?
                 }
 
                 #[async_trait]
-                impl Layer for Bug {
+                impl StoreLayer for Bug {
                     fn inner(&self) -> &dyn Store {
                         &self.memory
                     }
                     $($method)*
                 }
 
-                Arc::new(Layered(Bug { memory, $(remembered: <$memory>::default(),)? }))
+                Arc::new(LayeredStore(Bug { memory, $(state: <$memory>::default(),)? }))
             }
         }
     };
 }
 
-/// Makes the row look as if it were leased under this token.
-fn forge(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &WorkerId) {
+/// Sets the row's lease to this token and owner.
+fn forge_lease(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &WorkerId) {
     memory.with_state(|state| {
         if let Some(row) = state.row_mut(key) {
             let until = row.lease.as_ref().map_or(row.updated_at, |lease| lease.until);
@@ -53,14 +54,14 @@ fn forge(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &WorkerI
 }
 
 store_bug! {
-    /// `UPDATE … WHERE id = $1`, without the token.
+    /// Updates the row by its id alone, without comparing the token.
     SettleIgnoresToken;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         for settlement in batch {
             let (key, token) = (settlement.transition.key(), settlement.transition.token());
             if !self.memory.with_state(|state| state.attempts.contains_key(&token)) {
-                forge(&self.memory, key, token, worker);
+                forge_lease(&self.memory, key, token, worker);
             }
         }
         self.memory.settle(worker, batch).await
@@ -68,22 +69,23 @@ store_bug! {
 }
 
 store_bug! {
+    /// Renews a lease under any token.
     RenewIgnoresToken;
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
-        let current: Vec<HeldLease> = self.memory.with_state(|state| {
-            let token = |held: &HeldLease| state.rows.get(&held.key)?.lease.as_ref().map(|lease| lease.token);
-            held.iter().map(|held| HeldLease { token: token(held).unwrap_or(held.token), ..*held }).collect()
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        let current: Vec<LeaseRef> = self.memory.with_state(|state| {
+            let token = |held: &LeaseRef| state.rows.get(&held.key)?.lease.as_ref().map(|lease| lease.token);
+            held.iter().map(|held| LeaseRef { token: token(held).unwrap_or(held.token), ..*held }).collect()
         });
         self.memory.renew(&current, lease).await
     }
 }
 
 store_bug! {
-    /// A crash then eats the retry budget.
+    /// Counts an attempt with each claim, so that a crash uses up the retry budget.
     ClaimCountsAttempts;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let claimed = self.memory.claim(request).await?;
         self.memory.with_state(|state| {
             for lease in &claimed.leases {
@@ -95,13 +97,14 @@ store_bug! {
 }
 
 store_bug! {
+    /// Applies a repeated settle a second time.
     SettleAppliesReplays;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         for settlement in batch {
             let (key, token) = (settlement.transition.key(), settlement.transition.token());
             if self.memory.with_state(|state| state.attempts.remove(&token)).is_some() {
-                forge(&self.memory, key, token, worker);
+                forge_lease(&self.memory, key, token, worker);
             }
         }
         self.memory.settle(worker, batch).await
@@ -109,21 +112,21 @@ store_bug! {
 }
 
 store_bug! {
-    /// The worker is told that a result was lost which was written.
+    /// Reports a repeated settle as stale although its result was written.
     SettleForgetsReplays;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.memory.settle(worker, batch).await?;
-        let forgetful = |settled| if settled == Settled::Replayed { Settled::Stale } else { settled };
-        Ok(settled.into_iter().map(forgetful).collect())
+        let as_stale = |settled| if settled == SettleResult::Replayed { SettleResult::Stale } else { settled };
+        Ok(settled.into_iter().map(as_stale).collect())
     }
 }
 
 store_bug! {
-    /// Due is all that counts.
+    /// Claims due events although they have a live lease.
     ClaimStealsLeases;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let live: Vec<(EventKey, GrantedLease)> = self.memory.with_state(|state| {
             let leased = state.rows.iter_mut().filter_map(|(key, row)| Some((*key, row.lease.as_mut()?)));
             leased
@@ -147,15 +150,15 @@ store_bug! {
 }
 
 store_bug! {
-    /// As a counter would after a failover.
-    TokensRepeat remembers Mutex<Option<LeaseToken>>;
+    /// Grants the first token again and again, as a counter could after a failover.
+    TokensRepeat state Mutex<Option<LeaseToken>>;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let mut claimed = self.memory.claim(request).await?;
         if let Some(first) = claimed.leases.first_mut() {
-            let mut remembered = self.remembered.lock().expect("one thread");
-            let token = *remembered.get_or_insert(first.token);
-            forge(&self.memory, first.key, token, &request.owner);
+            let mut state = self.state.lock().expect("one thread");
+            let token = *state.get_or_insert(first.token);
+            forge_lease(&self.memory, first.key, token, &request.owner);
             *first = Lease { token, ..first.clone() };
         }
         Ok(claimed)
@@ -163,28 +166,29 @@ store_bug! {
 }
 
 store_bug! {
-    /// One request in eight is acknowledged and forgotten, as by a commit that did not reach the disk.
-    EnqueueAcknowledgesTooSoon remembers Mutex<u32>;
+    /// Acknowledges every eighth request without storing it, like a commit that did not reach the disk.
+    EnqueueAcknowledgesTooSoon state Mutex<u32>;
 
-    async fn enqueue(&self, batch: &[EnqueueRequest]) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
         let count = {
-            let mut count = self.remembered.lock().expect("one thread");
+            let mut count = self.state.lock().expect("one thread");
             *count += 1;
             *count
         };
         if count % 8 != 0 {
-            return self.memory.enqueue(batch).await;
+            return self.memory.enqueue(request).await;
         }
         let event_id = EventId::new(format!("lost-{count}")).expect("visible ASCII");
         let receipt = Receipt { event_id, status: DeliveryStatus::Pending, created_at: Default::default() };
-        Ok(batch.iter().map(|_| Ok(Enqueued { replayed: false, receipts: vec![receipt.clone()] })).collect())
+        Ok(EnqueueResponse { replayed: false, receipts: vec![receipt] })
     }
 }
 
 store_bug! {
+    /// Makes retries due at once.
     RetriesAtOnce;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.memory.settle(worker, batch).await?;
         self.memory.with_state(|state| {
             for settlement in batch {
@@ -198,15 +202,16 @@ store_bug! {
 }
 
 store_bug! {
-    /// What was attempted once is passed over for ever after.
+    /// Never claims an event that has been attempted before.
     RetriesAreForgotten;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.memory.claim(&ClaimRequest { retries_max: 0, ..request.clone() }).await
     }
 }
 
 store_bug! {
+    /// Cancels without writing a notice.
     CancelIsSilent;
 
     async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
@@ -218,10 +223,10 @@ store_bug! {
 }
 
 store_bug! {
-    /// The same worker may have claimed the row again since.
+    /// Compares only the owner, although the same worker may have claimed the row again.
     SettleChecksOwnerOnly;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         for settlement in batch {
             let (key, token) = (settlement.transition.key(), settlement.transition.token());
             let ours = self.memory.with_state(|state| {
@@ -229,7 +234,7 @@ store_bug! {
                 (owner.as_ref() == Some(worker) && !state.attempts.contains_key(&token)).then_some(())
             });
             if ours.is_some() {
-                forge(&self.memory, key, token, worker);
+                forge_lease(&self.memory, key, token, worker);
             }
         }
         self.memory.settle(worker, batch).await
@@ -237,9 +242,10 @@ store_bug! {
 }
 
 store_bug! {
+    /// Ignores requested pauses of destinations.
     PausesAreForgotten;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.memory.settle(worker, batch).await?;
         self.memory.with_state(|state| {
             state.destinations.values_mut().for_each(|destination| destination.paused_until = None);
@@ -249,10 +255,10 @@ store_bug! {
 }
 
 store_bug! {
-    /// An event that takes its worker down then does so for ever.
+    /// Never counts a lost lease, so that an event can crash workers forever.
     LostLeasesAreNotCounted;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let claimed = self.memory.claim(request).await?;
         self.memory.with_state(|state| {
             for lease in &claimed.leases {
@@ -264,6 +270,7 @@ store_bug! {
 }
 
 store_bug! {
+    /// Returns success from a cancel that changed nothing.
     CancelDoesNothing;
 
     async fn cancel(&self, event_id: &EventId, _actor: &str, _reason: Option<&str>) -> Result<EventView, StoreError> {
@@ -272,18 +279,20 @@ store_bug! {
 }
 
 store_bug! {
+    /// Returns success from a release that changed nothing.
     ReleaseDoesNothing;
 
-    async fn release(&self, _held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, _held: &[LeaseRef]) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
 store_bug! {
+    /// Removes failed events.
     RetentionTakesFailedEvents;
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
-        if retention.keep.is_some() {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
+        if retention.keep_for.is_some() {
             self.memory.with_state(|state| {
                 state.rows.retain(|_, row| row.status != DeliveryStatus::Failed);
                 state.revision += 1;

@@ -1,0 +1,124 @@
+//! Checks of what commits together with a change of an event: attempt records, notices, audit rows and counters.
+
+use posthaste_domain::{DeliveryStatus, EventId, NoticeKind};
+use posthaste_store_memory::State;
+
+use super::step::{Change, Step};
+use super::{CheckResult, Model, require};
+
+/// P13: without a change of an event, no other record is written.
+pub(super) fn check_nothing_written(model: &Model, state: &State) -> CheckResult {
+    let last_notice = state.notices.last().map_or(model.last_notice, |last| last.cursor);
+    require!("P13", last_notice == model.last_notice, "a notice was written without a change");
+    require!("P13", state.audit.len() == model.audit, "an audit row was written without a change");
+    require!("P13", state.attempts.len() == model.attempts, "an attempt was recorded without a change");
+    Ok(())
+}
+
+/// P13 and P8: attempt records, notices, audit rows and lease counts match the changes exactly.
+pub(super) fn check_records(
+    step: &Step<'_>,
+    changes: &[Change<'_>],
+    model: &mut Model,
+    state: &State,
+) -> CheckResult {
+    if !matches!(step, Step::Maintain { .. }) {
+        check_attempts(step, changes, model, state)?;
+        check_notices(changes, model, state)?;
+        check_audit(step, changes, model, state)?;
+    }
+    model.last_notice = state.notices.last().map_or(model.last_notice, |last| last.cursor);
+    model.audit = state.audit.len();
+    model.attempts = state.attempts.len();
+    changes.iter().try_for_each(|change| check_account(step, change, model))
+}
+
+fn check_attempts(step: &Step<'_>, changes: &[Change<'_>], model: &Model, state: &State) -> CheckResult {
+    let recorded = state.attempts.len() - model.attempts;
+    let settled = if matches!(step, Step::Settle { .. }) { changes.len() } else { 0 };
+    require!("P13", recorded == settled, "{recorded} attempts recorded for {settled} settled events");
+    Ok(())
+}
+
+/// P13: each event that has reached a terminal state has exactly one notice, of the right kind.
+fn check_notices(changes: &[Change<'_>], model: &Model, state: &State) -> CheckResult {
+    let was_pending = |change: &Change<'_>| {
+        change.before.as_ref().is_none_or(|before| before.status == DeliveryStatus::Pending)
+    };
+    let mut ended: Vec<(&EventId, &str, u32)> = changes
+        .iter()
+        .filter(|change| was_pending(change))
+        .filter_map(|change| {
+            let kind = match change.after.status {
+                DeliveryStatus::Pending => return None,
+                DeliveryStatus::Delivered => NoticeKind::Delivered,
+                DeliveryStatus::Failed => NoticeKind::DeadLettered,
+            };
+            Some((&change.after.event_id, kind.as_str(), change.after.attempts))
+        })
+        .collect();
+    let new_notices = state.notices.iter().skip_while(|published| published.cursor <= model.last_notice);
+    let mut announced: Vec<(&EventId, &str, u32)> = new_notices
+        .map(|published| {
+            (&published.notice.event_id, published.notice.kind.as_str(), published.notice.attempts)
+        })
+        .collect();
+    ended.sort_unstable();
+    announced.sort_unstable();
+    require!("P13", ended == announced, "{ended:?} ended, but the notices are {announced:?}");
+    Ok(())
+}
+
+fn check_audit(step: &Step<'_>, changes: &[Change<'_>], model: &Model, state: &State) -> CheckResult {
+    let by_operator = matches!(step, Step::Requeue { .. } | Step::Cancel { .. });
+    let actions = if by_operator { changes.len() } else { 0 };
+    let audited = state.audit.len() - model.audit;
+    require!("P13", actions == audited, "{audited} audit rows for {actions} manual actions");
+    Ok(())
+}
+
+/// P8: every granted lease has ended with an outcome, has ended without one, or is held now.
+fn check_account(step: &Step<'_>, change: &Change<'_>, model: &mut Model) -> CheckResult {
+    let account = model.accounts.entry(change.key).or_default();
+    let lease_before = change.before.as_ref().and_then(|before| before.lease.as_ref());
+    let lease_after = change.after.lease.as_ref();
+    let token_changed = lease_before.map(|lease| lease.token) != lease_after.map(|lease| lease.token);
+    let ended = lease_before.is_some() && token_changed;
+    match step {
+        Step::Settle { .. } => {
+            account.outcomes += 1;
+            account.lost_in_a_row = 0;
+        }
+        Step::Claim { .. } if ended => {
+            account.abandoned += 1;
+            account.lost_in_a_row += 1;
+            model.counts.takeovers += 1;
+            model.counts.abandoned += u64::from(lease_after.is_none());
+        }
+        Step::Release { .. } if ended => {
+            account.abandoned += 1;
+            model.counts.released += 1;
+        }
+        Step::Cancel { .. } if ended => account.abandoned += 1,
+        Step::Requeue { .. } => account.lost_in_a_row = 0,
+        _ => {}
+    }
+    let accounted = account.outcomes + account.abandoned + u32::from(lease_after.is_some());
+    let claims = change.after.claims;
+    require!(
+        "P8",
+        claims == accounted,
+        "{} has {claims} claims, but {accounted} are accounted for",
+        change.after.event_id
+    );
+    let lost = (change.after.lost_leases, account.lost_in_a_row);
+    require!(
+        "P10",
+        lost.0 == lost.1,
+        "{} has counted {} consecutive lost leases instead of {}",
+        change.after.event_id,
+        lost.0,
+        lost.1
+    );
+    Ok(())
+}

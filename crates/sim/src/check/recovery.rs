@@ -1,0 +1,102 @@
+//! Checks after the fault phase: liveness, and the end state.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use posthaste_domain::{DeliveryStatus, FailureKind, Timestamp};
+
+use super::{Checker, require};
+use crate::client::is_poison;
+use crate::process::Process;
+
+impl Checker {
+    pub(crate) fn all_events_ended(&self) -> bool {
+        self.memory.with_state(|state| state.rows.values().all(|row| row.status != DeliveryStatus::Pending))
+    }
+
+    pub(crate) fn report_unfinished(&self, recovery_time: Duration) {
+        let waiting = self.memory.with_state(|state| {
+            let pending = state.rows.values().filter(|row| row.status == DeliveryStatus::Pending);
+            pending.map(|row| format!("{row:?}")).collect::<Vec<_>>()
+        });
+        self.report_violation(
+            "P2",
+            format!("still pending {recovery_time:?} after the last fault: {waiting:?}"),
+        );
+    }
+
+    /// P11: ready events are claimed within about one poll interval, once workers have restarted, hanging requests
+    /// have ended and circuits have closed.
+    pub(crate) fn check_waiting(&self, faults_ended_at: Timestamp, processes: &[Arc<Process>]) {
+        let now = self.clock.timestamp();
+        let settings = &self.scenario.settings;
+        let grace = settings.lease.duration() * 2 + settings.timeout + settings.breaker.cool_down() * 2;
+        let recovered_since = faults_ended_at.after(grace + Duration::from_secs(90));
+        let wait_max = settings.poll_interval + Duration::from_secs(5);
+        // Poison events crash workers also after the fault phase.
+        let Some(workers_since) = processes.iter().map(|process| process.booted_at()).min() else { return };
+        let model = self.model();
+        let result = (|| {
+            for row in model.rows.values().filter(|row| row.is_ready(now) && !is_poison(&row.payload)) {
+                let paused_until = model.paused.get(&row.destination_id).copied();
+                let expired_at = row.lease.as_ref().map(|lease| lease.until);
+                let ready_since = row.next_attempt_at.max(expired_at).max(paused_until);
+                let ready_since = ready_since.max(Some(recovered_since)).max(Some(workers_since));
+                let waited = ready_since.map_or(Duration::ZERO, |since| now.since(since));
+                require!("P11", waited <= wait_max, "{} has been ready for {waited:?}", row.event_id);
+            }
+            for process in processes.iter().filter(|process| process.is_undisturbed_since(recovered_since)) {
+                let since_claim = process.time_since_claim();
+                let wait_max = wait_max + settings.poll_interval;
+                require!(
+                    "P11",
+                    since_claim <= wait_max,
+                    "{} has not claimed for {since_claim:?}",
+                    process.worker_id
+                );
+            }
+            Ok(())
+        })();
+        self.record_result(model, result);
+    }
+
+    /// Checks what holds only at the end: the number of events and requests, poison events, and subscribers.
+    pub(crate) fn check_end_state(&self, processes: &[Arc<Process>]) {
+        let model = self.model();
+        let result = self.memory.with_state(|state| {
+            let rows = state.rows.len() as u64 + model.counts.removed;
+            require!("P1", rows == self.scenario.events as u64, "{rows} events of {}", self.scenario.events);
+            let payloads: BTreeSet<_> = state.rows.values().map(|row| &row.payload).collect();
+            require!("P1", payloads.len() == state.rows.len(), "a repeated request created a second event");
+            for (key, row) in &state.rows {
+                let account = model.accounts.get(key).copied().unwrap_or_default();
+                let requests = model.request_log.requests_of(&row.event_id);
+                let (outcomes, exact) = (account.outcomes, account.abandoned == 0);
+                require!(
+                    "P9",
+                    !exact || requests == outcomes,
+                    "{requests} requests for {} with {outcomes} outcomes, although no lease was lost",
+                    row.event_id
+                );
+                let was_stopped =
+                    matches!(row.failure_kind, Some(FailureKind::Abandoned | FailureKind::Cancelled));
+                require!("P10", !is_poison(&row.payload) || was_stopped, "a poison event ended as {row:?}");
+            }
+            let end = state.notices.last().map(|last| last.cursor);
+            let recent = self.clock.timestamp().before(self.scenario.settings.poll_interval * 2);
+            for process in processes.iter().filter(|process| process.is_undisturbed_since(recent)) {
+                let last_notice = process.last_notice();
+                let received_all = last_notice.is_none() || end.is_none() || last_notice >= end;
+                require!(
+                    "P13",
+                    received_all,
+                    "subscribers of {} received notices up to {last_notice:?} of {end:?}",
+                    process.worker_id
+                );
+            }
+            Ok(())
+        });
+        self.record_result(model, result);
+    }
+}

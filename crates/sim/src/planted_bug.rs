@@ -1,0 +1,26 @@
+//! The hook through which a test plants a bug.
+
+use std::sync::Arc;
+
+use posthaste_engine::Sender;
+use posthaste_store::Store;
+use posthaste_store_memory::MemoryStore;
+
+/// Replaces the store or the engine by one with a known bug. A bug of an engine is a layer between the engine and its
+/// ports: it makes the engine's calls look as the buggy engine's would.
+pub trait PlantedBug: Send + Sync + 'static {
+    /// Returns the store that all processes share.
+    fn store(&self, memory: MemoryStore) -> Arc<dyn Store> {
+        Arc::new(memory)
+    }
+
+    /// Returns the store and the sender that one engine gets.
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> (Arc<dyn Store>, Arc<dyn Sender>) {
+        (store, sender)
+    }
+}
+
+/// No planted bug.
+pub struct NoBug;
+
+impl PlantedBug for NoBug {}

@@ -1,0 +1,238 @@
+//! One run of a worker process, from boot to crash or drain, with the faults that affect it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use posthaste_domain::{LeaseToken, Timestamp, WorkerId};
+use posthaste_engine::Clock;
+use posthaste_store::NoticeCursor;
+use tokio::sync::Notify;
+
+use crate::time::{WorldClock, sleep};
+
+/// One run of a simulated process. A restart creates a new one.
+pub(crate) struct Process {
+    pub(crate) worker_id: WorkerId,
+    world_clock: WorldClock,
+    booted_at: Duration,
+    faults: Mutex<ProcessFaults>,
+    history: Mutex<ProcessHistory>,
+    crashed: Notify,
+}
+
+/// The faults that affect a process. Each `_until` is a time since the start of the simulation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ProcessFaults {
+    crashed: bool,
+    stalled_until: Duration,
+    pub(crate) slow_until: Duration,
+    pub(crate) slow_settle_until: Duration,
+    pub(crate) heartbeat_lost_until: Duration,
+    /// How far the wall clock is ahead, in seconds; negative is behind.
+    pub(crate) clock_step_s: i64,
+    drift: Drift,
+    /// Until when the loss of a lease may be due to a fault instead of a bug in the engine.
+    excused_until: Duration,
+}
+
+/// The rate of a clock that runs fast or slow since a given time.
+#[derive(Debug, Clone, Copy)]
+struct Drift {
+    /// How long one second of this clock really takes, in per mille.
+    per_mille: u32,
+    /// True time when the rate was set.
+    since_true: Duration,
+    /// This clock's time when the rate was set.
+    since_own: Duration,
+}
+
+/// From this rate on, a heartbeat due after a third of the lease comes too late.
+const TOO_SLOW_PER_MILLE: u32 = 2_500;
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self { per_mille: 1_000, since_true: Duration::ZERO, since_own: Duration::ZERO }
+    }
+}
+
+impl Drift {
+    /// Converts true time to the time of this clock.
+    fn own_time(self, true_time: Duration) -> Duration {
+        self.since_own + true_time.saturating_sub(self.since_true) * 1_000 / self.per_mille
+    }
+}
+
+/// What the process has done, as seen from outside.
+#[derive(Debug, Default)]
+struct ProcessHistory {
+    /// Tokens that reached the process. It cannot renew leases of a claim whose reply was lost.
+    received: BTreeSet<LeaseToken>,
+    /// Tokens that the process has tried to release, whether or not the call reached the store.
+    released: BTreeSet<LeaseToken>,
+    draining: bool,
+    last_claim_at: Duration,
+    /// The last notice that the process's subscriber received.
+    last_notice: Option<NoticeCursor>,
+}
+
+impl Process {
+    pub(crate) fn boot(worker_id: WorkerId, world_clock: WorldClock) -> Self {
+        let booted_at = world_clock.elapsed();
+        let history = Mutex::new(ProcessHistory { last_claim_at: booted_at, ..ProcessHistory::default() });
+        Self { worker_id, world_clock, booted_at, faults: Mutex::default(), history, crashed: Notify::new() }
+    }
+
+    pub(crate) fn faults(&self) -> MutexGuard<'_, ProcessFaults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn history(&self) -> MutexGuard<'_, ProcessHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Crashes the process: none of its tasks makes any more progress.
+    pub(crate) fn crash(&self) {
+        self.faults().crashed = true;
+        self.crashed.notify_one();
+    }
+
+    pub(crate) fn is_crashed(&self) -> bool {
+        self.faults().crashed
+    }
+
+    /// Resolves when the process crashes.
+    pub(crate) async fn crashed(&self) {
+        self.crashed.notified().await;
+    }
+
+    /// Delays an action of the process: until the end of a stall, or forever after a crash. Every action calls this.
+    pub(crate) async fn wait_while_stalled(&self) {
+        loop {
+            let faults = *self.faults();
+            if faults.crashed {
+                std::future::pending::<()>().await;
+            }
+            let now = self.world_clock.elapsed();
+            if faults.stalled_until <= now {
+                return;
+            }
+            sleep(faults.stalled_until - now).await;
+        }
+    }
+
+    /// Stalls the process. Never shortens a stall that has begun.
+    pub(crate) fn stall_until(&self, until: Duration) {
+        let mut faults = self.faults();
+        faults.stalled_until = faults.stalled_until.max(until);
+    }
+
+    /// Records that a fault affects the process's calls now and for this long.
+    pub(crate) fn excuse_for(&self, duration: Duration) {
+        let until = self.world_clock.elapsed() + duration;
+        let mut faults = self.faults();
+        faults.excused_until = faults.excused_until.max(until);
+    }
+
+    /// Changes the rate of the process's clock. Timers that are already running keep their old rate.
+    pub(crate) fn set_drift(&self, per_mille: u32, lease: Duration) {
+        let now = self.world_clock.elapsed();
+        {
+            let mut faults = self.faults();
+            faults.drift = Drift { per_mille, since_true: now, since_own: faults.drift.own_time(now) };
+        }
+        self.excuse_for(lease * 2);
+    }
+
+    /// Returns whether a fault explains the loss of the lease that expired at `until`: a fault that left too little
+    /// time for a heartbeat, a token that never reached the process, or a lease that the process released.
+    pub(crate) fn loss_is_excused(&self, token: LeaseToken, until: Timestamp, lease: Duration) -> bool {
+        let until = self.world_clock.elapsed_at(until);
+        let faults = *self.faults();
+        // One heartbeat interval, then a call that hangs for as long, then the pause before the next call.
+        let time_to_renew = lease * 3 / 4 * faults.drift.per_mille / 1_000;
+        let had_no_time = faults.excused_until.max(faults.stalled_until) + time_to_renew >= until;
+        let clock_too_slow = faults.drift.per_mille >= TOO_SLOW_PER_MILLE;
+        let history = self.history();
+        let held = history.received.contains(&token) && !history.released.contains(&token);
+        faults.crashed || had_no_time || clock_too_slow || !held
+    }
+
+    /// Returns the process's wall clock, and whether it is wrong.
+    pub(crate) fn wall_clock(&self) -> (Timestamp, bool) {
+        let step = self.faults().clock_step_s;
+        let distance = Duration::from_secs(step.unsigned_abs());
+        let now = self.world_clock.timestamp();
+        (if step < 0 { now.before(distance) } else { now.after(distance) }, step != 0)
+    }
+
+    pub(crate) fn record_received(&self, tokens: impl Iterator<Item = LeaseToken>) {
+        self.history().received.extend(tokens);
+    }
+
+    pub(crate) fn has_received(&self, token: LeaseToken) -> bool {
+        self.history().received.contains(&token)
+    }
+
+    pub(crate) fn record_released(&self, tokens: impl Iterator<Item = LeaseToken>) {
+        self.history().released.extend(tokens);
+    }
+
+    pub(crate) fn start_draining(&self) {
+        self.history().draining = true;
+    }
+
+    /// Records a claim. Returns false if the process is draining and must not claim.
+    pub(crate) fn record_claim(&self) -> bool {
+        let mut history = self.history();
+        history.last_claim_at = self.world_clock.elapsed();
+        !history.draining
+    }
+
+    pub(crate) fn booted_at(&self) -> Timestamp {
+        let uptime = self.world_clock.elapsed().saturating_sub(self.booted_at);
+        self.world_clock.timestamp().before(uptime)
+    }
+
+    pub(crate) fn time_since_claim(&self) -> Duration {
+        self.world_clock.elapsed().saturating_sub(self.history().last_claim_at)
+    }
+
+    /// Returns whether the process has been running without a fault since before this time.
+    pub(crate) fn is_undisturbed_since(&self, time: Timestamp) -> bool {
+        let time = self.world_clock.elapsed_at(time);
+        let faults = *self.faults();
+        let undisturbed_since = self.booted_at.max(faults.stalled_until).max(faults.excused_until);
+        !faults.crashed && undisturbed_since < time && time < self.world_clock.elapsed()
+    }
+
+    pub(crate) fn record_notice(&self, cursor: Option<NoticeCursor>) {
+        self.history().last_notice = cursor;
+    }
+
+    /// Returns the last notice that the process's subscriber received; none if the process has crashed or has no
+    /// subscriber.
+    pub(crate) fn last_notice(&self) -> Option<NoticeCursor> {
+        if self.is_crashed() { None } else { self.history().last_notice }
+    }
+}
+
+/// The process's own clock, which may drift.
+pub(crate) struct ProcessClock(pub(crate) Arc<Process>);
+
+impl Clock for ProcessClock {
+    fn monotonic(&self) -> Duration {
+        let now = self.0.world_clock.elapsed();
+        self.0.faults().drift.own_time(now)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let process = Arc::clone(&self.0);
+        let per_mille = process.faults().drift.per_mille;
+        Box::pin(async move {
+            sleep(duration * per_mille / 1_000).await;
+            process.wait_while_stalled().await;
+        })
+    }
+}
