@@ -1,4 +1,4 @@
-//! Claims: the store picks, the model judges the choice and follows it.
+//! Claims: the store chooses events, the model checks the choice and then grants the same events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,72 +6,93 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{
-    ClaimId, DestinationId, DestinationUrl, Ending, EventId, EventKey, Lease, Timestamp, Trigger, WorkerId,
+    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, TerminalState, Timestamp, Trigger,
+    WorkerId,
 };
-use posthaste_store::{ClaimRequest, Claimed, Store as _};
+use posthaste_store::{ClaimRequest, ClaimResponse, Store as _};
 use posthaste_store_memory::{Row, State};
 
-use crate::difference::{Agreed, Difference, same};
-use crate::moments::near;
-use crate::operation::{Claim, Handle, Nth};
-use crate::pair::{Both, Pair};
+use crate::clock_offset::snap_to_model;
+use crate::difference::{ComparisonResult, Difference, compare};
+use crate::operation::{ClaimSpec, Handle, RecencyIndex};
+use crate::sequence_run::{Counterparts, SequenceRun};
 
-impl Pair<'_> {
-    pub(crate) async fn claim(&mut self, handle: Handle, claim: &Claim) -> Agreed<String> {
-        let slots = |of: fn(Both<DestinationId>) -> DestinationId| -> BTreeMap<DestinationId, usize> {
-            claim.free_slots.iter().map(|(place, slots)| (of(self.destination(*place)), *slots)).collect()
+impl SequenceRun<'_> {
+    pub(crate) async fn claim(&mut self, handle: Handle, claim: &ClaimSpec) -> ComparisonResult<String> {
+        let slots = |of: fn(Counterparts<DestinationId>) -> DestinationId| -> BTreeMap<DestinationId, usize> {
+            claim
+                .destination_slots
+                .iter()
+                .map(|(destination, slots)| (of(self.destination(*destination)), *slots))
+                .collect()
         };
         let model = ClaimRequest {
-            id: claim_id(),
+            id: new_claim_id(),
             owner: WorkerId::new(claim.owner.name()).expect("visible ASCII"),
             lease: claim.lease,
             limit: claim.limit,
             retries_max: claim.retries_max,
             per_destination: claim.per_destination,
-            free_slots: slots(|both| both.model),
+            destination_slots: slots(|ids| ids.model),
             abandon_after: claim.abandon_after,
         };
-        let request =
-            Both { store: ClaimRequest { free_slots: slots(|both| both.store), ..model.clone() }, model };
+        let request = Counterparts {
+            store: ClaimRequest { destination_slots: slots(|ids| ids.store), ..model.clone() },
+            model,
+        };
         self.claims.push(request.clone());
-        self.ask(handle, &request).await
+        self.claim_on_both(handle, &request).await
     }
 
-    pub(crate) async fn claim_again(&mut self, handle: Handle, claim: Nth, limit: usize) -> Agreed<String> {
-        let Some(Both { store, model }) = claim.of(&self.claims).cloned() else { return Ok(String::new()) };
-        let request = Both { store: ClaimRequest { limit, ..store }, model: ClaimRequest { limit, ..model } };
-        self.tally.count("claims asked again", 1);
-        self.ask(handle, &request).await
+    pub(crate) async fn repeat_claim(
+        &mut self,
+        handle: Handle,
+        claim: RecencyIndex,
+        limit: usize,
+    ) -> ComparisonResult<String> {
+        let Some(Counterparts { store, model }) = claim.pick(&self.claims).cloned() else {
+            return Ok(String::new());
+        };
+        let request =
+            Counterparts { store: ClaimRequest { limit, ..store }, model: ClaimRequest { limit, ..model } };
+        self.tally.add("repeated claims", 1);
+        self.claim_on_both(handle, &request).await
     }
 
-    async fn ask(&mut self, handle: Handle, request: &Both<ClaimRequest>) -> Agreed<String> {
+    /// Claims on the store, then lets the model grant the same events.
+    async fn claim_on_both(
+        &mut self,
+        handle: Handle,
+        request: &Counterparts<ClaimRequest>,
+    ) -> ComparisonResult<String> {
         let store = self.store(handle).claim(&request.store).await;
         let store = store.map_err(|error| Difference::failed("claim", &error))?;
-        let keys = self.keys_of(&store.leases)?;
+        let keys = self.model_keys(&store.leases)?;
         let now = self.now();
-        let is_granted = self.model.with_state(|state| {
+        let is_repeated = self.model.with_state(|state| {
             state
                 .rows
                 .values()
                 .any(|row| row.lease.as_ref().is_some_and(|lease| lease.claim == request.model.id))
         });
-        let model = if is_granted {
+        let model = if is_repeated {
             self.model.claim(&request.model).await.expect("the model is always up")
         } else {
-            self.model.with_state(|state| judge(state, now, &request.model, &keys))?;
+            self.model.with_state(|state| check_choice(state, now, &request.model, &keys))?;
             self.model.claim_exactly(&request.model, &keys)
         };
-        self.same_abandoned(&store, &model)?;
-        self.same_leases(&store, &model, is_granted)
+        self.compare_abandoned(&store, &model)?;
+        self.compare_leases(&store, &model, is_repeated)
     }
 
-    fn keys_of(&self, leases: &[Lease]) -> Agreed<Vec<EventKey>> {
+    /// Returns the model's keys of the leased events. Fails if an event is unknown or granted twice.
+    fn model_keys(&self, leases: &[Lease]) -> ComparisonResult<Vec<EventKey>> {
         let mut keys = Vec::new();
         for lease in leases {
-            let event_id = self.names.events.model_of(&lease.event_id)?;
+            let event_id = self.ids.events.model_of(&lease.event_id)?;
             let key = self.model.with_state(|state| state.keys.get(&event_id).copied());
             let key = key.ok_or_else(|| {
-                Difference::new(format!("event {} was granted, and is no longer stored", lease.event_id))
+                Difference::new(format!("event {} was granted, but the model has removed it", lease.event_id))
             })?;
             keys.push(key);
         }
@@ -82,52 +103,60 @@ impl Pair<'_> {
         Ok(keys)
     }
 
-    fn same_abandoned(&mut self, store: &Claimed, model: &Claimed) -> Agreed {
+    fn compare_abandoned(&mut self, store: &ClaimResponse, model: &ClaimResponse) -> ComparisonResult {
         let mut abandoned = Vec::new();
         for event_id in &store.abandoned {
-            abandoned.push(self.names.events.model_of(event_id)?);
+            abandoned.push(self.ids.events.model_of(event_id)?);
         }
         let sorted = |mut ids: Vec<EventId>| {
             ids.sort();
             ids
         };
-        self.tally.count("abandoned events", abandoned.len());
-        same("what the claim abandoned", &sorted(model.abandoned.clone()), &sorted(abandoned))
+        self.tally.add("abandoned events", abandoned.len());
+        compare("the abandoned events", &sorted(model.abandoned.clone()), &sorted(abandoned))
     }
 
-    fn same_leases(&mut self, store: &Claimed, model: &Claimed, is_granted: bool) -> Agreed<String> {
-        same("the number of leases", &model.leases.len(), &store.leases.len())?;
-        let mut told = Vec::new();
+    fn compare_leases(
+        &mut self,
+        store: &ClaimResponse,
+        model: &ClaimResponse,
+        is_repeated: bool,
+    ) -> ComparisonResult<String> {
+        compare("the number of leases", &model.leases.len(), &store.leases.len())?;
+        let mut granted = Vec::new();
         for store in &store.leases {
-            let event_id = self.names.events.model_of(&store.event_id)?;
+            let event_id = self.ids.events.model_of(&store.event_id)?;
             let model = model.leases.iter().find(|lease| lease.event_id == event_id).ok_or_else(|| {
-                Difference::new(format!("event {} is not its claim's to bring again", store.event_id))
+                Difference::new(format!(
+                    "the repeated claim returned event {}, which it does not hold",
+                    store.event_id
+                ))
             })?;
-            self.names.tokens.meet(&store.token, &model.token)?;
-            self.names.keys.meet(&store.key, &model.key)?;
-            self.names.messages.meet(&store.message_id, &model.message_id)?;
-            self.names.destinations.meet(&store.destination_id, &model.destination_id)?;
+            self.ids.tokens.pair(&store.token, &model.token)?;
+            self.ids.keys.pair(&store.key, &model.key)?;
+            self.ids.messages.pair(&store.message_id, &model.message_id)?;
+            self.ids.destinations.pair(&store.destination_id, &model.destination_id)?;
             let what = format!("the lease on {}", store.event_id);
-            same(&what, &Carried::of(model, model.overdue), &Carried::of(store, model.overdue))?;
-            told.push(store.event_id.as_str());
-            if !is_granted {
-                self.leases.push(Both { store: store.clone(), model: model.clone() });
+            compare(&what, &LeaseContent::of(model, model.overdue), &LeaseContent::of(store, model.overdue))?;
+            granted.push(store.event_id.as_str());
+            if !is_repeated {
+                self.leases.push(Counterparts { store: store.clone(), model: model.clone() });
             }
         }
-        self.tally.count(if is_granted { "leases brought again" } else { "leases granted" }, told.len());
-        Ok(if told.is_empty() { "nothing".to_owned() } else { told.join(", ") })
+        self.tally.add(if is_repeated { "leases returned again" } else { "leases granted" }, granted.len());
+        Ok(if granted.is_empty() { "nothing".to_owned() } else { granted.join(", ") })
     }
 }
 
-/// An id that no other claim of the process has.
-fn claim_id() -> ClaimId {
+/// Returns a claim id that is unique in this process.
+fn new_claim_id() -> ClaimId {
     static CLAIMS: AtomicU64 = AtomicU64::new(0);
     ClaimId::random(u128::from(CLAIMS.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
 }
 
-/// What a lease carries besides its ids. Names every field, so that a new one is not forgotten here.
+/// The fields of a lease besides its ids. `of` destructures all fields, so that a new field cannot be forgotten here.
 #[derive(Debug, PartialEq)]
-struct Carried {
+struct LeaseContent {
     destination_url: DestinationUrl,
     event_type: String,
     content_type: String,
@@ -139,7 +168,7 @@ struct Carried {
     overdue: Duration,
 }
 
-impl Carried {
+impl LeaseContent {
     fn of(lease: &Lease, expected_overdue: Duration) -> Self {
         let Lease {
             token: _,
@@ -157,7 +186,7 @@ impl Carried {
             trigger,
             overdue,
         } = lease.clone();
-        let overdue = near(overdue, expected_overdue);
+        let overdue = snap_to_model(overdue, expected_overdue);
         Self {
             destination_url,
             event_type,
@@ -172,77 +201,86 @@ impl Carried {
     }
 }
 
-/// Every event that is granted must be one that may be, and none may be left that would have fitted too.
-fn judge(state: &State, now: Timestamp, request: &ClaimRequest, granted: &[EventKey]) -> Agreed {
-    let mut room = Room { request, taken: BTreeMap::new(), total: 0, retries: 0 };
+/// Checks that every granted event was claimable within the limits, and that the claim left no event that it could also
+/// have granted.
+fn check_choice(
+    state: &State,
+    now: Timestamp,
+    request: &ClaimRequest,
+    granted: &[EventKey],
+) -> ComparisonResult {
+    let mut budget = ClaimBudget { request, granted: BTreeMap::new(), total: 0, retries: 0 };
     for key in granted {
         let row = &state.rows[key];
         if let Some(reason) = why_not_claimable(state, now, request, row) {
-            return Err(Difference::new(format!("event {} was granted, and {reason}", row.event_id)));
+            return Err(Difference::new(format!("event {} was granted, but {reason}", row.event_id)));
         }
-        if let Some(reason) = room.why_full(row) {
+        if let Some(reason) = budget.exhausted_limit(row) {
             return Err(Difference::new(format!("event {} was granted beyond {reason}", row.event_id)));
         }
-        room.take(row);
+        budget.spend(row);
     }
     let left = state.rows.iter().find(|(key, row)| {
         !granted.contains(key)
             && why_not_claimable(state, now, request, row).is_none()
-            && room.why_full(row).is_none()
+            && budget.exhausted_limit(row).is_none()
     });
     match left {
         None => Ok(()),
         Some((_, row)) => Err(Difference::new(format!(
-            "event {} was not granted, though it was claimable and there was room for it",
+            "event {} was not granted, though it was claimable and no limit was reached",
             row.event_id
         ))),
     }
 }
 
+/// Returns why an event may not be granted, apart from the limits; `None` if it may be.
 fn why_not_claimable(
     state: &State,
     now: Timestamp,
     request: &ClaimRequest,
     row: &Row,
 ) -> Option<&'static str> {
-    let is_given_up = || {
-        row.lease.is_some() && Ending::after_lost_leases(row.lost_leases + 1, request.abandon_after).is_some()
+    let is_abandoned = || {
+        row.lease.is_some()
+            && TerminalState::after_lost_leases(row.lost_leases + 1, request.abandon_after).is_some()
     };
     if !row.is_ready(now) {
-        Some("is not pending, not due, or leased")
+        Some("it is not pending, not due, or leased")
     } else if state.is_paused(row.destination_id, now) {
         Some("its destination is paused")
-    } else if is_given_up() {
-        Some("had lost one lease too many")
+    } else if is_abandoned() {
+        Some("it had lost too many leases")
     } else {
         None
     }
 }
 
-/// What a claim has room for.
-struct Room<'a> {
+/// The leases granted so far, and the limits of the claim.
+struct ClaimBudget<'a> {
     request: &'a ClaimRequest,
-    taken: BTreeMap<DestinationId, usize>,
+    granted: BTreeMap<DestinationId, usize>,
     total: usize,
     retries: usize,
 }
 
-impl Room<'_> {
-    fn why_full(&self, row: &Row) -> Option<&'static str> {
-        let taken = self.taken.get(&row.destination_id).copied().unwrap_or(0);
+impl ClaimBudget<'_> {
+    /// Returns the limit that forbids granting one more event, if any.
+    fn exhausted_limit(&self, row: &Row) -> Option<&'static str> {
+        let granted = self.granted.get(&row.destination_id).copied().unwrap_or(0);
         if self.total >= self.request.limit {
             Some("the limit")
         } else if row.attempts > 0 && self.retries >= self.request.retries_max {
-            Some("the retries that were allowed")
-        } else if taken >= self.request.free_slots_of(row.destination_id) {
-            Some("the free slots of its destination")
+            Some("the limit of retries")
+        } else if granted >= self.request.slots_for(row.destination_id) {
+            Some("the slots of its destination")
         } else {
             None
         }
     }
 
-    fn take(&mut self, row: &Row) {
-        *self.taken.entry(row.destination_id).or_default() += 1;
+    fn spend(&mut self, row: &Row) {
+        *self.granted.entry(row.destination_id).or_default() += 1;
         self.total += 1;
         self.retries += usize::from(row.attempts > 0);
     }

@@ -1,4 +1,4 @@
-//! How many sequences, on what store, and what is told when one of them differs.
+//! Runs random sequences on a store and reports the first one on which it differs from the model.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,40 +9,40 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::generate::sequences;
 use crate::operation::Step;
-use crate::pair::{Allowed, Pair};
+use crate::sequence_run::{AllowedDifferences, SequenceRun};
 use crate::tally::Tally;
 
-/// How many sequences there are, whatever a test asks for.
+/// Environment variable that overrides the number of sequences.
 const CASES_VARIABLE: &str = "POSTHASTE_COMPARISON_CASES";
-/// Any other number than 0 makes other sequences.
+/// Environment variable that overrides the seed of the sequences.
 const SEED_VARIABLE: &str = "POSTHASTE_COMPARISON_SEED";
 
-/// A sequence that fails is shrunk for no longer than this.
+/// Time limit for shrinking a failed sequence.
 const SHRINKING_MS_MAX: u32 = 60_000;
 
 const HEADING: &str = "the store and the model differ";
 
-/// A number of random sequences, and what the store may do differently.
+/// A comparison of a store with the model over a number of random sequences.
 ///
-/// An adapter's whole test, once it has a harness:
+/// An adapter needs only a harness and this test:
 ///
 /// ```text
 /// #[test]
 /// fn the_store_does_what_the_model_does() {
-///     Comparison::of(2_000).run(async || MyHarness::start().await);
+///     Comparison::new(2_000).run(async || MyHarness::start().await);
 /// }
 /// ```
 ///
-/// The sequences are the same at every run, so that a failure can be had again. The environment may ask for more of
-/// them by `POSTHASTE_COMPARISON_CASES`, and for others by `POSTHASTE_COMPARISON_SEED`.
+/// Every run generates the same sequences, so that a failure can be reproduced. `POSTHASTE_COMPARISON_CASES` overrides
+/// their number, and `POSTHASTE_COMPARISON_SEED` selects others.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     sequences: u32,
     seed: u64,
-    allowed: Allowed,
+    allowed: AllowedDifferences,
 }
 
-/// A shortest sequence that the store and the model do not agree on, and where they part.
+/// A shrunk sequence on which the store and the model differ, with the difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Divergence(String);
 
@@ -55,45 +55,46 @@ impl fmt::Display for Divergence {
 impl std::error::Error for Divergence {}
 
 impl Comparison {
-    pub fn of(sequences: u32) -> Self {
-        Self { sequences, seed: 0, allowed: Allowed::default() }
+    /// Creates a comparison over a number of sequences, with seed 0.
+    pub fn new(sequences: u32) -> Self {
+        Self { sequences, seed: 0, allowed: AllowedDifferences::default() }
     }
 
-    /// Other sequences than those of seed 0.
+    /// Selects other sequences by a seed.
     #[must_use]
-    pub fn seeded(mut self, seed: u64) -> Self {
+    pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Lets the store show attempts that retention no longer keeps, and know their settlements for replays: a store
-    /// that drops whole partitions of attempts drops them later than one that deletes rows.
+    /// Accepts a store that keeps attempts, and recognizes replays of their settlements, longer than retention requires.
+    /// A store that drops whole partitions of attempts removes them later than one that deletes rows.
     #[must_use]
-    pub fn attempts_may_linger(mut self) -> Self {
-        self.allowed.attempts_linger = true;
+    pub fn allow_late_attempt_removal(mut self) -> Self {
+        self.allowed.late_attempt_removal = true;
         self
     }
 
-    /// Every sequence on an empty store of its own.
+    /// Runs every sequence on a new, empty store.
     ///
     /// # Panics
-    /// At the first sequence on which the store and the model differ.
+    /// Panics at the first sequence on which the store and the model differ.
     pub fn run<H: Harness>(&self, start: impl AsyncFn() -> H) {
-        tell(self.as_the_environment_asks().check(start));
+        print_or_panic(self.with_environment().check(start));
     }
 
-    /// Every sequence on the same store, which is emptied before each.
+    /// Runs all sequences on one store, which `empty` clears before each.
     ///
     /// # Panics
-    /// As [`Self::run`].
-    pub fn run_on_one<H: Harness>(&self, start: impl AsyncFnOnce() -> H, empty: impl AsyncFn(&H)) {
-        tell(self.as_the_environment_asks().check_on_one(start, empty));
+    /// Panics at the first sequence on which the store and the model differ.
+    pub fn run_on_shared_store<H: Harness>(&self, start: impl AsyncFnOnce() -> H, empty: impl AsyncFn(&H)) {
+        print_or_panic(self.with_environment().check_on_shared_store(start, empty));
     }
 
-    /// As [`Self::run`], for whoever expects a difference.
+    /// Works as [`Self::run`], and returns a difference instead of panicking.
     pub fn check<H: Harness>(&self, start: impl AsyncFn() -> H) -> Result<Tally, Divergence> {
         let runtime = runtime();
-        self.each_sequence(|steps| {
+        self.check_sequences(|steps| {
             runtime.block_on(async {
                 let harness = start().await;
                 self.compare(&harness, steps).await
@@ -101,27 +102,28 @@ impl Comparison {
         })
     }
 
-    /// As [`Self::run_on_one`], for whoever expects a difference.
-    #[expect(clippy::needless_pass_by_value, reason = "a closure is written where it is passed")]
-    pub fn check_on_one<H: Harness>(
+    /// Works as [`Self::run_on_shared_store`], and returns a difference instead of panicking.
+    #[expect(clippy::needless_pass_by_value, reason = "callers pass a closure expression")]
+    pub fn check_on_shared_store<H: Harness>(
         &self,
         start: impl AsyncFnOnce() -> H,
         empty: impl AsyncFn(&H),
     ) -> Result<Tally, Divergence> {
         let runtime = runtime();
         let harness = runtime.block_on(start());
-        let compared = self.each_sequence(|steps| {
+        let compared = self.check_sequences(|steps| {
             runtime.block_on(async {
                 empty(&harness).await;
                 self.compare(&harness, steps).await
             })
         });
-        // A store may want to be dropped where it was started.
+        // Some stores must be dropped inside the runtime that started them.
         runtime.block_on(async { drop(harness) });
         compared
     }
 
-    fn as_the_environment_asks(&self) -> Self {
+    /// Applies the overrides of the environment.
+    fn with_environment(&self) -> Self {
         Self {
             sequences: variable(CASES_VARIABLE).unwrap_or(self.sequences),
             seed: variable(SEED_VARIABLE).unwrap_or(self.seed),
@@ -129,7 +131,8 @@ impl Comparison {
         }
     }
 
-    fn each_sequence(
+    /// Generates the sequences and shrinks the first one that fails.
+    fn check_sequences(
         &self,
         compare: impl Fn(&[Step]) -> Result<Tally, Divergence>,
     ) -> Result<Tally, Divergence> {
@@ -146,7 +149,7 @@ impl Comparison {
         let total = RefCell::new(Tally::default());
         let compared = TestRunner::new_with_rng(config, rng).run(&sequences(), |steps| {
             let tally = compare(&steps).map_err(|found| TestCaseError::fail(found.0))?;
-            total.borrow_mut().add(&tally);
+            total.borrow_mut().merge(&tally);
             Ok(())
         });
         match compared {
@@ -154,38 +157,39 @@ impl Comparison {
             Err(TestError::Fail(reason, _)) if reason.message().starts_with(HEADING) => {
                 Err(Divergence(reason.message().to_owned()))
             }
-            // The store panicked: then there is nothing but the bare sequence to tell.
+            // The store panicked, so there is no transcript. The error shows the bare sequence.
             Err(error) => Err(Divergence(format!("{HEADING}: {error}"))),
         }
     }
 
+    /// Runs one sequence on a store and on a new model.
     async fn compare(&self, harness: &dyn Harness, steps: &[Step]) -> Result<Tally, Divergence> {
-        let mut pair = match Pair::new(harness, self.allowed).await {
-            Ok(pair) => pair,
+        let mut run = match SequenceRun::new(harness, self.allowed).await {
+            Ok(run) => run,
             Err(difference) => return Err(Divergence(format!("{HEADING} from the start: {difference}"))),
         };
         let mut compared = Ok(());
         for step in steps {
-            compared = pair.step(step).await;
+            compared = run.step(step).await;
             if compared.is_err() {
                 break;
             }
         }
         if compared.is_ok() {
-            compared = pair.look_closely().await;
+            compared = run.compare_details().await;
         }
         match compared {
-            Ok(()) => Ok(pair.tally),
+            Ok(()) => Ok(run.tally),
             Err(difference) => Err(Divergence(format!(
                 "{HEADING} after these operations (seed {}):\n\n{}\n\n{difference}\n",
                 self.seed,
-                pair.told()
+                run.transcript()
             ))),
         }
     }
 }
 
-fn tell(compared: Result<Tally, Divergence>) {
+fn print_or_panic(compared: Result<Tally, Divergence>) {
     match compared {
         Ok(tally) => println!("{tally}"),
         Err(divergence) => panic!("{divergence}"),
@@ -193,7 +197,7 @@ fn tell(compared: Result<Tally, Divergence>) {
 }
 
 fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime of one thread needs next to nothing")
+    Builder::new_current_thread().enable_all().build().expect("a single-threaded runtime can be built")
 }
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {

@@ -1,22 +1,22 @@
-//! Where the two disagree, in words.
+//! Differences between the store and the model, as text.
 
 use std::fmt::{self, Debug};
 
 use posthaste_store::StoreError;
 
-/// What the store did and the model did not.
+/// Describes how the store's behaviour differs from the model's.
 #[derive(Debug)]
 pub(crate) struct Difference(String);
 
-/// What a step comes to as long as the two agree.
-pub(crate) type Agreed<T = ()> = Result<T, Difference>;
+/// The result of a comparison: an error as soon as the store and the model differ.
+pub(crate) type ComparisonResult<T = ()> = Result<T, Difference>;
 
 impl Difference {
-    pub(crate) fn new(told: impl Into<String>) -> Self {
-        Self(told.into())
+    pub(crate) fn new(description: impl Into<String>) -> Self {
+        Self(description.into())
     }
 
-    /// A call that the model answers and the store does not.
+    /// Describes a call that fails on the store and succeeds on the model.
     pub(crate) fn failed(call: &str, error: &StoreError) -> Self {
         Self(format!("{call} failed: {error}"))
     }
@@ -28,17 +28,17 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Both are in the model's terms.
-pub(crate) fn same<T: PartialEq + Debug>(what: &str, model: &T, store: &T) -> Agreed {
+/// Compares two values, after the store's ids and timestamps were converted to the model's.
+pub(crate) fn compare<T: PartialEq + Debug>(what: &str, model: &T, store: &T) -> ComparisonResult {
     if model == store {
         return Ok(());
     }
-    let (model, store) = (field_by_field(model), field_by_field(store));
+    let (model, store) = (field_lines(model), field_lines(store));
     Err(Difference(format!("{what} differs:\n{}", differing_fields(&model, &store))))
 }
 
-/// A line for each field, whatever its value holds.
-fn field_by_field(value: &impl Debug) -> Vec<String> {
+/// Formats a value with one line per field; a nested tuple value stays on its field's line.
+fn field_lines(value: &impl Debug) -> Vec<String> {
     let mut fields: Vec<String> = Vec::new();
     let mut open_at = None;
     for line in format!("{value:#?}").lines() {
@@ -60,7 +60,7 @@ fn field_by_field(value: &impl Debug) -> Vec<String> {
     fields
 }
 
-/// Two values of one shape have the same fields; where they do not, both are shown whole.
+/// Shows the lines that differ. Values with different numbers of lines are shown whole.
 fn differing_fields(model: &[String], store: &[String]) -> String {
     if model.len() != store.len() {
         return format!("model: {}\nstore: {}", model.join("\n"), store.join("\n"));
@@ -85,16 +85,16 @@ mod tests {
     #[test]
     fn only_the_fields_that_differ_are_shown() {
         let (model, store) = (Thing { name: "it", size: None }, Thing { name: "it", size: Some(Some(7)) });
-        let told = same("a thing", &model, &store).unwrap_err().to_string();
-        assert_eq!(told, "a thing differs:\n  model: size: None,\n  store: size: Some(Some(7)),");
+        let difference = compare("a thing", &model, &store).unwrap_err().to_string();
+        assert_eq!(difference, "a thing differs:\n  model: size: None,\n  store: size: Some(Some(7)),");
     }
 
     #[test]
     fn values_of_different_shapes_are_shown_whole() {
-        let told = same("it", &vec![1], &vec![1, 2]).unwrap_err().to_string();
+        let difference = compare("it", &vec![1], &vec![1, 2]).unwrap_err().to_string();
         assert!(
-            told.contains("model: [\n    1,\n]") && told.contains("store: [\n    1,\n    2,\n]"),
-            "{told}"
+            difference.contains("model: [\n    1,\n]") && difference.contains("store: [\n    1,\n    2,\n]"),
+            "{difference}"
         );
     }
 }

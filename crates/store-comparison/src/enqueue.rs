@@ -1,71 +1,85 @@
-//! The same requests to both.
+//! Enqueue: both get the same requests.
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use posthaste_domain::{NewEvent, NewEventSpec};
-use posthaste_store::{EnqueueRequest, Enqueued, Idempotency, Receipt, Store as _, StoreError};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt, Store as _, StoreError};
 
-use crate::difference::{Agreed, Difference, same};
-use crate::operation::{self, Handle, Request};
-use crate::pair::{Both, Pair};
+use crate::difference::{ComparisonResult, Difference, compare};
+use crate::operation::{EventSpec, Handle, RequestSpec};
+use crate::sequence_run::{Counterparts, SequenceRun};
 
-impl Pair<'_> {
-    pub(crate) async fn enqueue(&mut self, handle: Handle, requests: &[Request]) -> Agreed<String> {
-        let batch: Vec<EnqueueRequest> = requests.iter().map(request).collect();
-        let store = self.store(handle).enqueue(&batch).await;
-        let store = store.map_err(|error| Difference::failed("enqueue", &error))?;
-        let model = self.model.enqueue(&batch).await.expect("the model is always up");
-        same("the number of answers", &model.len(), &store.len())?;
-        let mut told = Vec::new();
+impl SequenceRun<'_> {
+    pub(crate) async fn enqueue(
+        &mut self,
+        handle: Handle,
+        requests: &[RequestSpec],
+    ) -> ComparisonResult<String> {
+        let batch: Vec<EnqueueRequest> = requests.iter().map(enqueue_request).collect();
+        // The requests go to the store at the same time; it must handle them as if one after the other, in order.
+        let handle = self.store(handle);
+        let store = join_all(batch.iter().map(|request| handle.enqueue(request.clone()))).await;
+        let mut model = Vec::new();
+        for request in &batch {
+            model.push(self.model.enqueue(request.clone()).await);
+        }
+        let mut results = Vec::new();
         for ((request, store), model) in batch.iter().zip(store).zip(model) {
-            told.push(match (store, model) {
-                (Ok(store), Ok(model)) => self.same_enqueued(&store, &model)?,
-                (Err(store), Err(model)) => self.same_refusal(request, &store, &model)?,
+            results.push(match (store, model) {
+                (Ok(store), Ok(model)) => self.compare_responses(&store, &model)?,
+                (Err(error), _) if error.is_transient() => return Err(Difference::failed("enqueue", &error)),
+                (Err(store), Err(model)) => self.compare_refusals(request, &store, &model)?,
                 (store, model) => {
                     return Err(Difference::new(format!(
-                        "the answer to {request:?} differs:\n  model: {model:?}\n  store: {store:?}"
+                        "the result of {request:?} differs:\n  model: {model:?}\n  store: {store:?}"
                     )));
                 }
             });
         }
-        Ok(told.join("; "))
+        Ok(results.join("; "))
     }
 
-    fn same_enqueued(&mut self, store: &Enqueued, model: &Enqueued) -> Agreed<String> {
-        let shape = |enqueued: &Enqueued| (enqueued.replayed, enqueued.receipts.len());
-        same("(replayed, receipts)", &shape(model), &shape(store))?;
+    fn compare_responses(
+        &mut self,
+        store: &EnqueueResponse,
+        model: &EnqueueResponse,
+    ) -> ComparisonResult<String> {
+        let shape = |enqueued: &EnqueueResponse| (enqueued.replayed, enqueued.receipts.len());
+        compare("(replayed, receipts)", &shape(model), &shape(store))?;
         for (store, model) in store.receipts.iter().zip(&model.receipts) {
-            self.names.events.meet(&store.event_id, &model.event_id)?;
-            if !self.moments.are_aligned() {
-                self.moments.align(store.created_at, model.created_at);
+            self.ids.events.pair(&store.event_id, &model.event_id)?;
+            if !self.clock_offset.is_known() {
+                self.clock_offset.align(store.created_at, model.created_at);
             }
-            let told = Receipt {
+            let converted = Receipt {
                 event_id: model.event_id.clone(),
                 status: store.status,
-                created_at: self.moments.as_model(store.created_at, model.created_at),
+                created_at: self.clock_offset.to_model(store.created_at, model.created_at),
             };
-            same("a receipt", model, &told)?;
+            compare("a receipt", model, &converted)?;
         }
         if model.replayed {
-            self.tally.count("replayed enqueues", 1);
+            self.tally.add("replayed enqueues", 1);
             return Ok("replayed".to_owned());
         }
         let fresh = store.receipts.iter().zip(&model.receipts);
-        self.enqueued.extend(
-            fresh.map(|(store, model)| Both { store: store.event_id.clone(), model: model.event_id.clone() }),
-        );
-        self.tally.count("events", model.receipts.len());
+        self.enqueued.extend(fresh.map(|(store, model)| Counterparts {
+            store: store.event_id.clone(),
+            model: model.event_id.clone(),
+        }));
+        self.tally.add("events", model.receipts.len());
         let ids: Vec<&str> = store.receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
         Ok(ids.join(", "))
     }
 
-    /// Where several ids are taken, any of them may be named.
-    fn same_refusal(
+    /// Compares the errors of a refused request. If several ids are taken, the store may name any of them.
+    fn compare_refusals(
         &mut self,
         request: &EnqueueRequest,
         store: &StoreError,
         model: &StoreError,
-    ) -> Agreed<String> {
-        self.tally.count("refused enqueues", 1);
+    ) -> ComparisonResult<String> {
+        self.tally.add("refused enqueues", 1);
         let ids: Vec<_> = request.events.iter().filter_map(NewEvent::event_id).collect();
         let is_taken = |id| {
             self.model.with_state(|state| state.keys.contains_key(id))
@@ -74,28 +88,28 @@ impl Pair<'_> {
         match (store, model) {
             (StoreError::EventIdTaken { event_id }, StoreError::EventIdTaken { .. })
                 if ids.contains(&event_id) && is_taken(event_id) => {}
-            _ => same("the refusal", model, store)?,
+            _ => compare("the refusal", model, store)?,
         }
         Ok(format!("refused: {store}"))
     }
 }
 
-fn request(request: &Request) -> EnqueueRequest {
+fn enqueue_request(request: &RequestSpec) -> EnqueueRequest {
     let idempotency = request.key.as_ref().map(|key| Idempotency {
         key: format!("key-{}", key.name),
         fingerprint: [key.body; 32],
-        keep: key.keep,
+        keep_for: key.keep,
     });
     EnqueueRequest { events: request.events.iter().map(new_event).collect(), idempotency }
 }
 
-fn new_event(event: &operation::NewEvent) -> NewEvent {
-    let optional = |text: &str| event.in_full.then(|| text.to_owned());
+fn new_event(event: &EventSpec) -> NewEvent {
+    let optional = |text: &str| event.all_fields.then(|| text.to_owned());
     let plain: &[u8] = br#"{"amount": 1.0}"#;
     let spec = NewEventSpec {
         destination_url: event.destination.url().to_owned(),
         event_type: "invoice.paid".to_owned(),
-        payload: Bytes::from_static(if event.in_full { b"\0\xff\xfe \xc3\x28 {}\r\n" } else { plain }),
+        payload: Bytes::from_static(if event.all_fields { b"\0\xff\xfe \xc3\x28 {}\r\n" } else { plain }),
         content_type: optional("application/octet-stream"),
         event_id: event.id.map(|id| format!("id-{id}")),
         payment_request_id: optional("pr-1"),

@@ -1,4 +1,4 @@
-//! Sequences of operations, by chance. The first of several choices is what a shrunk sequence settles on.
+//! Generators of random sequences of operations. Of several choices, the first is the one that shrinking prefers.
 
 use posthaste_domain::{DeliveryStatus, ErrorClass};
 use posthaste_store::CircuitState;
@@ -7,15 +7,18 @@ use proptest::option::{self, weighted};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::lengths::{ADVANCES, ENDED_AGO, KEEPS, KEYS, LEASES, PAUSES, REPORTS};
+use crate::durations::{
+    ADVANCES, ENDED_AGO, KEY_LIFETIMES, LEASES, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
+};
 use crate::operation::{
-    Actor, Attempt, Claim, Destination, Event, Granted, Handle, Key, NewEvent, Nth, Operation, Paged, Reply,
-    Report, Request, Step, Worker,
+    Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
+    LeaseChoice, Operation, Paging, ReceiverReply, RecencyIndex, RequestSpec, Step, Worker,
 };
 
+/// Upper bound of a sequence's length.
 pub(crate) const OPERATIONS_MAX: usize = 40;
 
-/// Nearly all begin with an enqueue: on an empty store there is little to differ about.
+/// Generates sequences. Nearly all begin with an enqueue, because most operations do nothing on an empty store.
 pub(crate) fn sequences() -> impl Strategy<Value = Vec<Step>> {
     (weighted(0.95, step(enqueue())), vec(step(operation()), 1..OPERATIONS_MAX))
         .prop_map(|(first, rest)| first.into_iter().chain(rest).collect())
@@ -26,12 +29,12 @@ fn step(operation: impl Strategy<Value = Operation>) -> impl Strategy<Value = St
     (handle, operation).prop_map(|(handle, operation)| Step { handle, operation })
 }
 
-/// What changes much comes often: events are enqueued, claimed and settled, and time passes.
+/// Generates an operation. Those that change the most are the most frequent: enqueue, claim, settle, advance of time.
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         10 => enqueue(),
         16 => claim().prop_map(Operation::Claim),
-        3 => claim_again(),
+        3 => repeat_claim(),
         14 => select(&ADVANCES[..]).prop_map(Operation::Advance),
         4 => (leases(), select(&LEASES[..])).prop_map(|(leases, lease)| Operation::Renew { leases, lease }),
         16 => settle(),
@@ -40,7 +43,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => cancel(),
         3 => vec(report(), 1..=3).prop_map(Operation::ReportCircuits),
         8 => maintain(),
-        3 => paged().prop_map(Operation::DeadLetters),
+        3 => paging().prop_map(Operation::DeadLetters),
         3 => events(),
         1 => event().prop_map(Operation::Event),
         1 => destination().prop_map(Operation::Destination),
@@ -52,40 +55,33 @@ fn enqueue() -> impl Strategy<Value = Operation> {
     vec(request(), 1..=2).prop_map(Operation::Enqueue)
 }
 
-fn request() -> impl Strategy<Value = Request> {
-    (vec(new_event(), 1..=3), weighted(0.3, key())).prop_map(|(events, key)| Request { events, key })
+fn request() -> impl Strategy<Value = RequestSpec> {
+    (vec(new_event(), 1..=3), weighted(0.3, key())).prop_map(|(events, key)| RequestSpec { events, key })
 }
 
-fn new_event() -> impl Strategy<Value = NewEvent> {
+fn new_event() -> impl Strategy<Value = EventSpec> {
     (known_destination(), weighted(0.2, 0..4_u8), 1..=3_u32, any::<bool>()).prop_map(
-        |(destination, id, max_attempts, in_full)| NewEvent { destination, id, max_attempts, in_full },
+        |(destination, id, max_attempts, all_fields)| EventSpec { destination, id, max_attempts, all_fields },
     )
 }
 
-fn key() -> impl Strategy<Value = Key> {
-    (0..2_u8, prop_oneof![4 => Just(1_u8), 1 => Just(2_u8)], select(&KEYS[..]))
-        .prop_map(|(name, body, keep)| Key { name, body, keep })
+fn key() -> impl Strategy<Value = KeySpec> {
+    (0..2_u8, prop_oneof![4 => Just(1_u8), 1 => Just(2_u8)], select(&KEY_LIFETIMES[..]))
+        .prop_map(|(name, body, keep)| KeySpec { name, body, keep })
 }
 
-fn claim() -> impl Strategy<Value = Claim> {
+fn claim() -> impl Strategy<Value = ClaimSpec> {
     let retries_max = prop_oneof![3 => Just(6_usize), 1 => 0..=2_usize];
     let per_destination = prop_oneof![3 => Just(6_usize), 1 => 0..=2_usize];
-    let free_slots = vec((destination(), 0..=2_usize), 0..=2);
-    (worker(), limit(), retries_max, per_destination, free_slots, select(&LEASES[..]), 1..=3_u32).prop_map(
-        |(owner, limit, retries_max, per_destination, free_slots, lease, abandon_after)| Claim {
-            owner,
-            limit,
-            retries_max,
-            per_destination,
-            free_slots,
-            lease,
-            abandon_after,
-        },
-    )
+    let destination_slots = vec((destination(), 0..=2_usize), 0..=2);
+    (worker(), limit(), retries_max, per_destination, destination_slots, select(&LEASES[..]), 1..=3_u32)
+        .prop_map(|(owner, limit, retries_max, per_destination, destination_slots, lease, abandon_after)| {
+            ClaimSpec { owner, limit, retries_max, per_destination, destination_slots, lease, abandon_after }
+        })
 }
 
-fn claim_again() -> impl Strategy<Value = Operation> {
-    (nth(), limit()).prop_map(|(claim, limit)| Operation::ClaimAgain { claim, limit })
+fn repeat_claim() -> impl Strategy<Value = Operation> {
+    (recency_index(), limit()).prop_map(|(claim, limit)| Operation::RepeatClaim { claim, limit })
 }
 
 fn limit() -> impl Strategy<Value = usize> {
@@ -96,27 +92,27 @@ fn settle() -> impl Strategy<Value = Operation> {
     (worker(), vec(attempt(), 1..=4)).prop_map(|(worker, attempts)| Operation::Settle { worker, attempts })
 }
 
-fn attempt() -> impl Strategy<Value = Attempt> {
-    (granted(), reply(), select(&ENDED_AGO[..])).prop_map(|(lease, reply, ended_ago)| Attempt {
+fn attempt() -> impl Strategy<Value = AttemptSpec> {
+    (lease_choice(), reply(), select(&ENDED_AGO[..])).prop_map(|(lease, reply, ended_ago)| AttemptSpec {
         lease,
         reply,
         ended_ago,
     })
 }
 
-fn reply() -> impl Strategy<Value = Reply> {
+fn reply() -> impl Strategy<Value = ReceiverReply> {
     prop_oneof![
-        4 => Just(Reply::Status(200)),
-        4 => select(&[500_u16, 404][..]).prop_map(Reply::Status),
-        1 => Just(Reply::Status(410)),
-        1 => (select(&[503_u16, 429][..]), select(&PAUSES[..]))
-            .prop_map(|(status, wait)| Reply::AskedToWait(status, wait)),
-        1 => select(&[ErrorClass::Timeout, ErrorClass::Panic][..]).prop_map(Reply::Silence),
+        4 => Just(ReceiverReply::Status(200)),
+        4 => select(&[500_u16, 404][..]).prop_map(ReceiverReply::Status),
+        1 => Just(ReceiverReply::Status(410)),
+        1 => (select(&[503_u16, 429][..]), select(&RETRY_AFTER_DELAYS[..]))
+            .prop_map(|(status, wait)| ReceiverReply::RetryAfter(status, wait)),
+        1 => select(&[ErrorClass::Timeout, ErrorClass::Panic][..]).prop_map(ReceiverReply::NoResponse),
     ]
 }
 
 fn requeue() -> impl Strategy<Value = Operation> {
-    let event = prop_oneof![6 => nth().prop_map(Event::Failed), 1 => event()];
+    let event = prop_oneof![6 => recency_index().prop_map(EventChoice::Failed), 1 => event()];
     (event, actor()).prop_map(|(event, actor)| Operation::Requeue { event, actor })
 }
 
@@ -125,51 +121,56 @@ fn cancel() -> impl Strategy<Value = Operation> {
     (event(), actor(), reason).prop_map(|(event, actor, reason)| Operation::Cancel { event, actor, reason })
 }
 
-fn report() -> impl Strategy<Value = Report> {
+fn report() -> impl Strategy<Value = CircuitReportSpec> {
     let state = select(&[CircuitState::Open, CircuitState::HalfOpen, CircuitState::Closed][..]);
-    (worker(), destination(), state, select(&REPORTS[..])).prop_map(
-        |(worker, destination, state, expires_in)| Report { worker, destination, state, expires_in },
+    (worker(), destination(), state, select(&REPORT_LIFETIMES[..])).prop_map(
+        |(worker, destination, state, expires_in)| CircuitReportSpec {
+            worker,
+            destination,
+            state,
+            expires_in,
+        },
     )
 }
 
 fn maintain() -> impl Strategy<Value = Operation> {
-    (select(&KEEPS[..]), 1..=3_usize).prop_map(|(keep, rows_max)| Operation::Maintain { keep, rows_max })
+    (select(&RETENTIONS[..]), 1..=3_usize).prop_map(|(keep, rows_max)| Operation::Maintain { keep, rows_max })
 }
 
 fn events() -> impl Strategy<Value = Operation> {
     let status = select(&[DeliveryStatus::Pending, DeliveryStatus::Delivered, DeliveryStatus::Failed][..]);
-    (option::of(status), weighted(0.3, destination()), paged())
-        .prop_map(|(status, destination, paged)| Operation::Events { status, destination, paged })
+    (option::of(status), weighted(0.3, destination()), paging())
+        .prop_map(|(status, destination, paging)| Operation::Events { status, destination, paging })
 }
 
 fn notices() -> impl Strategy<Value = Operation> {
     (weighted(0.8, 0..50_usize), 1..=3_usize)
-        .prop_map(|(after, limit)| Operation::Notices { after: after.map(Nth), limit })
+        .prop_map(|(after, limit)| Operation::Notices { after: after.map(RecencyIndex), limit })
 }
 
-fn paged() -> impl Strategy<Value = Paged> {
-    (1..=4_i64, any::<bool>(), 1..=3_usize).prop_map(|(limit, goes_on, pages_max)| Paged {
+fn paging() -> impl Strategy<Value = Paging> {
+    (1..=4_i64, any::<bool>(), 1..=3_usize).prop_map(|(limit, continues, pages_max)| Paging {
         limit,
-        goes_on,
+        continues,
         pages_max,
     })
 }
 
-fn leases() -> impl Strategy<Value = Vec<Granted>> {
-    vec(granted(), 1..=4)
+fn leases() -> impl Strategy<Value = Vec<LeaseChoice>> {
+    vec(lease_choice(), 1..=4)
 }
 
-fn granted() -> impl Strategy<Value = Granted> {
-    prop_oneof![2 => nth().prop_map(Granted::Open), 1 => nth().prop_map(Granted::Any)]
+fn lease_choice() -> impl Strategy<Value = LeaseChoice> {
+    prop_oneof![2 => recency_index().prop_map(LeaseChoice::Unsettled), 1 => recency_index().prop_map(LeaseChoice::Any)]
 }
 
-/// Mostly of the latest, which is where things are still open.
-fn nth() -> impl Strategy<Value = Nth> {
-    prop_oneof![4 => 0..6_usize, 1 => 0..100_usize].prop_map(Nth)
+/// Prefers the latest items, because most of their leases are not settled yet.
+fn recency_index() -> impl Strategy<Value = RecencyIndex> {
+    prop_oneof![4 => 0..6_usize, 1 => 0..100_usize].prop_map(RecencyIndex)
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![8 => nth().prop_map(Event::Any), 2 => nth().prop_map(Event::Failed), 1 => Just(Event::Unknown)]
+fn event() -> impl Strategy<Value = EventChoice> {
+    prop_oneof![8 => recency_index().prop_map(EventChoice::Any), 2 => recency_index().prop_map(EventChoice::Failed), 1 => Just(EventChoice::Unknown)]
 }
 
 fn worker() -> impl Strategy<Value = Worker> {

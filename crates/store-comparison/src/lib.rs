@@ -1,36 +1,36 @@
-//! Random operations on a store and on the reference model, side by side.
+//! Comparison of a store with the reference model, by random sequences of operations.
 //!
-//! A sequence of operations is made up by chance and done to both: to the store that is examined, and to a
-//! [`MemoryStore`](posthaste_store_memory::MemoryStore). Every answer is compared, and after every step everything that
-//! the port shows. A sequence on which they differ is shrunk to a shortest one and told step by step.
+//! Each sequence runs on the examined store and on a [`MemoryStore`](posthaste_store_memory::MemoryStore), the model.
+//! Every result is compared, and after every step all state that the port shows. A sequence on which the two differ is
+//! shrunk, and reported step by step.
 //!
 //! ```text
-//! generate ─► Operation ─► Pair ─► look
-//!  by chance   plain data   done    compared
-//!                           twice
+//! generate ─► Operation ─► SequenceRun ─► compare_state
+//!  random      plain data   runs on both   after each step
 //! ```
 //!
-//! - **Names.** Each of the two makes its own ids; whatever belongs together is paired when it is first met (`names.rs`).
-//! - **Time.** The examined store's clock may run on by itself. Durations are such that nothing expires near a moment
-//!   at which it is looked at (`lengths.rs`), and moments are compared with a tolerance (`moments.rs`).
-//! - **Choice.** Which claimable events a claim takes is the store's own business. It must be a legal and a full choice;
-//!   then the model follows it (`claim.rs`).
+//! - **Ids.** The store and the model generate their own ids; ids of the same thing are paired when they first occur
+//!   (`id_map.rs`).
+//! - **Time.** The examined store's clock may advance in real time. Durations are chosen so that nothing expires close to a
+//!   comparison (`durations.rs`), and timestamps are compared with a tolerance (`clock_offset.rs`).
+//! - **Choice.** A store decides which claimable events a claim takes. The choice must respect the limits and use them
+//!   up; then the model grants the same events (`claim.rs`).
 #![forbid(unsafe_code)]
 
+mod clock_offset;
 mod comparison;
 mod difference;
+mod durations;
 mod generate;
-mod lengths;
-mod moments;
-mod names;
+mod id_map;
 mod operation;
-mod pair;
+mod sequence_run;
 mod tally;
 
 mod claim;
+mod compare_state;
 mod enqueue;
 mod lease;
-mod look;
 mod maintain;
 mod notices;
 mod operate;

@@ -1,36 +1,36 @@
-//! Retention. In which order and in how many steps a store forgets is its own business; where it ends up is not.
+//! Retention. A store chooses the order and the number of its steps; the final state must be the model's.
 
 use std::time::Duration;
 
 use posthaste_store::{Retention, Store};
 
-use crate::difference::{Agreed, Difference};
+use crate::difference::{ComparisonResult, Difference};
 use crate::operation::Handle;
-use crate::pair::Pair;
+use crate::sequence_run::SequenceRun;
 
-/// Far more than all rows of a sequence, one by one.
+/// More steps than a sequence has rows.
 const STEPS_MAX: usize = 2_000;
 
-impl Pair<'_> {
+impl SequenceRun<'_> {
     pub(crate) async fn maintain(
         &mut self,
         handle: Handle,
         keep: Option<Duration>,
         rows_max: usize,
-    ) -> Agreed<String> {
-        let retention = Retention { keep, rows_max };
-        let removed = until_done(&*self.store(handle), &retention).await?;
-        let events = |pair: &Self| pair.model.with_state(|state| state.rows.len());
+    ) -> ComparisonResult<String> {
+        let retention = Retention { keep_for: keep, rows_max };
+        let removed = maintain_until_done(&*self.store(handle), &retention).await?;
+        let events = |run: &Self| run.model.with_state(|state| state.rows.len());
         let before = events(self);
-        until_done(&self.model, &retention).await?;
-        self.tally.count("events forgotten", before - events(self));
-        self.forget_notices();
-        self.reread_notices(handle).await?;
+        maintain_until_done(&self.model, &retention).await?;
+        self.tally.add("events removed by retention", before - events(self));
+        self.mark_removed_notices();
+        self.compare_kept_notices(handle).await?;
         Ok(format!("{removed} removed"))
     }
 }
 
-async fn until_done(store: &dyn Store, retention: &Retention) -> Agreed<usize> {
+async fn maintain_until_done(store: &dyn Store, retention: &Retention) -> ComparisonResult<usize> {
     let mut removed = 0;
     for _ in 0..STEPS_MAX {
         let step = store.maintain(retention).await;
@@ -39,7 +39,7 @@ async fn until_done(store: &dyn Store, retention: &Retention) -> Agreed<usize> {
             return Err(Difference::new(format!("one step of {retention:?} removed {} rows", step.removed)));
         }
         removed += step.removed;
-        if !step.more {
+        if !step.has_more {
             return Ok(removed);
         }
     }

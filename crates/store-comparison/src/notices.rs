@@ -1,57 +1,58 @@
-//! The log of notices: each once, in the order of the operations that brought them. Those of one operation, which may
-//! be one commit, come in any order.
+//! Comparison of the notices. Each notice appears once, in the order of the operations that published it. The notices of
+//! one operation, which may be one commit, may be in any order.
 
 use std::collections::BTreeSet;
 
 use posthaste_domain::Notice;
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice, Store};
 
-use crate::difference::{Agreed, Difference, same};
-use crate::operation::{Handle, Nth};
-use crate::pair::Pair;
+use crate::difference::{ComparisonResult, Difference, compare};
+use crate::operation::{Handle, RecencyIndex};
+use crate::sequence_run::SequenceRun;
 
-/// Notices on a page of a follower.
-const PAGE: usize = 20;
+/// Notices per page when reading new notices.
+const PAGE_SIZE: usize = 20;
 
+/// The notices that both have published so far.
 #[derive(Debug)]
-pub(crate) struct Log {
-    entries: Vec<Entry>,
-    /// Cursors of the store, and how many entries come before each.
-    places: Vec<(NoticeCursor, usize)>,
-    /// How far each log was followed.
+pub(crate) struct NoticeLog {
+    entries: Vec<LogEntry>,
+    /// Cursors that the store has returned, each with the number of entries before it.
+    cursors: Vec<(NoticeCursor, usize)>,
+    /// Cursors up to which each log has been read.
     store_end: NoticeCursor,
     model_end: NoticeCursor,
 }
 
-/// A notice that both have published.
+/// A notice that both the store and the model have published.
 #[derive(Debug)]
-struct Entry {
+struct LogEntry {
     store_cursor: NoticeCursor,
     model: PublishedNotice,
-    is_forgotten: bool,
+    is_removed: bool,
 }
 
-impl Log {
-    pub(crate) async fn start(store: &dyn Store) -> Agreed<Self> {
-        let page = read(store, None, PAGE).await?;
-        same("what is published without a cursor", &Vec::new(), &page.notices)?;
+impl NoticeLog {
+    pub(crate) async fn start(store: &dyn Store) -> ComparisonResult<Self> {
+        let page = read_page(store, None, PAGE_SIZE).await?;
+        compare("the notices returned without a cursor", &Vec::new(), &page.notices)?;
         Ok(Self {
             entries: Vec::new(),
-            places: vec![(page.cursor, 0)],
+            cursors: vec![(page.cursor, 0)],
             store_end: page.cursor,
             model_end: NoticeCursor::default(),
         })
     }
 }
 
-impl Pair<'_> {
-    /// Reads on in both logs.
-    pub(crate) async fn follow_notices(&mut self, store: &dyn Store) -> Agreed {
+impl SequenceRun<'_> {
+    /// Reads the new notices of both and compares them.
+    pub(crate) async fn compare_new_notices(&mut self, store: &dyn Store) -> ComparisonResult {
         let mut published = Vec::new();
         loop {
-            let page = read(store, Some(self.log.store_end), PAGE).await?;
+            let page = read_page(store, Some(self.log.store_end), PAGE_SIZE).await?;
             self.log.store_end = page.cursor;
-            let is_last = page.notices.len() < PAGE;
+            let is_last = page.notices.len() < PAGE_SIZE;
             published.extend(page.notices);
             if is_last {
                 break;
@@ -62,15 +63,15 @@ impl Pair<'_> {
             new.cloned().collect()
         });
         self.log.model_end = expected.last().map_or(self.log.model_end, |last| last.cursor);
-        self.tally.count("notices", expected.len());
+        self.tally.add("notices", expected.len());
         for PublishedNotice { cursor, notice } in published {
-            let event_id = self.names.events.model_of(&notice.event_id)?;
-            let place = expected.iter().position(|expected| expected.notice.event_id == event_id);
-            let place = place.ok_or_else(|| Difference::new(format!("a notice too many: {notice:?}")))?;
-            let model = expected.remove(place);
-            self.same_notice(&notice, &model.notice)?;
-            self.log.entries.push(Entry { store_cursor: cursor, model, is_forgotten: false });
-            self.log.places.push((cursor, self.log.entries.len()));
+            let event_id = self.ids.events.model_of(&notice.event_id)?;
+            let index = expected.iter().position(|expected| expected.notice.event_id == event_id);
+            let index = index.ok_or_else(|| Difference::new(format!("an unexpected notice: {notice:?}")))?;
+            let model = expected.remove(index);
+            self.compare_notices(&notice, &model.notice)?;
+            self.log.entries.push(LogEntry { store_cursor: cursor, model, is_removed: false });
+            self.log.cursors.push((cursor, self.log.entries.len()));
         }
         match expected.first() {
             None => Ok(()),
@@ -78,68 +79,72 @@ impl Pair<'_> {
         }
     }
 
-    /// One page from any earlier place, or where the log ends now.
-    pub(crate) async fn page_of_notices(
+    /// Compares one page after an earlier cursor; without a cursor, the end of the log.
+    pub(crate) async fn compare_earlier_notices(
         &mut self,
         handle: Handle,
-        after: Option<Nth>,
+        after: Option<RecencyIndex>,
         limit: usize,
-    ) -> Agreed<String> {
+    ) -> ComparisonResult<String> {
         let store = self.store(handle);
-        let place = after.and_then(|nth| nth.of(&self.log.places).copied());
-        let page = read(&*store, place.map(|(cursor, _)| cursor), limit).await?;
-        let skipped = place.map_or(self.log.entries.len(), |(_, before)| before);
+        let start = after.and_then(|index| index.pick(&self.log.cursors).copied());
+        let page = read_page(&*store, start.map(|(cursor, _)| cursor), limit).await?;
+        let skipped = start.map_or(self.log.entries.len(), |(_, before)| before);
         let expected: Vec<usize> = (skipped..self.log.entries.len())
-            .filter(|index| !self.log.entries[*index].is_forgotten)
+            .filter(|index| !self.log.entries[*index].is_removed)
             .take(limit)
             .collect();
-        self.same_page_of_notices(&page, &expected)?;
+        self.compare_notice_page(&page, &expected)?;
         let before = expected.last().map_or(self.log.entries.len(), |last| last + 1);
-        self.log.places.push((page.cursor, before));
+        self.log.cursors.push((page.cursor, before));
         Ok(format!("{} notices", page.notices.len()))
     }
 
-    /// Marks what retention has removed from the model.
-    pub(crate) fn forget_notices(&mut self) {
+    /// Marks the notices that retention has removed from the model.
+    pub(crate) fn mark_removed_notices(&mut self) {
         let kept: BTreeSet<NoticeCursor> =
             self.model.with_state(|state| state.notices.iter().map(|published| published.cursor).collect());
         for entry in &mut self.log.entries {
-            entry.is_forgotten |= !kept.contains(&entry.model.cursor);
+            entry.is_removed |= !kept.contains(&entry.model.cursor);
         }
     }
 
-    /// The whole log from its start.
-    pub(crate) async fn reread_notices(&mut self, handle: Handle) -> Agreed {
-        let (start, _) = self.log.places[0];
+    /// Reads the whole log from its start and compares it with the notices that retention keeps.
+    pub(crate) async fn compare_kept_notices(&mut self, handle: Handle) -> ComparisonResult {
+        let (start, _) = self.log.cursors[0];
         let kept: Vec<usize> =
-            (0..self.log.entries.len()).filter(|index| !self.log.entries[*index].is_forgotten).collect();
-        let page = read(&*self.store(handle), Some(start), kept.len() + 1).await?;
-        self.same_page_of_notices(&page, &kept)
+            (0..self.log.entries.len()).filter(|index| !self.log.entries[*index].is_removed).collect();
+        let page = read_page(&*self.store(handle), Some(start), kept.len() + 1).await?;
+        self.compare_notice_page(&page, &kept)
     }
 
-    fn same_page_of_notices(&self, page: &NoticePage, expected: &[usize]) -> Agreed {
+    fn compare_notice_page(&self, page: &NoticePage, expected: &[usize]) -> ComparisonResult {
         let cursors: Vec<_> = page.notices.iter().map(|published| published.cursor).collect();
         let entries = expected.iter().map(|index| &self.log.entries[*index]);
         let expected: Vec<_> = entries.clone().map(|entry| entry.store_cursor).collect();
-        same("the page of notices", &expected, &cursors)?;
+        compare("the page of notices", &expected, &cursors)?;
         for (published, entry) in page.notices.iter().zip(entries) {
-            self.same_notice(&published.notice, &entry.model.notice)?;
+            self.compare_notices(&published.notice, &entry.model.notice)?;
         }
         Ok(())
     }
 
-    fn same_notice(&self, store: &Notice, model: &Notice) -> Agreed {
-        let told = Notice {
-            event_id: self.names.events.model_of(&store.event_id)?,
-            at: self.moments.as_model(store.at, model.at),
+    fn compare_notices(&self, store: &Notice, model: &Notice) -> ComparisonResult {
+        let converted = Notice {
+            event_id: self.ids.events.model_of(&store.event_id)?,
+            at: self.clock_offset.to_model(store.at, model.at),
             ..store.clone()
         };
-        same(&format!("the notice of {}", store.event_id), model, &told)
+        compare(&format!("the notice of {}", store.event_id), model, &converted)
     }
 }
 
-/// A page holds what was asked for, in order, and says where to go on.
-async fn read(store: &dyn Store, after: Option<NoticeCursor>, limit: usize) -> Agreed<NoticePage> {
+/// Reads a page of notices and checks its order, its length and its cursor.
+async fn read_page(
+    store: &dyn Store,
+    after: Option<NoticeCursor>,
+    limit: usize,
+) -> ComparisonResult<NoticePage> {
     let page = store.notices(after, limit).await.map_err(|error| Difference::failed("notices", &error))?;
     let mut last = after;
     for published in &page.notices {
@@ -148,11 +153,11 @@ async fn read(store: &dyn Store, after: Option<NoticeCursor>, limit: usize) -> A
         }
         last = Some(published.cursor);
     }
-    let goes_on = match page.notices.last() {
+    let is_cursor_right = match page.notices.last() {
         Some(last) => page.cursor == last.cursor,
         None => after.is_none_or(|after| page.cursor >= after),
     };
-    if page.notices.len() > limit || !goes_on {
+    if page.notices.len() > limit || !is_cursor_right {
         return Err(Difference::new(format!("a page of {limit} notices after {after:?} is wrong: {page:?}")));
     }
     Ok(page)

@@ -1,55 +1,64 @@
-//! What operators do, and what workers report.
+//! Operator actions and circuit reports.
 
 use posthaste_domain::{DestinationId, WorkerId};
 use posthaste_store::{CircuitReport, EventView, Store as _, StoreError};
 
-use crate::difference::{Agreed, Difference};
-use crate::operation::{Actor, Event, Handle, Report};
-use crate::pair::{Both, Pair};
+use crate::difference::{ComparisonResult, Difference};
+use crate::operation::{Actor, CircuitReportSpec, EventChoice, Handle};
+use crate::sequence_run::{Counterparts, SequenceRun};
 
-impl Pair<'_> {
-    pub(crate) async fn requeue(&mut self, handle: Handle, event: Event, actor: Actor) -> Agreed<String> {
+impl SequenceRun<'_> {
+    pub(crate) async fn requeue(
+        &mut self,
+        handle: Handle,
+        event: EventChoice,
+        actor: Actor,
+    ) -> ComparisonResult<String> {
         let id = self.event(event);
         let store = self.store(handle).requeue(&id.store, actor.name()).await;
         let model = self.model.requeue(&id.model, actor.name()).await;
-        self.tally.count(if model.is_ok() { "requeues" } else { "refused requeues" }, 1);
-        self.same_change(store, model)?;
-        self.examine(handle.other(), &id).await
+        self.tally.add(if model.is_ok() { "requeues" } else { "refused requeues" }, 1);
+        self.compare_changes(store, model)?;
+        self.compare_event(handle.other(), &id).await
     }
 
     pub(crate) async fn cancel(
         &mut self,
         handle: Handle,
-        event: Event,
+        event: EventChoice,
         actor: Actor,
         reason: Option<&str>,
-    ) -> Agreed<String> {
+    ) -> ComparisonResult<String> {
         let id = self.event(event);
         let store = self.store(handle).cancel(&id.store, actor.name(), reason).await;
         let model = self.model.cancel(&id.model, actor.name(), reason).await;
-        self.tally.count(if model.is_ok() { "cancels" } else { "refused cancels" }, 1);
-        self.same_change(store, model)?;
-        self.examine(handle.other(), &id).await
+        self.tally.add(if model.is_ok() { "cancels" } else { "refused cancels" }, 1);
+        self.compare_changes(store, model)?;
+        self.compare_event(handle.other(), &id).await
     }
 
-    fn same_change(
+    fn compare_changes(
         &mut self,
         store: Result<EventView, StoreError>,
         model: Result<EventView, StoreError>,
-    ) -> Agreed {
+    ) -> ComparisonResult {
         match (store, model) {
             (Ok(store), Ok(model)) => {
-                self.same_view(&store, &model)?;
-                self.answered.push(store);
+                self.compare_views(&store, &model)?;
+                self.returned_views.push(store);
                 Ok(())
             }
-            (store, model) => self.same_failure(store.err().as_ref(), model.err().as_ref()).map(drop),
+            (store, model) => self.compare_errors(store.err().as_ref(), model.err().as_ref()).map(drop),
         }
     }
 
-    pub(crate) async fn report_circuits(&mut self, handle: Handle, reports: &[Report]) -> Agreed<String> {
-        let batch = |of: fn(Both<DestinationId>) -> DestinationId| -> Vec<CircuitReport> {
-            let report = |report: &Report| CircuitReport {
+    pub(crate) async fn report_circuits(
+        &mut self,
+        handle: Handle,
+        reports: &[CircuitReportSpec],
+    ) -> ComparisonResult<String> {
+        let batch = |of: fn(Counterparts<DestinationId>) -> DestinationId| -> Vec<CircuitReport> {
+            let report = |report: &CircuitReportSpec| CircuitReport {
                 worker: WorkerId::new(report.worker.name()).expect("visible ASCII"),
                 destination: of(self.destination(report.destination)),
                 state: report.state,
@@ -57,9 +66,9 @@ impl Pair<'_> {
             };
             reports.iter().map(report).collect()
         };
-        let store = self.store(handle).report_circuits(&batch(|both| both.store)).await;
+        let store = self.store(handle).report_circuits(&batch(|ids| ids.store)).await;
         store.map_err(|error| Difference::failed("report_circuits", &error))?;
-        self.model.report_circuits(&batch(|both| both.model)).await.expect("the model is always up");
+        self.model.report_circuits(&batch(|ids| ids.model)).await.expect("the model is always up");
         Ok(String::new())
     }
 }

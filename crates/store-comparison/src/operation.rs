@@ -1,18 +1,19 @@
-//! Operations as plain data. What they act on is named by its place among what a sequence has brought about so far,
-//! so that a sequence still means something when a part of it is left out.
+//! Operations as plain data. An operation names its events, claims and leases by their position among those that the
+//! sequence has created so far, so that a sequence remains meaningful when shrinking removes a part of it.
 
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, ErrorClass, Outcome};
 use posthaste_store::CircuitState;
 
-/// One operation, and the handle that it goes through.
+/// One operation, and the store handle that it is called on.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) handle: Handle,
     pub(crate) operation: Operation,
 }
 
+/// One of the two handles to the examined store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handle {
     First,
@@ -28,71 +29,107 @@ impl Handle {
     }
 }
 
+/// A call on the store, or an advance of its clock.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
-    Enqueue(Vec<Request>),
-    Claim(Claim),
-    ClaimAgain { claim: Nth, limit: usize },
+    Enqueue(Vec<RequestSpec>),
+    Claim(ClaimSpec),
+    /// Sends an earlier claim again, under its id.
+    RepeatClaim {
+        claim: RecencyIndex,
+        limit: usize,
+    },
     Advance(Duration),
-    Renew { leases: Vec<Granted>, lease: Duration },
-    Settle { worker: Worker, attempts: Vec<Attempt> },
-    Release { leases: Vec<Granted> },
-    Requeue { event: Event, actor: Actor },
-    Cancel { event: Event, actor: Actor, reason: Option<&'static str> },
-    ReportCircuits(Vec<Report>),
-    Maintain { keep: Option<Duration>, rows_max: usize },
-    DeadLetters(Paged),
-    Events { status: Option<DeliveryStatus>, destination: Option<Destination>, paged: Paged },
-    Event(Event),
+    Renew {
+        leases: Vec<LeaseChoice>,
+        lease: Duration,
+    },
+    Settle {
+        worker: Worker,
+        attempts: Vec<AttemptSpec>,
+    },
+    Release {
+        leases: Vec<LeaseChoice>,
+    },
+    Requeue {
+        event: EventChoice,
+        actor: Actor,
+    },
+    Cancel {
+        event: EventChoice,
+        actor: Actor,
+        reason: Option<&'static str>,
+    },
+    ReportCircuits(Vec<CircuitReportSpec>),
+    Maintain {
+        keep: Option<Duration>,
+        rows_max: usize,
+    },
+    DeadLetters(Paging),
+    Events {
+        status: Option<DeliveryStatus>,
+        destination: Option<Destination>,
+        paging: Paging,
+    },
+    Event(EventChoice),
     Destination(Destination),
-    Notices { after: Option<Nth>, limit: usize },
+    Notices {
+        after: Option<RecencyIndex>,
+        limit: usize,
+    },
 }
 
-/// The latest is zero; where there are fewer, counting starts over.
+/// An index from the latest item backwards; zero is the latest. It wraps around in a shorter list.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Nth(pub(crate) usize);
+pub(crate) struct RecencyIndex(pub(crate) usize);
 
-impl Nth {
-    pub(crate) fn of<T>(self, things: &[T]) -> Option<&T> {
-        let last = things.len().checked_sub(1)?;
-        things.get(last - self.0 % things.len())
+impl RecencyIndex {
+    /// Returns the item at this index, or `None` from an empty list.
+    pub(crate) fn pick<T>(self, items: &[T]) -> Option<&T> {
+        let last = items.len().checked_sub(1)?;
+        items.get(last - self.0 % items.len())
     }
 }
 
+/// An enqueue request.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) events: Vec<NewEvent>,
-    pub(crate) key: Option<Key>,
+pub(crate) struct RequestSpec {
+    pub(crate) events: Vec<EventSpec>,
+    pub(crate) key: Option<KeySpec>,
 }
 
+/// An event to enqueue.
 #[derive(Debug, Clone)]
-pub(crate) struct NewEvent {
+pub(crate) struct EventSpec {
     pub(crate) destination: Destination,
-    /// One of a few ids of the producer's choice, so that they are taken now and then.
+    /// An id that the producer chose, out of a few, so that ids are sometimes taken already.
     pub(crate) id: Option<u8>,
     pub(crate) max_attempts: u32,
-    /// With every field that may be left out, and bytes that are no text.
-    pub(crate) in_full: bool,
+    /// Sets every optional field, and a payload that is not UTF-8.
+    pub(crate) all_fields: bool,
 }
 
+/// An idempotency key; requests with the same `body` have the same fingerprint.
 #[derive(Debug, Clone)]
-pub(crate) struct Key {
+pub(crate) struct KeySpec {
     pub(crate) name: u8,
     pub(crate) body: u8,
     pub(crate) keep: Duration,
 }
 
+/// A claim request.
 #[derive(Debug, Clone)]
-pub(crate) struct Claim {
+pub(crate) struct ClaimSpec {
     pub(crate) owner: Worker,
     pub(crate) limit: usize,
     pub(crate) retries_max: usize,
     pub(crate) per_destination: usize,
-    pub(crate) free_slots: Vec<(Destination, usize)>,
+    pub(crate) destination_slots: Vec<(Destination, usize)>,
     pub(crate) lease: Duration,
     pub(crate) abandon_after: u32,
 }
 
+/// The worker that claims, settles or reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Worker {
     A,
@@ -108,6 +145,7 @@ impl Worker {
     }
 }
 
+/// The operator who requeues or cancels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Actor {
     Ann,
@@ -123,12 +161,13 @@ impl Actor {
     }
 }
 
+/// The destination of an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Destination {
     A,
     B,
     C,
-    /// No event goes there.
+    /// A destination that no event has.
     Unknown,
 }
 
@@ -143,59 +182,65 @@ impl Destination {
     }
 }
 
+/// Which event an operation acts on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event {
-    /// Among those in the dead-letter queue; if there are none, among all.
-    Failed(Nth),
-    /// Among all that were ever enqueued, also those that retention has removed.
-    Any(Nth),
+pub(crate) enum EventChoice {
+    /// One of the failed events; if there are none, one of all events.
+    Failed(RecencyIndex),
+    /// One of all events ever enqueued, including those that retention has removed.
+    Any(RecencyIndex),
     Unknown,
 }
 
+/// Which lease an operation acts on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Granted {
-    /// Among those that no outcome was written under; if there are none, among all.
-    Open(Nth),
-    /// Among all that were ever granted.
-    Any(Nth),
+pub(crate) enum LeaseChoice {
+    /// One of the leases that are not settled; if there are none, one of all leases.
+    Unsettled(RecencyIndex),
+    /// One of all leases ever granted.
+    Any(RecencyIndex),
 }
 
+/// An attempt to settle.
 #[derive(Debug, Clone)]
-pub(crate) struct Attempt {
-    pub(crate) lease: Granted,
-    pub(crate) reply: Reply,
+pub(crate) struct AttemptSpec {
+    pub(crate) lease: LeaseChoice,
+    pub(crate) reply: ReceiverReply,
     pub(crate) ended_ago: Duration,
 }
 
+/// How a receiver reacted to an attempt.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Reply {
+pub(crate) enum ReceiverReply {
     Status(u16),
-    AskedToWait(u16, Duration),
-    Silence(ErrorClass),
+    RetryAfter(u16, Duration),
+    NoResponse(ErrorClass),
 }
 
-impl Reply {
+impl ReceiverReply {
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Status(status) => Outcome::response(status, None, b""),
-            Self::AskedToWait(status, wait) => Outcome::response(status, Some(wait), b" try\nlater \xff"),
-            Self::Silence(class) => Outcome::no_response(class, "no answer within 30s"),
+            Self::RetryAfter(status, wait) => Outcome::response(status, Some(wait), b" try\nlater \xff"),
+            Self::NoResponse(class) => Outcome::no_response(class, "no answer within 30s"),
         }
     }
 }
 
+/// A worker's report on a circuit.
 #[derive(Debug, Clone)]
-pub(crate) struct Report {
+pub(crate) struct CircuitReportSpec {
     pub(crate) worker: Worker,
     pub(crate) destination: Destination,
     pub(crate) state: CircuitState,
     pub(crate) expires_in: Duration,
 }
 
+/// Which pages of a listing an operation reads.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Paged {
+pub(crate) struct Paging {
     pub(crate) limit: i64,
-    /// From where the last page of such a listing ended, as long as time was not moved since.
-    pub(crate) goes_on: bool,
+    /// Starts after the last page that was read of the same listing, unless time was advanced since.
+    pub(crate) continues: bool,
     pub(crate) pages_max: usize,
 }

@@ -1,22 +1,27 @@
-//! Single pages, also of listings that change while somebody turns their pages.
+//! Comparison of single pages, also of listings that change between their pages.
 //!
-//! What a page must hold follows from the store's own events, as they were compared with the model's at the last look.
+//! The expected content of a page follows from the store's own events, which the last comparison checked against the
+//! model.
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, Timestamp};
-use posthaste_store::{Cursor, EventQuery, EventView, Page, PageLimit, PageRequest, StoreError};
+use posthaste_store::{EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError};
 
-use crate::difference::{Agreed, Difference, same};
-use crate::operation::{Destination, Handle, Paged};
-use crate::pair::Pair;
+use crate::difference::{ComparisonResult, Difference, compare};
+use crate::operation::{Destination, Handle, Paging};
+use crate::sequence_run::SequenceRun;
 
-impl Pair<'_> {
-    pub(crate) async fn pages_of_dead_letters(&mut self, handle: Handle, paged: Paged) -> Agreed<String> {
-        let mut request = page_request(paged, self.next_dead_letters);
-        for _ in 0..paged.pages_max {
+impl SequenceRun<'_> {
+    pub(crate) async fn compare_dead_letters(
+        &mut self,
+        handle: Handle,
+        paging: Paging,
+    ) -> ComparisonResult<String> {
+        let mut request = page_request(paging, self.next_dead_letters);
+        for _ in 0..paging.pages_max {
             let page = self.store(handle).dead_letters(&request).await;
             let failed = self.views.iter().filter(|view| view.status == DeliveryStatus::Failed);
-            request.after = same_page("dead letters", page, failed, |view| view.updated_at, &request)?;
-            self.tally.count("pages", 1);
+            request.after = compare_page("dead letters", page, failed, |view| view.updated_at, &request)?;
+            self.tally.add("pages", 1);
             if request.after.is_none() {
                 break;
             }
@@ -25,24 +30,24 @@ impl Pair<'_> {
         Ok(String::new())
     }
 
-    pub(crate) async fn pages_of_events(
+    pub(crate) async fn compare_event_listing(
         &mut self,
         handle: Handle,
         status: Option<DeliveryStatus>,
         destination: Option<Destination>,
-        paged: Paged,
-    ) -> Agreed<String> {
-        let url = |place: Destination| DestinationUrl::parse(place.url()).expect("a valid URL");
+        paging: Paging,
+    ) -> ComparisonResult<String> {
+        let url = |destination: Destination| DestinationUrl::parse(destination.url()).expect("a valid URL");
         let query = EventQuery { status, destination: destination.map(url) };
-        let mut request = page_request(paged, self.next_events);
-        for _ in 0..paged.pages_max {
+        let mut request = page_request(paging, self.next_events);
+        for _ in 0..paging.pages_max {
             let page = self.store(handle).events(&query, &request).await;
             let wanted = self.views.iter().filter(|view| {
                 query.status.is_none_or(|status| view.status == status)
                     && query.destination.as_ref().is_none_or(|url| view.destination_url == *url)
             });
-            request.after = same_page("events", page, wanted, |view| view.created_at, &request)?;
-            self.tally.count("pages", 1);
+            request.after = compare_page("events", page, wanted, |view| view.created_at, &request)?;
+            self.tally.add("pages", 1);
             if request.after.is_none() {
                 break;
             }
@@ -52,27 +57,27 @@ impl Pair<'_> {
     }
 }
 
-fn page_request(paged: Paged, next: Option<Cursor>) -> PageRequest {
-    let limit = PageLimit::new(paged.limit).expect("limits are generated between 1 and 200");
-    PageRequest { after: next.filter(|_| paged.goes_on), limit }
+fn page_request(paging: Paging, next: Option<PageCursor>) -> PageRequest {
+    let limit = PageLimit::new(paging.limit).expect("limits are generated between 1 and 200");
+    PageRequest { after: next.filter(|_| paging.continues), limit }
 }
 
-/// Returns where the page ended.
-fn same_page<'a>(
+/// Compares a page with the events it must contain. Returns the cursor of the next page.
+fn compare_page<'a>(
     what: &str,
     page: Result<Page<EventView>, StoreError>,
     of: impl Iterator<Item = &'a EventView>,
     at: impl Fn(&EventView) -> Timestamp,
     request: &PageRequest,
-) -> Agreed<Option<Cursor>> {
+) -> ComparisonResult<Option<PageCursor>> {
     let page = page.map_err(|error| Difference::failed(what, &error))?;
-    let place = |view: &EventView| Cursor { at: at(view), key: view.key };
+    let cursor_of = |view: &EventView| PageCursor { at: at(view), key: view.key };
     let mut views: Vec<&EventView> =
-        of.filter(|view| request.after.is_none_or(|after| place(view) < after)).collect();
-    views.sort_by_key(|view| std::cmp::Reverse(place(view)));
+        of.filter(|view| request.after.is_none_or(|after| cursor_of(view) < after)).collect();
+    views.sort_by_key(|view| std::cmp::Reverse(cursor_of(view)));
     let limit = request.limit.get();
-    let next = if views.len() > limit { views.get(limit - 1).map(|view| place(view)) } else { None };
+    let next = if views.len() > limit { views.get(limit - 1).map(|view| cursor_of(view)) } else { None };
     let items = views.into_iter().take(limit).cloned().collect();
-    same(&format!("the page of {what} after {:?}", request.after), &Page { items, next }, &page)?;
+    compare(&format!("the page of {what} after {:?}", request.after), &Page { items, next }, &page)?;
     Ok(page.next)
 }

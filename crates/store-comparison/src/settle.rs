@@ -1,70 +1,72 @@
-//! Settlements under any lease that was ever granted: held, lost, settled before, twice in one batch.
+//! Settlements under any lease ever granted: held, lost, settled before, or twice in one batch.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{Attempted, EventId, Lease, Outcome, Roll, Transition, WorkerId};
-use posthaste_store::{Settled, Settlement, Store as _};
+use posthaste_domain::{AttemptResult, EventId, Lease, Outcome, RandomDraw, Transition, WorkerId};
+use posthaste_store::{SettleResult, Settlement, Store as _};
 
-use crate::difference::{Agreed, Difference, same};
-use crate::lengths::policy;
-use crate::operation::{Attempt, Handle, Worker};
-use crate::pair::{Both, Pair};
+use crate::difference::{ComparisonResult, Difference, compare};
+use crate::durations::retry_policy;
+use crate::operation::{AttemptSpec, Handle, Worker};
+use crate::sequence_run::{Counterparts, SequenceRun};
 
-/// Longer than what passes unnoticed, so that its part in dating an attempt shows.
-const ATTEMPT_TOOK: Duration = Duration::from_secs(40);
+/// Duration of every attempt. Longer than the tolerance, so that the comparison notices a store that ignores it.
+const ATTEMPT_DURATION: Duration = Duration::from_secs(40);
 
-impl Pair<'_> {
+impl SequenceRun<'_> {
     pub(crate) async fn settle(
         &mut self,
         handle: Handle,
         worker: Worker,
-        attempts: &[Attempt],
-    ) -> Agreed<String> {
-        let picked: Vec<(&Attempt, Both<Lease>)> = attempts
+        attempts: &[AttemptSpec],
+    ) -> ComparisonResult<String> {
+        let picked: Vec<(&AttemptSpec, Counterparts<Lease>)> = attempts
             .iter()
-            .filter_map(|attempt| Some((attempt, self.granted(attempt.lease)?.clone())))
+            .filter_map(|attempt| Some((attempt, self.lease(attempt.lease)?.clone())))
             .collect();
-        let batch = |lease: fn(&Both<Lease>) -> &Lease| -> Vec<Settlement> {
+        let batch = |lease: fn(&Counterparts<Lease>) -> &Lease| -> Vec<Settlement> {
             picked.iter().map(|(attempt, both)| settlement(lease(both), attempt)).collect()
         };
         let worker = WorkerId::new(worker.name()).expect("visible ASCII");
-        let store = self.store(handle).settle(&worker, &batch(|both| &both.store)).await;
+        let store = self.store(handle).settle(&worker, &batch(|lease| &lease.store)).await;
         let store = store.map_err(|error| Difference::failed("settle", &error))?;
-        let model = self.model.settle(&worker, &batch(|both| &both.model)).await;
+        let model = self.model.settle(&worker, &batch(|lease| &lease.model)).await;
         let model = model.expect("the model is always up");
-        same("the number of answers", &model.len(), &store.len())?;
+        compare("the number of results", &model.len(), &store.len())?;
         for (((attempt, lease), store), model) in picked.iter().zip(&store).zip(&model) {
-            self.same_settled(lease, &attempt.reply.outcome(), *store, *model)?;
+            self.compare_settle_results(lease, &attempt.reply.outcome(), *store, *model)?;
         }
         for ((_, lease), model) in picked.iter().zip(&model) {
-            if *model == Settled::Applied {
-                self.record(lease).await;
-                self.examine(handle.other(), &lease.event_id()).await?;
+            if *model == SettleResult::Applied {
+                self.record_attempt(lease).await;
+                self.compare_event(handle.other(), &lease.event_id()).await?;
             }
         }
         Ok(format!("{store:?}"))
     }
 
-    fn same_settled(
+    fn compare_settle_results(
         &mut self,
-        lease: &Both<Lease>,
+        lease: &Counterparts<Lease>,
         outcome: &Outcome,
-        store: Settled,
-        model: Settled,
-    ) -> Agreed {
+        store: SettleResult,
+        model: SettleResult,
+    ) -> ComparisonResult {
         let token = lease.model.token;
         let written = self.outcomes.get(&token);
         let allowed = match model {
-            Settled::Applied => vec![model],
-            // Another outcome under a token that is settled is no replay in the strict sense.
-            Settled::Replayed if written != Some(outcome) => vec![Settled::Replayed, Settled::Stale],
-            Settled::Replayed => vec![model],
-            // The model has forgotten the attempt.
-            Settled::Stale if written.is_some() && self.allowed.attempts_linger => {
-                vec![Settled::Stale, Settled::Replayed]
+            SettleResult::Applied => vec![model],
+            // Another outcome under a settled token: a store may report it as a replay or as stale.
+            SettleResult::Replayed if written != Some(outcome) => {
+                vec![SettleResult::Replayed, SettleResult::Stale]
             }
-            Settled::Stale => vec![model],
+            SettleResult::Replayed => vec![model],
+            // The model has removed the attempt, which the store may still have.
+            SettleResult::Stale if written.is_some() && self.allowed.late_attempt_removal => {
+                vec![SettleResult::Stale, SettleResult::Replayed]
+            }
+            SettleResult::Stale => vec![model],
         };
         if !allowed.contains(&store) {
             let event_id = &lease.store.event_id;
@@ -72,37 +74,37 @@ impl Pair<'_> {
                 "the settlement of {event_id} differs:\n  model: {model:?}\n  store: {store:?}"
             )));
         }
-        self.tally.count(settled(model), 1);
-        if model == Settled::Applied {
+        self.tally.add(tally_name(model), 1);
+        if model == SettleResult::Applied {
             self.outcomes.insert(token, outcome.clone());
         }
         Ok(())
     }
 
-    /// Remembers the attempt that was just written, for as long as it may be shown.
-    async fn record(&mut self, lease: &Both<Lease>) {
-        let detail = self.model.event(&lease.model.event_id).await.expect("it was settled just now");
+    /// Stores the attempt that was just settled, for the comparison of histories.
+    async fn record_attempt(&mut self, lease: &Counterparts<Lease>) {
+        let detail = self.model.event(&lease.model.event_id).await.expect("the event was just settled");
         let written = detail.history.into_iter().find(|attempt| attempt.token == lease.model.token);
         self.attempts.entry(lease.model.key).or_default().extend(written);
     }
 }
 
-impl Both<Lease> {
-    fn event_id(&self) -> Both<EventId> {
-        Both { store: self.store.event_id.clone(), model: self.model.event_id.clone() }
+impl Counterparts<Lease> {
+    fn event_id(&self) -> Counterparts<EventId> {
+        Counterparts { store: self.store.event_id.clone(), model: self.model.event_id.clone() }
     }
 }
 
-fn settlement(lease: &Lease, attempt: &Attempt) -> Settlement {
-    let attempted = Attempted { outcome: attempt.reply.outcome(), duration: ATTEMPT_TOOK };
-    let transition = Arc::new(Transition::of(lease, attempted, &policy(), Roll(0)));
+fn settlement(lease: &Lease, attempt: &AttemptSpec) -> Settlement {
+    let result = AttemptResult { outcome: attempt.reply.outcome(), duration: ATTEMPT_DURATION };
+    let transition = Arc::new(Transition::from_attempt(lease, result, &retry_policy(), RandomDraw(0)));
     Settlement { transition, ended_ago: attempt.ended_ago }
 }
 
-const fn settled(settled: Settled) -> &'static str {
-    match settled {
-        Settled::Applied => "settled: applied",
-        Settled::Replayed => "settled: replayed",
-        Settled::Stale => "settled: stale",
+const fn tally_name(result: SettleResult) -> &'static str {
+    match result {
+        SettleResult::Applied => "settled: applied",
+        SettleResult::Replayed => "settled: replayed",
+        SettleResult::Stale => "settled: stale",
     }
 }

@@ -1,24 +1,25 @@
-//! What sequences came to, so that a comparison that compares nothing is noticed.
+//! Counts of what happened in the sequences. They show whether a comparison covers every case.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How often each thing happened.
+/// The number of times each kind of event happened, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally(BTreeMap<&'static str, u64>);
 
 impl Tally {
-    pub(crate) fn count(&mut self, what: &'static str, times: usize) {
+    pub(crate) fn add(&mut self, what: &'static str, times: usize) {
         *self.0.entry(what).or_default() += times as u64;
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         for (what, times) in &other.0 {
             *self.0.entry(what).or_default() += times;
         }
     }
 
-    pub fn of(&self, what: &str) -> u64 {
+    /// Returns how often something happened.
+    pub fn count(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or(0)
     }
 }

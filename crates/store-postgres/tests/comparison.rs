@@ -1,4 +1,4 @@
-//! Random operations on PostgreSQL and on the reference model, side by side.
+//! Runs random operations on PostgreSQL and on the reference model, and compares the results.
 
 mod support;
 
@@ -13,39 +13,40 @@ use posthaste_store_postgres::tokio_postgres::{Client, NoTls, connect};
 use posthaste_store_postgres::{PostgresConfig, PostgresStore};
 use support::PostgresHarness;
 
-/// One database for all sequences: emptying it is far faster than making another.
-struct Reused {
-    /// Keeps the database, whose own stores are not used.
+/// A harness that all sequences share: emptying its database is far faster than creating another.
+struct ReusableHarness {
+    /// Owns the database. Its stores are not used.
     database: PostgresHarness,
     client: Client,
-    now: Mutex<Now>,
+    sequence: Mutex<SequenceState>,
 }
 
-/// What a sequence begins with anew. Stores remember what they have seen, so each sequence gets its own.
-struct Now {
+/// State that each sequence gets anew. Stores keep state of their own, so each sequence gets new stores.
+struct SequenceState {
     stores: [Arc<PostgresStore>; 2],
-    moved: Duration,
+    clock_offset: Duration,
 }
 
-impl Now {
-    fn of(database: &PostgresHarness) -> Self {
+impl SequenceState {
+    fn new(database: &PostgresHarness) -> Self {
         let config = PostgresConfig::from_url(&database.database.url).expect("the URL is the server's own");
         let store = || Arc::new(PostgresStore::connect(config.clone()));
-        Self { stores: [store(), store()], moved: Duration::ZERO }
+        Self { stores: [store(), store()], clock_offset: Duration::ZERO }
     }
 }
 
-impl Reused {
+impl ReusableHarness {
     async fn start() -> Self {
         let database = PostgresHarness::start().await;
         let (client, connection) = connect(&database.database.url, NoTls).await.expect("the server is up");
         tokio::spawn(connection);
-        Self { client, now: Mutex::new(Now::of(&database)), database }
+        Self { client, sequence: Mutex::new(SequenceState::new(&database)), database }
     }
 
-    async fn empty(&self) {
-        let new = Now::of(&self.database);
-        let old = std::mem::replace(&mut *self.now.lock().expect("nobody has panicked with it"), new);
+    /// Deletes all rows, resets the clock and replaces the stores.
+    async fn reset(&self) {
+        let new = SequenceState::new(&self.database);
+        let old = std::mem::replace(&mut *self.sequence.lock().expect("no holder of this lock panics"), new);
         drop(old);
         let tables = [
             "messages",
@@ -61,27 +62,27 @@ impl Reused {
             "audit",
         ];
         let delete = tables.map(|table| format!("DELETE FROM app.webhook_{table};"));
-        self.client.batch_execute(&delete.concat()).await.expect("nobody else is there");
+        self.client.batch_execute(&delete.concat()).await.expect("no other client uses the database");
         self.set_clock(Duration::ZERO).await;
     }
 
-    async fn set_clock(&self, moved: Duration) {
+    async fn set_clock(&self, offset: Duration) {
         let sql = format!(
             "CREATE OR REPLACE FUNCTION app.webhook_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
              AS 'SELECT statement_timestamp() + interval ''{} microseconds'''",
-            moved.as_micros()
+            offset.as_micros()
         );
         self.client.batch_execute(&sql).await.expect("the clock can be moved");
     }
 
     fn handle(&self, number: usize) -> Arc<dyn Store> {
-        let now = self.now.lock().expect("nobody has panicked with it");
-        Arc::clone(&now.stores[number]) as Arc<dyn Store>
+        let sequence = self.sequence.lock().expect("no holder of this lock panics");
+        Arc::clone(&sequence.stores[number]) as Arc<dyn Store>
     }
 }
 
 #[async_trait]
-impl Harness for Reused {
+impl Harness for ReusableHarness {
     fn store(&self) -> Arc<dyn Store> {
         self.handle(0)
     }
@@ -91,16 +92,18 @@ impl Harness for Reused {
     }
 
     async fn advance(&self, by: Duration) {
-        let moved = {
-            let mut now = self.now.lock().expect("nobody has panicked with it");
-            now.moved += by;
-            now.moved
+        let offset = {
+            let mut sequence = self.sequence.lock().expect("no holder of this lock panics");
+            sequence.clock_offset += by;
+            sequence.clock_offset
         };
-        self.set_clock(moved).await;
+        self.set_clock(offset).await;
     }
 }
 
 #[test]
-fn the_store_on_postgres_does_what_the_model_does() {
-    Comparison::of(400).attempts_may_linger().run_on_one(Reused::start, Reused::empty);
+fn the_postgres_store_behaves_like_the_reference_model() {
+    Comparison::new(400)
+        .allow_late_attempt_removal()
+        .run_on_shared_store(ReusableHarness::start, ReusableHarness::reset);
 }

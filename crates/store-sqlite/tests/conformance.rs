@@ -54,5 +54,5 @@ conformance_suite!(SqliteHarness::new());
 
 #[test]
 fn the_sqlite_store_does_what_the_model_does() {
-    Comparison::of(2_000).run(async || SqliteHarness::new());
+    Comparison::new(2_000).run(async || SqliteHarness::new());
 }

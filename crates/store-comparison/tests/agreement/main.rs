@@ -1,10 +1,10 @@
-//! Stores that are right pass: the model itself, under other clocks, and with every choice that the port leaves open
-//! made the other way.
+//! Correct stores pass the comparison: the model itself, the model under other clocks, and a store that decides every
+//! open choice of the port differently from the model.
 
-mod contrary;
+mod backdated;
 #[path = "../harness/mod.rs"]
 mod harness;
-mod shifted;
+mod opposite_choices;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,39 +12,41 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::Timestamp;
-use posthaste_store::{Layer, Layered, Maintained, Retention, Store, StoreClock, StoreError};
+use posthaste_store::{
+    LayeredStore, MaintenanceReport, Retention, Store, StoreClock, StoreError, StoreLayer,
+};
 use posthaste_store_comparison::Comparison;
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
 
-use contrary::Contrary;
+use backdated::BackdatedHarness;
 use harness::MemoryHarness;
-use shifted::ShiftedHarness;
+use opposite_choices::OppositeChoices;
 
 #[test]
 fn the_model_agrees_with_itself() {
-    Comparison::of(3_000).run(async || MemoryHarness::new(|memory, _| Arc::new(memory)));
+    Comparison::new(3_000).run(async || MemoryHarness::new(|memory, _| Arc::new(memory)));
 }
 
 #[test]
-fn what_the_port_leaves_open_is_left_open() {
-    Comparison::of(2_000)
-        .run(async || MemoryHarness::new(|memory, clock| Arc::new(Layered(Contrary { memory, clock }))));
+fn a_store_may_decide_the_open_choices_of_the_port_differently() {
+    Comparison::new(2_000).run(async || {
+        MemoryHarness::new(|memory, clock| Arc::new(LayeredStore(OppositeChoices { memory, clock })))
+    });
 }
 
 #[test]
-fn sequences_come_to_something() {
+fn sequences_cover_every_kind_of_result() {
     let memory = async || MemoryHarness::new(|memory, _| Arc::new(memory));
-    let tally = Comparison::of(1_000).check(memory).unwrap();
+    let tally = Comparison::new(1_000).check(memory).unwrap();
     println!("{tally}");
     for what in [
         "abandoned events",
         "cancels",
-        "claims asked again",
         "events",
-        "events forgotten",
-        "leases brought again",
+        "events removed by retention",
         "leases granted",
+        "leases returned again",
         "lost renewals",
         "notices",
         "pages",
@@ -52,45 +54,50 @@ fn sequences_come_to_something() {
         "refused enqueues",
         "refused requeues",
         "renewals",
+        "repeated claims",
         "replayed enqueues",
         "requeues",
         "settled: applied",
         "settled: replayed",
         "settled: stale",
     ] {
-        assert!(tally.of(what) >= 100, "{what}: {}", tally.of(what));
+        assert!(tally.count(what) >= 100, "{what}: {}", tally.count(what));
     }
-    assert_eq!(Comparison::of(1_000).check(memory).unwrap(), tally, "the same sequences again");
+    assert_eq!(
+        Comparison::new(1_000).check(memory).unwrap(),
+        tally,
+        "the same seed generates the same sequences"
+    );
 }
 
-/// A clock that moves whenever it is read, by more than a call to any store takes.
-struct RestlessClock {
-    moved: ManualClock,
+/// A clock that advances at every read, by more than any call to a store takes.
+struct TickingClock {
+    base: ManualClock,
     reads: AtomicU32,
 }
 
-impl StoreClock for RestlessClock {
+impl StoreClock for TickingClock {
     fn now(&self) -> Timestamp {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
-        self.moved.now().after(Duration::from_millis(15) * reads)
+        self.base.now().after(Duration::from_millis(15) * reads)
     }
 }
 
-struct RestlessHarness {
+struct TickingHarness {
     store: MemoryStore,
-    clock: Arc<RestlessClock>,
+    clock: Arc<TickingClock>,
 }
 
-impl RestlessHarness {
+impl TickingHarness {
     fn new() -> Self {
-        let moved = ManualClock::at(Timestamp::from_secs(1_600_000_000));
-        let clock = Arc::new(RestlessClock { moved, reads: AtomicU32::new(0) });
+        let base = ManualClock::at(Timestamp::from_secs(1_600_000_000));
+        let clock = Arc::new(TickingClock { base, reads: AtomicU32::new(0) });
         Self { store: MemoryStore::new(clock.clone(), 3), clock }
     }
 }
 
 #[async_trait]
-impl Harness for RestlessHarness {
+impl Harness for TickingHarness {
     fn store(&self) -> Arc<dyn Store> {
         Arc::new(self.store.clone())
     }
@@ -100,27 +107,27 @@ impl Harness for RestlessHarness {
     }
 
     async fn advance(&self, by: Duration) {
-        self.clock.moved.advance(by);
+        self.clock.base.advance(by);
     }
 }
 
 #[test]
-fn a_clock_that_runs_by_itself_makes_no_difference() {
-    Comparison::of(1_000).run(async || RestlessHarness::new());
+fn a_store_whose_clock_ticks_agrees_with_the_model() {
+    Comparison::new(1_000).run(async || TickingHarness::new());
 }
 
 #[test]
-fn moments_that_are_moved_back_instead_of_a_clock_forward_make_no_difference() {
-    Comparison::of(1_000).run(async || ShiftedHarness::new());
+fn a_store_that_backdates_timestamps_instead_of_advancing_agrees_with_the_model() {
+    Comparison::new(1_000).run(async || BackdatedHarness::new());
 }
 
 #[test]
-fn one_store_can_be_emptied_instead_of_started_anew() {
+fn sequences_can_share_one_store_that_is_emptied_before_each() {
     let started = AtomicU32::new(0);
-    Comparison::of(500).run_on_one(
+    Comparison::new(500).run_on_shared_store(
         async || {
             started.fetch_add(1, Ordering::Relaxed);
-            RestlessHarness::new()
+            TickingHarness::new()
         },
         async |harness| {
             harness.clock.reads.store(0, Ordering::Relaxed);
@@ -138,16 +145,16 @@ fn one_store_can_be_emptied_instead_of_started_anew() {
     assert_eq!(started.into_inner(), 1);
 }
 
-/// Attempts go only with their events.
-struct Lingering(MemoryStore);
+/// A store that removes attempts only together with their events.
+struct LateAttemptRemoval(MemoryStore);
 
 #[async_trait]
-impl Layer for Lingering {
+impl StoreLayer for LateAttemptRemoval {
     fn inner(&self) -> &dyn Store {
         &self.0
     }
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         let attempts = self.0.with_state(|state| state.attempts.clone());
         let maintained = self.0.maintain(retention).await;
         self.0.with_state(|state| state.attempts = attempts);
@@ -156,9 +163,10 @@ impl Layer for Lingering {
 }
 
 #[test]
-fn attempts_linger_only_where_they_may() {
-    let lingering = async || MemoryHarness::new(|memory, _| Arc::new(Layered(Lingering(memory))));
-    Comparison::of(1_000).attempts_may_linger().run(lingering);
-    let found = Comparison::of(1_000).check(lingering).unwrap_err().to_string();
+fn late_removal_of_attempts_passes_only_if_it_is_allowed() {
+    let late_removal =
+        async || MemoryHarness::new(|memory, _| Arc::new(LayeredStore(LateAttemptRemoval(memory))));
+    Comparison::new(1_000).allow_late_attempt_removal().run(late_removal);
+    let found = Comparison::new(1_000).check(late_removal).unwrap_err().to_string();
     assert!(found.contains("Maintain") && found.contains("differs"), "{found}");
 }

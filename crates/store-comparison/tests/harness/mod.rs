@@ -1,4 +1,4 @@
-//! Memory stores to compare with the model.
+//! Harness for memory stores that are compared with the model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use posthaste_store::Store;
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
 
-/// A memory store, or whatever was made of one.
+/// A memory store, possibly wrapped in a layer.
 pub(crate) struct MemoryHarness {
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
@@ -17,7 +17,7 @@ pub(crate) struct MemoryHarness {
 
 impl MemoryHarness {
     pub(crate) fn new(make: impl Fn(MemoryStore, Arc<ManualClock>) -> Arc<dyn Store>) -> Self {
-        // Neither the time nor the ids are the model's.
+        // The time and the random seed differ from the model's, so that ids and timestamps differ too.
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_800_000_000)));
         let store = make(MemoryStore::new(clock.clone(), 7), clock.clone());
         Self { store, clock }

@@ -1,38 +1,38 @@
-//! Stores that are wrong in one way: the memory store with its state bent around a call, so that it does what a store
-//! without the rule would.
+//! Stores with one bug each. Each wraps the memory store and changes its state around a call, so that it behaves like a
+//! store without the rule in question.
 
 use posthaste_domain::{ClaimId, EventKey, LeaseToken, WorkerId};
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 
-/// A store bug: its name, what it has to remember, and the methods that it changes.
+/// Defines a store with a bug: its name, the type of its extra state, and the methods that it changes.
 macro_rules! store_bug {
-    ($(#[$doc:meta])* $name:ident $(remembers $memory:ty)?; $($method:item)*) => {
+    ($(#[$doc:meta])* $name:ident $(with_state $memory:ty)?; $($method:item)*) => {
         $(#[$doc])*
         pub(crate) fn $name(memory: MemoryStore) -> Arc<dyn Store> {
             struct Bug {
                 memory: MemoryStore,
-                $(remembered: $memory,)?
+                $(state: $memory,)?
             }
 
             #[async_trait]
-            impl Layer for Bug {
+            impl StoreLayer for Bug {
                 fn inner(&self) -> &dyn Store {
                     &self.memory
                 }
                 $($method)*
             }
 
-            Arc::new(Layered(Bug { memory, $(remembered: <$memory>::default(),)? }))
+            Arc::new(LayeredStore(Bug { memory, $(state: <$memory>::default(),)? }))
         }
     };
 }
 
 pub(crate) mod claim;
-pub(crate) mod keep;
+pub(crate) mod records;
 pub(crate) mod settle;
 
-/// Makes the row look as if it were leased under this token.
-pub(crate) fn forge(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &WorkerId) {
+/// Leases a row under the given token, regardless of its present lease.
+pub(crate) fn forge_lease(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &WorkerId) {
     memory.with_state(|state| {
         if let Some(row) = state.row_mut(key) {
             let until = row.lease.as_ref().map_or(row.updated_at, |lease| lease.until);

@@ -1,4 +1,4 @@
-//! What a claim grants, brings again and gives up.
+//! Bugs of claims.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste_domain::{ClaimId, EventId, LeaseToken, Timestamp};
-use posthaste_store::{ClaimRequest, Claimed, Layer, Layered, Store, StoreError};
+use posthaste_store::{ClaimRequest, ClaimResponse, LayeredStore, Store, StoreError, StoreLayer};
 use posthaste_store_memory::MemoryStore;
 
-use super::forge;
+use super::forge_lease;
 
 store_bug! {
     claim_ignores_pauses;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let pauses: Vec<_> = self.memory.with_state(|state| {
             state.destinations.values_mut().map(|destination| destination.paused_until.take()).collect()
         });
@@ -30,10 +30,10 @@ store_bug! {
 }
 
 store_bug! {
-    /// Due is all that counts.
+    /// Grants every due event, leased or not.
     claim_steals_leases;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.memory.with_state(|state| {
             for lease in state.rows.values_mut().filter_map(|row| row.lease.as_mut()) {
                 lease.until = Timestamp::default();
@@ -46,7 +46,7 @@ store_bug! {
 store_bug! {
     claim_ignores_retries_max;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.memory.claim(&ClaimRequest { retries_max: usize::MAX, ..request.clone() }).await
     }
 }
@@ -54,15 +54,15 @@ store_bug! {
 store_bug! {
     claim_ignores_free_slots;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        self.memory.claim(&ClaimRequest { free_slots: BTreeMap::new(), ..request.clone() }).await
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        self.memory.claim(&ClaimRequest { destination_slots: BTreeMap::new(), ..request.clone() }).await
     }
 }
 
 store_bug! {
     claim_ignores_limit;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.memory.claim(&ClaimRequest { limit: usize::MAX, ..request.clone() }).await
     }
 }
@@ -70,7 +70,7 @@ store_bug! {
 store_bug! {
     claim_leaves_one;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.memory.claim(&ClaimRequest { limit: request.limit.saturating_sub(1), ..request.clone() }).await
     }
 }
@@ -78,37 +78,37 @@ store_bug! {
 store_bug! {
     claim_abandons_late;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.memory.claim(&ClaimRequest { abandon_after: request.abandon_after + 1, ..request.clone() }).await
     }
 }
 
 store_bug! {
-    claim_names_abandoned_twice remembers Mutex<BTreeMap<ClaimId, Vec<EventId>>>;
+    claim_names_abandoned_twice with_state Mutex<BTreeMap<ClaimId, Vec<EventId>>>;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let mut claimed = self.memory.claim(request).await?;
-        let mut remembered = self.remembered.lock().expect("one thread");
-        let abandoned = remembered.entry(request.id).or_default();
+        let mut abandoned_by_claim = self.state.lock().expect("one thread");
+        let abandoned = abandoned_by_claim.entry(request.id).or_default();
         abandoned.append(&mut claimed.abandoned);
-        Ok(Claimed { abandoned: abandoned.clone(), ..claimed })
+        Ok(ClaimResponse { abandoned: abandoned.clone(), ..claimed })
     }
 }
 
 store_bug! {
-    claim_forgets_its_id remembers AtomicU64;
+    claim_forgets_its_id with_state AtomicU64;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        let claims = u128::from(self.remembered.fetch_add(1, Ordering::Relaxed));
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let claims = u128::from(self.state.fetch_add(1, Ordering::Relaxed));
         let id = ClaimId::random((claims << 64).to_be_bytes());
         self.memory.claim(&ClaimRequest { id, ..request.clone() }).await
     }
 }
 
 store_bug! {
-    claim_again_extends_nothing;
+    repeated_claim_extends_nothing;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let leases = self.memory.with_state(|state| {
             let leased = state.rows.iter().filter_map(|(key, row)| Some((*key, row.lease.clone()?)));
             leased.filter(|(_, lease)| lease.claim == request.id).collect::<Vec<_>>()
@@ -116,7 +116,7 @@ store_bug! {
         let claimed = self.memory.claim(request).await;
         self.memory.with_state(|state| {
             for (key, lease) in leases {
-                state.row_mut(key).expect("rows stay").lease = Some(lease);
+                state.row_mut(key).expect("a claim removes no rows").lease = Some(lease);
             }
         });
         claimed
@@ -124,14 +124,14 @@ store_bug! {
 }
 
 store_bug! {
-    /// As a counter would after a failover.
-    tokens_repeat remembers Mutex<Option<LeaseToken>>;
+    /// Repeats lease tokens, as a counter could after a failover.
+    tokens_repeat with_state Mutex<Option<LeaseToken>>;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let mut claimed = self.memory.claim(request).await?;
         if let Some(first) = claimed.leases.first_mut() {
-            first.token = *self.remembered.lock().expect("one thread").get_or_insert(first.token);
-            forge(&self.memory, first.key, first.token, &request.owner);
+            first.token = *self.state.lock().expect("one thread").get_or_insert(first.token);
+            forge_lease(&self.memory, first.key, first.token, &request.owner);
         }
         Ok(claimed)
     }
@@ -140,7 +140,7 @@ store_bug! {
 store_bug! {
     payloads_are_text;
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let mut claimed = self.memory.claim(request).await?;
         for lease in &mut claimed.leases {
             lease.payload = Bytes::from(String::from_utf8_lossy(&lease.payload).into_owned());

@@ -1,24 +1,24 @@
-//! What becomes of leases: settled, renewed, released.
+//! Bugs of settles, renewals and releases.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::WorkerId;
-use posthaste_store::{HeldLease, Layer, Layered, Settled, Settlement, Store, StoreError};
+use posthaste_store::{LayeredStore, LeaseRef, SettleResult, Settlement, Store, StoreError, StoreLayer};
 use posthaste_store_memory::MemoryStore;
 
-use super::forge;
+use super::forge_lease;
 
 store_bug! {
-    /// `UPDATE … WHERE id = $1`, without the token.
+    /// Updates `WHERE id = $1`, without the token.
     settle_ignores_token;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         for settlement in batch {
             let (key, token) = (settlement.transition.key(), settlement.transition.token());
             if !self.memory.with_state(|state| state.attempts.contains_key(&token)) {
-                forge(&self.memory, key, token, worker);
+                forge_lease(&self.memory, key, token, worker);
             }
         }
         self.memory.settle(worker, batch).await
@@ -28,21 +28,21 @@ store_bug! {
 store_bug! {
     settle_forgets_replays;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.memory.settle(worker, batch).await?;
-        let forgetful = |settled| if settled == Settled::Replayed { Settled::Stale } else { settled };
-        Ok(settled.into_iter().map(forgetful).collect())
+        let as_stale = |settled| if settled == SettleResult::Replayed { SettleResult::Stale } else { settled };
+        Ok(settled.into_iter().map(as_stale).collect())
     }
 }
 
 store_bug! {
     settle_applies_replays;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         for settlement in batch {
             let (key, token) = (settlement.transition.key(), settlement.transition.token());
             if self.memory.with_state(|state| state.attempts.remove(&token)).is_some() {
-                forge(&self.memory, key, token, worker);
+                forge_lease(&self.memory, key, token, worker);
             }
         }
         self.memory.settle(worker, batch).await
@@ -52,7 +52,7 @@ store_bug! {
 store_bug! {
     retries_at_once;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.memory.settle(worker, batch).await?;
         self.memory.with_state(|state| {
             for settlement in batch {
@@ -68,16 +68,16 @@ store_bug! {
 store_bug! {
     settle_ignores_when_it_ended;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let just_now = |settlement: &Settlement| Settlement { ended_ago: Duration::ZERO, ..settlement.clone() };
         self.memory.settle(worker, &batch.iter().map(just_now).collect::<Vec<_>>()).await
     }
 }
 
 store_bug! {
-    ill_health_begins_anew;
+    failing_since_is_overwritten;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         self.memory.with_state(|state| {
             for destination in state.destinations.values_mut() {
                 destination.failing_since = None;
@@ -90,9 +90,9 @@ store_bug! {
 store_bug! {
     pauses_are_replaced;
 
-    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         self.memory.with_state(|state| {
-            for settlement in batch.iter().filter(|settlement| settlement.transition.pause().is_some()) {
+            for settlement in batch.iter().filter(|settlement| settlement.transition.destination_pause().is_some()) {
                 if let Some(destination) = state.destinations.get_mut(&settlement.transition.destination_id()) {
                     destination.paused_until = None;
                 }
@@ -105,10 +105,10 @@ store_bug! {
 store_bug! {
     renew_ignores_token;
 
-    async fn renew(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<HeldLease>, StoreError> {
-        let current: Vec<HeldLease> = self.memory.with_state(|state| {
-            let token = |held: &HeldLease| state.rows.get(&held.key)?.lease.as_ref().map(|lease| lease.token);
-            held.iter().map(|held| HeldLease { token: token(held).unwrap_or(held.token), ..*held }).collect()
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        let current: Vec<LeaseRef> = self.memory.with_state(|state| {
+            let token = |held: &LeaseRef| state.rows.get(&held.key)?.lease.as_ref().map(|lease| lease.token);
+            held.iter().map(|held| LeaseRef { token: token(held).unwrap_or(held.token), ..*held }).collect()
         });
         self.memory.renew(&current, lease).await
     }
@@ -117,7 +117,7 @@ store_bug! {
 store_bug! {
     release_counts_a_loss;
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {
         self.memory.with_state(|state| {
             for held in held {
                 let row = state.row_mut(held.key);
@@ -131,9 +131,9 @@ store_bug! {
 }
 
 store_bug! {
-    panics_on_release;
+    release_panics;
 
-    async fn release(&self, held: &[HeldLease]) -> Result<(), StoreError> {
+    async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {
         for held in held {
             let is_held = self.memory.with_state(|state| {
                 let lease = state.rows.get(&held.key).and_then(|row| row.lease.as_ref());

@@ -1,4 +1,4 @@
-//! What is taken in, kept, shown and forgotten.
+//! Bugs of enqueues, operator actions, reads and retention.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_store::{
-    CircuitReport, EnqueueRequest, Enqueued, EventView, Idempotency, Layer, Layered, Maintained,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, Store, StoreError,
+    CircuitReport, EnqueueRequest, EnqueueResponse, EventView, Idempotency, LayeredStore, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -18,7 +18,7 @@ store_bug! {
         let attempts = self.memory.event(event_id).await?.event.attempts;
         let view = self.memory.requeue(event_id, actor).await?;
         self.memory.with_state(|state| {
-            state.row_mut(view.key).expect("just requeued").attempts = attempts;
+            state.row_mut(view.key).expect("the event was just requeued").attempts = attempts;
         });
         Ok(EventView { attempts, ..view })
     }
@@ -62,8 +62,8 @@ store_bug! {
 store_bug! {
     retention_takes_failed_events;
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
-        if retention.keep.is_some() {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
+        if retention.keep_for.is_some() {
             self.memory.with_state(|state| state.rows.retain(|_, row| row.status != DeliveryStatus::Failed));
         }
         self.memory.maintain(retention).await
@@ -73,7 +73,7 @@ store_bug! {
 store_bug! {
     retention_counts_from_arrival;
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         self.memory.with_state(|state| {
             for row in state.rows.values_mut().filter(|row| row.delivered_at.is_some()) {
                 row.delivered_at = Some(row.created_at);
@@ -86,7 +86,7 @@ store_bug! {
 store_bug! {
     notices_are_kept;
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         let notices = self.memory.with_state(|state| state.notices.clone());
         let maintained = self.memory.maintain(retention).await;
         self.memory.with_state(|state| state.notices = notices);
@@ -95,10 +95,10 @@ store_bug! {
 }
 
 store_bug! {
-    /// Of events that are kept.
+    /// Keeps the attempts of events that retention keeps.
     attempts_are_kept;
 
-    async fn maintain(&self, retention: &Retention) -> Result<Maintained, StoreError> {
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         let attempts = self.memory.with_state(|state| state.attempts.clone());
         let maintained = self.memory.maintain(retention).await;
         self.memory.with_state(|state| {
@@ -121,7 +121,7 @@ store_bug! {
 }
 
 store_bug! {
-    /// `<=` for `<`.
+    /// Compares with `<=` instead of `<`, so that a page repeats the last row of the one before.
     pages_overlap;
 
     async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -137,40 +137,38 @@ store_bug! {
     circuits_never_expire;
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
-        let for_ever = |report: &CircuitReport| CircuitReport { expires_in: Duration::MAX, ..report.clone() };
-        self.memory.report_circuits(&reports.iter().map(for_ever).collect::<Vec<_>>()).await
+        let forever = |report: &CircuitReport| CircuitReport { expires_in: Duration::MAX, ..report.clone() };
+        self.memory.report_circuits(&reports.iter().map(forever).collect::<Vec<_>>()).await
     }
 }
 
 store_bug! {
     keys_never_expire;
 
-    async fn enqueue(&self, batch: &[EnqueueRequest]) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        let for_ever = |request: &EnqueueRequest| {
-            let keep = |idempotency: &Idempotency| Idempotency { keep: Duration::MAX, ..idempotency.clone() };
-            EnqueueRequest { idempotency: request.idempotency.as_ref().map(keep), ..request.clone() }
-        };
-        self.memory.enqueue(&batch.iter().map(for_ever).collect::<Vec<_>>()).await
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let keep = |idempotency: Idempotency| Idempotency { keep_for: Duration::MAX, ..idempotency };
+        let idempotency = request.idempotency.map(keep);
+        self.memory.enqueue(EnqueueRequest { idempotency, ..request }).await
     }
 }
 
 store_bug! {
-    /// Up to where it was refused.
+    /// Stores the events before the one that was refused.
     refused_requests_are_stored_in_part;
 
-    async fn enqueue(&self, batch: &[EnqueueRequest]) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        let answers = self.memory.enqueue(batch).await?;
-        for (request, _) in batch.iter().zip(&answers).filter(|(_, answer)| answer.is_err()) {
-            let free = request.events.iter().take_while(|event| event.event_id().is_none());
-            let part = EnqueueRequest { events: free.cloned().collect(), idempotency: None };
-            self.memory.enqueue(&[part]).await?;
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let accepted = request.events.iter().take_while(|event| event.event_id().is_none());
+        let part = EnqueueRequest { events: accepted.cloned().collect(), idempotency: None };
+        let response = self.memory.enqueue(request).await;
+        if response.is_err() {
+            self.memory.enqueue(part).await?;
         }
-        Ok(answers)
+        response
     }
 }
 
 store_bug! {
-    /// As a follower of sequence numbers would that are committed out of order.
+    /// Misses a notice, as a reader of sequence numbers does when they are committed out of order.
     notices_skip_one;
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {

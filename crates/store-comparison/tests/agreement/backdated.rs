@@ -1,5 +1,5 @@
-//! A store whose clock cannot be moved: to advance is to move every stored moment back. Here they are moved back
-//! whenever they are shown, which looks the same from outside.
+//! A store whose clock cannot be advanced. Its harness would move all stored timestamps back instead; this store moves
+//! them back whenever it returns them, which has the same effect for callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, Timestamp};
 use posthaste_store::{
-    Cursor, DestinationState, EnqueueRequest, Enqueued, EventDetail, EventQuery, EventView, Layer, Layered,
-    NoticeCursor, NoticePage, Page, PageRequest, Store, StoreClock as _, StoreError,
+    DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
+    NoticeCursor, NoticePage, Page, PageCursor, PageRequest, Store, StoreClock as _, StoreError, StoreLayer,
 };
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
 
 const START: Timestamp = Timestamp::from_secs(1_750_000_000);
 
-pub(crate) struct ShiftedHarness {
+pub(crate) struct BackdatedHarness {
     memory: MemoryStore,
     clock: Arc<ManualClock>,
 }
 
-impl ShiftedHarness {
+impl BackdatedHarness {
     pub(crate) fn new() -> Self {
         let clock = Arc::new(ManualClock::at(START));
         Self { memory: MemoryStore::new(clock.clone(), 5), clock }
@@ -28,9 +28,9 @@ impl ShiftedHarness {
 }
 
 #[async_trait]
-impl Harness for ShiftedHarness {
+impl Harness for BackdatedHarness {
     fn store(&self) -> Arc<dyn Store> {
-        Arc::new(Layered(Shifted { memory: self.memory.clone(), clock: self.clock.clone() }))
+        Arc::new(LayeredStore(BackdatedStore { memory: self.memory.clone(), clock: self.clock.clone() }))
     }
 
     fn second_handle(&self) -> Arc<dyn Store> {
@@ -42,69 +42,66 @@ impl Harness for ShiftedHarness {
     }
 }
 
-struct Shifted {
+struct BackdatedStore {
     memory: MemoryStore,
     clock: Arc<ManualClock>,
 }
 
-impl Shifted {
-    /// How far time was moved so far.
-    fn moved(&self) -> Duration {
+impl BackdatedStore {
+    /// Returns by how much time was advanced so far.
+    fn advanced(&self) -> Duration {
         self.clock.now().since(START)
     }
 
-    fn back(&self, moments: &mut [&mut Timestamp]) {
-        for moment in moments {
-            **moment = moment.before(self.moved());
+    fn backdate(&self, timestamps: &mut [&mut Timestamp]) {
+        for timestamp in timestamps {
+            **timestamp = timestamp.before(self.advanced());
         }
     }
 
-    fn back_if_any(&self, moments: &mut [&mut Option<Timestamp>]) {
-        for moment in moments.iter_mut().filter_map(|moment| moment.as_mut()) {
-            *moment = moment.before(self.moved());
+    fn backdate_optional(&self, timestamps: &mut [&mut Option<Timestamp>]) {
+        for timestamp in timestamps.iter_mut().filter_map(|timestamp| timestamp.as_mut()) {
+            *timestamp = timestamp.before(self.advanced());
         }
     }
 
     fn view(&self, mut view: EventView) -> EventView {
-        self.back(&mut [&mut view.created_at, &mut view.updated_at]);
-        self.back_if_any(&mut [
+        self.backdate(&mut [&mut view.created_at, &mut view.updated_at]);
+        self.backdate_optional(&mut [
             &mut view.next_attempt_at,
             &mut view.lease_until,
             &mut view.last_attempted_at,
             &mut view.delivered_at,
         ]);
         if let Some(audit) = &mut view.manual_last {
-            self.back(&mut [&mut audit.at]);
+            self.backdate(&mut [&mut audit.at]);
         }
         view
     }
 
     fn page(&self, page: Page<EventView>) -> Page<EventView> {
-        let next = page.next.map(|next| Cursor { at: next.at.before(self.moved()), ..next });
+        let next = page.next.map(|next| PageCursor { at: next.at.before(self.advanced()), ..next });
         Page { items: page.items.into_iter().map(|view| self.view(view)).collect(), next }
     }
 
     fn request(&self, request: &PageRequest) -> PageRequest {
-        let after = request.after.map(|after| Cursor { at: after.at.after(self.moved()), ..after });
+        let after = request.after.map(|after| PageCursor { at: after.at.after(self.advanced()), ..after });
         PageRequest { after, ..*request }
     }
 }
 
 #[async_trait]
-impl Layer for Shifted {
+impl StoreLayer for BackdatedStore {
     fn inner(&self) -> &dyn Store {
         &self.memory
     }
 
-    async fn enqueue(
-        &self,
-        batch: &[EnqueueRequest],
-    ) -> Result<Vec<Result<Enqueued, StoreError>>, StoreError> {
-        let mut answers = self.memory.enqueue(batch).await?;
-        for receipt in answers.iter_mut().flatten().flat_map(|enqueued| &mut enqueued.receipts) {
-            self.back(&mut [&mut receipt.created_at]);
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let mut response = self.memory.enqueue(request).await?;
+        for receipt in &mut response.receipts {
+            self.backdate(&mut [&mut receipt.created_at]);
         }
-        Ok(answers)
+        Ok(response)
     }
 
     async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -118,10 +115,10 @@ impl Layer for Shifted {
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
         let mut detail = self.memory.event(event_id).await?;
         for attempt in &mut detail.history {
-            self.back(&mut [&mut attempt.started_at]);
+            self.backdate(&mut [&mut attempt.started_at]);
         }
         for audit in &mut detail.audit {
-            self.back(&mut [&mut audit.at]);
+            self.backdate(&mut [&mut audit.at]);
         }
         Ok(EventDetail { event: self.view(detail.event), ..detail })
     }
@@ -141,14 +138,14 @@ impl Layer for Shifted {
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
         let mut state = self.memory.destination(id).await?;
-        self.back_if_any(&mut [&mut state.paused_until, &mut state.failing_since]);
+        self.backdate_optional(&mut [&mut state.paused_until, &mut state.failing_since]);
         Ok(state)
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         let mut page = self.memory.notices(after, limit).await?;
         for published in &mut page.notices {
-            self.back(&mut [&mut published.notice.at]);
+            self.backdate(&mut [&mut published.notice.at]);
         }
         Ok(page)
     }

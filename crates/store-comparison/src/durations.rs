@@ -1,0 +1,87 @@
+//! Durations for which small differences between the clocks do not matter.
+//!
+//! Time advances by whole minutes, and every lifetime is a number of minutes and a half. So everything expires half a
+//! minute away from any time at which the stores are compared. The real time that a sequence takes is far shorter. The
+//! one exception, an instant, is so short that even a whole sequence of instants adds up to less.
+
+use std::time::Duration;
+
+use posthaste_domain::{RetryPolicy, RetryPolicySpec, Strategy};
+
+const INSTANT: Duration = Duration::from_millis(50);
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Returns a number of minutes and a half.
+const fn minutes_and_a_half(minutes: u64) -> Duration {
+    Duration::from_secs(minutes * MINUTE + MINUTE / 2)
+}
+
+/// By how much an operation advances time.
+pub(crate) const ADVANCES: [Duration; 6] = [
+    INSTANT,
+    Duration::from_secs(MINUTE),
+    Duration::from_secs(3 * MINUTE),
+    Duration::from_secs(15 * MINUTE),
+    Duration::from_secs(2 * HOUR),
+    Duration::from_secs(3 * DAY),
+];
+
+/// Lengths of leases.
+pub(crate) const LEASES: [Duration; 3] =
+    [minutes_and_a_half(1), minutes_and_a_half(5), minutes_and_a_half(60)];
+
+/// Values of `Retry-After`.
+pub(crate) const RETRY_AFTER_DELAYS: [Duration; 3] =
+    [minutes_and_a_half(0), minutes_and_a_half(4), minutes_and_a_half(45)];
+
+/// Lifetimes of idempotency keys.
+pub(crate) const KEY_LIFETIMES: [Duration; 2] = [minutes_and_a_half(10), minutes_and_a_half(24 * 60)];
+
+/// Lifetimes of circuit reports.
+pub(crate) const REPORT_LIFETIMES: [Duration; 2] = [minutes_and_a_half(2), minutes_and_a_half(60)];
+
+/// Retention periods; `None` keeps everything.
+pub(crate) const RETENTIONS: [Option<Duration>; 4] =
+    [Some(minutes_and_a_half(0)), Some(minutes_and_a_half(10)), Some(minutes_and_a_half(24 * 60)), None];
+
+/// How long before its settlement an attempt ended. This only affects the attempt's timestamps; nothing expires by it.
+pub(crate) const ENDED_AGO: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5 * MINUTE)];
+
+/// Greatest difference at which two timestamps count as equal. Together with a sequence of instants it stays below half a
+/// minute, and it is longer than any sequence takes.
+pub(crate) const TOLERANCE: Duration = Duration::from_secs(20);
+
+/// Delays of the retry schedule.
+const RETRY_DELAYS: [Duration; 2] = [minutes_and_a_half(1), minutes_and_a_half(10)];
+
+/// Returns the retry policy of all settlements.
+pub(crate) fn retry_policy() -> RetryPolicy {
+    RetryPolicy::new(RetryPolicySpec::for_strategy(Strategy::Schedule { steps: RETRY_DELAYS.to_vec() }))
+        .expect("a rising schedule above the floor is a valid policy")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::OPERATIONS_MAX;
+
+    #[test]
+    fn everything_expires_half_a_minute_away_from_every_comparison() {
+        let lifetimes = LEASES
+            .into_iter()
+            .chain(RETRY_AFTER_DELAYS)
+            .chain(KEY_LIFETIMES)
+            .chain(REPORT_LIFETIMES)
+            .chain(RETRY_DELAYS);
+        for lifetime in lifetimes.chain(RETENTIONS.into_iter().flatten()) {
+            assert_eq!(lifetime.as_millis() % 60_000, 30_000, "{lifetime:?}");
+        }
+        for advance in ADVANCES.into_iter().filter(|advance| *advance != INSTANT) {
+            assert_eq!(advance.as_millis() % 60_000, 0, "{advance:?}");
+        }
+        let instants = INSTANT * u32::try_from(OPERATIONS_MAX).unwrap();
+        assert!(TOLERANCE + instants < Duration::from_secs(30), "{instants:?}");
+    }
+}

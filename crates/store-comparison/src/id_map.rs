@@ -1,0 +1,93 @@
+//! The one-to-one mapping between the store's ids and the model's.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use posthaste_domain::{DestinationId, EventId, EventKey, LeaseToken, MessageId};
+
+use crate::difference::{ComparisonResult, Difference};
+
+/// The mapping of one kind of id.
+#[derive(Debug)]
+pub(crate) struct IdMap<T> {
+    kind: &'static str,
+    model_of: BTreeMap<T, T>,
+    store_of: BTreeMap<T, T>,
+}
+
+impl<T: Ord + Clone + Debug> IdMap<T> {
+    const fn new(kind: &'static str) -> Self {
+        Self { kind, model_of: BTreeMap::new(), store_of: BTreeMap::new() }
+    }
+
+    /// Checks that two ids belong together; maps them to each other if neither is mapped yet.
+    pub(crate) fn pair(&mut self, store: &T, model: &T) -> ComparisonResult {
+        match (self.model_of.get(store), self.store_of.get(model)) {
+            (None, None) => {
+                self.model_of.insert(store.clone(), model.clone());
+                self.store_of.insert(model.clone(), store.clone());
+                Ok(())
+            }
+            (Some(mapped), _) if mapped == model => Ok(()),
+            (Some(other), _) => Err(Difference::new(format!(
+                "{}: the store's {store:?} should belong to the model's {model:?}, but belongs to {other:?}",
+                self.kind
+            ))),
+            (None, Some(other)) => Err(Difference::new(format!(
+                "{}: the store's {store:?} is new, but should be {other:?} as before",
+                self.kind
+            ))),
+        }
+    }
+
+    /// Returns the model's id for an id of the store, which must have been paired before.
+    pub(crate) fn model_of(&self, store: &T) -> ComparisonResult<T> {
+        let unknown =
+            || Difference::new(format!("{}: the store's {store:?} is unknown to the model", self.kind));
+        self.model_of.get(store).cloned().ok_or_else(unknown)
+    }
+
+    /// Returns the store's id for an id of the model, if it has been paired.
+    pub(crate) fn store_of(&self, model: &T) -> Option<&T> {
+        self.store_of.get(model)
+    }
+}
+
+/// The mappings of every kind of id that a store generates.
+#[derive(Debug)]
+pub(crate) struct IdMaps {
+    pub(crate) events: IdMap<EventId>,
+    pub(crate) keys: IdMap<EventKey>,
+    pub(crate) messages: IdMap<MessageId>,
+    pub(crate) destinations: IdMap<DestinationId>,
+    pub(crate) tokens: IdMap<LeaseToken>,
+}
+
+impl IdMaps {
+    pub(crate) const fn new() -> Self {
+        Self {
+            events: IdMap::new("event id"),
+            keys: IdMap::new("event key"),
+            messages: IdMap::new("message id"),
+            destinations: IdMap::new("destination id"),
+            tokens: IdMap::new("lease token"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_is_paired_with_exactly_one_other() {
+        let mut map = IdMap::new("id");
+        map.pair(&7, &1).unwrap();
+        map.pair(&7, &1).unwrap();
+        assert!(map.pair(&7, &2).is_err(), "the store uses one id for two things");
+        assert!(map.pair(&8, &1).is_err(), "the store uses two ids for one thing");
+        map.pair(&8, &2).unwrap();
+        assert_eq!((map.model_of(&8).unwrap(), map.store_of(&1)), (2, Some(&7)));
+        assert!(map.model_of(&9).is_err());
+    }
+}

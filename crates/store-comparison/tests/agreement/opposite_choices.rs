@@ -1,0 +1,108 @@
+//! A correct store that decides every open choice of the port differently from the model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use posthaste_domain::{EventId, EventKey, Timestamp, WorkerId};
+use posthaste_store::{
+    ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, LeaseRef, MaintenanceReport, Retention,
+    SettleResult, Settlement, Store, StoreClock as _, StoreError, StoreLayer,
+};
+use posthaste_store_memory::{ManualClock, MemoryStore, State};
+
+pub(crate) struct OppositeChoices {
+    pub(crate) memory: MemoryStore,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+#[async_trait]
+impl StoreLayer for OppositeChoices {
+    fn inner(&self) -> &dyn Store {
+        &self.memory
+    }
+
+    /// Names the last of several ids that are taken.
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let ids: Vec<EventId> = request.events.iter().filter_map(|event| event.event_id().cloned()).collect();
+        let mut response = self.memory.enqueue(request).await;
+        if let Err(StoreError::EventIdTaken { event_id }) = &mut response {
+            let mut ids = ids.iter().rev();
+            let last = self.memory.with_state(|state| ids.find(|id| state.keys.contains_key(*id)));
+            *event_id = last.unwrap_or(event_id).clone();
+        }
+        response
+    }
+
+    /// Grants the newest events first.
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let is_repeated = self.memory.with_state(|state| {
+            let mut leases = state.rows.values().filter_map(|row| row.lease.as_ref());
+            leases.any(|lease| lease.claim == request.id)
+        });
+        let mut claimed = if is_repeated {
+            self.memory.claim(request).await?
+        } else {
+            // Abandon events first, so that they are not chosen.
+            let nothing = ClaimRequest { limit: 0, ..request.clone() };
+            let abandoned = self.memory.claim(&nothing).await?.abandoned;
+            let keys = self.memory.with_state(|state| choose_newest(state, self.clock.now(), request));
+            ClaimResponse { abandoned, ..self.memory.claim_exactly(request, &keys) }
+        };
+        claimed.leases.reverse();
+        claimed.abandoned.reverse();
+        Ok(claimed)
+    }
+
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        let mut lost = self.memory.renew(held, lease).await?;
+        lost.reverse();
+        Ok(lost)
+    }
+
+    /// Reports another outcome under a settled token as stale, and publishes the notices of a batch in reverse order.
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
+        let before = self.memory.with_state(|state| state.notices.len());
+        let mut settled = self.memory.settle(worker, batch).await?;
+        self.memory.with_state(|state| {
+            for (settlement, settled) in batch.iter().zip(&mut settled) {
+                let written = state.attempts.get(&settlement.transition.token());
+                if written
+                    .is_some_and(|written| written.transition.outcome() != settlement.transition.outcome())
+                {
+                    *settled = SettleResult::Stale;
+                }
+            }
+            let mut notices: Vec<_> = state.notices[before..].iter().map(|new| new.notice.clone()).collect();
+            for new in &mut state.notices[before..] {
+                new.notice = notices.pop().expect("the number of notices is unchanged");
+            }
+        });
+        Ok(settled)
+    }
+
+    /// Removes one row per call, regardless of `rows_max`.
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
+        self.memory.maintain(&Retention { rows_max: 1, ..*retention }).await
+    }
+}
+
+fn choose_newest(state: &State, now: Timestamp, request: &ClaimRequest) -> Vec<EventKey> {
+    let mut taken = BTreeMap::new();
+    let mut retries = 0;
+    let mut keys = Vec::new();
+    for (key, row) in state.rows.iter().rev() {
+        let taken = taken.entry(row.destination_id).or_insert(0);
+        let is_retry = row.attempts > 0;
+        let fits = keys.len() < request.limit
+            && *taken < request.slots_for(row.destination_id)
+            && (!is_retry || retries < request.retries_max);
+        if fits && row.is_ready(now) && !state.is_paused(row.destination_id, now) {
+            *taken += 1;
+            retries += usize::from(is_retry);
+            keys.push(*key);
+        }
+    }
+    keys
+}
