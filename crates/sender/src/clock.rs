@@ -1,20 +1,24 @@
-//! The clock that signatures name: receivers compare it with their own.
+//! The wall clock. Signatures carry its time, and receivers compare that with their own clock.
 
 use std::time::{Duration, SystemTime};
 
 use posthaste_domain::Timestamp;
 
-/// Tells what time it is for people and receivers; never used to measure.
+/// A source of wall-clock time, for signatures and for display. Not for measuring durations: it may jump.
 pub trait WallClock: Send + Sync + 'static {
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The host's clock.
+/// The host's wall clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl WallClock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one adapter of the host's clock in this crate")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the only code in this crate that reads the host's wall clock"
+    )]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Timestamp::default().after(since_epoch)

@@ -1,4 +1,4 @@
-//! A new connection to a receiver: its addresses are judged, one is dialled, and a protocol is agreed on.
+//! Opens a connection to a receiver: resolves its name, checks and dials its addresses, and negotiates TLS and HTTP.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,107 +9,116 @@ use posthaste_domain::ErrorClass;
 use tokio::net::TcpStream;
 use url::Host;
 
-use crate::deadline::{Progress, Stage};
-use crate::dial::{ADDRESSES_MAX, dial, in_turns};
+use crate::connection::{Connection, Http1Connection, Http2Connection};
+use crate::deadline::{Phase, Progress};
+use crate::dial::{ADDRESSES_MAX, dial, interleave_families};
 use crate::failure::Failure;
-use crate::guard::{Guard, Permitted};
-use crate::link::{Http1, Http2, Link};
-use crate::meter::{Meter, Metered};
+use crate::guard::{AddressGuard, PermittedAddress};
 use crate::options::{InvalidOptions, SenderOptions};
-use crate::proxy::{NoTunnel, Proxy, TunnelTarget};
-use crate::race::first;
-use crate::resolve::Resolve;
+use crate::proxy::{Proxy, TunnelError, TunnelTarget};
+use crate::race::first_success;
+use crate::receive_budget::{BudgetedStream, ReceiveBudget};
+use crate::resolve::Resolver;
 use crate::stream::Stream;
 use crate::target::Origin;
-use crate::tls::Tls;
+use crate::tls::TlsClient;
 
-/// Addresses of one receiver that a proxy is asked for.
+/// Upper bound of addresses of one receiver that are requested from a proxy.
 const TUNNELS_MAX: usize = 3;
-/// How long a tunnel may take before the next is asked for beside it: longer than to dial, since the proxy dials too.
-const TUNNEL_PATIENCE: Duration = Duration::from_secs(1);
+/// Delay before the next tunnel is requested in parallel. Longer than for direct dialling, because the proxy dials too.
+const NEXT_TUNNEL_DELAY: Duration = Duration::from_secs(1);
 
+/// Opens connections to receivers, directly or through the egress proxy.
 pub(crate) struct Connector {
-    guard: Guard,
-    resolver: Arc<dyn Resolve>,
+    guard: AddressGuard,
+    resolver: Arc<dyn Resolver>,
     proxy: Option<Proxy>,
-    tls: Tls,
+    tls: TlsClient,
 }
 
 impl Connector {
     pub(crate) fn new(options: &SenderOptions) -> Result<Self, InvalidOptions> {
         Ok(Self {
-            guard: Guard::new(options.allowed_networks.clone()),
+            guard: AddressGuard::new(options.allowed_networks.clone()),
             resolver: Arc::clone(&options.resolver),
             proxy: options.proxy.clone(),
-            tls: Tls::new(options.ca_file.as_deref())?,
+            tls: TlsClient::new(options.ca_file.as_deref())?,
         })
     }
 
-    pub(crate) async fn connect(&self, origin: &Origin, progress: &Progress) -> Result<Link, Failure> {
-        let meter = Meter::new();
-        let stream = Metered::new(self.reach(origin, progress).await?, Arc::clone(&meter));
+    /// Opens a connection that is ready for its first request.
+    pub(crate) async fn connect(&self, origin: &Origin, progress: &Progress) -> Result<Connection, Failure> {
+        let budget = ReceiveBudget::new();
+        let stream = BudgetedStream::new(self.open_tcp(origin, progress).await?, Arc::clone(&budget));
         if !origin.secure {
-            return Ok(Link::Http1(Box::new(Http1::open(Stream::Plain(stream), meter).await?)));
+            let http1 = Http1Connection::open(Stream::Plain(stream), budget).await?;
+            return Ok(Connection::Http1(Box::new(http1)));
         }
-        progress.reached(Stage::Tls);
-        let secured = self.tls.handshake(&origin.host, stream).await?;
-        let stream = Stream::Tls(secured.stream);
-        Ok(if secured.http2 {
-            Link::Http2(Http2::open(stream, meter).await?.first_place())
+        progress.enter(Phase::Tls);
+        let tls = self.tls.handshake(&origin.host, stream).await?;
+        let stream = Stream::Tls(tls.stream);
+        Ok(if tls.is_http2 {
+            Connection::Http2(Http2Connection::open(stream, budget).await?.reserve_first_slot())
         } else {
-            Link::Http1(Box::new(Http1::open(stream, meter).await?))
+            Connection::Http1(Box::new(Http1Connection::open(stream, budget).await?))
         })
     }
 
-    async fn reach(&self, origin: &Origin, progress: &Progress) -> Result<TcpStream, Failure> {
+    /// Opens a TCP stream to the receiver, or a tunnel to it through the proxy.
+    async fn open_tcp(&self, origin: &Origin, progress: &Progress) -> Result<TcpStream, Failure> {
         let Some(proxy) = &self.proxy else {
-            let addresses = self.permitted(origin, ADDRESSES_MAX, progress).await?;
-            progress.reached(Stage::Connect);
-            return dial(&addresses).await.map_err(|error| not_reached(&error));
+            let addresses = self.permitted_addresses(origin, ADDRESSES_MAX, progress).await?;
+            progress.enter(Phase::Connect);
+            return dial(&addresses).await.map_err(|error| connect_failure(&error));
         };
         let targets = match &origin.host {
-            Host::Domain(name) if proxy.takes_names() => vec![TunnelTarget::Name { name, port: origin.port }],
+            Host::Domain(name) if proxy.resolves_names() => {
+                vec![TunnelTarget::Name { name, port: origin.port }]
+            }
             _ => {
-                let addresses = self.permitted(origin, TUNNELS_MAX, progress).await?.into_iter();
+                let addresses = self.permitted_addresses(origin, TUNNELS_MAX, progress).await?.into_iter();
                 addresses.map(|address| TunnelTarget::Address(address.address())).collect()
             }
         };
-        progress.reached(Stage::Proxy);
-        let addresses = self.addresses_of(proxy).await?;
-        let ask_for = |target| tunnel(proxy, &addresses, target);
-        let tunnelled = first(targets, TUNNEL_PATIENCE, ask_for, NoTunnel::is_to_anything).await;
-        tunnelled.map_err(|refused| refused.expect("a receiver has a name or an address").into())
+        progress.enter(Phase::Proxy);
+        let addresses = self.proxy_addresses(proxy).await?;
+        let open = |target| open_tunnel(proxy, &addresses, target);
+        let tunnel =
+            first_success(targets, NEXT_TUNNEL_DELAY, open, TunnelError::applies_to_all_targets).await;
+        tunnel.map_err(|error| error.expect("a receiver has a name or an address").into())
     }
 
-    /// Whatever keeps us from the proxy is no fault of the receiver's name.
-    async fn addresses_of(&self, proxy: &Proxy) -> Result<Vec<Permitted>, Failure> {
-        let addresses = self.addresses(proxy.host(), proxy.port()).await;
-        let addresses = addresses.map_err(|failure| of_proxy(&failure.detail))?;
-        let addresses: Vec<_> = addresses.into_iter().map(Permitted::by_configuration).collect();
-        Ok(in_turns(&addresses, ADDRESSES_MAX))
+    /// Looks up the proxy's addresses. A failed lookup is a failure to connect, not a DNS failure of the receiver.
+    async fn proxy_addresses(&self, proxy: &Proxy) -> Result<Vec<PermittedAddress>, Failure> {
+        let addresses = self.lookup(proxy.host(), proxy.port()).await;
+        let addresses = addresses.map_err(|failure| proxy_failure(&failure.detail))?;
+        let addresses: Vec<_> = addresses.into_iter().map(PermittedAddress::from_configuration).collect();
+        Ok(interleave_families(&addresses, ADDRESSES_MAX))
     }
 
-    /// The addresses that are tried: so many of those that the name has, or none if any of all is forbidden.
-    async fn permitted(
+    /// Returns up to `max` addresses of the receiver. Fails if the guard forbids any of its addresses, including those
+    /// beyond `max`.
+    async fn permitted_addresses(
         &self,
         origin: &Origin,
         max: usize,
         progress: &Progress,
-    ) -> Result<Vec<Permitted>, Failure> {
-        progress.reached(Stage::Lookup);
-        let addresses = self.addresses(&origin.host, origin.port).await?;
+    ) -> Result<Vec<PermittedAddress>, Failure> {
+        progress.enter(Phase::Lookup);
+        let addresses = self.lookup(&origin.host, origin.port).await?;
         let permitted = self
             .guard
             .permit_all(addresses)
             .map_err(|forbidden| Failure::new(ErrorClass::BlockedAddress, forbidden.to_string()))?;
-        Ok(in_turns(&permitted, max))
+        Ok(interleave_families(&permitted, max))
     }
 
-    async fn addresses(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    /// Returns all addresses of a host; an IP literal needs no lookup.
+    async fn lookup(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         let addresses = match host {
             Host::Domain(name) => {
-                let looked_up = self.resolver.lookup(name).await;
-                looked_up.map_err(|error| Failure::new(ErrorClass::Dns, error.to_string()))?
+                let result = self.resolver.lookup(name).await;
+                result.map_err(|error| Failure::new(ErrorClass::Dns, error.to_string()))?
             }
             Host::Ipv4(address) => vec![IpAddr::from(*address)],
             Host::Ipv6(address) => vec![IpAddr::from(*address)],
@@ -121,22 +130,22 @@ impl Connector {
     }
 }
 
-/// On a connection to the proxy that is its own.
-async fn tunnel(
+/// Dials the proxy and requests a tunnel on the new connection.
+async fn open_tunnel(
     proxy: &Proxy,
-    addresses: &[Permitted],
+    addresses: &[PermittedAddress],
     target: TunnelTarget<'_>,
-) -> Result<TcpStream, NoTunnel> {
+) -> Result<TcpStream, TunnelError> {
     let dialled = dial(addresses).await;
-    let mut stream = dialled.map_err(|error| NoTunnel::ToAnything(of_proxy(&error)))?;
-    proxy.tunnel(&mut stream, &target).await?;
+    let mut stream = dialled.map_err(|error| TunnelError::AllTargets(proxy_failure(&error)))?;
+    proxy.open_tunnel(&mut stream, &target).await?;
     Ok(stream)
 }
 
-fn of_proxy(why: &dyn fmt::Display) -> Failure {
-    Failure::new(ErrorClass::Connect, format!("the egress proxy: {why}"))
+fn proxy_failure(error: &dyn fmt::Display) -> Failure {
+    Failure::new(ErrorClass::Connect, format!("the egress proxy: {error}"))
 }
 
-fn not_reached(error: &std::io::Error) -> Failure {
+fn connect_failure(error: &std::io::Error) -> Failure {
     Failure::new(ErrorClass::Connect, error.to_string())
 }

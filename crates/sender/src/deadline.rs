@@ -1,4 +1,4 @@
-//! The one deadline of an attempt, and where the attempt stood when it passed.
+//! The deadline of an attempt, and the phase that the attempt had reached when it passed.
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// Covers everything from the name lookup to the end of the response.
+/// A point in time that ends an operation, such as everything from the name lookup to the end of the response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     timeout: Duration,
     at: Instant,
 }
 
-/// Requests and connections live in real time, as their receivers do.
-#[expect(clippy::disallowed_methods, reason = "the one place in this crate that reads a monotonic clock")]
+/// Returns the current monotonic time. Requests and connections run in real time, as their receivers do.
+#[expect(clippy::disallowed_methods, reason = "the only code in this crate that reads a monotonic clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
@@ -27,21 +27,22 @@ impl Deadline {
         Self { timeout, at: now() + timeout }
     }
 
-    /// What the future gives, unless the deadline passes first.
+    /// Awaits the future. Drops it and returns `None` if the deadline passes first.
     #[expect(clippy::disallowed_methods, reason = "a request's deadline is real time, as its receiver's is")]
     pub(crate) async fn within<T>(self, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout_at(self.at, future).await.ok()
     }
 
-    pub(crate) fn passed(self, progress: &Progress) -> Failure {
-        let stage = progress.stage().as_str();
-        Failure::new(ErrorClass::Timeout, format!("no response within {:?}, {stage}", self.timeout))
+    /// Builds the failure of an attempt that reached its deadline.
+    pub(crate) fn timeout_failure(self, progress: &Progress) -> Failure {
+        let phase = progress.phase().as_str();
+        Failure::new(ErrorClass::Timeout, format!("no response within {:?}, {phase}", self.timeout))
     }
 }
 
-/// What an attempt is waiting for.
+/// The phase of an attempt: the operation that it is waiting for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) enum Stage {
+pub(crate) enum Phase {
     #[default]
     Lookup,
     Connect,
@@ -50,7 +51,7 @@ pub(crate) enum Stage {
     Response,
 }
 
-impl Stage {
+impl Phase {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Lookup => "while the name was looked up",
@@ -62,16 +63,16 @@ impl Stage {
     }
 }
 
-/// Told by the steps of an attempt, read when its deadline passes.
+/// The current phase of one attempt. Each phase records itself here; the timeout failure names the last one.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<Stage>);
+pub(crate) struct Progress(Mutex<Phase>);
 
 impl Progress {
-    pub(crate) fn reached(&self, stage: Stage) {
-        *self.stage() = stage;
+    pub(crate) fn enter(&self, phase: Phase) {
+        *self.phase() = phase;
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
+    fn phase(&self) -> MutexGuard<'_, Phase> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,33 +1,36 @@
-//! From permitted addresses to an open socket.
+//! Dials permitted addresses until one accepts a TCP connection.
 //!
-//! A receiver with a dead IPv6 route is still reached over IPv4 within one attempt: the two families take turns.
+//! Addresses of IPv4 and IPv6 alternate, so that an attempt reaches a receiver with a dead IPv6 route over IPv4.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use crate::guard::Permitted;
-use crate::race::first;
+use crate::guard::PermittedAddress;
+use crate::race::first_success;
 
-/// How long one address may keep us waiting before the next is tried beside it.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// Addresses that are tried at all. A name may have hundreds; nobody shall make us scan them.
+/// Delay before the next address is dialled in parallel.
+const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
+/// Upper bound of addresses dialled per name. A name may have hundreds, and a zone must not turn the sender into a port
+/// scanner.
 pub(crate) const ADDRESSES_MAX: usize = 6;
 
-/// In this order.
-pub(crate) async fn dial(addresses: &[Permitted]) -> io::Result<TcpStream> {
-    let dialled = first(addresses.iter().copied(), PATIENCE, connect, |_| false).await;
+/// Dials the addresses in order and returns the first open socket.
+pub(crate) async fn dial(addresses: &[PermittedAddress]) -> io::Result<TcpStream> {
+    let dialled = first_success(addresses.iter().copied(), NEXT_ADDRESS_DELAY, connect, |_| false).await;
     dialled.map_err(|failure| {
         let no_address = || io::Error::new(io::ErrorKind::AddrNotAvailable, "there is no address to dial");
         failure.unwrap_or_else(no_address)
     })
 }
 
-/// Those to be tried, one family after the other, beginning with that of the first address. The others are let go of:
-/// an attempt does not hold what it will not dial.
-pub(crate) fn in_turns(addresses: &[Permitted], max: usize) -> Vec<Permitted> {
-    let is_first = |address: &&Permitted| address.address().is_ipv4() == addresses[0].address().is_ipv4();
+/// Returns the first `max` addresses, alternating between IPv4 and IPv6 and starting with the family of the first one.
+///
+/// Copies them, so that an attempt does not keep the memory of addresses that it will not dial.
+pub(crate) fn interleave_families(addresses: &[PermittedAddress], max: usize) -> Vec<PermittedAddress> {
+    let is_first =
+        |address: &&PermittedAddress| address.address().is_ipv4() == addresses[0].address().is_ipv4();
     let (mut first, mut second) =
         (addresses.iter().filter(is_first), addresses.iter().filter(|address| !is_first(address)));
     let mut ordered = Vec::with_capacity(max);
@@ -41,9 +44,9 @@ pub(crate) fn in_turns(addresses: &[Permitted], max: usize) -> Vec<Permitted> {
     ordered
 }
 
-async fn connect(address: Permitted) -> io::Result<TcpStream> {
+async fn connect(address: PermittedAddress) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address.address()).await?;
-    // A request is written at once and must leave at once.
+    // A request is written in one piece; Nagle's algorithm would only delay it.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -53,41 +56,44 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    fn permitted(addresses: &[&str]) -> Vec<Permitted> {
+    fn permitted(addresses: &[&str]) -> Vec<PermittedAddress> {
         let parsed = addresses.iter().map(|address| address.parse::<SocketAddr>().unwrap());
-        parsed.map(Permitted::by_configuration).collect()
+        parsed.map(PermittedAddress::from_configuration).collect()
     }
 
     #[test]
-    fn the_two_families_take_turns() {
+    fn address_families_alternate() {
         let all = permitted(&["[::1]:1", "[::1]:2", "[::1]:3", "127.0.0.1:4"]);
-        assert_eq!(in_turns(&all, 6), permitted(&["[::1]:1", "127.0.0.1:4", "[::1]:2", "[::1]:3"]));
-        assert_eq!(in_turns(&all, 3), permitted(&["[::1]:1", "127.0.0.1:4", "[::1]:2"]));
-        assert_eq!(in_turns(&[], 6), []);
+        assert_eq!(
+            interleave_families(&all, 6),
+            permitted(&["[::1]:1", "127.0.0.1:4", "[::1]:2", "[::1]:3"])
+        );
+        assert_eq!(interleave_families(&all, 3), permitted(&["[::1]:1", "127.0.0.1:4", "[::1]:2"]));
+        assert_eq!(interleave_families(&[], 6), []);
     }
 
     #[test]
-    fn of_very_many_addresses_only_those_to_be_tried_are_held() {
+    fn addresses_beyond_the_limit_are_not_kept() {
         let mut all = permitted(&["192.0.2.1:443"; 4_000]);
         all.extend(permitted(&["[2001:db8::1]:443"; 4_000]));
         for max in 1..=ADDRESSES_MAX {
-            let held = in_turns(&all, max);
-            assert_eq!((held.len(), held.capacity()), (max, max));
-            assert_eq!(held.iter().filter(|address| address.address().is_ipv6()).count(), max / 2);
+            let kept = interleave_families(&all, max);
+            assert_eq!((kept.len(), kept.capacity()), (max, max));
+            assert_eq!(kept.iter().filter(|address| address.address().is_ipv6()).count(), max / 2);
         }
     }
 
     #[tokio::test]
-    async fn an_address_that_refuses_does_not_hide_one_that_answers() {
+    async fn dial_tries_the_next_address_after_a_refusal() {
         let refusing = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let answering = listener.local_addr().unwrap();
-        let addresses = [refusing, answering].map(Permitted::by_configuration);
-        assert_eq!(dial(&addresses).await.unwrap().peer_addr().unwrap(), answering);
+        let listening = listener.local_addr().unwrap();
+        let addresses = [refusing, listening].map(PermittedAddress::from_configuration);
+        assert_eq!(dial(&addresses).await.unwrap().peer_addr().unwrap(), listening);
     }
 
     #[tokio::test]
-    async fn no_address_is_an_error_and_not_a_wait() {
+    async fn dialling_without_addresses_fails_at_once() {
         assert_eq!(dial(&[]).await.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
     }
 }

@@ -1,4 +1,4 @@
-//! One request on the wire: on a connection that waits, or on a new one.
+//! Sends one request, on a pooled connection or a new one, and waits for the head of its response.
 
 use std::sync::Arc;
 
@@ -7,103 +7,111 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use crate::connect::Connector;
-use crate::deadline::{Progress, Stage};
+use crate::connection::{Connection, Http2Connection, SendError};
+use crate::deadline::{Phase, Progress};
 use crate::failure::Failure;
-use crate::link::{Http2, Link, Unanswered};
 use crate::pool::Pool;
 use crate::target::{Origin, Target};
 
+/// The HTTP client of a sender: a connector for new connections and a pool of open ones.
 pub(crate) struct Client {
     pub(crate) connector: Connector,
     pub(crate) pool: Arc<Pool>,
 }
 
-/// A response whose head has arrived, and the connection that its body comes over. Dropped, the connection is not used
-/// again: what is left of the body would hold up the next.
-pub(crate) struct Exchanged<'a> {
+/// A response whose head has arrived, with the connection that carries its body.
+///
+/// Dropping it takes the connection out of use, because unread bytes of the body would block the next response.
+pub(crate) struct OpenResponse<'a> {
     pub(crate) response: Response<Incoming>,
-    pub(crate) link: Link,
-    /// None where nobody shares the connection.
-    distrust: Option<Distrust<'a>>,
+    pub(crate) connection: Connection,
+    /// Set for HTTP/2, whose connections are shared with other requests through the pool.
+    retire_on_drop: Option<RetireOnDrop<'a>>,
 }
 
 impl Client {
-    /// Nothing here sends a request again. One that a closed connection handed back untouched goes out on another.
-    pub(crate) async fn exchange<'a>(
+    /// Sends the request once and returns when the response head has arrived.
+    ///
+    /// A request goes to another connection only if the first one was closed before a byte of it was written.
+    pub(crate) async fn send<'a>(
         &'a self,
         target: &'a Target,
         mut request: Request<Bytes>,
         progress: &Progress,
-    ) -> Result<Exchanged<'a>, Failure> {
+    ) -> Result<OpenResponse<'a>, Failure> {
         let payload = request.body().clone();
-        while let Some(link) = self.pool.take(&target.origin).await {
-            progress.reached(Stage::Response);
-            match self.send(link, target, request).await {
-                Err(Unanswered::NeverStarted(untouched)) => request = untouched.map(|()| payload.clone()),
-                answered => return answered.map_err(Failure::from),
+        while let Some(connection) = self.pool.take(&target.origin).await {
+            progress.enter(Phase::Response);
+            match self.send_on(connection, target, request).await {
+                Err(SendError::Unsent(head)) => request = head.map(|()| payload.clone()),
+                result => return result.map_err(Failure::from),
             }
         }
-        let link = self.connector.connect(&target.origin, progress).await?;
-        if let Link::Http2(place) = &link {
-            self.pool.share(&target.origin, place.link());
+        let connection = self.connector.connect(&target.origin, progress).await?;
+        if let Connection::Http2(slot) = &connection {
+            self.pool.share(&target.origin, slot.connection());
         }
-        progress.reached(Stage::Response);
-        self.send(link, target, request).await.map_err(Failure::from)
+        progress.enter(Phase::Response);
+        self.send_on(connection, target, request).await.map_err(Failure::from)
     }
 
-    /// Keeps the connection of a response that has been read to its end, unless a part of its request is still to be
-    /// written.
-    pub(crate) fn finish(&self, target: &Target, exchanged: Exchanged<'_>) {
-        let Exchanged { response, link, distrust } = exchanged;
+    /// Makes the connection available to the next request. The response body must have been read to its end.
+    ///
+    /// Drops the connection instead if a part of the request has not been written yet.
+    pub(crate) fn keep_connection(&self, target: &Target, response: OpenResponse<'_>) {
+        let OpenResponse { response, connection, retire_on_drop } = response;
         drop(response);
-        match link {
-            Link::Http1(link) => self.pool.put(&target.origin, link),
-            Link::Http2(place) if place.is_written() => {
-                place.end();
-                distrust.into_iter().for_each(Distrust::dispel);
+        match connection {
+            Connection::Http1(connection) => self.pool.put(&target.origin, connection),
+            Connection::Http2(slot) if slot.is_request_written() => {
+                slot.complete();
+                retire_on_drop.into_iter().for_each(RetireOnDrop::keep);
             }
-            Link::Http2(_) => {}
+            Connection::Http2(_) => {}
         }
     }
 
-    async fn send<'a>(
+    async fn send_on<'a>(
         &'a self,
-        mut link: Link,
+        mut connection: Connection,
         target: &'a Target,
         request: Request<Bytes>,
-    ) -> Result<Exchanged<'a>, Unanswered> {
-        let distrust = match &link {
-            Link::Http1(_) => None,
-            Link::Http2(place) => Some(Distrust::of(&self.pool, &target.origin, place.link())),
+    ) -> Result<OpenResponse<'a>, SendError> {
+        let retire_on_drop = match &connection {
+            Connection::Http1(_) => None,
+            Connection::Http2(slot) => Some(RetireOnDrop::new(&self.pool, &target.origin, slot.connection())),
         };
-        let response = link.send(target, request).await?;
-        Ok(Exchanged { response, link, distrust })
+        let response = connection.send(target, request).await?;
+        Ok(OpenResponse { response, connection, retire_on_drop })
     }
 }
 
-/// Takes a shared connection out of use unless its answer ends: one that has gone dead would else swallow every request
-/// until the system noticed, and one that sends more than is read would be reset again and again. Also when the
-/// deadline passes, which only drops what waits for it.
-struct Distrust<'a> {
+/// Removes a shared HTTP/2 connection from the pool when dropped, unless [`keep`](RetireOnDrop::keep) was called.
+///
+/// It is dropped whenever a response does not end, including when the deadline passes. A dead connection would
+/// otherwise fail every further request until the operating system noticed, and a connection whose response is longer
+/// than the sender reads would accumulate stream resets.
+struct RetireOnDrop<'a> {
     pool: &'a Pool,
     origin: &'a Origin,
-    link: Option<Http2>,
+    connection: Option<Http2Connection>,
 }
 
-impl<'a> Distrust<'a> {
-    fn of(pool: &'a Pool, origin: &'a Origin, link: &Http2) -> Self {
-        Self { pool, origin, link: Some(link.clone()) }
+impl<'a> RetireOnDrop<'a> {
+    fn new(pool: &'a Pool, origin: &'a Origin, connection: &Http2Connection) -> Self {
+        Self { pool, origin, connection: Some(connection.clone()) }
     }
 
-    fn dispel(mut self) {
-        self.link = None;
+    /// Leaves the connection in the pool.
+    fn keep(mut self) {
+        self.connection = None;
     }
 }
 
-impl Drop for Distrust<'_> {
+impl Drop for RetireOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(link) = &self.link {
-            self.pool.forget(self.origin, link);
+        if let Some(connection) = &self.connection {
+            self.pool.retire(self.origin, connection);
         }
     }
 }

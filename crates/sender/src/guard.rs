@@ -1,13 +1,13 @@
-//! Which addresses may be dialled.
+//! The address guard: decides which addresses the sender may dial.
 //!
-//! A destination is chosen by a stranger, and so is what its name resolves to: either may lead into the operator's
-//! own network. The guard judges the very address that is about to be dialled, after every name lookup and for
-//! every new connection, so that no spelling of a URL and no answer that changes can get around it. It refuses all
-//! [special-purpose ranges](ranges) that the operator has not [allowed](AllowedNetworks), and an IPv6 address is
-//! only as good as the IPv4 addresses [carried](carried) inside it.
+//! Producers choose destinations, and the owner of a name chooses its addresses: either may point into the operator's own
+//! network. The guard checks the address that is about to be dialled, after every name lookup and for every new
+//! connection, so that neither an unusual spelling of a URL nor a changing DNS answer can bypass it. It refuses all
+//! [special-purpose ranges](ranges) that the operator has not [allowed](AllowedNetworks). It permits an IPv6 address only
+//! if it also permits every IPv4 address [embedded](embedded) in it.
 
 mod allowed;
-mod carried;
+mod embedded;
 mod ranges;
 #[cfg(test)]
 mod tests;
@@ -18,105 +18,109 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use ipnet::IpNet;
 
 pub use allowed::{AllowedNetworks, InvalidNetwork};
-use carried::carried;
-use ranges::Range;
+use embedded::embedded_ipv4;
+use ranges::ReservedRange;
 
+/// Permits public addresses, and those in networks that the operator allowed.
 #[derive(Debug, Clone, Default)]
-pub struct Guard {
+pub struct AddressGuard {
     allowed: AllowedNetworks,
 }
 
-/// An address that may be dialled; no other can be. For a receiver only the guard makes one. The operator's own proxy is
-/// the one thing that is dialled unjudged, as it is configured.
+/// An address that the sender may dial. It dials no other type of address, and for receivers only the guard creates one.
+/// The address of the operator's own proxy comes from the configuration and is not checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permitted(SocketAddr);
+pub struct PermittedAddress(SocketAddr);
 
-/// Names the range and never the address: whoever sends an event must not learn what a name resolves to in here.
+/// The refusal of an address. Its text names the range but never the address: a producer must not learn what a name
+/// resolves to in the operator's network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forbidden(&'static Range);
+pub struct ForbiddenAddress(&'static ReservedRange);
 
-impl Guard {
+impl AddressGuard {
     pub fn new(allowed: AllowedNetworks) -> Self {
         Self { allowed }
     }
 
-    /// Scope and flow are dropped: what was judged is what is dialled.
-    pub fn permit(&self, address: SocketAddr) -> Result<Permitted, Forbidden> {
-        let judged = match address.ip() {
-            IpAddr::V6(v6) => self.judge_v6(v6)?,
-            v4 => self.judge(v4)?,
+    /// Checks one address. The permitted address has no IPv6 scope and flow label, because the guard checks neither.
+    pub fn permit(&self, address: SocketAddr) -> Result<PermittedAddress, ForbiddenAddress> {
+        let checked = match address.ip() {
+            IpAddr::V6(v6) => self.check_v6(v6)?,
+            v4 => self.check(v4)?,
         };
-        Ok(Permitted(SocketAddr::new(judged, address.port())))
+        Ok(PermittedAddress(SocketAddr::new(checked, address.port())))
     }
 
-    /// All or nothing: a name of which one address is forbidden is not to be trusted with the others.
-    pub fn permit_all(
+    /// Checks all addresses of a name. One forbidden address makes the name untrustworthy, so the guard refuses all.
+    pub(crate) fn permit_all(
         &self,
         addresses: impl IntoIterator<Item = SocketAddr>,
-    ) -> Result<Vec<Permitted>, Forbidden> {
+    ) -> Result<Vec<PermittedAddress>, ForbiddenAddress> {
         addresses.into_iter().map(|address| self.permit(address)).collect()
     }
 
-    fn judge_v6(&self, address: Ipv6Addr) -> Result<IpAddr, Forbidden> {
-        // The host dials an IPv4-mapped address as the IPv4 address inside, so that one is judged and dialled.
-        if let Some(inside) = address.to_ipv4_mapped() {
-            let inside = self.judge(inside.into())?;
-            if !self.allowed.contains(inside) {
-                self.judge(address.into())?;
+    /// Checks an IPv6 address and its embedded IPv4 addresses. Returns the address to dial.
+    fn check_v6(&self, address: Ipv6Addr) -> Result<IpAddr, ForbiddenAddress> {
+        // The host dials an IPv4-mapped address as the embedded IPv4 address, so the guard checks and returns that one.
+        if let Some(embedded) = address.to_ipv4_mapped() {
+            let embedded = self.check(embedded.into())?;
+            if !self.allowed.contains(embedded) {
+                self.check(address.into())?;
             }
-            return Ok(inside);
+            return Ok(embedded);
         }
-        self.judge(address.into())?;
-        for inside in carried(address) {
-            self.judge(inside.into())?;
+        self.check(address.into())?;
+        for embedded in embedded_ipv4(address) {
+            self.check(embedded.into())?;
         }
         Ok(address.into())
     }
 
-    fn judge(&self, address: IpAddr) -> Result<IpAddr, Forbidden> {
-        match Range::of(address) {
-            Some(range) if !self.opens(range, address) => Err(Forbidden(range)),
+    fn check(&self, address: IpAddr) -> Result<IpAddr, ForbiddenAddress> {
+        match ReservedRange::containing(address) {
+            Some(range) if !self.allows(range, address) => Err(ForbiddenAddress(range)),
             _ => Ok(address),
         }
     }
 
-    /// What is forbidden as a single host is opened by its own address alone: nobody who allows a network means
-    /// the credentials that a metadata service hands out.
-    fn opens(&self, range: &Range, address: IpAddr) -> bool {
-        if range.is_host() { self.allowed.names(address) } else { self.allowed.contains(address) }
+    /// Returns whether the operator allowed an address of a reserved range. A range that is a single host must be listed
+    /// by its exact address: an operator who allows a network does not mean the metadata service in it, which hands out
+    /// credentials.
+    fn allows(&self, range: &ReservedRange, address: IpAddr) -> bool {
+        if range.is_host() { self.allowed.lists_address(address) } else { self.allowed.contains(address) }
     }
 }
 
-impl Permitted {
-    pub fn address(self) -> SocketAddr {
+impl PermittedAddress {
+    pub(crate) fn address(self) -> SocketAddr {
         self.0
     }
 
-    /// For the operator's own proxy: no stranger had a say in it.
-    pub(crate) fn by_configuration(address: SocketAddr) -> Self {
+    /// The address of the operator's own proxy, which no producer can influence.
+    pub(crate) fn from_configuration(address: SocketAddr) -> Self {
         Self(address)
     }
 }
 
-impl Forbidden {
-    pub fn network(&self) -> IpNet {
+impl ForbiddenAddress {
+    fn network(self) -> IpNet {
         self.0.network
     }
 
-    /// What the network is for, such as `private network`.
-    pub fn kind(&self) -> &'static str {
+    /// The purpose of the network, such as `private network`.
+    fn kind(self) -> &'static str {
         self.0.kind
     }
 }
 
-impl fmt::Display for Forbidden {
+impl fmt::Display for ForbiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind();
         if self.0.is_host() {
             return write!(
                 f,
                 "the destination's address is a reserved host ({kind}); \
-                 allow_private_networks can allow it only by naming that very address"
+                 allow_private_networks can allow it only by listing that exact address"
             );
         }
         let network = self.network();
@@ -124,4 +128,4 @@ impl fmt::Display for Forbidden {
     }
 }
 
-impl std::error::Error for Forbidden {}
+impl std::error::Error for ForbiddenAddress {}

@@ -1,17 +1,18 @@
-//! The HTTP adapter behind the engine's sender port: one lease becomes one signed request and one outcome.
+//! The HTTP sender: implements the engine's `Sender` port. One lease becomes one signed request and one outcome.
 //!
 //! ```text
 //!  Lease ─► request ─► pool ───────────────────────────► exchange ─► response ─► Outcome
-//!           signed,     │ no idle connection       ▲      one request  status line
-//!           frozen      ▼                          │      on the wire  decides
+//!           signed      │ no pooled connection     ▲      one request  the status
+//!           headers     ▼                          │      is sent      line decides
 //!                    connect: resolve ─► guard ─► dial ─► TLS ─► HTTP/1.1 or HTTP/2
 //!                                     (every address) (or through the egress proxy)
 //! ```
 //!
-//! Receivers are strangers. Everything from the name lookup to the last byte of the response happens under one
-//! deadline and within fixed bounds, and whatever a receiver does becomes an [`Outcome`](posthaste_domain::Outcome):
-//! there is no `Err`. A receiver is dialled, or asked of the proxy, only at addresses that the [`Guard`] has permitted,
-//! unless the proxy was chosen to look names up itself.
+//! Receivers are untrusted. One deadline covers everything from the name lookup to the last byte of the response, and
+//! fixed limits bound what a receiver can make the sender read, keep or wait for. Every failure of a receiver becomes an
+//! [`Outcome`](posthaste_domain::Outcome), never an `Err`. The sender dials a receiver, or requests a tunnel to it from
+//! the proxy, only at addresses that the [`AddressGuard`] has permitted. The one exception is a proxy that the operator
+//! configured to resolve names itself.
 #![forbid(unsafe_code)]
 
 mod sender;
@@ -29,20 +30,21 @@ mod race;
 mod resolve;
 mod tls;
 
+mod connection;
 mod exchange;
-mod link;
 mod response;
 
 mod clock;
 mod deadline;
 mod failure;
-mod meter;
 mod options;
+mod receive_budget;
 mod stream;
 
 pub use clock::{SystemClock, WallClock};
-pub use guard::{AllowedNetworks, Forbidden, Guard, InvalidNetwork, Permitted};
+pub use guard::{AddressGuard, AllowedNetworks, ForbiddenAddress, InvalidNetwork, PermittedAddress};
 pub use options::{InvalidOptions, SenderOptions};
 pub use proxy::{InvalidProxy, Proxy};
-pub use resolve::{LookupError, OwnResolver, Resolve, SystemResolver};
+pub use resolve::{DnsResolver, LookupError, Resolver, SystemResolver};
 pub use sender::HttpSender;
+pub use tls::{RootSource, load_root_certificates};

@@ -1,4 +1,4 @@
-//! How the sender reaches receivers.
+//! Configuration of the sender.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,27 +6,31 @@ use std::sync::Arc;
 use crate::clock::{SystemClock, WallClock};
 use crate::guard::AllowedNetworks;
 use crate::proxy::Proxy;
-use crate::resolve::{OwnResolver, Resolve};
+use crate::resolve::{DnsResolver, Resolver};
 
-/// Everything that can be chosen about requests. [`SenderOptions::new`] gives the defaults of the contract.
+/// Options of an [`HttpSender`](crate::HttpSender). [`SenderOptions::new`] returns the documented defaults.
 pub struct SenderOptions {
-    /// Networks that may be dialled although they are not public.
+    /// Non-public networks that the sender may dial.
     pub allowed_networks: AllowedNetworks,
-    /// Connections that are kept for later requests per receiver, which is a host and a port; several destinations may
-    /// share it. One over HTTP/2 counts while it is used, too.
+    /// Upper bound of pooled connections per receiver, which is a host and port that several destinations may share.
+    /// Idle HTTP/1.1 connections count, and HTTP/2 connections whether idle or in use.
     pub pool_size: usize,
-    /// Connections that are kept in all. Each holds a file descriptor.
+    /// Upper bound of pooled connections to all receivers. Each holds a file descriptor.
     pub pool_size_total: usize,
-    /// Authorities that are trusted beside the system's, as PEM.
+    /// PEM file of certificate authorities that are trusted in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// The way out, where receivers cannot be dialled directly.
+    /// Egress proxy for all connections to receivers. Without one, the sender dials receivers directly.
     pub proxy: Option<Proxy>,
-    pub resolver: Arc<dyn Resolve>,
+    /// Resolver for the names of receivers and of the proxy.
+    pub resolver: Arc<dyn Resolver>,
+    /// Clock for the timestamps in signatures.
     pub clock: Arc<dyn WallClock>,
 }
 
+/// Why a sender cannot be built from its options.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidOptions {
+    /// The CA file cannot be read or parsed, or contains no certificate.
     #[error(
         "the certificates in {path:?} cannot be used: {reason}; give a PEM file with one certificate or more"
     )]
@@ -34,6 +38,7 @@ pub enum InvalidOptions {
 }
 
 impl SenderOptions {
+    /// The defaults: public addresses only, no proxy, 20 pooled connections per receiver and 512 in total.
     pub fn new() -> Self {
         Self {
             allowed_networks: AllowedNetworks::none(),
@@ -41,7 +46,7 @@ impl SenderOptions {
             pool_size_total: 512,
             ca_file: None,
             proxy: None,
-            resolver: Arc::new(OwnResolver::new()),
+            resolver: Arc::new(DnsResolver::new()),
             clock: Arc::new(SystemClock),
         }
     }

@@ -1,8 +1,9 @@
-//! Connections that wait for their next request.
+//! The connection pool: open connections that are available to further requests.
 //!
-//! HTTP/1.1 connections are handed out, newest first, and come back when their response has been read; an HTTP/2
-//! connection stays here while it is used. Those that are here are bounded per receiver and in all, in idle time and in
-//! age: a receiver that moves to other addresses is followed within minutes.
+//! An HTTP/1.1 connection leaves the pool while a request uses it, most recently used first, and returns when its
+//! response has been read. An HTTP/2 connection stays in the pool while it is used. The pool limits the connections per
+//! receiver and in total, their idle time and their age. The age limit makes the sender follow a receiver to new
+//! addresses within minutes.
 
 #[cfg(test)]
 mod tests;
@@ -13,241 +14,265 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::connection::{Connection, Http1Connection, Http2Connection};
 use crate::deadline::now;
-use crate::link::{Http1, Http2, Link};
 use crate::target::Origin;
 
+/// Idle time after which a connection is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Age after which a connection takes no new requests.
 const AGE_MAX: Duration = Duration::from_secs(300);
-const SWEEP_EVERY: Duration = Duration::from_secs(15);
+/// Interval between sweeps for expired connections.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 
+/// Open connections to all receivers, keyed by origin.
 pub(crate) struct Pool {
-    shelves: Mutex<Shelves>,
+    state: Mutex<PoolState>,
     per_origin_max: usize,
     total_max: usize,
 }
 
 #[derive(Default)]
-struct Shelves {
-    /// Oldest in front.
-    idle: HashMap<Arc<Origin>, VecDeque<Idle>>,
-    /// Every idle connection by the order in which it came, so that the oldest of all is found without a search.
+struct PoolState {
+    /// Idle HTTP/1.1 connections, the longest idle first. No entry is empty.
+    idle: HashMap<Arc<Origin>, VecDeque<IdleConnection>>,
+    /// Origins of all idle connections, keyed by arrival number, so that the longest idle one is found without a search.
     by_arrival: BTreeMap<u64, Arc<Origin>>,
-    arrivals: u64,
-    /// Usually one per receiver; another when it carries all that it can. None is empty.
-    shared: HashMap<Arc<Origin>, Vec<Shared>>,
+    /// Arrival number of the most recent idle connection.
+    last_arrival: u64,
+    /// HTTP/2 connections: usually one per origin, more when one is full. No entry is empty.
+    shared: HashMap<Arc<Origin>, Vec<SharedConnection>>,
     shared_count: usize,
 }
 
-struct Idle {
+/// An HTTP/1.1 connection that no request uses.
+struct IdleConnection {
     arrival: u64,
-    since: Instant,
-    link: Box<Http1>,
+    idle_since: Instant,
+    connection: Box<Http1Connection>,
 }
 
-struct Shared {
+/// An HTTP/2 connection that further requests may share.
+struct SharedConnection {
     used_at: Instant,
-    link: Http2,
+    connection: Http2Connection,
 }
 
-impl Shared {
+impl SharedConnection {
     fn is_young(&self, now: Instant) -> bool {
-        self.link.opened_at() + AGE_MAX > now
+        self.connection.opened_at() + AGE_MAX > now
     }
 }
 
-/// What was taken out, to be let go of when the lock is: closing a socket is a system call.
-type TakenOut = (Vec<Idle>, Vec<Shared>);
+/// Connections that were removed from the pool. Callers drop them after they release the lock, because closing a socket
+/// is a system call.
+type RemovedConnections = (Vec<IdleConnection>, Vec<SharedConnection>);
 
 impl Pool {
-    /// Sweeps by itself until it is dropped; must be called on a runtime.
+    /// Creates a pool and spawns the task that closes its expired connections. Must be called within a Tokio runtime.
     pub(crate) fn new(per_origin_max: usize, total_max: usize) -> Arc<Self> {
-        let pool = Arc::new(Self { shelves: Mutex::default(), per_origin_max, total_max });
+        let pool = Arc::new(Self { state: Mutex::default(), per_origin_max, total_max });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
         pool
     }
 
-    /// A connection that looks alive; its receiver may close it all the same before it hears from us.
-    pub(crate) async fn take(&self, origin: &Origin) -> Option<Link> {
+    /// Returns a connection that was open when checked. Its receiver may still close it before the request arrives.
+    pub(crate) async fn take(&self, origin: &Origin) -> Option<Connection> {
         let now = now();
         loop {
-            let mut link = self.shelves().pick(origin, now)?;
-            let fresh = match &mut link {
-                Link::Http1(link) => link.opened_at + AGE_MAX > now && link.is_fresh().await,
-                Link::Http2(_) => true,
+            let mut connection = self.state().take_connection(origin, now)?;
+            let is_usable = match &mut connection {
+                Connection::Http1(connection) => {
+                    connection.opened_at + AGE_MAX > now && connection.is_usable().await
+                }
+                Connection::Http2(_) => true,
             };
-            if fresh {
-                return Some(link);
+            if is_usable {
+                return Some(connection);
             }
         }
     }
 
-    /// Keeps a connection whose response has been read, if it can carry another request.
-    pub(crate) fn put(&self, origin: &Arc<Origin>, mut link: Box<Http1>) {
-        if self.per_origin_max == 0 || self.total_max == 0 || !link.is_idle() {
+    /// Adds an HTTP/1.1 connection whose response has been read, if it can carry another request.
+    pub(crate) fn put(&self, origin: &Arc<Origin>, mut connection: Box<Http1Connection>) {
+        if self.per_origin_max == 0 || self.total_max == 0 || !connection.is_idle() {
             return;
         }
-        let taken_out = {
-            let mut shelves = self.shelves();
-            shelves.keep(origin, link, now());
-            (shelves.trim_origin(origin, self.per_origin_max), shelves.trim(self.total_max))
+        let removed = {
+            let mut state = self.state();
+            state.add_idle(origin, connection, now());
+            (state.trim_origin(origin, self.per_origin_max), state.trim_total(self.total_max))
         };
-        drop(taken_out);
+        drop(removed);
     }
 
-    /// Lets others use a connection from now on, if they need it: of several that were opened at once, those that come
-    /// too late carry the request that they were opened for, and close.
-    pub(crate) fn share(&self, origin: &Arc<Origin>, link: &Http2) {
+    /// Adds a new HTTP/2 connection, unless the pool has another one to the same origin with a free slot.
+    ///
+    /// Attempts that start together may each open a connection. Those that the pool does not need carry only the
+    /// request that they were opened for, and then close.
+    pub(crate) fn share(&self, origin: &Arc<Origin>, connection: &Http2Connection) {
         let now = now();
-        let taken_out = {
-            let mut shelves = self.shelves();
-            let closed = shelves.take_shared(origin, |shared| !shared.link.is_open());
-            if !shelves.has_place(origin, now) {
-                shelves
+        let removed = {
+            let mut state = self.state();
+            let closed = state.take_shared(origin, |shared| !shared.connection.is_open());
+            if !state.has_free_slot(origin, now) {
+                state
                     .shared
                     .entry(Arc::clone(origin))
                     .or_default()
-                    .push(Shared { used_at: now, link: link.clone() });
-                shelves.shared_count += 1;
+                    .push(SharedConnection { used_at: now, connection: connection.clone() });
+                state.shared_count += 1;
             }
-            (closed, shelves.trim_origin(origin, self.per_origin_max), shelves.trim(self.total_max))
+            (closed, state.trim_origin(origin, self.per_origin_max), state.trim_total(self.total_max))
         };
-        drop(taken_out);
+        drop(removed);
     }
 
-    /// Nobody shall use this connection again; those who do now may finish.
-    pub(crate) fn forget(&self, origin: &Origin, link: &Http2) {
-        let taken_out = self.shelves().take_shared(origin, |shared| shared.link.is_same_as(link));
-        drop(taken_out);
+    /// Removes an HTTP/2 connection, so that no new request uses it. Requests in flight may finish.
+    pub(crate) fn retire(&self, origin: &Origin, connection: &Http2Connection) {
+        let removed = self.state().take_shared(origin, |shared| shared.connection.is_same_as(connection));
+        drop(removed);
     }
 
-    fn shelves(&self) -> MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelves {
-    fn pick(&mut self, origin: &Origin, now: Instant) -> Option<Link> {
+impl PoolState {
+    /// Returns a slot on an HTTP/2 connection, or else the most recently used HTTP/1.1 connection.
+    fn take_connection(&mut self, origin: &Origin, now: Instant) -> Option<Connection> {
         for shared in self.shared.get_mut(origin).into_iter().flatten() {
             if shared.is_young(now)
-                && let Some(place) = shared.link.place()
+                && let Some(slot) = shared.connection.reserve_slot()
             {
                 shared.used_at = now;
-                return Some(Link::Http2(place));
+                return Some(Connection::Http2(slot));
             }
         }
-        let shelf = self.idle.get_mut(origin)?;
-        let newest = shelf.pop_back()?;
-        self.unlist(origin, newest.arrival);
-        Some(Link::Http1(newest.link))
+        let newest = self.idle.get_mut(origin)?.pop_back()?;
+        self.remove_arrival(origin, newest.arrival);
+        Some(Connection::Http1(newest.connection))
     }
 
-    fn has_place(&self, origin: &Origin, now: Instant) -> bool {
+    fn has_free_slot(&self, origin: &Origin, now: Instant) -> bool {
         let mut shared = self.shared.get(origin).into_iter().flatten();
-        shared.any(|shared| shared.is_young(now) && shared.link.has_place())
+        shared.any(|shared| shared.is_young(now) && shared.connection.has_free_slot())
     }
 
-    fn keep(&mut self, origin: &Arc<Origin>, link: Box<Http1>, since: Instant) {
-        self.arrivals += 1;
-        let arrival = self.arrivals;
+    fn add_idle(&mut self, origin: &Arc<Origin>, connection: Box<Http1Connection>, idle_since: Instant) {
+        self.last_arrival += 1;
+        let arrival = self.last_arrival;
         self.by_arrival.insert(arrival, Arc::clone(origin));
-        self.idle.entry(Arc::clone(origin)).or_default().push_back(Idle { arrival, since, link });
+        let idle = self.idle.entry(Arc::clone(origin)).or_default();
+        idle.push_back(IdleConnection { arrival, idle_since, connection });
     }
 
-    fn take_oldest_of(&mut self, origin: &Origin) -> Option<Idle> {
+    fn take_oldest_idle(&mut self, origin: &Origin) -> Option<IdleConnection> {
         let oldest = self.idle.get_mut(origin)?.pop_front()?;
-        self.unlist(origin, oldest.arrival);
+        self.remove_arrival(origin, oldest.arrival);
         Some(oldest)
     }
 
-    /// After a connection was taken off its shelf.
-    fn unlist(&mut self, origin: &Origin, arrival: u64) {
+    /// Completes the removal of an idle connection: removes its arrival, and its origin's entry if that is now empty.
+    fn remove_arrival(&mut self, origin: &Origin, arrival: u64) {
         self.by_arrival.remove(&arrival);
         if self.idle.get(origin).is_some_and(VecDeque::is_empty) {
             self.idle.remove(origin);
         }
     }
 
-    fn take_shared(&mut self, origin: &Origin, which: impl Fn(&Shared) -> bool) -> Vec<Shared> {
-        let Some(shelf) = self.shared.get_mut(origin) else { return Vec::new() };
-        let taken: Vec<_> = shelf.extract_if(.., |shared| which(shared)).collect();
+    /// Removes the HTTP/2 connections to an origin that match a predicate.
+    fn take_shared(
+        &mut self,
+        origin: &Origin,
+        predicate: impl Fn(&SharedConnection) -> bool,
+    ) -> Vec<SharedConnection> {
+        let Some(connections) = self.shared.get_mut(origin) else { return Vec::new() };
+        let taken: Vec<_> = connections.extract_if(.., |shared| predicate(shared)).collect();
         self.shared_count -= taken.len();
-        if shelf.is_empty() {
+        if connections.is_empty() {
             self.shared.remove(origin);
         }
         taken
     }
 
-    /// Down to the limit of one receiver: what was used longest ago goes first, of either kind.
-    fn trim_origin(&mut self, origin: &Origin, per_origin_max: usize) -> TakenOut {
-        let (mut idle, mut shared) = TakenOut::default();
-        while self.count_of(origin) > per_origin_max {
+    /// Removes connections to one origin until its limit holds: the least recently used first, of either kind.
+    fn trim_origin(&mut self, origin: &Origin, per_origin_max: usize) -> RemovedConnections {
+        let (mut idle, mut shared) = RemovedConnections::default();
+        while self.count(origin) > per_origin_max {
             let oldest = self.idle.get(origin).and_then(VecDeque::front);
             let stalest = self.shared.get(origin).into_iter().flatten().min_by_key(|shared| shared.used_at);
             match stalest {
-                Some(stalest) if oldest.is_none_or(|oldest| stalest.used_at < oldest.since) => {
-                    let link = stalest.link.clone();
-                    shared.extend(self.take_shared(origin, |shared| shared.link.is_same_as(&link)));
+                Some(stalest) if oldest.is_none_or(|oldest| stalest.used_at < oldest.idle_since) => {
+                    let connection = stalest.connection.clone();
+                    shared
+                        .extend(self.take_shared(origin, |shared| shared.connection.is_same_as(&connection)));
                 }
-                _ => idle.extend(self.take_oldest_of(origin)),
+                _ => idle.extend(self.take_oldest_idle(origin)),
             }
         }
         (idle, shared)
     }
 
-    fn count_of(&self, origin: &Origin) -> usize {
+    fn count(&self, origin: &Origin) -> usize {
         self.idle.get(origin).map_or(0, VecDeque::len) + self.shared.get(origin).map_or(0, Vec::len)
     }
 
-    /// Down to the limit of all: the oldest idle connection goes first, then the shared one that was used longest ago.
-    fn trim(&mut self, total_max: usize) -> TakenOut {
-        let (mut idle, mut shared) = TakenOut::default();
+    /// Removes connections until the total limit holds: the longest idle HTTP/1.1 connection first, then the least
+    /// recently used HTTP/2 connection.
+    fn trim_total(&mut self, total_max: usize) -> RemovedConnections {
+        let (mut idle, mut shared) = RemovedConnections::default();
         while self.by_arrival.len() + self.shared_count > total_max {
             if let Some((_, origin)) = self.by_arrival.first_key_value() {
                 let origin = Arc::clone(origin);
-                idle.push(self.take_oldest_of(&origin).expect("every arrival is on its shelf"));
+                idle.push(self.take_oldest_idle(&origin).expect("every arrival has an idle connection"));
                 continue;
             }
-            let stalest = self
+            let all_shared = self
                 .shared
                 .iter()
-                .flat_map(|(origin, shelf)| shelf.iter().map(move |shared| (origin, shared)));
-            let Some((origin, found)) = stalest.min_by_key(|(_, shared)| shared.used_at) else { break };
-            let (origin, link) = (Arc::clone(origin), found.link.clone());
-            shared.extend(self.take_shared(&origin, |shared| shared.link.is_same_as(&link)));
+                .flat_map(|(origin, connections)| connections.iter().map(move |shared| (origin, shared)));
+            let Some((origin, stalest)) = all_shared.min_by_key(|(_, shared)| shared.used_at) else { break };
+            let (origin, connection) = (Arc::clone(origin), stalest.connection.clone());
+            shared.extend(self.take_shared(&origin, |shared| shared.connection.is_same_as(&connection)));
         }
         (idle, shared)
     }
 
-    /// Takes out what has waited too long.
-    fn take_expired(&mut self, now: Instant) -> TakenOut {
-        let (mut idle, mut shared) = TakenOut::default();
+    /// Removes connections that have been idle for too long, and HTTP/2 connections that are closed.
+    fn take_expired(&mut self, now: Instant) -> RemovedConnections {
+        let (mut idle, mut shared) = RemovedConnections::default();
         while let Some((_, origin)) = self.by_arrival.first_key_value() {
             let origin = Arc::clone(origin);
-            let oldest =
-                self.idle.get(&origin).and_then(VecDeque::front).expect("every arrival is on its shelf");
-            if oldest.since + IDLE_MAX > now {
+            let oldest = self
+                .idle
+                .get(&origin)
+                .and_then(VecDeque::front)
+                .expect("every arrival has an idle connection");
+            if oldest.idle_since + IDLE_MAX > now {
                 break;
             }
-            idle.extend(self.take_oldest_of(&origin));
+            idle.extend(self.take_oldest_idle(&origin));
         }
-        let expired = |shared: &Shared| {
-            !shared.link.is_open() || (shared.link.is_unused() && shared.used_at + IDLE_MAX <= now)
+        let is_expired = |shared: &SharedConnection| {
+            !shared.connection.is_open() || (shared.connection.is_idle() && shared.used_at + IDLE_MAX <= now)
         };
         let origins: Vec<_> = self.shared.keys().cloned().collect();
         for origin in origins {
-            shared.extend(self.take_shared(&origin, expired));
+            shared.extend(self.take_shared(&origin, is_expired));
         }
         (idle, shared)
     }
 }
 
+/// Closes expired connections at intervals, until the pool is dropped.
 #[expect(clippy::disallowed_methods, reason = "real sockets grow stale in real time")]
 async fn sweep(pool: Weak<Pool>) {
     loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(pool) = pool.upgrade() else { return };
-        let expired = pool.shelves().take_expired(now());
+        let expired = pool.state().take_expired(now());
         drop(expired);
     }
 }

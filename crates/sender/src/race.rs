@@ -1,7 +1,7 @@
-//! Several ways to one end.
+//! Staggered attempts at several candidates, such as the addresses of a name. The first success wins.
 //!
-//! They are tried in turn, the next one when the last has failed or has kept us waiting for a while, and the first that
-//! gets there wins: a way that hangs costs a while and not the deadline.
+//! The next candidate starts when the last one has failed or a delay has passed, while earlier ones continue. A
+//! candidate that hangs costs the delay and not the whole deadline. This is the scheme of Happy Eyeballs (RFC 8305).
 
 use std::time::Duration;
 
@@ -10,36 +10,39 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::deadline::Deadline;
 
-/// The last failure if no way leads there, or the first one that is `hopeless`, which speaks for all ways. None if there
-/// is no way.
-pub(crate) async fn first<W, T, E, F>(
-    ways: impl IntoIterator<Item = W, IntoIter: ExactSizeIterator>,
-    patience: Duration,
-    go: impl Fn(W) -> F,
-    hopeless: impl Fn(&E) -> bool,
+/// Tries the candidates in order, `delay` apart, and returns the first success.
+///
+/// If all fail, returns the last error. An error for which `is_final` holds applies to all candidates and ends the race
+/// at once. Returns `Err(None)` if there is no candidate.
+pub(crate) async fn first_success<C, T, E, F>(
+    candidates: impl IntoIterator<Item = C, IntoIter: ExactSizeIterator>,
+    delay: Duration,
+    attempt: impl Fn(C) -> F,
+    is_final: impl Fn(&E) -> bool,
 ) -> Result<T, Option<E>>
 where
     F: Future<Output = Result<T, E>>,
 {
-    let mut waiting = ways.into_iter();
-    let mut under_way = FuturesUnordered::new();
-    let mut failure = None;
+    let mut candidates = candidates.into_iter();
+    let mut running = FuturesUnordered::new();
+    let mut last_error = None;
     loop {
-        under_way.extend(waiting.next().map(&go));
-        let ended = if waiting.len() == 0 {
-            Some(under_way.next().await)
+        running.extend(candidates.next().map(&attempt));
+        let finished = if candidates.len() == 0 {
+            Some(running.next().await)
         } else {
-            Deadline::after(patience).within(under_way.next()).await
+            Deadline::after(delay).within(running.next()).await
         };
-        match ended {
+        match finished {
+            // The delay has passed: start the next candidate.
             None => {}
-            Some(None) => return Err(failure),
-            Some(Some(Ok(there))) => return Ok(there),
+            Some(None) => return Err(last_error),
+            Some(Some(Ok(success))) => return Ok(success),
             Some(Some(Err(error))) => {
-                let is_hopeless = hopeless(&error);
-                failure = Some(error);
-                if is_hopeless {
-                    return Err(failure);
+                let ends_race = is_final(&error);
+                last_error = Some(error);
+                if ends_race {
+                    return Err(last_error);
                 }
             }
         }
@@ -53,60 +56,61 @@ mod tests {
     use std::cell::RefCell;
     use std::future::pending;
 
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const DELAY: Duration = Duration::from_secs(1);
 
-    /// What becomes of a way.
+    /// The result of trying a candidate.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum Way {
-        Leads,
+    enum Candidate {
+        Succeeds,
         Fails,
         Hangs,
-        IsHopeless,
+        FailsForAll,
     }
-    use Way::{Fails, Hangs, IsHopeless, Leads};
+    use Candidate::{Fails, FailsForAll, Hangs, Succeeds};
 
-    /// Which way led there or failed last, and after how many patiences each was tried.
-    async fn tried(ways: &[Way]) -> (Result<usize, Option<usize>>, Vec<u128>) {
-        let begun = now();
-        let tried = RefCell::new(Vec::new());
-        let go = async |(at, way): (usize, Way)| {
-            tried.borrow_mut().push((now() - begun).as_millis() / PATIENCE.as_millis());
-            match way {
-                Leads => Ok(at),
-                Fails | IsHopeless => Err((at, way)),
+    /// Returns the index of the candidate that succeeded or failed last, and the start time of each, in delays.
+    async fn race(candidates: &[Candidate]) -> (Result<usize, Option<usize>>, Vec<u128>) {
+        let started = now();
+        let start_times = RefCell::new(Vec::new());
+        let attempt = async |(index, candidate): (usize, Candidate)| {
+            start_times.borrow_mut().push((now() - started).as_millis() / DELAY.as_millis());
+            match candidate {
+                Succeeds => Ok(index),
+                Fails | FailsForAll => Err((index, candidate)),
                 Hangs => pending().await,
             }
         };
-        let ways: Vec<_> = ways.iter().copied().enumerate().collect();
-        let ended = first(ways, PATIENCE, go, |(_, way)| *way == IsHopeless).await;
-        (ended.map_err(|failure| failure.map(|(at, _)| at)), tried.into_inner())
+        let candidates: Vec<_> = candidates.iter().copied().enumerate().collect();
+        let is_final = |(_, candidate): &(usize, Candidate)| *candidate == FailsForAll;
+        let result = first_success(candidates, DELAY, attempt, is_final).await;
+        (result.map_err(|error| error.map(|(index, _)| index)), start_times.into_inner())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_way_that_leads_there_is_enough() {
-        assert_eq!(tried(&[Leads, Leads]).await, (Ok(0), vec![0]));
+    async fn first_success_ends_the_race() {
+        assert_eq!(race(&[Succeeds, Succeeds]).await, (Ok(0), vec![0]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failure_the_next_way_is_tried_at_once() {
-        assert_eq!(tried(&[Fails, Fails, Leads, Leads]).await, (Ok(2), vec![0, 0, 0]));
-        assert_eq!(tried(&[Fails, Fails]).await, (Err(Some(1)), vec![0, 0]));
+    async fn after_a_failure_the_next_candidate_starts_at_once() {
+        assert_eq!(race(&[Fails, Fails, Succeeds, Succeeds]).await, (Ok(2), vec![0, 0, 0]));
+        assert_eq!(race(&[Fails, Fails]).await, (Err(Some(1)), vec![0, 0]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_way_that_hangs_is_waited_for_and_not_for_ever() {
-        assert_eq!(tried(&[Hangs, Leads]).await, (Ok(1), vec![0, 1]));
-        assert_eq!(tried(&[Hangs, Hangs, Fails, Leads]).await, (Ok(3), vec![0, 1, 2, 2]));
+    async fn a_candidate_that_hangs_delays_the_next_one_only_once() {
+        assert_eq!(race(&[Hangs, Succeeds]).await, (Ok(1), vec![0, 1]));
+        assert_eq!(race(&[Hangs, Hangs, Fails, Succeeds]).await, (Ok(3), vec![0, 1, 2, 2]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_that_speaks_for_all_ways_ends_them() {
-        assert_eq!(tried(&[IsHopeless, Leads]).await, (Err(Some(0)), vec![0]));
-        assert_eq!(tried(&[Hangs, IsHopeless, Leads]).await, (Err(Some(1)), vec![0, 1]));
+    async fn a_final_error_ends_the_race() {
+        assert_eq!(race(&[FailsForAll, Succeeds]).await, (Err(Some(0)), vec![0]));
+        assert_eq!(race(&[Hangs, FailsForAll, Succeeds]).await, (Err(Some(1)), vec![0, 1]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_way_is_a_failure_and_not_a_wait() {
-        assert_eq!(tried(&[]).await, (Err(None), vec![]));
+    async fn a_race_without_candidates_fails_at_once() {
+        assert_eq!(race(&[]).await, (Err(None), vec![]));
     }
 }

@@ -1,14 +1,14 @@
-//! From a name to addresses.
+//! Name resolution: from a host name to its addresses.
 //!
-//! A name is looked up exactly as it is written: search domains would let whoever controls one of them answer for a
-//! receiver. The hosts file comes first, as everywhere on the host.
+//! Both resolvers look up a name exactly as written and never try search domains: the owner of a search domain could
+//! otherwise answer for a receiver. Both read the hosts file first, as other programs on the host do.
 
-mod asking;
-mod client;
+mod cache;
+mod dns;
+mod dns_client;
+mod host_name;
 mod hosts;
-mod own;
-mod qualified;
-mod recent;
+mod scheduler;
 mod system;
 
 use std::net::IpAddr;
@@ -16,23 +16,27 @@ use std::net::IpAddr;
 use async_trait::async_trait;
 use hickory_resolver::lookup::Lookup;
 
-pub use own::OwnResolver;
-pub(crate) use qualified::qualified;
+pub use dns::DnsResolver;
+pub(crate) use host_name::parse_host_name;
 pub use system::SystemResolver;
 
-/// Looks names up. The caller bounds the time, and judges every address of the answer.
+/// Looks up host names. The caller bounds the time and checks every returned address.
 #[async_trait]
-pub trait Resolve: Send + Sync + 'static {
-    /// All addresses of a fully qualified name, given without its final dot: no search domain is ever tried.
+pub trait Resolver: Send + Sync + 'static {
+    /// Returns all addresses of a fully qualified name. The trailing dot is optional; search domains are never tried.
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, LookupError>;
 }
 
+/// Why a lookup returned no addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    #[error("{0:?} is not a name that can be looked up")]
+    /// The text is not a host name.
+    #[error("{0:?} is not a valid host name")]
     InvalidName(String),
+    /// The name does not exist, or has neither IPv4 nor IPv6 addresses.
     #[error("{0} does not exist, or has no address")]
     NoAddress(String),
+    /// The resolver failed, so the name may have addresses.
     #[error("{name} could not be looked up: {reason}")]
     Failed { name: String, reason: String },
 }
@@ -43,6 +47,7 @@ impl LookupError {
     }
 }
 
-fn addresses_in(answer: &Lookup) -> impl Iterator<Item = IpAddr> + '_ {
-    answer.answers().iter().filter_map(|record| record.data.ip_addr())
+/// Returns the addresses in a DNS response.
+fn addresses_in(response: &Lookup) -> impl Iterator<Item = IpAddr> + '_ {
+    response.answers().iter().filter_map(|record| record.data.ip_addr())
 }

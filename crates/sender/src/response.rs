@@ -1,54 +1,56 @@
-//! A response, as far as it is read: its status line decides, the rest is for the operator.
+//! Reads a response as far as it matters. The status line decides the outcome; an excerpt of the body is kept for the
+//! operator.
 
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
-use posthaste_domain::{Outcome, Timestamp, retry_after};
+use posthaste_domain::{Outcome, Timestamp, parse_retry_after};
 
-use crate::exchange::Exchanged;
+use crate::exchange::OpenResponse;
 
-/// As much of a body as is read, so that its connection can be used again.
+/// Upper bound of body bytes that are read. A body within it is read to its end, so that its connection can be reused.
 const BODY_BYTES_MAX: usize = 16 * 1024;
-/// As much of it as is kept, of which a few words become the excerpt.
+/// Upper bound of body bytes that are kept; the excerpt is taken from them.
 const KEPT_BYTES_MAX: usize = 2 * 1024;
 
-/// A response whose head has arrived. What becomes of its body cannot change the outcome.
-pub(crate) struct Answer {
+/// The parts of a response that become the outcome. A failure while the body is read does not change the outcome.
+pub(crate) struct ResponseSummary {
     status: StatusCode,
     retry_after: Option<Duration>,
-    kept: Vec<u8>,
+    body_start: Vec<u8>,
 }
 
-impl Answer {
-    pub(crate) fn of(response: &Response<Incoming>, now: Timestamp) -> Self {
-        let wish = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+impl ResponseSummary {
+    pub(crate) fn new(response: &Response<Incoming>, now: Timestamp) -> Self {
+        let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         Self {
             status: response.status(),
-            retry_after: wish.and_then(|value| retry_after(value, now)),
-            kept: Vec::new(),
+            retry_after: header.and_then(|value| parse_retry_after(value, now)),
+            body_start: Vec::new(),
         }
     }
 
-    /// Reads the body up to its bound, and says whether it ended: it may also go on, or break. Dropped half-way, what
-    /// was read so far is kept.
-    pub(crate) async fn read(&mut self, exchanged: &mut Exchanged<'_>) -> bool {
-        let body = exchanged.response.body_mut();
+    /// Reads the body up to its bound. Returns whether the body ended; it may also be longer, or break off.
+    ///
+    /// When this future is dropped, the bytes that were read so far remain part of the excerpt.
+    pub(crate) async fn read_body(&mut self, open: &mut OpenResponse<'_>) -> bool {
+        let body = open.response.body_mut();
         let mut read = 0;
         while read <= BODY_BYTES_MAX
-            && let Ok(piece) = exchanged.link.next_piece(body).await
+            && let Ok(chunk) = open.connection.next_chunk(body).await
         {
-            let Some(piece) = piece else { return true };
-            let room = KEPT_BYTES_MAX - self.kept.len();
-            self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
-            read += piece.len();
+            let Some(chunk) = chunk else { return true };
+            let capacity = KEPT_BYTES_MAX - self.body_start.len();
+            self.body_start.extend_from_slice(&chunk[..chunk.len().min(capacity)]);
+            read += chunk.len();
         }
-        // The piece that was one too many may have been the last.
+        // The chunk that exceeded the bound may have been the last one.
         body.is_end_stream()
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
-        Outcome::response(self.status.as_u16(), self.retry_after, &self.kept)
+        Outcome::response(self.status.as_u16(), self.retry_after, &self.body_start)
     }
 }

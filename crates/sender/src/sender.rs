@@ -16,12 +16,12 @@ use crate::exchange::Client;
 use crate::failure::Failure;
 use crate::options::{InvalidOptions, SenderOptions};
 use crate::pool::Pool;
-use crate::request::request;
-use crate::response::Answer;
+use crate::request::build_request;
+use crate::response::ResponseSummary;
 use crate::target::Target;
-use crate::tls;
+use crate::tls::{RootSource, load_root_certificates};
 
-/// Sends over HTTP. One for a whole worker: its connections are pooled.
+/// Sends webhooks over HTTP. A worker needs only one: all attempts share its connection pool.
 pub struct HttpSender {
     client: Client,
     keys: SigningKeys,
@@ -29,7 +29,7 @@ pub struct HttpSender {
 }
 
 impl HttpSender {
-    /// Must be called on a runtime, which then looks after idle connections.
+    /// Must be called within a Tokio runtime: it spawns the task that closes idle connections.
     pub fn new(options: SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
         Ok(Self {
             client: Client {
@@ -41,27 +41,27 @@ impl HttpSender {
         })
     }
 
-    /// How many certificate authorities a sender with this file would trust.
-    pub fn authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
-        tls::authorities(ca_file).map(|authorities| authorities.len())
+    /// Returns the number of certificate authorities that a sender with this CA file would trust, the system's included.
+    pub fn count_authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
+        load_root_certificates(RootSource::system_and(ca_file)).map(|roots| roots.len())
     }
 
-    /// Whether a sender can use this file. The system's authorities are not looked at.
-    pub fn check_authorities(ca_file: &Path) -> Result<(), InvalidOptions> {
-        tls::of_file(ca_file).map(drop)
+    /// Checks that a sender can use this CA file. Does not load the system's certificate authorities.
+    pub fn check_ca_file(ca_file: &Path) -> Result<(), InvalidOptions> {
+        load_root_certificates(RootSource::File(ca_file)).map(drop)
     }
 
     async fn attempt(&self, lease: &Lease, deadline: Deadline) -> Result<Outcome, Failure> {
-        let target = Target::of(&lease.destination_url)?;
-        let request = request(lease, &self.keys, self.clock.now())?;
+        let target = Target::parse(&lease.destination_url)?;
+        let request = build_request(lease, &self.keys, self.clock.now())?;
         let progress = Progress::default();
-        let exchanging = deadline.within(self.client.exchange(&target, request, &progress));
-        let mut exchanged = exchanging.await.ok_or_else(|| deadline.passed(&progress))??;
-        let mut answer = Answer::of(&exchanged.response, self.clock.now());
-        if deadline.within(answer.read(&mut exchanged)).await == Some(true) {
-            self.client.finish(&target, exchanged);
+        let sending = deadline.within(self.client.send(&target, request, &progress));
+        let mut response = sending.await.ok_or_else(|| deadline.timeout_failure(&progress))??;
+        let mut summary = ResponseSummary::new(&response.response, self.clock.now());
+        if deadline.within(summary.read_body(&mut response)).await == Some(true) {
+            self.client.keep_connection(&target, response);
         }
-        Ok(answer.outcome())
+        Ok(summary.outcome())
     }
 }
 

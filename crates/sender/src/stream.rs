@@ -1,4 +1,4 @@
-//! The bytes of a connection, encrypted or not, as one type.
+//! The byte stream of a connection, plain or encrypted, as one type.
 
 use std::io;
 use std::pin::Pin;
@@ -8,18 +8,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::meter::Metered;
+use crate::receive_budget::BudgetedStream;
 
+/// The stream under HTTP: TCP or TLS over TCP. A receive budget limits what is read from the socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    Plain(Metered<TcpStream>),
-    Tls(Box<TlsStream<Metered<TcpStream>>>),
-    /// Without a socket, for tests that move time.
+    Plain(BudgetedStream<TcpStream>),
+    Tls(Box<TlsStream<BudgetedStream<TcpStream>>>),
+    /// A stream without a socket, for tests under paused time.
     #[cfg(test)]
     Memory(tokio::io::DuplexStream),
 }
 
-macro_rules! on_either {
+/// Calls a method of the stream in whichever variant is present.
+macro_rules! delegate {
     ($stream:expr, $inner:ident => $call:expr) => {
         match $stream {
             Stream::Plain($inner) => $call,
@@ -32,21 +34,21 @@ macro_rules! on_either {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        on_either!(self.get_mut(), inner => Pin::new(inner).poll_read(cx, buf))
+        delegate!(self.get_mut(), inner => Pin::new(inner).poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        on_either!(self.get_mut(), inner => Pin::new(inner).poll_write(cx, buf))
+        delegate!(self.get_mut(), inner => Pin::new(inner).poll_write(cx, buf))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_either!(self.get_mut(), inner => Pin::new(inner).poll_flush(cx))
+        delegate!(self.get_mut(), inner => Pin::new(inner).poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_either!(self.get_mut(), inner => Pin::new(inner).poll_shutdown(cx))
+        delegate!(self.get_mut(), inner => Pin::new(inner).poll_shutdown(cx))
     }
 
     fn poll_write_vectored(
@@ -54,10 +56,10 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        on_either!(self.get_mut(), inner => Pin::new(inner).poll_write_vectored(cx, bufs))
+        delegate!(self.get_mut(), inner => Pin::new(inner).poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        on_either!(self, inner => inner.is_write_vectored())
+        delegate!(self, inner => inner.is_write_vectored())
     }
 }

@@ -1,5 +1,5 @@
-//! What a well-behaved receiver gets, and what becomes of the connections to it.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+//! Deliveries to well-behaved receivers: requests, outcomes and the reuse of connections.
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 #[path = "support/certificate.rs"]
 mod certificate;

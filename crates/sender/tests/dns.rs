@@ -1,10 +1,10 @@
-//! Names, looked up at a DNS server that can be told to do anything.
-#![expect(clippy::unwrap_used, reason = "what only sets a test up says enough by failing it")]
+//! Lookups at a DNS server that can misbehave in every way.
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[path = "dns/server.rs"]
 mod server;
 
-#[expect(dead_code, reason = "not everything that a receiver notices matters here")]
+#[expect(dead_code, reason = "these tests need only a part of the receiver")]
 #[path = "delivery/receiver.rs"]
 mod receiver;
 

@@ -1,10 +1,10 @@
-//! Deliveries through an egress proxy, and what the proxy gets to know.
-#![expect(clippy::unwrap_used, reason = "what only sets a test up says enough by failing it")]
+//! Deliveries through an egress proxy, and what the proxy learns about them.
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 #[path = "proxy/server.rs"]
 mod server;
 
-#[expect(dead_code, reason = "not everything that a receiver notices matters here")]
+#[expect(dead_code, reason = "these tests need only a part of the receiver")]
 #[path = "delivery/receiver.rs"]
 mod receiver;
 

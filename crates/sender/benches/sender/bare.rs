@@ -1,4 +1,4 @@
-//! What one would write first: a pooled client, a signature, and a request.
+//! The baseline: hyper-util's pooled client, with a signature and nothing else.
 
 use bytes::Bytes;
 use http::Request;
@@ -10,12 +10,13 @@ use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{Lease, Timestamp};
 use posthaste_sender::{SystemClock, WallClock as _};
 
-pub(crate) struct Bare {
+/// A pooled client without deadline, guard or limits.
+pub(crate) struct BareClient {
     client: Client<HttpConnector, Full<Bytes>>,
     keys: SigningKeys,
 }
 
-impl Bare {
+impl BareClient {
     pub(crate) fn new(keys: SigningKeys, in_flight: usize) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
@@ -23,7 +24,7 @@ impl Bare {
         Self { client, keys }
     }
 
-    /// Whether it was delivered.
+    /// Sends one request. Returns whether it was delivered.
     pub(crate) async fn send(&self, lease: &Lease) -> bool {
         let now: Timestamp = SystemClock.now();
         let request = Request::post(lease.destination_url.as_str())

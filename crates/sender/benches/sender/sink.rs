@@ -1,4 +1,4 @@
-//! Takes every request and says 200, in a process of its own.
+//! A receiver that responds 200 to every request, in a separate process.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -7,9 +7,11 @@ use std::process::{Child, Command, Stdio};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+/// Command-line argument that starts the sink.
 pub(crate) const ARGUMENT: &str = "--sink";
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
+/// A running sink process, killed when dropped.
 pub(crate) struct Sink {
     pub(crate) address: SocketAddr,
     process: Child,
@@ -25,9 +27,9 @@ impl Sink {
             .spawn()
             .expect("the sink starts");
         let mut line = String::new();
-        BufReader::new(process.stdout.as_mut().expect("it is piped"))
+        BufReader::new(process.stdout.as_mut().expect("standard output is piped"))
             .read_line(&mut line)
-            .expect("it says where");
+            .expect("the sink prints its address");
         Self { address: line.trim().parse().expect("an address"), process }
     }
 }
@@ -39,23 +41,23 @@ impl Drop for Sink {
     }
 }
 
-/// Ends when its standard input does, so that it cannot outlive whoever started it.
+/// Runs the sink. It exits when its standard input closes, so that it cannot outlive the benchmark.
 pub(crate) fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     std::thread::spawn(|| {
         let _ = std::io::stdin().lines().count();
         std::process::exit(0);
     });
-    runtime.expect("a runtime can be made").block_on(async {
+    runtime.expect("the runtime starts").block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        println!("{}", listener.local_addr().expect("it is bound"));
+        println!("{}", listener.local_addr().expect("the listener is bound"));
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(take_all(stream));
+            tokio::spawn(serve_connection(stream));
         }
     });
 }
 
-async fn take_all(mut stream: TcpStream) -> Option<()> {
+async fn serve_connection(mut stream: TcpStream) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut buffer = vec![0; 128 * 1024];
     let mut filled = 0;
@@ -74,7 +76,7 @@ async fn take_all(mut stream: TcpStream) -> Option<()> {
                 read => read.min(missing),
             };
         }
-        stream.write_all(ANSWER).await.ok()?;
+        stream.write_all(RESPONSE).await.ok()?;
         filled = 0;
     }
 }

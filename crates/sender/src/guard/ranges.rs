@@ -1,17 +1,18 @@
-//! The ranges in which no receiver on the public internet can be.
+//! Address ranges that contain no receiver on the public internet.
 //!
-//! They are the special-purpose registries of IANA (RFC 6890 and its updates), multicast, the rest of IPv6 outside
-//! the space that is given out, and the hosts through which clouds hand credentials to whoever asks from inside.
-//! Ranges that are public by their registry but serve one protocol are here as well (AS112, AMT, the anycast
-//! relays): nobody's receiver lives there, and being anycast they may end inside the operator's own network.
+//! The table contains IANA's special-purpose registries (RFC 6890 and its updates), multicast, the unallocated parts of
+//! IPv6, and the metadata services of clouds, which hand credentials to any client inside the cloud. It also contains
+//! ranges that are public by their registry but serve one protocol (AS112, AMT, the anycast relays): no receivers use
+//! them, and an anycast address may be answered inside the operator's own network.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use ipnet::IpNet;
 
+/// A range of addresses that the guard forbids by default.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct ReservedRange {
     pub(super) network: IpNet,
     pub(super) kind: &'static str,
 }
@@ -29,7 +30,8 @@ const MULTICAST: &str = "multicast";
 const RESERVED: &str = "reserved";
 const UNALLOCATED: &str = "not public IPv6";
 
-/// The first row that contains an address counts: hosts stand before networks, narrow networks before wide ones.
+/// The reserved ranges. The first row that contains an address applies, so hosts precede networks, and narrow networks
+/// precede wide ones.
 const TABLE: &[(&str, &str)] = &[
     // AWS, Azure, Google, Oracle and most others; AWS containers and pods; Scaleway; Tencent.
     ("169.254.169.254/32", METADATA),
@@ -37,7 +39,7 @@ const TABLE: &[(&str, &str)] = &[
     ("169.254.170.23/32", METADATA),
     ("169.254.42.42/32", METADATA),
     ("169.254.0.23/32", METADATA),
-    // Azure, which lies among public addresses; Alibaba; older Oracle clouds.
+    // Azure, whose service has a public address; Alibaba; older Oracle clouds.
     ("168.63.129.16/32", METADATA),
     ("100.100.100.200/32", METADATA),
     ("192.0.0.192/32", METADATA),
@@ -71,7 +73,7 @@ const TABLE: &[(&str, &str)] = &[
     ("224.0.0.0/4", MULTICAST),
     ("255.255.255.255/32", "broadcast"),
     ("240.0.0.0/4", RESERVED),
-    // IPv6 below 2000::/3: mostly IPv4 in disguise.
+    // IPv6 below 2000::/3: mostly embedded IPv4 addresses.
     ("::/128", UNSPECIFIED),
     ("::1/128", LOOPBACK),
     ("::/96", "IPv4-compatible addresses"),
@@ -82,7 +84,7 @@ const TABLE: &[(&str, &str)] = &[
     ("100::/64", "discard only"),
     ("100:0:0:1::/64", "dummy prefix"),
     ("::/3", UNALLOCATED),
-    // IPv6 within 2000::/3, the space that is given out.
+    // IPv6 within 2000::/3, the allocated space.
     ("2001::/32", "Teredo tunnels"),
     ("2001:2::/48", BENCHMARKING),
     ("2001:3::/32", "multicast tunnelling"),
@@ -95,7 +97,7 @@ const TABLE: &[(&str, &str)] = &[
     ("2002::/16", "6to4 tunnels"),
     ("2620:4f:8000::/48", AS112),
     ("3fff::/20", DOCUMENTATION),
-    // IPv6 above it.
+    // IPv6 above 2000::/3.
     ("5f00::/16", "segment routing"),
     ("4000::/2", UNALLOCATED),
     ("fc00::/7", "unique-local network"),
@@ -105,14 +107,14 @@ const TABLE: &[(&str, &str)] = &[
     ("8000::/1", UNALLOCATED),
 ];
 
-static RANGES: LazyLock<Vec<Range>> = LazyLock::new(|| {
-    let network = |text: &str| text.parse().expect("the table holds networks");
-    TABLE.iter().map(|(text, kind)| Range { network: network(text), kind }).collect()
+static RANGES: LazyLock<Vec<ReservedRange>> = LazyLock::new(|| {
+    let network = |text: &str| text.parse().expect("the table contains valid networks");
+    TABLE.iter().map(|(text, kind)| ReservedRange { network: network(text), kind }).collect()
 });
 
-impl Range {
-    /// None for an address of the public internet.
-    pub(super) fn of(address: IpAddr) -> Option<&'static Self> {
+impl ReservedRange {
+    /// Returns the range that contains an address, or `None` for a public address.
+    pub(super) fn containing(address: IpAddr) -> Option<&'static Self> {
         Self::all().iter().find(|range| range.network.contains(&address))
     }
 
@@ -120,7 +122,7 @@ impl Range {
         &RANGES
     }
 
-    /// A single address, rather than a network.
+    /// Returns whether the range is a single address.
     pub(super) fn is_host(&self) -> bool {
         self.network.prefix_len() == self.network.max_prefix_len()
     }
@@ -131,19 +133,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_a_network_in_its_normal_form() {
-        for range in Range::all() {
+    fn every_row_is_a_network_without_host_bits() {
+        for range in ReservedRange::all() {
             assert_eq!(range.network, range.network.trunc(), "{} has host bits", range.network);
         }
     }
 
     #[test]
-    fn no_row_hides_behind_a_wider_one() {
-        for (at, range) in Range::all().iter().enumerate() {
-            for earlier in &Range::all()[..at] {
+    fn no_row_is_shadowed_by_an_earlier_one() {
+        for (index, range) in ReservedRange::all().iter().enumerate() {
+            for earlier in &ReservedRange::all()[..index] {
                 assert!(
                     !earlier.network.contains(&range.network),
-                    "{} hides {}",
+                    "{} shadows {}",
                     earlier.network,
                     range.network
                 );
@@ -152,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn the_internet_is_outside() {
+    fn public_addresses_are_in_no_range() {
         const PUBLIC: &str = "1.2.3.4 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 \
             168.63.129.15 168.63.129.17 169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0 191.255.255.255 \
             192.0.1.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 223.255.255.255 \
             2000:: 2001:200::1 2001:db7:: 2001:db9:: 2003::1 2a00::1 3ffe:: 3fff:1000:: 3fff:ffff::1";
         for public in PUBLIC.split_whitespace() {
-            assert_eq!(Range::of(public.parse().unwrap()), None, "{public}");
+            assert_eq!(ReservedRange::containing(public.parse().unwrap()), None, "{public}");
         }
     }
 }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn guard(allowed: &str) -> Guard {
-    Guard::new(AllowedNetworks::parse(allowed).unwrap())
+fn guard(allowed: &str) -> AddressGuard {
+    AddressGuard::new(AllowedNetworks::parse(allowed).unwrap())
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -16,7 +16,7 @@ fn permits(allowed: &str, address: &str) -> bool {
     guard(allowed).permit(SocketAddr::new(ip(address), 443)).is_ok()
 }
 
-fn refusal(allowed: &str, address: &str) -> String {
+fn refusal_text(allowed: &str, address: &str) -> String {
     guard(allowed).permit(SocketAddr::new(ip(address), 443)).unwrap_err().to_string()
 }
 
@@ -24,13 +24,13 @@ fn refusal(allowed: &str, address: &str) -> String {
 fn public_addresses_are_permitted_as_they_are() {
     for address in ["1.2.3.4:80", "5.6.7.8:443", "[2a00::1]:443", "[2400::1]:8443"] {
         let address: SocketAddr = address.parse().unwrap();
-        assert_eq!(guard("false").permit(address), Ok(Permitted(address)));
+        assert_eq!(guard("false").permit(address), Ok(PermittedAddress(address)));
     }
 }
 
 #[test]
-fn the_ends_of_every_range_are_forbidden_unless_allowed() {
-    for range in Range::all() {
+fn first_and_last_address_of_every_range_are_forbidden_by_default() {
+    for range in ReservedRange::all() {
         for end in [range.network.network(), range.network.broadcast()] {
             assert!(!permits("false", &end.to_string()), "{end}");
         }
@@ -38,7 +38,7 @@ fn the_ends_of_every_range_are_forbidden_unless_allowed() {
 }
 
 #[test]
-fn true_opens_where_receivers_usually_are_and_nothing_else() {
+fn true_allows_private_networks_and_nothing_else() {
     for open in ["127.0.0.1", "127.255.255.255", "10.1.2.3", "172.31.0.1", "192.168.1.1", "100.64.0.1", "::1"]
     {
         assert!(permits("true", open), "{open}");
@@ -77,15 +77,15 @@ fn true_opens_where_receivers_usually_are_and_nothing_else() {
 }
 
 #[test]
-fn a_single_host_is_opened_by_its_own_address_alone() {
-    let hosts: Vec<_> = Range::all().iter().filter(|range| range.is_host()).collect();
+fn a_reserved_host_is_allowed_only_by_its_exact_address() {
+    let hosts: Vec<_> = ReservedRange::all().iter().filter(|range| range.is_host()).collect();
     assert!(hosts.len() > 15);
     for host in hosts {
         let address = host.network.addr().to_string();
         for wide in
             ["true", "0.0.0.0/0,::/0", "169.254.0.0/16,fc00::/7", "169.254.169.254/31,fd00:ec2::254/127"]
         {
-            assert!(host.kind == "loopback" || !permits(wide, &address), "{wide} opens {address}");
+            assert!(host.kind == "loopback" || !permits(wide, &address), "{wide} allows {address}");
         }
         assert!(permits(&address, &address), "{address}");
         assert!(permits(&host.network.to_string(), &address), "{address}");
@@ -93,7 +93,7 @@ fn a_single_host_is_opened_by_its_own_address_alone() {
 }
 
 #[test]
-fn a_metadata_service_hides_in_no_other_form() {
+fn a_metadata_service_is_forbidden_in_every_ipv6_form() {
     let everything = "0.0.0.0/0,::/0";
     for form in [
         "::ffff:169.254.169.254",
@@ -110,7 +110,7 @@ fn a_metadata_service_hides_in_no_other_form() {
 }
 
 #[test]
-fn an_ipv4_mapped_address_is_dialled_as_the_ipv4_address_inside() {
+fn an_ipv4_mapped_address_is_dialled_as_its_ipv4_address() {
     let mapped: SocketAddr = "[::ffff:10.0.0.1]:8080".parse().unwrap();
     let plain = "10.0.0.1:8080".parse().unwrap();
     assert_eq!(guard("10.0.0.0/8").permit(mapped).unwrap().address(), plain);
@@ -118,14 +118,14 @@ fn an_ipv4_mapped_address_is_dialled_as_the_ipv4_address_inside() {
 }
 
 #[test]
-fn an_ipv4_mapped_public_address_needs_its_form_or_its_inside_allowed() {
+fn an_ipv4_mapped_public_address_needs_its_form_or_its_ipv4_address_allowed() {
     assert!(!permits("false", "::ffff:1.2.3.4"));
     assert!(permits("1.2.3.4", "::ffff:1.2.3.4"));
     assert!(permits("::ffff:0:0/96", "::ffff:1.2.3.4"));
 }
 
 #[test]
-fn allowing_nat64_opens_the_internet_behind_it_and_not_the_private_networks() {
+fn allowing_nat64_allows_public_embedded_addresses_and_no_private_ones() {
     assert!(permits("64:ff9b::/96", "64:ff9b::1.2.3.4"));
     assert!(!permits("64:ff9b::/96", "64:ff9b::10.0.0.1"));
     assert!(permits("64:ff9b::/96,10.0.0.0/8", "64:ff9b::10.0.0.1"));
@@ -135,7 +135,7 @@ fn allowing_nat64_opens_the_internet_behind_it_and_not_the_private_networks() {
 }
 
 #[test]
-fn a_scope_or_flow_changes_nothing_and_is_not_dialled() {
+fn scope_and_flow_are_ignored_and_not_dialled() {
     let scoped = |text: &str| SocketAddr::from(SocketAddrV6::new(text.parse().unwrap(), 443, 7, 3));
     for address in ["fe80::1", "fd12::1", "::1", "::ffff:127.0.0.1", "fe80::a9fe:a9fe"] {
         assert!(guard("false").permit(scoped(address)).is_err(), "{address}");
@@ -145,56 +145,56 @@ fn a_scope_or_flow_changes_nothing_and_is_not_dialled() {
 }
 
 #[test]
-fn one_forbidden_address_forbids_them_all() {
+fn one_forbidden_address_forbids_the_whole_list() {
     let public: SocketAddr = "1.2.3.4:443".parse().unwrap();
     let private = "10.0.0.1:443".parse().unwrap();
     let guard = guard("false");
     assert_eq!(guard.permit_all([]), Ok(vec![]));
-    assert_eq!(guard.permit_all([public, public]), Ok(vec![Permitted(public); 2]));
+    assert_eq!(guard.permit_all([public, public]), Ok(vec![PermittedAddress(public); 2]));
     for mixed in [[private, public, public], [public, private, public], [public, public, private]] {
         assert_eq!(guard.permit_all(mixed).unwrap_err().kind(), "private network");
     }
 }
 
 #[test]
-fn a_refusal_names_the_network_and_the_way_out_and_never_the_address() {
+fn a_refusal_names_the_network_and_the_setting_but_never_the_address() {
     assert_eq!(
-        refusal("false", "10.20.30.40"),
+        refusal_text("false", "10.20.30.40"),
         "the destination's address lies in 10.0.0.0/8 (private network); allow_private_networks can allow it"
     );
     assert_eq!(
-        refusal("true", "169.254.169.254"),
+        refusal_text("true", "169.254.169.254"),
         "the destination's address is a reserved host (cloud metadata service); \
-         allow_private_networks can allow it only by naming that very address"
+         allow_private_networks can allow it only by listing that exact address"
     );
-    assert!(refusal("64:ff9b::/96", "64:ff9b::10.0.0.1").contains("lies in 10.0.0.0/8"));
+    assert!(refusal_text("64:ff9b::/96", "64:ff9b::10.0.0.1").contains("lies in 10.0.0.0/8"));
 }
 
 #[test]
-fn every_refusal_fits_an_excerpt() {
-    for range in Range::all() {
-        let refusal = Forbidden(range).to_string();
-        assert!(refusal.chars().count() < 200, "{refusal}");
+fn every_refusal_fits_into_an_excerpt() {
+    for range in ReservedRange::all() {
+        let refusal_text = ForbiddenAddress(range).to_string();
+        assert!(refusal_text.chars().count() < 200, "{refusal_text}");
     }
 }
 
-fn ipv6_with(inside: Ipv4Addr, form: usize) -> Ipv6Addr {
-    let inside = u128::from(inside.to_bits());
+fn embed(embedded: Ipv4Addr, form: usize) -> Ipv6Addr {
+    let embedded = u128::from(embedded.to_bits());
     let bits = match form {
-        0 => inside,
-        1 => 0xffff << 32 | inside,
-        2 => 0xffff << 48 | inside,
-        3 => 0x64_ff9b << 96 | inside,
-        4 => 0x64_ff9b_0001 << 80 | inside,
-        5 => 0x2002 << 112 | inside << 80 | 1,
-        _ => 0x2001 << 112 | inside << 64 | u128::from(!0x0102_0304_u32),
+        0 => embedded,
+        1 => 0xffff << 32 | embedded,
+        2 => 0xffff << 48 | embedded,
+        3 => 0x64_ff9b << 96 | embedded,
+        4 => 0x64_ff9b_0001 << 80 | embedded,
+        5 => 0x2002 << 112 | embedded << 80 | 1,
+        _ => 0x2001 << 112 | embedded << 64 | u128::from(!0x0102_0304_u32),
     };
     Ipv6Addr::from_bits(bits)
 }
 
 fn forbidden_v4() -> impl Strategy<Value = Ipv4Addr> {
     (any::<prop::sample::Selector>(), any::<u32>()).prop_map(|(row, bits)| {
-        let network = row.select(Range::all().iter().filter_map(|range| match range.network {
+        let network = row.select(ReservedRange::all().iter().filter_map(|range| match range.network {
             IpNet::V4(network) => Some(network),
             IpNet::V6(_) => None,
         }));
@@ -202,7 +202,7 @@ fn forbidden_v4() -> impl Strategy<Value = Ipv4Addr> {
     })
 }
 
-/// What the standard library knows about addresses that are not public.
+/// Returns whether the standard library classifies an address as non-public.
 fn is_special(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -232,45 +232,45 @@ fn any_address() -> impl Strategy<Value = IpAddr> {
 
 proptest! {
     #[test]
-    fn what_the_standard_library_calls_special_is_forbidden(address in any_address()) {
-        let permitted = Guard::default().permit(SocketAddr::new(address, 80)).is_ok();
+    fn addresses_that_the_standard_library_calls_special_are_forbidden(address in any_address()) {
+        let permitted = AddressGuard::default().permit(SocketAddr::new(address, 80)).is_ok();
         prop_assert!(!(permitted && is_special(address)), "{address}");
     }
 
     #[test]
-    fn whatever_is_permitted_is_public_or_allowed(
+    fn every_permitted_address_is_public_or_allowed(
         address in any_address(), network in any_address(), len in 0_u8..=32
     ) {
         let allowed = AllowedNetworks::parse(&IpNet::new(network, len).unwrap().trunc().to_string()).unwrap();
-        if let Ok(permitted) = Guard::new(allowed.clone()).permit(SocketAddr::new(address, 80)) {
+        if let Ok(permitted) = AddressGuard::new(allowed.clone()).permit(SocketAddr::new(address, 80)) {
             let dialled = permitted.address().ip();
-            prop_assert!(Range::of(dialled).is_none() || allowed.contains(dialled), "{address}, {allowed}");
+            prop_assert!(ReservedRange::containing(dialled).is_none() || allowed.contains(dialled), "{address}, {allowed}");
         }
     }
 
     #[test]
-    fn no_form_of_ipv6_opens_a_forbidden_ipv4_address(
-        inside in forbidden_v4(), form in 0_usize..7, wide in 0_u8..=16
+    fn no_ipv6_form_permits_a_forbidden_ipv4_address(
+        embedded in forbidden_v4(), form in 0_usize..7, wide in 0_u8..=16
     ) {
-        let outside = ipv6_with(inside, form);
+        let outside = embed(embedded, form);
         prop_assume!(!outside.is_loopback());
         let allowed = IpNet::new(outside.into(), wide).unwrap().trunc().to_string();
         let address = SocketAddr::new(outside.into(), 80);
         prop_assert!(guard("false").permit(address).is_err());
-        prop_assert!(guard(&allowed).permit(address).is_err(), "{outside} carries {inside}");
-        let both = guard(&format!("{allowed},{inside}"));
-        prop_assert!(outside.is_unspecified() || both.permit(address).is_ok(), "{outside} carries {inside}");
+        prop_assert!(guard(&allowed).permit(address).is_err(), "{outside} embeds {embedded}");
+        let both = guard(&format!("{allowed},{embedded}"));
+        prop_assert!(outside.is_unspecified() || both.permit(address).is_ok(), "{outside} embeds {embedded}");
     }
 
     #[test]
-    fn an_address_that_names_itself_is_permitted(address in any_address()) {
+    fn an_address_in_the_allow_list_is_permitted(address in any_address()) {
         let Ok(allowed) = AllowedNetworks::parse(&address.to_string()) else { return Ok(()) };
-        let inside: Vec<_> = match address {
-            IpAddr::V6(v6) => carried(v6),
+        let embedded: Vec<_> = match address {
+            IpAddr::V6(v6) => embedded_ipv4(v6),
             IpAddr::V4(_) => vec![],
         };
-        let carries_forbidden = inside.into_iter().any(|inside| Range::of(inside.into()).is_some());
-        let permitted = Guard::new(allowed).permit(SocketAddr::new(address, 80)).is_ok();
-        prop_assert!(permitted || carries_forbidden, "{address}");
+        let embeds_forbidden = embedded.into_iter().any(|embedded| ReservedRange::containing(embedded.into()).is_some());
+        let permitted = AddressGuard::new(allowed).permit(SocketAddr::new(address, 80)).is_ok();
+        prop_assert!(permitted || embeds_forbidden, "{address}");
     }
 }

@@ -1,4 +1,4 @@
-//! The tunnel of an HTTP proxy: `CONNECT`, RFC 9110 section 9.3.6.
+//! Opens a tunnel through an HTTP proxy: `CONNECT`, RFC 9110 section 9.3.6.
 
 use std::net::SocketAddr;
 
@@ -6,49 +6,50 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{Credentials, NoTunnel, TunnelTarget, broken, refusal, unusable};
+use super::{CLOSED_EARLY, Credentials, TunnelError, TunnelTarget, io_error, proxy_error, target_error};
 
-/// Longest accepted head of one answer.
+/// Upper bound of bytes in a response head.
 const HEAD_LEN_MAX: usize = 8 * 1_024;
-/// Answers that may be interim ones before the final one.
+/// Upper bound of interim responses before the final one.
 const INTERIM_MAX: usize = 4;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-pub(super) async fn tunnel<S>(
+/// Sends a `CONNECT` request and reads response heads until a final one.
+pub(super) async fn open_tunnel<S>(
     stream: &mut S,
     target: &TunnelTarget<'_>,
     credentials: Option<&Credentials>,
-) -> Result<(), NoTunnel>
+) -> Result<(), TunnelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let request = request(target, credentials);
-    stream.write_all(request.as_bytes()).await.map_err(|error| broken(&error))?;
-    stream.flush().await.map_err(|error| broken(&error))?;
+    let request = build_request(target, credentials);
+    stream.write_all(request.as_bytes()).await.map_err(|error| io_error(&error))?;
+    stream.flush().await.map_err(|error| io_error(&error))?;
     for _ in 0..=INTERIM_MAX {
-        match status(&head(stream).await?) {
-            // Whatever a success says about a body, there is none: from here on the bytes are the tunnel's.
+        match parse_status(&read_head(stream).await?) {
+            // A successful response has no body, even if its headers announce one: the next bytes belong to the tunnel.
             Some(200..=299) => return Ok(()),
             Some(100 | 102..=199) => {}
             Some(407) if credentials.is_none() => {
-                return Err(unusable("the egress proxy asks for credentials"));
+                return Err(proxy_error("the egress proxy requires credentials"));
             }
-            Some(407) => return Err(unusable("the egress proxy does not accept the credentials")),
-            Some(status @ (405 | 501)) => return Err(unusable(answered(status))),
-            Some(status) => return Err(refusal(answered(status))),
-            None => return Err(unusable("the egress proxy's answer to CONNECT is not HTTP")),
+            Some(407) => return Err(proxy_error("the egress proxy does not accept the credentials")),
+            Some(status @ (405 | 501)) => return Err(proxy_error(refusal(status))),
+            Some(status) => return Err(target_error(refusal(status))),
+            None => return Err(proxy_error("the egress proxy's response to CONNECT is not HTTP")),
         }
     }
-    Err(unusable("the egress proxy sends interim answers without end"))
+    Err(proxy_error("the egress proxy sends too many interim responses"))
 }
 
-fn answered(status: u16) -> String {
-    format!("the egress proxy answered {status} to CONNECT")
+fn refusal(status: u16) -> String {
+    format!("the egress proxy responded {status} to CONNECT")
 }
 
-fn request(target: &TunnelTarget<'_>, credentials: Option<&Credentials>) -> String {
+fn build_request(target: &TunnelTarget<'_>, credentials: Option<&Credentials>) -> String {
     let authority = match target {
-        // Without the scope that only this host could make sense of.
+        // Without the IPv6 scope, which is meaningful only on this host.
         TunnelTarget::Address(address) => SocketAddr::new(address.ip(), address.port()).to_string(),
         TunnelTarget::Name { name, port } => format!("{name}:{port}"),
     };
@@ -59,8 +60,9 @@ fn request(target: &TunnelTarget<'_>, credentials: Option<&Credentials>) -> Stri
     format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{authorization}\r\n")
 }
 
-/// Everything up to the empty line, and not a byte more: a read never asks for more than the end still lacks.
-async fn head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, NoTunnel> {
+/// Reads up to and including the empty line, and no byte more. Each read requests only as many bytes as the empty line
+/// still lacks, because the bytes after it belong to the tunnel.
+async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, TunnelError> {
     let mut head = Vec::with_capacity(256);
     loop {
         let present = (0..=HEAD_END.len()).rev().find(|len| head.ends_with(&HEAD_END[..*len])).unwrap_or(0);
@@ -69,21 +71,21 @@ async fn head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, NoTunnel>
             return Ok(head);
         }
         if head.len() + lacking > HEAD_LEN_MAX {
-            return Err(unusable(format!(
-                "the egress proxy's answer to CONNECT is longer than {HEAD_LEN_MAX} bytes"
+            return Err(proxy_error(format!(
+                "the egress proxy's response to CONNECT is longer than {HEAD_LEN_MAX} bytes"
             )));
         }
         let mut step = [0; HEAD_END.len()];
         match stream.read(&mut step[..lacking]).await {
-            Ok(0) => return Err(refusal("the egress proxy closed the connection before it answered")),
+            Ok(0) => return Err(target_error(CLOSED_EARLY)),
             Ok(len) => head.extend_from_slice(&step[..len]),
-            Err(error) => return Err(broken(&error)),
+            Err(error) => return Err(io_error(&error)),
         }
     }
 }
 
-/// The three digits of `HTTP/1.x 200 …`.
-fn status(head: &[u8]) -> Option<u16> {
+/// Parses the three digits of a status line `HTTP/1.x 200 …`.
+fn parse_status(head: &[u8]) -> Option<u16> {
     match head.strip_prefix(b"HTTP/1.")? {
         [b'0' | b'1', b' ', code @ ..] if matches!(code.get(3), Some(b' ' | b'\r')) => {
             let digits = code[..3].iter().map(|byte| byte.is_ascii_digit().then(|| u16::from(byte - b'0')));
@@ -96,41 +98,43 @@ fn status(head: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::scripted::{Asked, ask};
+    use crate::proxy::scripted::{TunnelAttempt, open_tunnel};
 
     const TARGET: &str = "192.0.2.7:443";
 
-    async fn connect(answer: &[u8]) -> Asked {
-        ask("http://proxy.example:3128", TunnelTarget::Address(TARGET.parse().unwrap()), answer).await
+    async fn connect(response: &[u8]) -> TunnelAttempt {
+        open_tunnel("http://proxy.example:3128", TunnelTarget::Address(TARGET.parse().unwrap()), response)
+            .await
     }
 
     #[tokio::test]
-    async fn the_proxy_is_asked_for_the_address() {
-        let asked = connect(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
-        assert_eq!(asked.result, Ok(()));
-        assert_eq!(asked.request, b"CONNECT 192.0.2.7:443 HTTP/1.1\r\nHost: 192.0.2.7:443\r\n\r\n");
+    async fn the_request_names_the_address() {
+        let attempt = connect(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
+        assert_eq!(attempt.result, Ok(()));
+        assert_eq!(attempt.request, b"CONNECT 192.0.2.7:443 HTTP/1.1\r\nHost: 192.0.2.7:443\r\n\r\n");
     }
 
     #[tokio::test]
-    async fn every_kind_of_target_has_its_form() {
+    async fn names_and_addresses_are_written_as_authorities() {
         let cases = [
             (TunnelTarget::Address("[2001:db8::7]:443".parse().unwrap()), "[2001:db8::7]:443"),
             (TunnelTarget::Address("[fe80::7%3]:443".parse().unwrap()), "[fe80::7]:443"),
             (TunnelTarget::Name { name: "receiver.example", port: 80 }, "receiver.example:80"),
         ];
         for (target, authority) in cases {
-            let asked = ask("httph://proxy.example:3128", target, b"HTTP/1.0 200\r\n\r\n").await;
-            assert_eq!(asked.result, Ok(()));
+            let attempt = open_tunnel("httph://proxy.example:3128", target, b"HTTP/1.0 200\r\n\r\n").await;
+            assert_eq!(attempt.result, Ok(()));
             let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
-            assert_eq!(asked.request, request.as_bytes());
+            assert_eq!(attempt.request, request.as_bytes());
         }
     }
 
     #[tokio::test]
     async fn credentials_are_sent_as_basic() {
         let target = TunnelTarget::Address(TARGET.parse().unwrap());
-        let asked = ask("http://user:p%40ss@proxy.example:3128", target, b"HTTP/1.1 200 OK\r\n\r\n").await;
-        let request = String::from_utf8(asked.request).unwrap();
+        let attempt =
+            open_tunnel("http://user:p%40ss@proxy.example:3128", target, b"HTTP/1.1 200 OK\r\n\r\n").await;
+        let request = String::from_utf8(attempt.request).unwrap();
         assert!(request.ends_with("\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n"), "{request}");
     }
 
@@ -144,9 +148,9 @@ mod tests {
         ];
         for head in heads {
             for tunnelled in ["", "\r\n\r\n", "\n", "HTTP/1.1 500 Not for us\r\n\r\n"] {
-                let asked = connect(format!("{head}{tunnelled}").as_bytes()).await;
-                assert_eq!(asked.result, Ok(()), "{head:?}");
-                assert_eq!(asked.rest, tunnelled.as_bytes(), "{head:?}");
+                let attempt = connect(format!("{head}{tunnelled}").as_bytes()).await;
+                assert_eq!(attempt.result, Ok(()), "{head:?}");
+                assert_eq!(attempt.unread, tunnelled.as_bytes(), "{head:?}");
             }
         }
     }
@@ -154,38 +158,44 @@ mod tests {
     #[tokio::test]
     async fn only_success_opens_a_tunnel() {
         for status in [101, 300, 302, 400, 403, 404, 500, 502, 503, 599, 999, 0] {
-            let asked = connect(format!("HTTP/1.1 {status:03} secret words\r\n\r\n").as_bytes()).await;
-            assert_eq!(asked.detail(), format!("the egress proxy answered {status} to CONNECT"));
+            let attempt = connect(format!("HTTP/1.1 {status:03} secret words\r\n\r\n").as_bytes()).await;
+            assert_eq!(attempt.detail(), format!("the egress proxy responded {status} to CONNECT"));
         }
     }
 
     #[tokio::test]
-    async fn a_407_says_whether_credentials_lack_or_are_wrong() {
-        let answer = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\n";
-        assert_eq!(connect(answer).await.detail(), "the egress proxy asks for credentials");
+    async fn a_407_distinguishes_missing_from_wrong_credentials() {
+        let response = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\n";
+        assert_eq!(connect(response).await.detail(), "the egress proxy requires credentials");
         let target = TunnelTarget::Address(TARGET.parse().unwrap());
-        let detail = ask("http://user:hunter2@proxy.example:3128", target, answer).await.detail();
+        let detail = open_tunnel("http://user:hunter2@proxy.example:3128", target, response).await.detail();
         assert_eq!(detail, "the egress proxy does not accept the credentials");
     }
 
     #[tokio::test]
-    async fn a_refusal_of_us_is_told_from_one_of_the_target() {
-        let speaks_for_all = async |answer: &str| {
-            let asked = connect(format!("{answer}\r\n\r\n").as_bytes()).await;
-            asked.result.unwrap_err().is_to_anything()
+    async fn proxy_failures_are_distinguished_from_target_failures() {
+        let applies_to_all_targets = async |response: &str| {
+            let attempt = connect(format!("{response}\r\n\r\n").as_bytes()).await;
+            attempt.result.unwrap_err().applies_to_all_targets()
         };
-        for of_us in ["HTTP/1.1 407 x", "HTTP/1.1 405 x", "HTTP/1.1 501 x", "SSH-2.0-proxy"] {
-            assert!(speaks_for_all(of_us).await, "{of_us}");
+        for proxy_failure in ["HTTP/1.1 407 x", "HTTP/1.1 405 x", "HTTP/1.1 501 x", "SSH-2.0-proxy"] {
+            assert!(applies_to_all_targets(proxy_failure).await, "{proxy_failure}");
         }
-        for of_target in [400, 403, 404, 429, 500, 502, 503, 504] {
-            assert!(!speaks_for_all(&format!("HTTP/1.1 {of_target} x")).await, "{of_target}");
+        for target_failure in [400, 403, 404, 429, 500, 502, 503, 504] {
+            assert!(
+                !applies_to_all_targets(&format!("HTTP/1.1 {target_failure} x")).await,
+                "{target_failure}"
+            );
         }
-        assert!(!connect(b"").await.result.unwrap_err().is_to_anything(), "it hung up when it was asked");
+        assert!(
+            !connect(b"").await.result.unwrap_err().applies_to_all_targets(),
+            "the proxy closed the connection after the request"
+        );
     }
 
     #[tokio::test]
-    async fn what_is_not_http_is_refused() {
-        let answers = [
+    async fn a_response_that_is_not_http_is_refused() {
+        let responses = [
             "\r\n\r\n",
             "SSH-2.0-proxy\r\n\r\n",
             "HTTP/2 200\r\n\r\n",
@@ -198,30 +208,30 @@ mod tests {
             "HTTP/1.1 200\n\r\n\r\n",
             "ICY 200 OK\r\n\r\n",
         ];
-        for answer in answers {
-            let detail = connect(answer.as_bytes()).await.detail();
-            assert_eq!(detail, "the egress proxy's answer to CONNECT is not HTTP", "{answer:?}");
+        for response in responses {
+            let detail = connect(response.as_bytes()).await.detail();
+            assert_eq!(detail, "the egress proxy's response to CONNECT is not HTTP", "{response:?}");
         }
     }
 
     #[tokio::test]
-    async fn an_answer_that_ends_early_is_no_tunnel_wherever_it_ends() {
-        let answer = b"HTTP/1.1 100\r\n\r\nHTTP/1.1 200 OK\r\nVia: proxy\r\n\r\n";
-        for len in 0..answer.len() {
-            let detail = connect(&answer[..len]).await.detail();
-            assert_eq!(detail, "the egress proxy closed the connection before it answered", "{len}");
+    async fn a_truncated_response_opens_no_tunnel() {
+        let response = b"HTTP/1.1 100\r\n\r\nHTTP/1.1 200 OK\r\nVia: proxy\r\n\r\n";
+        for len in 0..response.len() {
+            let detail = connect(&response[..len]).await.detail();
+            assert_eq!(detail, CLOSED_EARLY, "{len}");
         }
     }
 
     #[tokio::test]
-    async fn an_answer_without_end_is_cut_off() {
+    async fn an_endless_response_is_refused() {
         let endless = [b"HTTP/1.1 200 OK\r\n".as_slice(), &b"x: y\r\n".repeat(4_096)].concat();
-        let asked = connect(&endless).await;
-        assert!(asked.rest.len() > endless.len() - HEAD_LEN_MAX - 1);
-        assert_eq!(asked.detail(), "the egress proxy's answer to CONNECT is longer than 8192 bytes");
+        let attempt = connect(&endless).await;
+        assert!(attempt.unread.len() > endless.len() - HEAD_LEN_MAX - 1);
+        assert_eq!(attempt.detail(), "the egress proxy's response to CONNECT is longer than 8192 bytes");
 
-        let asked = connect(&b"HTTP/1.1 100\r\n\r\n".repeat(1_024)).await;
-        assert_eq!(asked.detail(), "the egress proxy sends interim answers without end");
+        let attempt = connect(&b"HTTP/1.1 100\r\n\r\n".repeat(1_024)).await;
+        assert_eq!(attempt.detail(), "the egress proxy sends too many interim responses");
     }
 
     #[tokio::test]

@@ -1,37 +1,37 @@
-//! A proxy that has said everything before it was asked, for tests.
+//! A proxy for tests whose whole response is written before the request arrives.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-use super::{NoTunnel, Proxy, TunnelTarget};
+use super::{Proxy, TunnelError, TunnelTarget};
 use crate::failure::Failure;
 
-/// More than any request to a proxy, and more than any answer in these tests.
+/// Larger than any request to a proxy and any response in these tests.
 const BUFFER_LEN: usize = 256 * 1_024;
 
-/// What became of asking a proxy.
-pub(super) struct Asked {
-    pub(super) result: Result<(), NoTunnel>,
-    /// What the proxy was sent.
+/// The result of requesting a tunnel, with the bytes of both directions.
+pub(super) struct TunnelAttempt {
+    pub(super) result: Result<(), TunnelError>,
+    /// Bytes that the proxy received.
     pub(super) request: Vec<u8>,
-    /// What was left unread of what the proxy said.
-    pub(super) rest: Vec<u8>,
+    /// Bytes of the proxy's response that were not read.
+    pub(super) unread: Vec<u8>,
 }
 
-impl Asked {
+impl TunnelAttempt {
     pub(super) fn detail(self) -> String {
         Failure::from(self.result.unwrap_err()).detail
     }
 }
 
-/// Asks a proxy that says `answer` and closes the connection.
-pub(super) async fn ask(proxy: &str, target: TunnelTarget<'_>, answer: &[u8]) -> Asked {
-    let (mut ours, mut theirs) = duplex(BUFFER_LEN);
-    theirs.write_all(answer).await.unwrap();
-    theirs.shutdown().await.unwrap();
-    let result = Proxy::parse(proxy).unwrap().tunnel(&mut ours, &target).await;
-    let (mut request, mut rest) = (Vec::new(), Vec::new());
-    ours.read_to_end(&mut rest).await.unwrap();
-    drop(ours);
-    theirs.read_to_end(&mut request).await.unwrap();
-    Asked { result, request, rest }
+/// Requests a tunnel from a proxy that sends `response` and closes the connection.
+pub(super) async fn open_tunnel(proxy: &str, target: TunnelTarget<'_>, response: &[u8]) -> TunnelAttempt {
+    let (mut client, mut server) = duplex(BUFFER_LEN);
+    server.write_all(response).await.unwrap();
+    server.shutdown().await.unwrap();
+    let result = Proxy::parse(proxy).unwrap().open_tunnel(&mut client, &target).await;
+    let (mut request, mut unread) = (Vec::new(), Vec::new());
+    client.read_to_end(&mut unread).await.unwrap();
+    drop(client);
+    server.read_to_end(&mut request).await.unwrap();
+    TunnelAttempt { result, request, unread }
 }

@@ -1,7 +1,7 @@
-//! The hosts file: names that an operator has given an address on this host.
+//! The hosts file: names to which the operator has assigned addresses on this host.
 //!
-//! It is read here for both resolvers. The C library does not find `localhost.` in it, since it compares names with
-//! their final dot; and a name that is in it for one family only is not looked up elsewhere for the other.
+//! Both resolvers use this lookup. The C library's own does not find `localhost.`, because it compares names with their
+//! trailing dot. A name that the file lists for one address family is not looked up in DNS for the other.
 
 use std::net::IpAddr;
 
@@ -11,12 +11,13 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 
 use super::addresses_in;
 
+/// The entries of a hosts file.
 #[derive(Debug)]
 pub(super) struct HostsFile(Hosts);
 
 impl HostsFile {
-    /// As it is now; later changes are not seen. A host without the file has no such names.
-    pub(super) fn of_system() -> Self {
+    /// Reads the system's hosts file once; later changes have no effect. Empty if the file cannot be read.
+    pub(super) fn from_system() -> Self {
         Self(Hosts::from_system().unwrap_or_default())
     }
 
@@ -24,10 +25,11 @@ impl HostsFile {
         Self(Hosts::default())
     }
 
+    /// Returns the addresses of a name, or `None` if the file does not list it.
     pub(super) fn addresses(&self, name: &Name) -> Option<Vec<IpAddr>> {
-        let of_type = |record_type| self.0.lookup_static_host(&Query::query(name.clone(), record_type));
-        let found = [of_type(RecordType::A), of_type(RecordType::AAAA)];
-        let addresses: Vec<_> = found.iter().flatten().flat_map(addresses_in).collect();
+        let lookup_type = |record_type| self.0.lookup_static_host(&Query::query(name.clone(), record_type));
+        let records = [lookup_type(RecordType::A), lookup_type(RecordType::AAAA)];
+        let addresses: Vec<_> = records.iter().flatten().flat_map(addresses_in).collect();
         (!addresses.is_empty()).then_some(addresses)
     }
 }
@@ -35,23 +37,23 @@ impl HostsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolve::qualified::qualified;
+    use crate::resolve::parse_host_name;
 
     #[test]
-    fn a_name_in_the_file_has_the_addresses_that_stand_there_and_no_others() {
+    fn lookup_returns_exactly_the_addresses_in_the_file() {
         let mut hosts = Hosts::default();
         let text =
             "127.0.0.1 localhost\n::1 localhost # both\n\n10.0.0.7 Receiver.Example receiver\nnonsense\n";
         hosts.read_hosts_conf(text.as_bytes()).unwrap();
         let file = HostsFile(hosts);
-        let found = |name: &str| {
-            let addresses = file.addresses(&qualified(name).unwrap());
+        let addresses_of = |name: &str| {
+            let addresses = file.addresses(&parse_host_name(name).unwrap());
             addresses.map(|addresses| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         };
-        assert_eq!(found("localhost").as_deref(), Some("127.0.0.1 ::1"));
-        assert_eq!(found("receiver.example.").as_deref(), Some("10.0.0.7"));
-        assert_eq!(found("RECEIVER").as_deref(), Some("10.0.0.7"));
-        assert_eq!(found("other.example"), None);
-        assert_eq!(HostsFile::empty().addresses(&qualified("localhost").unwrap()), None);
+        assert_eq!(addresses_of("localhost").as_deref(), Some("127.0.0.1 ::1"));
+        assert_eq!(addresses_of("receiver.example.").as_deref(), Some("10.0.0.7"));
+        assert_eq!(addresses_of("RECEIVER").as_deref(), Some("10.0.0.7"));
+        assert_eq!(addresses_of("other.example"), None);
+        assert_eq!(HostsFile::empty().addresses(&parse_host_name("localhost").unwrap()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The host's own resolver, for hosts whose names come from elsewhere than DNS.
+//! The host's own resolver, for hosts whose names come from sources other than DNS.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -7,21 +7,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hickory_resolver::proto::rr::Name;
 
-use super::asking::{Asking, shown};
 use super::hosts::HostsFile;
-use super::qualified::qualified;
-use super::{LookupError, Resolve};
+use super::scheduler::{LookupScheduler, display_name};
+use super::{LookupError, Resolver, parse_host_name};
 
-/// Asks the C library, on threads of its own, and believes an answer for a few seconds; what else the host caches is
-/// its own affair. The hosts file is read once.
+/// Calls the C library's resolver on blocking threads and caches an answer for a few seconds. It reads the hosts file
+/// once; the host's resolver may have caches of its own.
 pub struct SystemResolver {
     hosts: HostsFile,
-    asking: Arc<Asking>,
+    scheduler: Arc<LookupScheduler>,
 }
 
 impl SystemResolver {
+    /// Reads the hosts file.
     pub fn new() -> Self {
-        Self { hosts: HostsFile::of_system(), asking: Asking::new(Box::new(look)) }
+        Self { hosts: HostsFile::from_system(), scheduler: LookupScheduler::new(Box::new(blocking_lookup)) }
     }
 }
 
@@ -32,33 +32,34 @@ impl Default for SystemResolver {
 }
 
 #[async_trait]
-impl Resolve for SystemResolver {
+impl Resolver for SystemResolver {
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
-        let asked = qualified(name)?;
-        match self.hosts.addresses(&asked) {
+        let qualified = parse_host_name(name)?;
+        match self.hosts.addresses(&qualified) {
             Some(addresses) => Ok(addresses),
-            None => self.asking.lookup(asked).await,
+            None => self.scheduler.lookup(qualified).await,
         }
     }
 }
 
-fn look(name: &Name) -> Result<Vec<IpAddr>, LookupError> {
-    let found =
-        (name.to_ascii().as_str(), 0).to_socket_addrs().map_err(|error| classified(&shown(name), &error))?;
-    let addresses: Vec<_> = found.map(|address| address.ip()).collect();
-    if addresses.is_empty() { Err(LookupError::NoAddress(shown(name))) } else { Ok(addresses) }
+fn blocking_lookup(name: &Name) -> Result<Vec<IpAddr>, LookupError> {
+    let result = (name.to_ascii().as_str(), 0).to_socket_addrs();
+    let addresses = result.map_err(|error| classify(&display_name(name), &error))?;
+    let addresses: Vec<_> = addresses.map(|address| address.ip()).collect();
+    if addresses.is_empty() { Err(LookupError::NoAddress(display_name(name))) } else { Ok(addresses) }
 }
 
-/// The library's code is not passed on, only its words: those of glibc and musl for a name without an address.
-fn classified(name: &str, error: &io::Error) -> LookupError {
-    let no_address = [
+/// Classifies a lookup error by its text, because the standard library drops the error code of the C library. The texts
+/// are those of glibc and musl for a name without an address.
+fn classify(name: &str, error: &io::Error) -> LookupError {
+    let no_address_messages = [
         "Name or service not known",
         "No address associated with hostname",
         "Name does not resolve",
         "Name has no usable address",
     ];
-    let words = error.to_string();
-    if no_address.iter().any(|known| words.contains(known)) {
+    let message = error.to_string();
+    if no_address_messages.iter().any(|known| message.contains(known)) {
         LookupError::NoAddress(name.to_owned())
     } else {
         LookupError::failed(name, "the host's resolver does not answer")
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn localhost_is_found_in_the_hosts_file_despite_its_final_dot() {
+    async fn localhost_with_a_trailing_dot_is_found_in_the_hosts_file() {
         for name in ["localhost", "localhost."] {
             let addresses = SystemResolver::new().lookup(name).await.unwrap();
             assert!(addresses.iter().all(IpAddr::is_loopback), "{addresses:?}");
@@ -78,18 +79,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_is_not_looked_up() {
+    async fn an_ip_address_is_not_looked_up() {
         let error = SystemResolver::new().lookup("127.0.0.1").await.unwrap_err();
         assert_eq!(error, LookupError::InvalidName("127.0.0.1".to_owned()));
     }
 
     #[test]
-    fn a_name_without_an_address_is_told_from_a_resolver_that_does_not_answer() {
-        let known = |words: &str| classified("receiver.example", &io::Error::other(words));
+    fn a_missing_name_is_distinguished_from_a_resolver_failure() {
+        let classified = |message: &str| classify("receiver.example", &io::Error::other(message));
         let no_address = LookupError::NoAddress("receiver.example".to_owned());
-        assert_eq!(known("failed to lookup address information: Name or service not known"), no_address);
-        assert_eq!(known("failed to lookup address information: Name does not resolve"), no_address);
-        let words = "failed to lookup address information: Temporary failure in name resolution";
-        assert!(matches!(known(words), LookupError::Failed { .. }));
+        assert_eq!(classified("failed to lookup address information: Name or service not known"), no_address);
+        assert_eq!(classified("failed to lookup address information: Name does not resolve"), no_address);
+        let message = "failed to lookup address information: Temporary failure in name resolution";
+        assert!(matches!(classified(message), LookupError::Failed { .. }));
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP/2, where a receiver offers it.
+//! Deliveries over HTTP/2, to receivers that offer it.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -22,8 +22,8 @@ use tokio::sync::{Barrier, watch};
 use crate::certificate::Certificate;
 use crate::receiver::{Connections, SECRET, lease, send, sender};
 
-/// Much more than is read of a body.
-const LONG_BYTES: usize = 100 * 1024;
+/// Body size far beyond the part that the sender reads.
+const OVERLONG_BYTES: usize = 100 * 1024;
 
 struct Http2Receiver {
     port: u16,
@@ -33,31 +33,31 @@ struct Http2Receiver {
 }
 
 impl Http2Receiver {
-    /// Answers when so many requests have arrived, of which it takes so many at once on one connection.
-    async fn answering_together(requests: usize, streams_max: u32) -> Self {
-        let certificate = Certificate::over("h2");
+    /// Starts a receiver that responds to requests in groups: only when `requests` have arrived. It allows `streams_max`
+    /// concurrent requests per connection.
+    async fn responding_in_groups(requests: usize, streams_max: u32) -> Self {
+        let certificate = Certificate::with_alpn("h2");
         let acceptor = certificate.acceptor();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let connections = Connections::default();
-        let (counted, together) = (connections.clone(), Arc::new(Barrier::new(requests)));
+        let (connection_counter, group) = (connections.clone(), Arc::new(Barrier::new(requests)));
         let arrived = watch::Sender::new(0);
         let arrivals = arrived.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let open = counted.open();
-                let (acceptor, together, arrivals) =
-                    (acceptor.clone(), Arc::clone(&together), arrivals.clone());
+                let open = connection_counter.open();
+                let (acceptor, group, arrivals) = (acceptor.clone(), Arc::clone(&group), arrivals.clone());
                 tokio::spawn(async move {
-                    let answer = service_fn(move |request| {
+                    let service = service_fn(move |request| {
                         arrivals.send_modify(|arrived| *arrived += 1);
-                        answer(request, Arc::clone(&together))
+                        respond(request, Arc::clone(&group))
                     });
                     let mut server = http2::Builder::new(TokioExecutor::new());
                     server.max_concurrent_streams(streams_max);
                     let stream = acceptor.accept(stream).await.unwrap();
-                    // Ends when the sender hangs up, which may be in the middle of anything.
-                    let _ = server.serve_connection(TokioIo::new(stream), answer).await;
+                    // Fails when the sender closes the connection in the middle of a request.
+                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
                     drop(open);
                 });
             }
@@ -72,7 +72,7 @@ impl Http2Receiver {
         })
     }
 
-    async fn has(&self, requests: usize) {
+    async fn wait_for_requests(&self, requests: usize) {
         self.arrived.subscribe().wait_for(|arrived| *arrived >= requests).await.unwrap();
     }
 
@@ -80,32 +80,32 @@ impl Http2Receiver {
         format!("https://127.0.0.1:{}/hook?a=b", self.port)
     }
 
-    fn url_of_long_answer(&self) -> String {
-        format!("https://127.0.0.1:{}/long", self.port)
+    fn url_of_overlong_response(&self) -> String {
+        format!("https://127.0.0.1:{}/overlong", self.port)
     }
 }
 
-/// Says what it was sent, at the length that it was asked for.
-async fn answer(
+/// Responds with the URL, id and body of the request. Pads the body for `/overlong`.
+async fn respond(
     request: Request<Incoming>,
-    together: Arc<Barrier>,
+    group: Arc<Barrier>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     assert_eq!(request.version(), Version::HTTP_2);
     assert!(!request.headers().contains_key("host"));
     let path = request.uri().path().to_owned();
-    let said = format!("{} {}", request.uri(), request.headers()["webhook-id"].to_str().unwrap());
+    let head = format!("{} {}", request.uri(), request.headers()["webhook-id"].to_str().unwrap());
     let body = request.into_body().collect().await.unwrap().to_bytes();
-    together.wait().await;
-    let mut said = [said.as_bytes(), b" ", &body].concat();
-    if path == "/long" {
-        said.resize(LONG_BYTES, b'.');
+    group.wait().await;
+    let mut body_text = [head.as_bytes(), b" ", &body].concat();
+    if path == "/overlong" {
+        body_text.resize(OVERLONG_BYTES, b'.');
     }
-    Ok(Response::new(Full::from(said)))
+    Ok(Response::new(Full::from(body_text)))
 }
 
 #[tokio::test]
-async fn a_receiver_that_offers_http2_gets_all_requests_over_one_connection_at_once() {
-    let receiver = Http2Receiver::answering_together(1, 200).await;
+async fn concurrent_requests_share_one_http2_connection() {
+    let receiver = Http2Receiver::responding_in_groups(1, 200).await;
     let sender = receiver.sender(|_| ());
     let lease = lease(&receiver.url());
     let outcome = send(&sender, &lease).await;
@@ -117,15 +117,15 @@ async fn a_receiver_that_offers_http2_gets_all_requests_over_one_connection_at_o
     assert_eq!(receiver.connections.opened(), 1);
 }
 
-/// So many requests that wait at once. Each begins when the one before has arrived: by then what the receiver allows is
-/// known, and not all dial at once.
-async fn gather(sender: &HttpSender, receiver: &Http2Receiver, requests: usize) {
+/// Sends concurrent requests. Each starts when the previous one has arrived: by then the sender knows the receiver's
+/// limit of streams, and the requests do not all open connections.
+async fn send_staggered(sender: &HttpSender, receiver: &Http2Receiver, requests: usize) {
     let lease = lease(&receiver.url());
     let before = *receiver.arrived.borrow();
     let mut sending = FuturesUnordered::new();
     for sent in 1..=requests {
         sending.push(send(sender, &lease));
-        let _ = select(sending.next(), pin!(receiver.has(before + sent))).await;
+        let _ = select(sending.next(), pin!(receiver.wait_for_requests(before + sent))).await;
     }
     while let Some(outcome) = sending.next().await {
         assert_eq!(outcome.http_status(), Some(200), "{outcome:?}");
@@ -133,53 +133,53 @@ async fn gather(sender: &HttpSender, receiver: &Http2Receiver, requests: usize) 
 }
 
 #[tokio::test]
-async fn what_one_connection_does_not_carry_goes_over_another() {
+async fn requests_beyond_the_stream_limit_use_another_connection() {
     for (requests, streams_max, connections) in [(20, 200, 1), (100, 200, 4), (9, 3, 3)] {
-        let receiver = Http2Receiver::answering_together(requests, streams_max).await;
-        gather(&receiver.sender(|_| ()), &receiver, requests).await;
+        let receiver = Http2Receiver::responding_in_groups(requests, streams_max).await;
+        send_staggered(&receiver.sender(|_| ()), &receiver, requests).await;
         assert_eq!(receiver.connections.opened(), connections, "{requests} of {streams_max}");
     }
 }
 
 #[tokio::test]
-async fn answers_longer_than_is_read_cost_their_connection_and_nothing_else() {
-    let receiver = Http2Receiver::answering_together(1, 200).await;
+async fn overlong_responses_retire_their_connection_and_are_delivered() {
+    let receiver = Http2Receiver::responding_in_groups(1, 200).await;
     let sender = receiver.sender(|_| ());
-    let (short, long) = (lease(&receiver.url()), lease(&receiver.url_of_long_answer()));
-    for (at_once, opened) in [1, 20, 20, 1, 20, 20].into_iter().zip(1..) {
+    let (short, overlong) = (lease(&receiver.url()), lease(&receiver.url_of_overlong_response()));
+    for (concurrent, opened) in [1, 20, 20, 1, 20, 20].into_iter().zip(1..) {
         assert_eq!(send(&sender, &short).await.http_status(), Some(200));
-        for outcome in join_all((0..at_once).map(|_| send(&sender, &long))).await {
+        for outcome in join_all((0..concurrent).map(|_| send(&sender, &overlong))).await {
             assert_eq!(outcome.http_status(), Some(200), "{outcome:?}");
         }
         assert_eq!(receiver.connections.opened(), opened);
-        receiver.connections.become_so_many(0).await;
+        receiver.connections.wait_for_open(0).await;
     }
 }
 
 #[tokio::test]
-async fn of_connections_that_were_opened_at_once_only_those_that_are_needed_stay() {
-    let receiver = Http2Receiver::answering_together(20, 200).await;
+async fn of_connections_opened_concurrently_only_the_needed_ones_are_pooled() {
+    let receiver = Http2Receiver::responding_in_groups(20, 200).await;
     let sender = receiver.sender(|_| ());
     let lease = lease(&receiver.url());
     for outcome in join_all((0..20).map(|_| send(&sender, &lease))).await {
         assert_eq!(outcome.http_status(), Some(200), "{outcome:?}");
     }
-    receiver.connections.become_so_many(1).await;
+    receiver.connections.wait_for_open(1).await;
     let opened = receiver.connections.opened();
     for outcome in join_all((0..20).map(|_| send(&sender, &lease))).await {
         assert_eq!(outcome.http_status(), Some(200), "{outcome:?}");
     }
-    assert_eq!(receiver.connections.opened(), opened, "the one that stayed carries them all");
+    assert_eq!(receiver.connections.opened(), opened, "the pooled connection carries all requests");
 }
 
 #[tokio::test]
-async fn no_more_shared_connections_to_one_receiver_are_kept_than_allowed() {
-    let receiver = Http2Receiver::answering_together(100, 200).await;
+async fn pooled_http2_connections_to_one_receiver_are_limited() {
+    let receiver = Http2Receiver::responding_in_groups(100, 200).await;
     let sender = receiver.sender(|options| options.pool_size = 2);
-    gather(&sender, &receiver, 100).await;
+    send_staggered(&sender, &receiver, 100).await;
     assert_eq!(receiver.connections.opened(), 4);
-    receiver.connections.become_so_many(2).await;
-    gather(&sender, &receiver, 100).await;
-    assert_eq!(receiver.connections.opened(), 6, "those that were kept carry what they can");
-    receiver.connections.become_so_many(2).await;
+    receiver.connections.wait_for_open(2).await;
+    send_staggered(&sender, &receiver, 100).await;
+    assert_eq!(receiver.connections.opened(), 6, "the pooled connections are used first");
+    receiver.connections.wait_for_open(2).await;
 }

@@ -1,4 +1,4 @@
-//! A receiver that does as it should: it reads each request whole and gives the answer it was told to.
+//! A well-behaved receiver: reads each request completely and sends a fixed response.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -23,118 +23,122 @@ use within::within;
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// A receiver on loopback that records its requests.
 pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
-    seen: Arc<Seen>,
+    state: Arc<ReceiverState>,
 }
 
-struct Seen {
-    requests: Mutex<Vec<Received>>,
+struct ReceiverState {
+    requests: Mutex<Vec<ReceivedRequest>>,
     connections: Connections,
-    answer: String,
+    response: String,
 }
 
-/// How many connections a receiver has, and had.
+/// Counts the connections of a receiver.
 #[derive(Clone, Default)]
-pub(crate) struct Connections(watch::Sender<Count>);
+pub(crate) struct Connections(watch::Sender<ConnectionCount>);
 
 #[derive(Default)]
-struct Count {
+struct ConnectionCount {
     opened: usize,
     open: usize,
 }
 
-/// One of them, until it is dropped.
-pub(crate) struct Open(Connections);
+/// Counts one open connection until it is dropped.
+pub(crate) struct OpenConnection(Connections);
 
 impl Connections {
-    pub(crate) fn open(&self) -> Open {
+    pub(crate) fn open(&self) -> OpenConnection {
         self.0.send_modify(|count| {
             count.opened += 1;
             count.open += 1;
         });
-        Open(self.clone())
+        OpenConnection(self.clone())
     }
 
-    /// Those that were ever opened.
+    /// Returns the number of connections opened so far.
     pub(crate) fn opened(&self) -> usize {
         self.0.borrow().opened
     }
 
-    /// Returns when so many are open, and no other number.
-    pub(crate) async fn become_so_many(&self, open: usize) {
-        let become_so = async { self.0.subscribe().wait_for(|count| count.open == open).await.map(drop) };
-        let in_time = within(TIMEOUT, become_so).await;
-        in_time.unwrap_or_else(|| panic!("{} are open, not {open}", self.0.borrow().open)).unwrap();
+    /// Waits until exactly this many connections are open.
+    pub(crate) async fn wait_for_open(&self, open: usize) {
+        let waiting = async { self.0.subscribe().wait_for(|count| count.open == open).await.map(drop) };
+        let in_time = within(TIMEOUT, waiting).await;
+        in_time
+            .unwrap_or_else(|| panic!("{} connections are open, not {open}", self.0.borrow().open))
+            .unwrap();
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| count.open -= 1);
     }
 }
 
+/// A request as the receiver read it.
 #[derive(Debug, Clone)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedRequest {
     pub(crate) request_line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 }
 
 impl Receiver {
-    pub(crate) async fn answering(answer: impl Into<String>) -> Self {
+    pub(crate) async fn responding_with(response: impl Into<String>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen {
+        let state = Arc::new(ReceiverState {
             requests: Mutex::default(),
             connections: Connections::default(),
-            answer: answer.into(),
+            response: response.into(),
         });
-        let serving = Arc::clone(&seen);
+        let serving_state = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&serving)));
+                tokio::spawn(serve(stream, Arc::clone(&serving_state)));
             }
         });
-        Self { address, seen }
+        Self { address, state }
     }
 
     pub(crate) async fn accepting() -> Self {
-        Self::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await
+        Self::responding_with("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/hook", self.address)
     }
 
-    pub(crate) fn requests(&self) -> Vec<Received> {
-        self.seen.requests.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.state.requests.lock().unwrap().clone()
     }
 
     pub(crate) fn connections(&self) -> &Connections {
-        &self.seen.connections
+        &self.state.connections
     }
 }
 
-async fn serve(stream: TcpStream, seen: Arc<Seen>) {
-    let _open = seen.connections.open();
+async fn serve(stream: TcpStream, state: Arc<ReceiverState>) {
+    let _open = state.connections.open();
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await {
-        seen.requests.lock().unwrap().push(request);
-        if stream.write_all(seen.answer.as_bytes()).await.is_err() {
+        state.requests.lock().unwrap().push(request);
+        if stream.write_all(state.response.as_bytes()).await.is_err() {
             break;
         }
     }
 }
 
-async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -153,13 +157,13 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Received> {
             (name.to_owned(), value.to_owned())
         })
         .collect();
-    let mut received = Received { request_line: lines[0].clone(), headers, body: Vec::new() };
-    received.body = vec![0; received.header("content-length").unwrap().parse().unwrap()];
-    stream.read_exact(&mut received.body).await.ok()?;
-    Some(received)
+    let mut request = ReceivedRequest { request_line: lines[0].clone(), headers, body: Vec::new() };
+    request.body = vec![0; request.header("content-length").unwrap().parse().unwrap()];
+    stream.read_exact(&mut request.body).await.ok()?;
+    Some(request)
 }
 
-/// A sender that may dial loopback, signing with these secrets.
+/// Creates a sender that may dial loopback and signs with these secrets.
 pub(crate) fn sender(secrets: &[&str], change: impl FnOnce(&mut SenderOptions)) -> HttpSender {
     let mut options = SenderOptions::new();
     options.allowed_networks = AllowedNetworks::loopback();
@@ -176,5 +180,5 @@ pub(crate) async fn send(sender: &HttpSender, lease: &Lease) -> Outcome {
 }
 
 pub(crate) fn lease(url: &str) -> Lease {
-    lease::lease(DestinationUrl::stored(url.to_owned()))
+    lease::lease(DestinationUrl::from_stored(url.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! The request on the wire: its bytes, its headers, its signature.
+//! The request that a receiver gets: its bytes, its headers, its signature.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,27 +10,27 @@ use posthaste_sender::WallClock;
 use proptest::prelude::*;
 use standardwebhooks::Webhook;
 
-use crate::receiver::{Received, Receiver, SECRET, lease, send, sender};
+use crate::receiver::{ReceivedRequest, Receiver, SECRET, lease, send, sender};
 
 const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// A second later each time it is read.
-struct Ticking(AtomicI64);
+/// A clock that advances by one second each time it is read.
+struct TickingClock(AtomicI64);
 
-impl WallClock for Ticking {
+impl WallClock for TickingClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_secs(self.0.fetch_add(1, Ordering::SeqCst))
     }
 }
 
-fn ticking() -> Arc<Ticking> {
-    Arc::new(Ticking(AtomicI64::new(1_614_265_330)))
+fn ticking_clock() -> Arc<TickingClock> {
+    Arc::new(TickingClock(AtomicI64::new(1_614_265_330)))
 }
 
 #[tokio::test]
-async fn the_request_is_the_one_that_was_promised() {
+async fn a_request_has_the_documented_headers_and_body() {
     let receiver = Receiver::accepting().await;
-    let sender = sender(&[SECRET], |options| options.clock = ticking());
+    let sender = sender(&[SECRET], |options| options.clock = ticking_clock());
     let mut lease = lease(&receiver.url());
     lease.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     lease.attempts = 2;
@@ -63,17 +63,17 @@ async fn the_request_is_the_one_that_was_promised() {
 }
 
 #[tokio::test]
-async fn every_attempt_is_signed_afresh_under_the_same_id() {
+async fn every_attempt_has_a_new_signature_and_the_same_id() {
     let receiver = Receiver::accepting().await;
-    let sender = sender(&[SECRET], |options| options.clock = ticking());
+    let sender = sender(&[SECRET], |options| options.clock = ticking_clock());
     let mut lease = lease(&receiver.url());
     for attempts in 0..3 {
         lease.attempts = attempts;
         assert_eq!(send(&sender, &lease).await.http_status(), Some(200));
     }
-    let of_all = |name| receiver.requests().iter().map(|r| r.header(name).unwrap().to_owned()).collect();
+    let values_of = |name| receiver.requests().iter().map(|r| r.header(name).unwrap().to_owned()).collect();
     let distinct = |name| {
-        let mut values: Vec<String> = of_all(name);
+        let mut values: Vec<String> = values_of(name);
         values.dedup();
         values.len()
     };
@@ -81,7 +81,7 @@ async fn every_attempt_is_signed_afresh_under_the_same_id() {
     assert_eq!(distinct("idempotency-key"), 1);
     assert_eq!(distinct("webhook-timestamp"), 3);
     assert_eq!(distinct("webhook-signature"), 3);
-    assert_eq!(of_all("posthaste-attempt"), ["1", "2", "3"]);
+    assert_eq!(values_of("posthaste-attempt"), ["1", "2", "3"]);
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn the_standard_webhooks_library_accepts_the_signature() {
 }
 
 #[tokio::test]
-async fn while_secrets_are_rotated_receivers_with_either_accept() {
+async fn during_a_rotation_receivers_with_either_secret_accept() {
     let receiver = Receiver::accepting().await;
     let lease = lease(&receiver.url());
     for valid in [&[SECRET][..], &[OTHER_SECRET, SECRET], &[OTHER_SECRET]] {
@@ -115,7 +115,7 @@ async fn while_secrets_are_rotated_receivers_with_either_accept() {
     assert_eq!(accepted, [(true, false), (true, true), (false, true)]);
 }
 
-fn verify(request: &Received, secret: &str) -> Result<(), standardwebhooks::WebhookError> {
+fn verify(request: &ReceivedRequest, secret: &str) -> Result<(), standardwebhooks::WebhookError> {
     let mut headers = HeaderMap::new();
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
         headers.insert(name, HeaderValue::from_str(request.header(name).unwrap()).unwrap());
@@ -124,7 +124,7 @@ fn verify(request: &Received, secret: &str) -> Result<(), standardwebhooks::Webh
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_request_is_an_outcome_and_reaches_nobody() {
+async fn an_unsendable_event_is_an_outcome_and_opens_no_connection() {
     let receiver = Receiver::accepting().await;
     let sender = sender(&[SECRET], |_| ());
     let good = lease(&receiver.url());
@@ -143,7 +143,7 @@ async fn what_cannot_be_a_request_is_an_outcome_and_reaches_nobody() {
         lease.traceparent = Some(text.to_owned());
         unsendable.push(lease);
         let mut lease = good.clone();
-        lease.event_id = EventId::stored(text.to_owned());
+        lease.event_id = EventId::from_stored(text.to_owned());
         unsendable.push(lease);
     }
     for lease in unsendable {
@@ -157,7 +157,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_stored_label_arrives_as_it_is_or_not_at_all(label in "(?s).{0,40}") {
+    fn a_stored_event_type_arrives_unchanged_or_not_at_all(label in "(?s).{0,40}") {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let received = runtime.block_on(async {
             let receiver = Receiver::accepting().await;
@@ -170,7 +170,7 @@ proptest! {
             (outcome, requests) if outcome.http_status() == Some(200) => {
                 prop_assert_eq!(requests.len(), 1);
                 prop_assert_eq!(requests[0].headers.len(), 10, "{:?}", &requests[0].headers);
-                // Space at either end belongs to the header's frame, not to its value.
+                // HTTP does not count whitespace at either end as part of a header value.
                 let sent = requests[0].header("posthaste-event-type").unwrap();
                 prop_assert_eq!(sent.trim_matches([' ', '\t']), label.trim_matches([' ', '\t']));
             }

@@ -1,4 +1,4 @@
-//! What lookups mean for a delivery.
+//! Deliveries to names: how lookups determine the outcome.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,43 +12,44 @@ use posthaste_sender::HttpSender;
 use crate::receiver::{Receiver, SECRET, lease, send, sender};
 use crate::server::{DnsServer, Family, NXDOMAIN, SERVFAIL, addresses, within};
 
-fn asking(server: &DnsServer) -> HttpSender {
+/// Creates a sender that resolves names at this server and keeps no connections.
+fn sender_with_resolver(server: &DnsServer) -> HttpSender {
     sender(&[SECRET], |options| {
         options.resolver = Arc::new(server.resolver());
         options.pool_size = 0;
     })
 }
 
-async fn delivered_to(receiver: &Receiver, sender: &HttpSender) -> Outcome {
+async fn send_to_name(receiver: &Receiver, sender: &HttpSender) -> Outcome {
     send(sender, &lease(&format!("http://receiver.example:{}/hook", receiver.address.port()))).await
 }
 
 #[tokio::test]
-async fn a_name_is_delivered_to_at_its_address() {
+async fn a_delivery_to_a_name_reaches_its_address() {
     let receiver = Receiver::accepting().await;
     let server = DnsServer::with_addresses(60, &["127.0.0.1"]).await;
-    assert_eq!(delivered_to(&receiver, &asking(&server)).await.http_status(), Some(200));
+    assert_eq!(send_to_name(&receiver, &sender_with_resolver(&server)).await.http_status(), Some(200));
     let host = format!("receiver.example:{}", receiver.address.port());
     assert_eq!(receiver.requests()[0].header("host"), Some(host.as_str()));
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_and_a_failed_lookup_are_failures_of_dns() {
+async fn a_missing_name_and_a_failed_lookup_are_dns_failures() {
     let receiver = Receiver::accepting().await;
     for (code, words) in
         [(NXDOMAIN, "does not exist, or has no address"), (SERVFAIL, "the name server failed")]
     {
-        let server = DnsServer::answering(move |question| vec![question.code(code)]).await;
-        let outcome = delivered_to(&receiver, &asking(&server)).await;
+        let server = DnsServer::responding(move |query| vec![query.code(code)]).await;
+        let outcome = send_to_name(&receiver, &sender_with_resolver(&server)).await;
         assert_eq!(outcome.error_class(), Some(ErrorClass::Dns));
         assert!(outcome.excerpt().as_str().contains(words), "{outcome:?}");
     }
 }
 
 #[tokio::test]
-async fn a_silent_name_server_costs_no_more_than_the_deadline() {
-    let server = DnsServer::answering(|_| Vec::new()).await;
-    let (sender, lease) = (asking(&server), lease("http://receiver.example/hook"));
+async fn an_attempt_with_a_silent_name_server_ends_at_its_deadline() {
+    let server = DnsServer::responding(|_| Vec::new()).await;
+    let (sender, lease) = (sender_with_resolver(&server), lease("http://receiver.example/hook"));
     let sending = sender.send(&lease, Duration::from_millis(300));
     let outcome = within(Duration::from_secs(3), sending).await;
     assert_eq!(outcome.error_class(), Some(ErrorClass::Timeout));
@@ -56,22 +57,22 @@ async fn a_silent_name_server_costs_no_more_than_the_deadline() {
 }
 
 #[tokio::test]
-async fn one_forbidden_address_is_enough_to_be_refused_whatever_becomes_of_the_other_family() {
+async fn one_forbidden_address_blocks_the_attempt_even_if_the_other_family_fails() {
     let receiver = Receiver::accepting().await;
     for forbidden in ["10.0.0.1", "fd00::1"] {
         let forbidden: IpAddr = forbidden.parse().unwrap();
         for other_fails in [false, true] {
-            let server = DnsServer::answering(move |question| {
-                let is_forbidden = (question.family == Family::V4) == forbidden.is_ipv4();
-                let other = question.addresses(60, &addresses(&["127.0.0.1", "::1"]));
+            let server = DnsServer::responding(move |query| {
+                let is_forbidden = (query.family == Family::V4) == forbidden.is_ipv4();
+                let other = query.addresses(60, &addresses(&["127.0.0.1", "::1"]));
                 vec![match (is_forbidden, other_fails) {
-                    (true, _) => question.addresses(60, &[forbidden]),
-                    (false, true) => question.code(SERVFAIL),
+                    (true, _) => query.addresses(60, &[forbidden]),
+                    (false, true) => query.code(SERVFAIL),
                     (false, false) => other,
                 }]
             })
             .await;
-            let outcome = delivered_to(&receiver, &asking(&server)).await;
+            let outcome = send_to_name(&receiver, &sender_with_resolver(&server)).await;
             assert_eq!(outcome.error_class(), Some(ErrorClass::BlockedAddress), "{outcome:?}");
         }
     }
@@ -79,18 +80,18 @@ async fn one_forbidden_address_is_enough_to_be_refused_whatever_becomes_of_the_o
 }
 
 #[tokio::test]
-async fn one_forbidden_address_among_very_many_is_found_each_time() {
+async fn one_forbidden_address_among_very_many_blocks_every_attempt() {
     let receiver = Receiver::accepting().await;
     for count in [6, 7, 64, 65, 1_000] {
         let mut many = addresses(&["127.0.0.1"]).repeat(count);
         many[count - 1] = IpAddr::from([10, 0, 0, 1]);
-        let server = DnsServer::answering(move |question| {
-            vec![if question.over_tcp { question.addresses(60, &many) } else { question.truncated() }]
+        let server = DnsServer::responding(move |query| {
+            vec![if query.over_tcp { query.addresses(60, &many) } else { query.truncated() }]
         })
         .await;
-        let sender = asking(&server);
+        let sender = sender_with_resolver(&server);
         for _ in 0..2 {
-            let outcome = delivered_to(&receiver, &sender).await;
+            let outcome = send_to_name(&receiver, &sender).await;
             assert_eq!(outcome.error_class(), Some(ErrorClass::BlockedAddress), "{count}: {outcome:?}");
         }
     }
@@ -98,18 +99,18 @@ async fn one_forbidden_address_among_very_many_is_found_each_time() {
 }
 
 #[tokio::test]
-async fn an_answer_that_changes_is_judged_anew() {
+async fn a_changed_answer_is_checked_again() {
     let receiver = Receiver::accepting().await;
     let moved = Arc::new(AtomicBool::new(false));
     let has_moved = Arc::clone(&moved);
-    let server = DnsServer::answering(move |question| {
+    let server = DnsServer::responding(move |query| {
         let address = if has_moved.load(Ordering::SeqCst) { "169.254.169.254" } else { "127.0.0.1" };
-        vec![question.addresses(0, &addresses(&[address]))]
+        vec![query.addresses(0, &addresses(&[address]))]
     })
     .await;
-    let sender = asking(&server);
-    assert_eq!(delivered_to(&receiver, &sender).await.http_status(), Some(200));
+    let sender = sender_with_resolver(&server);
+    assert_eq!(send_to_name(&receiver, &sender).await.http_status(), Some(200));
     moved.store(true, Ordering::SeqCst);
-    assert_eq!(delivered_to(&receiver, &sender).await.error_class(), Some(ErrorClass::BlockedAddress));
+    assert_eq!(send_to_name(&receiver, &sender).await.error_class(), Some(ErrorClass::BlockedAddress));
     assert_eq!(receiver.connections().opened(), 1);
 }

@@ -1,10 +1,10 @@
-//! A DNS server on loopback, over UDP and TCP. Its answers are put together byte by byte, by nobody's library.
+//! A DNS server on loopback, over UDP and TCP. It builds its responses byte by byte, so that they can be invalid.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_sender::{LookupError, OwnResolver, Resolve as _};
+use posthaste_sender::{DnsResolver, LookupError, Resolver as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
@@ -20,18 +20,20 @@ const TYPE_AAAA: u16 = 28;
 const CLASS_IN: u16 = 1;
 const HEADER_LEN: usize = 12;
 
+/// A DNS server that records its queries.
 pub(crate) struct DnsServer {
     pub(crate) address: SocketAddr,
-    questions: watch::Sender<Vec<Question>>,
+    queries: watch::Sender<Vec<Query>>,
 }
 
+/// A received query.
 #[derive(Debug, Clone)]
-pub(crate) struct Question {
+pub(crate) struct Query {
     pub(crate) name: String,
     pub(crate) family: Family,
     pub(crate) over_tcp: bool,
     id: [u8; 2],
-    /// The question's section, to be repeated in its answer.
+    /// The query section, which a response repeats.
     section: Vec<u8>,
 }
 
@@ -41,61 +43,61 @@ pub(crate) enum Family {
     V6,
 }
 
-/// What is sent back for a question, packet by packet.
+/// The response to a query, as separate packets.
 pub(crate) type Packets = Vec<Vec<u8>>;
 
 impl DnsServer {
-    pub(crate) async fn answering(answer: impl Fn(&Question) -> Packets + Send + Sync + 'static) -> Self {
+    pub(crate) async fn responding(respond: impl Fn(&Query) -> Packets + Send + Sync + 'static) -> Self {
         let (udp, tcp) = sockets().await;
         let address = udp.local_addr().unwrap();
-        let questions = watch::Sender::new(Vec::new());
-        let asked = questions.clone();
-        let answer = Arc::new(move |question: Question| {
-            let packets = answer(&question);
-            asked.send_modify(|questions| questions.push(question));
+        let queries = watch::Sender::new(Vec::new());
+        let recorded = queries.clone();
+        let respond = Arc::new(move |query: Query| {
+            let packets = respond(&query);
+            recorded.send_modify(|queries| queries.push(query));
             packets
         });
-        let answer_tcp = Arc::clone(&answer);
+        let respond_tcp = Arc::clone(&respond);
         tokio::spawn(async move {
             let mut packet = [0; 1_500];
             while let Ok((len, client)) = udp.recv_from(&mut packet).await {
-                for packet in answer(Question::parse(&packet[..len], false)) {
+                for packet in respond(Query::parse(&packet[..len], false)) {
                     udp.send_to(&packet, client).await.unwrap();
                 }
             }
         });
         tokio::spawn(async move {
             while let Ok((stream, _)) = tcp.accept().await {
-                tokio::spawn(serve_tcp(stream, Arc::clone(&answer_tcp)));
+                tokio::spawn(serve_tcp(stream, Arc::clone(&respond_tcp)));
             }
         });
-        Self { address, questions }
+        Self { address, queries }
     }
 
-    /// Every name has these addresses.
+    /// Starts a server that resolves every name to these addresses.
     pub(crate) async fn with_addresses(ttl: u32, addresses: &[&str]) -> Self {
         let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        Self::answering(move |question| vec![question.addresses(ttl, &addresses)]).await
+        Self::responding(move |query| vec![query.addresses(ttl, &addresses)]).await
     }
 
-    pub(crate) fn resolver(&self) -> OwnResolver {
-        OwnResolver::with_servers(&[self.address])
+    pub(crate) fn resolver(&self) -> DnsResolver {
+        DnsResolver::with_servers(&[self.address])
     }
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
         self.resolver().lookup(name).await
     }
 
-    pub(crate) fn questions(&self) -> Vec<Question> {
-        self.questions.borrow().clone()
+    pub(crate) fn queries(&self) -> Vec<Query> {
+        self.queries.borrow().clone()
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.questions.borrow().len()
+    pub(crate) fn query_count(&self) -> usize {
+        self.queries.borrow().len()
     }
 }
 
-impl Question {
+impl Query {
     fn parse(packet: &[u8], over_tcp: bool) -> Self {
         let mut labels = Vec::new();
         let mut rest = &packet[HEADER_LEN..];
@@ -107,38 +109,39 @@ impl Question {
         let family = match u16::from_be_bytes([rest[1], rest[2]]) {
             TYPE_A => Family::V4,
             TYPE_AAAA => Family::V6,
-            other => panic!("nobody asks for type {other}"),
+            other => panic!("unexpected query for type {other}"),
         };
         let section_len = packet.len() - HEADER_LEN - rest.len() + 5;
         let section = packet[HEADER_LEN..HEADER_LEN + section_len].to_vec();
         Self { name: labels.join("."), family, over_tcp, id: [packet[0], packet[1]], section }
     }
 
-    /// Those of the addresses that the question is for.
+    /// Responds with the addresses of the queried family.
     pub(crate) fn addresses(&self, ttl: u32, addresses: &[IpAddr]) -> Vec<u8> {
         let records = addresses.iter().filter_map(|address| self.address_record(&self.name, ttl, *address));
-        self.answer(0, &records.collect::<Vec<_>>(), &[])
+        self.response(0, &records.collect::<Vec<_>>(), &[])
     }
 
-    /// The name is another's alias, whose addresses are said as well or are left to be asked for.
+    /// Responds that the name is an alias, with the addresses of its target or without.
     pub(crate) fn alias(&self, ttl: u32, of: &str, addresses: &[IpAddr]) -> Vec<u8> {
         let records = addresses.iter().filter_map(|address| self.address_record(of, ttl, *address));
-        let alias = record(&self.name, TYPE_CNAME, ttl, &encoded(of));
-        self.answer(0, &[alias].into_iter().chain(records).collect::<Vec<_>>(), &[])
+        let alias = record(&self.name, TYPE_CNAME, ttl, &encode_name(of));
+        self.response(0, &[alias].into_iter().chain(records).collect::<Vec<_>>(), &[])
     }
 
+    /// Responds with this response code and no records.
     pub(crate) fn code(&self, code: u8) -> Vec<u8> {
-        self.answer(code, &[], &[])
+        self.response(code, &[], &[])
     }
 
-    /// No such records, and for how long that is sure.
-    pub(crate) fn nothing(&self, code: u8, ttl: u32) -> Vec<u8> {
+    /// Responds that there are no records, with a TTL for this negative answer.
+    pub(crate) fn no_records(&self, code: u8, ttl: u32) -> Vec<u8> {
         let numbers = [1, 7_200, 900, 86_400, ttl].map(u32::to_be_bytes).concat();
-        let authority = [encoded("ns.example"), encoded("admin.example"), numbers].concat();
-        self.answer(code, &[], &[record("example", TYPE_SOA, ttl, &authority)])
+        let authority = [encode_name("ns.example"), encode_name("admin.example"), numbers].concat();
+        self.response(code, &[], &[record("example", TYPE_SOA, ttl, &authority)])
     }
 
-    /// Too long for UDP: ask again over TCP.
+    /// Responds that the answer is too long for UDP, so that the client retries over TCP.
     pub(crate) fn truncated(&self) -> Vec<u8> {
         let mut packet = self.code(0);
         packet[2] |= 0x02;
@@ -153,10 +156,10 @@ impl Question {
         }
     }
 
-    fn answer(&self, code: u8, answers: &[Vec<u8>], authorities: &[Vec<u8>]) -> Vec<u8> {
+    fn response(&self, code: u8, answers: &[Vec<u8>], authorities: &[Vec<u8>]) -> Vec<u8> {
         let counts = [1, answers.len(), authorities.len(), 0].map(|count| u16::try_from(count).unwrap());
         let counts = counts.map(u16::to_be_bytes).concat();
-        // A response to a recursive question, from a server that recurses.
+        // A response to a recursive query, from a recursive server.
         let flags = [0x81, 0x80 | code];
         [&self.id[..], &flags, &counts, &self.section, &answers.concat(), &authorities.concat()].concat()
     }
@@ -165,16 +168,16 @@ impl Question {
 fn record(name: &str, record_type: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
     let numbers = [record_type, CLASS_IN].map(u16::to_be_bytes).concat();
     let len = u16::try_from(data.len()).unwrap().to_be_bytes();
-    [&encoded(name)[..], &numbers, &ttl.to_be_bytes(), &len, data].concat()
+    [&encode_name(name)[..], &numbers, &ttl.to_be_bytes(), &len, data].concat()
 }
 
-fn encoded(name: &str) -> Vec<u8> {
+fn encode_name(name: &str) -> Vec<u8> {
     let labels =
         name.split('.').flat_map(|label| [&[u8::try_from(label.len()).unwrap()], label.as_bytes()].concat());
     labels.chain([0]).collect()
 }
 
-/// Both on one port.
+/// Binds UDP and TCP sockets on one port.
 async fn sockets() -> (UdpSocket, TcpListener) {
     loop {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -184,11 +187,11 @@ async fn sockets() -> (UdpSocket, TcpListener) {
     }
 }
 
-async fn serve_tcp(mut stream: TcpStream, answer: Arc<impl Fn(Question) -> Packets>) {
+async fn serve_tcp(mut stream: TcpStream, respond: Arc<impl Fn(Query) -> Packets>) {
     while let Ok(len) = stream.read_u16().await {
         let mut packet = vec![0; usize::from(len)];
         stream.read_exact(&mut packet).await.unwrap();
-        for packet in answer(Question::parse(&packet, true)) {
+        for packet in respond(Query::parse(&packet, true)) {
             stream.write_u16(u16::try_from(packet.len()).unwrap()).await.unwrap();
             stream.write_all(&packet).await.unwrap();
         }
@@ -199,8 +202,8 @@ pub(crate) fn addresses(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// Fails where something takes longer than it may.
-#[expect(clippy::disallowed_methods, reason = "real sockets are waited for in real time")]
+/// Awaits a future and panics if it takes longer than the limit.
+#[expect(clippy::disallowed_methods, reason = "real sockets run in real time")]
 pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(limit, future).await.expect("it takes too long")
+    tokio::time::timeout(limit, future).await.expect("the future did not finish in time")
 }

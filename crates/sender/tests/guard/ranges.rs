@@ -1,13 +1,13 @@
-//! Every range that is not the public internet, in the URL and behind a name.
+//! Every non-public range, as a literal in the URL and as the address of a name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
 use crate::case::{self, Case};
-use crate::stage::{addresses, host};
+use crate::harness::{addresses, url_host};
 
-/// IANA's special-purpose registries row by row, the multicast spaces, and what of IPv6 is not given out.
+/// IANA's special-purpose registries row by row, the multicast ranges, and the unallocated ranges of IPv6.
 const FORBIDDEN: &str = "
     0.0.0.0/8 0.0.0.0/32 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12
     192.0.0.0/24 192.0.0.0/29 192.0.0.8/32 192.0.0.9/32 192.0.0.10/32 192.0.0.170/31
@@ -20,13 +20,13 @@ const FORBIDDEN: &str = "
     ::/3 200::/7 400::/6 800::/5 1000::/4 4000::/3 6000::/3 8000::/3 a000::/3 c000::/3 e000::/4 f000::/5 f800::/6
     fe00::/9";
 
-/// Where clouds hand out credentials.
+/// Metadata services, where clouds hand out credentials.
 const METADATA: &str = "
     169.254.169.254 169.254.170.2 169.254.170.23 169.254.42.42 169.254.0.23 168.63.129.16 100.100.100.200
     192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fd00:42::42 fd00:a9fe:a9fe::1
     fd00:100::100:200 fe80::a9fe:a9fe";
 
-/// Addresses that any sender may dial; none of the cases does.
+/// Public addresses. No case dials them.
 const PUBLIC: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(1, 2, 3, 4)), IpAddr::V6(Ipv6Addr::new(0x2a00, 0, 0, 0, 0, 0, 0, 1))];
 
@@ -38,7 +38,7 @@ fn networks() -> impl Iterator<Item = IpNet> {
     FORBIDDEN.split_whitespace().map(|text| text.parse().unwrap())
 }
 
-/// The first, a middle and the last address of every range, each once.
+/// Returns the first, a middle and the last address of every range, without duplicates.
 fn edges() -> Vec<IpAddr> {
     let of_each = networks().flat_map(|network| [network.network(), middle(network), network.broadcast()]);
     let mut edges: Vec<_> = of_each.chain(metadata()).collect();
@@ -58,35 +58,39 @@ fn middle(network: IpNet) -> IpAddr {
     }
 }
 
-/// The IPv6 addresses that carry an IPv4 address, by the ways that hosts and networks know of.
-fn carriers_of(inside: Ipv4Addr) -> Vec<IpAddr> {
-    let inside = u128::from(inside.to_bits());
+/// Returns the IPv6 addresses that embed an IPv4 address, in every form that hosts and networks use.
+fn embeddings_of(address: Ipv4Addr) -> Vec<IpAddr> {
+    let ipv4 = u128::from(address.to_bits());
     let forms = [
-        inside,
-        0xffff << 32 | inside,
-        0xffff << 48 | inside,
-        0x64_ff9b << 96 | inside,
-        0x64_ff9b_0001 << 80 | inside,
-        0x2002 << 112 | inside << 80,
-        0x2001 << 112 | inside << 64 | (!inside & 0xffff_ffff),
+        ipv4,
+        0xffff << 32 | ipv4,
+        0xffff << 48 | ipv4,
+        0x64_ff9b << 96 | ipv4,
+        0x64_ff9b_0001 << 80 | ipv4,
+        0x2002 << 112 | ipv4 << 80,
+        0x2001 << 112 | ipv4 << 64 | (!ipv4 & 0xffff_ffff),
     ];
     forms.map(|bits| Ipv6Addr::from_bits(bits).into()).to_vec()
 }
 
 pub(crate) fn literals() -> Vec<Case> {
-    let literal = |address| ["http", "https"].map(|scheme| format!("{scheme}://{}:{{port}}/", host(address)));
+    let literal =
+        |address| ["http", "https"].map(|scheme| format!("{scheme}://{}:{{port}}/", url_host(address)));
     edges().into_iter().flat_map(literal).map(Case::blocked).collect()
 }
 
-pub(crate) fn carriers() -> Vec<Case> {
-    let inside = metadata().chain(networks().map(middle)).filter_map(|address| match address {
+pub(crate) fn embedded() -> Vec<Case> {
+    let ipv4 = metadata().chain(networks().map(middle)).filter_map(|address| match address {
         IpAddr::V4(v4) => Some(v4),
         IpAddr::V6(_) => None,
     });
-    let carried = inside.flat_map(carriers_of).enumerate();
-    // By name, since many of them are in the ranges above as well; under the setting that opens all but what is inside.
-    let case = |(n, carrier)| Case::answered(&format!("carrier-{n}.example"), vec![carrier]).under("::/0");
-    carried.map(case).collect()
+    let embedding = ipv4.flat_map(embeddings_of).enumerate();
+    // As addresses of names, because the literals of many are cases above. The setting allows all of IPv6, so that only
+    // the embedded address is forbidden.
+    let case = |(n, embedding)| {
+        Case::blocked_name(&format!("embedding-{n}.example"), vec![embedding]).with_allowed("::/0")
+    };
+    embedding.map(case).collect()
 }
 
 pub(crate) fn answers() -> Vec<Case> {
@@ -99,11 +103,11 @@ pub(crate) fn answers() -> Vec<Case> {
             vec![public_v6, public, forbidden, public],
         ]
     });
-    let case = |(n, mix): (usize, Vec<IpAddr>)| Case::answered(&format!("mix-{n}.example"), mix);
+    let case = |(n, mix): (usize, Vec<IpAddr>)| Case::blocked_name(&format!("mix-{n}.example"), mix);
     mixes.enumerate().map(case).collect()
 }
 
-/// Settings that open something, and addresses that they do not open.
+/// Values of the setting that allow something, and addresses that they do not allow.
 pub(crate) fn allow_lists() -> Vec<Case> {
     let all_metadata: Vec<_> = METADATA.split_whitespace().collect();
     let lists: [(&str, &[&str]); 11] = [
@@ -122,29 +126,30 @@ pub(crate) fn allow_lists() -> Vec<Case> {
         ("::ffff:0:0/96", &["::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "127.0.0.1"]),
         ("64:ff9b::/96,64:ff9b:1::/48", &["64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::10.0.0.1"]),
     ];
-    let cases = lists.iter().flat_map(|(allowed, closed)| {
-        let literal = |address| Case::blocked(format!("http://{}:{{port}}/", host(address))).under(allowed);
-        addresses(closed).into_iter().map(literal).collect::<Vec<_>>()
+    let cases = lists.iter().flat_map(|(allowed, forbidden)| {
+        let literal =
+            |address| Case::blocked(format!("http://{}:{{port}}/", url_host(address))).with_allowed(allowed);
+        addresses(forbidden).into_iter().map(literal).collect::<Vec<_>>()
     });
     cases.collect()
 }
 
 #[tokio::test]
-async fn no_literal_of_a_forbidden_range_is_dialled() {
-    case::play(literals()).await;
+async fn ip_literals_of_forbidden_ranges_are_never_dialled() {
+    case::run_all(literals()).await;
 }
 
 #[tokio::test]
-async fn no_ipv6_address_that_carries_a_forbidden_ipv4_address_is_dialled() {
-    case::play(carriers()).await;
+async fn ipv6_addresses_that_embed_a_forbidden_ipv4_address_are_never_dialled() {
+    case::run_all(embedded()).await;
 }
 
 #[tokio::test]
-async fn no_name_with_a_forbidden_answer_is_dialled_whatever_the_other_answers_are() {
-    case::play(answers()).await;
+async fn a_name_with_one_forbidden_address_is_never_dialled() {
+    case::run_all(answers()).await;
 }
 
 #[tokio::test]
-async fn no_setting_opens_more_than_it_says() {
-    case::play(allow_lists()).await;
+async fn no_setting_allows_more_than_it_lists() {
+    case::run_all(allow_lists()).await;
 }

@@ -1,4 +1,4 @@
-//! Answers that change: what counts is the answer under which a connection is made.
+//! DNS rebinding: the guard checks the addresses of the lookup that a connection is made from.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use posthaste_domain::ErrorClass;
 
 use crate::case::assert_blocked;
-use crate::stage::{Canaries, Script, addresses, send_to, sender};
+use crate::harness::{Canaries, ScriptedResolver, addresses, send_to, sender};
 
-/// Allowed below, and where the receiver is.
+/// The address of the receiver, which the setting allows.
 const GOOD: &str = "127.0.0.1";
 
-/// What a name may turn to while its good answer is still remembered by someone.
+/// Forbidden answers that a name may change to.
 const BAD: &[&[&str]] = &[
     &["127.0.0.2"],
     &["::1"],
@@ -35,13 +35,13 @@ fn good() -> Vec<IpAddr> {
 }
 
 #[tokio::test]
-async fn every_new_connection_is_judged_by_its_own_answer() {
-    let receiver = Canaries::listen().await.answer(false);
+async fn every_new_connection_is_checked_by_its_own_lookup() {
+    let receiver = Canaries::listen().await.respond(false);
     for bad in BAD {
-        let script = Arc::new(Script::default());
-        let sender = sender(GOOD, script.clone());
+        let resolver = Arc::new(ScriptedResolver::default());
+        let sender = sender(GOOD, resolver.clone());
         let url = format!("http://rebinding.example:{}/", receiver.port);
-        script.tell(
+        resolver.set_answers(
             "rebinding.example",
             [good(), addresses(bad), good(), addresses(bad), addresses(bad), good()],
         );
@@ -54,34 +54,34 @@ async fn every_new_connection_is_judged_by_its_own_answer() {
                 assert_blocked(&outcome, &format!("{bad:?}"));
             }
         }
-        assert_eq!(script.lookups(), 6, "{bad:?}");
+        assert_eq!(resolver.lookups(), 6, "{bad:?}");
         assert_eq!(receiver.connections() - before, 3, "{bad:?}");
     }
 }
 
 #[tokio::test]
-async fn an_idle_connection_stays_with_the_address_that_was_judged() {
-    let receiver = Canaries::listen().await.answer(true);
-    let script = Arc::new(Script::default());
-    let sender = sender(GOOD, script.clone());
-    script.tell("idle.example", [good(), addresses(&["::1"])]);
+async fn a_pooled_connection_keeps_the_address_that_was_checked() {
+    let receiver = Canaries::listen().await.respond(true);
+    let resolver = Arc::new(ScriptedResolver::default());
+    let sender = sender(GOOD, resolver.clone());
+    resolver.set_answers("idle.example", [good(), addresses(&["::1"])]);
     for _ in 0..3 {
         let outcome = send_to(&sender, &format!("http://idle.example:{}/", receiver.port)).await;
         assert_eq!(outcome.http_status(), Some(204), "{outcome:?}");
     }
-    assert_eq!((script.lookups(), receiver.connections()), (1, 1));
+    assert_eq!((resolver.lookups(), receiver.connections()), (1, 1));
 }
 
 #[tokio::test]
-async fn a_connection_is_no_way_in_for_another_name_or_literal() {
-    let receiver = Canaries::listen().await.answer(true);
-    let script = Arc::new(Script::default());
-    let sender = sender(GOOD, script.clone());
-    script.tell("good.example", [good()]);
+async fn a_pooled_connection_is_not_used_for_another_name_or_literal() {
+    let receiver = Canaries::listen().await.respond(true);
+    let resolver = Arc::new(ScriptedResolver::default());
+    let sender = sender(GOOD, resolver.clone());
+    resolver.set_answers("good.example", [good()]);
     let good = send_to(&sender, &format!("http://good.example:{}/", receiver.port)).await;
     assert_eq!(good.http_status(), Some(204), "{good:?}");
     for name in ["localhost", "other.example", "good.example.example"] {
-        script.tell(name, [addresses(&["::1"])]);
+        resolver.set_answers(name, [addresses(&["::1"])]);
     }
     for other in ["localhost", "other.example", "good.example.example", "[::1]", "127.0.0.2"] {
         assert_blocked(&send_to(&sender, &format!("http://{other}:{}/", receiver.port)).await, &other);
@@ -92,9 +92,10 @@ async fn a_connection_is_no_way_in_for_another_name_or_literal() {
 #[tokio::test]
 async fn a_name_without_addresses_is_a_failed_lookup() {
     let canaries = Canaries::listen().await;
-    let script = Arc::new(Script::default());
-    script.tell("empty.example", [vec![]]);
-    let outcome = send_to(&sender("true", script), &format!("http://empty.example:{}/", canaries.port)).await;
+    let resolver = Arc::new(ScriptedResolver::default());
+    resolver.set_answers("empty.example", [vec![]]);
+    let outcome =
+        send_to(&sender("true", resolver), &format!("http://empty.example:{}/", canaries.port)).await;
     assert_eq!(outcome.error_class(), Some(ErrorClass::Dns), "{outcome:?}");
     assert_eq!(canaries.connections().await, 0);
 }

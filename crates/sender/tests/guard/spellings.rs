@@ -1,13 +1,13 @@
-//! One address, however it is written, and what only looks like a destination.
+//! Unusual spellings of addresses, and text that only resembles a destination.
 
 use std::sync::Arc;
 
-use posthaste_sender::{OwnResolver, SystemResolver};
+use posthaste_sender::{DnsResolver, SystemResolver};
 
-use crate::case::{self, Case, End, assert_blocked};
-use crate::stage::{Canaries, Script, send_to, sender};
+use crate::case::{self, Case, Expected, assert_blocked};
+use crate::harness::{Canaries, ScriptedResolver, send_to, sender};
 
-/// All of them are http://127.0.0.1:{port}.
+/// Spellings of http://127.0.0.1:{port}.
 const LOOPBACK_V4: &[&str] = &[
     "http://127.0.0.1:{port}/",
     "http://127.0.0.1.:{port}/",
@@ -71,7 +71,7 @@ const LOOPBACK_V4: &[&str] = &[
     "http://:@127.0.0.1:{port}/",
 ];
 
-/// All of them are dialled at 127.0.0.1 where IPv4 loopback is allowed.
+/// IPv4-mapped spellings, dialled as 127.0.0.1 if IPv4 loopback is allowed.
 const LOOPBACK_V4_MAPPED: &[&str] = &[
     "http://[::ffff:127.0.0.1]:{port}/",
     "http://[::FFFF:127.0.0.1]:{port}/",
@@ -82,7 +82,7 @@ const LOOPBACK_V4_MAPPED: &[&str] = &[
     "http://[0:0::0:ffff:127.0.0.1]:{port}/",
 ];
 
-/// All of them are http://[::1]:{port}.
+/// Spellings of http://[::1]:{port}.
 const LOOPBACK_V6: &[&str] = &[
     "http://[::1]:{port}/",
     "http://[0::1]:{port}/",
@@ -92,8 +92,8 @@ const LOOPBACK_V6: &[&str] = &[
     "http://[0:0::0:0:1]:{port}/",
 ];
 
-/// Addresses that are not loopback, and end there or in a place that is worse.
-const ELSEWHERE: &[&str] = &[
+/// Spellings of other addresses that lead to this host or into private networks.
+const OTHER_ADDRESSES: &[&str] = &[
     "http://0:{port}/",
     "http://0.0:{port}/",
     "http://0x0:{port}/",
@@ -130,7 +130,7 @@ const ELSEWHERE: &[&str] = &[
     "http://0xffffffff:{port}/",
 ];
 
-/// Names that many resolvers answer with this host, and so does the script.
+/// Names that the scripted resolver, like many resolvers, resolves to this host.
 const NAMES: &[&str] = &[
     "http://localhost:{port}/",
     "http://localhost.:{port}/",
@@ -152,8 +152,8 @@ const NAMES: &[&str] = &[
     "https://receiver.example:{port}/",
 ];
 
-/// What only looks like a destination.
-const NO_DESTINATIONS: &[&str] = &[
+/// Text that is not a valid destination.
+const INVALID_URLS: &[&str] = &[
     "http://receiver.example@127.0.0.1:{port}/",
     "http://receiver.example:80@127.0.0.1:{port}/",
     "http://receiver.example%40@127.0.0.1:{port}/",
@@ -220,27 +220,27 @@ const NO_DESTINATIONS: &[&str] = &[
 ];
 
 fn blocked() -> impl Iterator<Item = &'static str> {
-    [LOOPBACK_V4, LOOPBACK_V4_MAPPED, LOOPBACK_V6, ELSEWHERE, NAMES].into_iter().flatten().copied()
+    [LOOPBACK_V4, LOOPBACK_V4_MAPPED, LOOPBACK_V6, OTHER_ADDRESSES, NAMES].into_iter().flatten().copied()
 }
 
-/// Each as it is accepted, and as it would be stored by other hands.
+/// Returns each spelling twice: as accepted, and as written to the store by another program.
 pub(crate) fn all() -> Vec<Case> {
-    let refused = |url: &&str| Case { end: End::NoDestination, ..Case::blocked(*url) };
-    let cases = blocked().map(Case::blocked).chain(NO_DESTINATIONS.iter().map(refused));
+    let invalid = |url: &&str| Case { expected: Expected::InvalidUrl, ..Case::blocked(*url) };
+    let cases = blocked().map(Case::blocked).chain(INVALID_URLS.iter().map(invalid));
     cases.flat_map(|case| [case.clone(), case.stored()]).collect()
 }
 
 #[tokio::test]
-async fn no_spelling_gets_around_the_guard() {
-    case::play(all()).await;
+async fn no_spelling_bypasses_the_guard() {
+    case::run_all(all()).await;
 }
 
 #[tokio::test]
-async fn every_spelling_of_loopback_is_delivered_to_once_it_is_allowed() {
+async fn every_spelling_of_loopback_is_dialled_if_allowed() {
     let canaries = Canaries::listen().await;
     let of_v6 = if canaries.has_ipv6() { LOOPBACK_V6 } else { &[] };
-    let receiver = canaries.answer(false);
-    let sender = sender("127.0.0.0/8,::1", Arc::new(Script::default()));
+    let receiver = canaries.respond(false);
+    let sender = sender("127.0.0.0/8,::1", Arc::new(ScriptedResolver::default()));
     let spellings = [LOOPBACK_V4, LOOPBACK_V4_MAPPED, of_v6].concat();
     for spelling in &spellings {
         let outcome = send_to(&sender, &spelling.replace("{port}", &receiver.port.to_string())).await;
@@ -250,9 +250,9 @@ async fn every_spelling_of_loopback_is_delivered_to_once_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn names_that_resolve_to_loopback_are_delivered_to_once_it_is_allowed() {
-    let receiver = Canaries::listen().await.answer(false);
-    let sender = sender("true", Arc::new(Script::default()));
+async fn names_that_resolve_to_loopback_are_dialled_if_allowed() {
+    let receiver = Canaries::listen().await.respond(false);
+    let sender = sender("true", Arc::new(ScriptedResolver::default()));
     let plain: Vec<_> = NAMES.iter().filter(|name| name.starts_with("http:")).collect();
     for name in &plain {
         let outcome = send_to(&sender, &name.replace("{port}", &receiver.port.to_string())).await;
@@ -261,12 +261,12 @@ async fn names_that_resolve_to_loopback_are_delivered_to_once_it_is_allowed() {
     assert_eq!(receiver.connections(), plain.len());
 }
 
-/// Why the unspecified address is as dangerous as loopback.
+/// Shows that the unspecified address is as dangerous as loopback.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_unspecified_address_is_this_host_once_it_is_allowed_by_name() {
-    let receiver = Canaries::listen().await.answer(false);
-    let sender = sender("0.0.0.0", Arc::new(Script::default()));
+async fn the_unspecified_address_reaches_this_host_if_allowed_explicitly() {
+    let receiver = Canaries::listen().await.respond(false);
+    let sender = sender("0.0.0.0", Arc::new(ScriptedResolver::default()));
     for url in ["http://0:{port}/", "http://0.0.0.0:{port}/", "http://[::ffff:0:0]:{port}/"] {
         let outcome = send_to(&sender, &url.replace("{port}", &receiver.port.to_string())).await;
         assert_eq!(outcome.http_status(), Some(204), "{url}: {outcome:?}");
@@ -275,10 +275,10 @@ async fn the_unspecified_address_is_this_host_once_it_is_allowed_by_name() {
 }
 
 #[tokio::test]
-async fn localhost_is_blocked_as_the_real_resolvers_know_it() {
+async fn localhost_is_blocked_with_both_real_resolvers() {
     let canaries = Canaries::listen().await;
     let senders =
-        [sender("false", Arc::new(OwnResolver::new())), sender("false", Arc::new(SystemResolver::new()))];
+        [sender("false", Arc::new(DnsResolver::new())), sender("false", Arc::new(SystemResolver::new()))];
     for sender in &senders {
         for name in ["localhost", "localhost.", "LOCALHOST"] {
             let outcome = send_to(sender, &format!("http://{name}:{}/", canaries.port)).await;

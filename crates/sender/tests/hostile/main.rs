@@ -1,50 +1,50 @@
-//! Receivers that misbehave, on real sockets: whatever one does, an attempt ends in time, as one outcome, after one
-//! request, and the sender goes on as if nothing had happened.
+//! Misbehaving receivers on real sockets. For every behaviour, an attempt ends in time, with one outcome, after one
+//! request, and the next attempt succeeds.
 //!
-//! The tables of what receivers do are in `stage/behaviours_….rs`; what takes more than one request is told in
-//! [`connections`] and [`etiquette`].
-#![expect(clippy::unwrap_used, reason = "what only sets a test up says enough by failing it")]
+//! The tables of behaviours are in `harness/behaviours_….rs`. [`connections`] and [`responses`] test behaviour that
+//! involves several requests or well-formed responses.
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod connections;
-mod etiquette;
+mod harness;
+mod responses;
 mod run;
-mod stage;
 
 use futures_util::{StreamExt as _, stream};
 
+use crate::harness::fixture::Fixture;
+use crate::harness::script::Case;
+use crate::harness::{behaviours_bodies, behaviours_http1, behaviours_http2, behaviours_tls};
 use crate::run::{Report, run};
-use crate::stage::script::Case;
-use crate::stage::world::World;
-use crate::stage::{behaviours_bodies, behaviours_http1, behaviours_http2, behaviours_tls};
 
-/// So few that the machine itself makes no attempt late.
+/// Concurrent cases. Few, so that a busy machine does not delay attempts.
 const CASES_AT_ONCE: usize = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_receiver_does_over_http1_the_attempt_ends_as_it_should() {
+async fn every_http1_behaviour_ends_with_the_expected_outcome() {
     assert_all(behaviours_http1::all()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_receiver_does_after_its_status_the_status_counts_and_nothing_leaks() {
+async fn every_behaviour_after_the_status_line_leaves_the_outcome_unchanged() {
     assert_all(behaviours_bodies::all()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_receiver_does_to_tls_the_attempt_ends_as_it_should() {
+async fn every_tls_behaviour_ends_with_the_expected_outcome() {
     assert_all(behaviours_tls::all()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_receiver_does_over_http2_the_attempt_ends_as_it_should() {
+async fn every_http2_behaviour_ends_with_the_expected_outcome() {
     assert_all(behaviours_http2::all()).await;
 }
 
-/// All cases meet one sender. `--nocapture` shows how each went.
+/// Runs all cases against one sender. `--nocapture` shows a report per case.
 async fn assert_all(cases: Vec<Case>) {
-    let world = World::new();
+    let fixture = Fixture::new();
     let reports: Vec<Report> =
-        stream::iter(&cases).map(|case| run(&world, case)).buffered(CASES_AT_ONCE).collect().await;
+        stream::iter(&cases).map(|case| run(&fixture, case)).buffered(CASES_AT_ONCE).collect().await;
     for report in &reports {
         println!("{report}");
     }

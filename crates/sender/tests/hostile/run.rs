@@ -1,96 +1,96 @@
-//! Tries one behaviour on the sender, and says what is wrong with how that went.
+//! Runs one case against the sender and reports its faults.
 
 use std::fmt;
 use std::time::Duration;
 
 use posthaste_domain::Outcome;
 
-use crate::stage::script::Case;
-use crate::stage::time::{becomes, now, wait, with_stalls};
-use crate::stage::within::within;
-use crate::stage::world::World;
+use crate::harness::fixture::Fixture;
+use crate::harness::script::Case;
+use crate::harness::time::{measure_stalls, now, wait, wait_until};
+use crate::harness::within::within;
 
-/// How late an outcome may be on a machine that does not stall.
+/// How long after its deadline an outcome may arrive on a machine that does not stall.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// How late it is waited for at all.
+/// How long after its deadline the test waits for an outcome.
 const HANG: Duration = Duration::from_secs(5);
 
-/// What a receiver does last, such as closing, takes this long to be noticed at the sender's end.
-const A_MOMENT: Duration = Duration::from_millis(200);
+/// Time for a receiver's last step, such as closing, to reach the sender.
+const PROPAGATION_TIME: Duration = Duration::from_millis(200);
 
-/// How one case went.
+/// The result of one case.
 pub(crate) struct Report {
     name: &'static str,
-    /// None if there was none in time.
+    /// `None` if the attempt did not end in time.
     outcome: Option<Outcome>,
-    took: Duration,
+    elapsed: Duration,
     pub(crate) faults: Vec<String>,
 }
 
-/// One attempt at the receiver while it misbehaves, and one when it no longer does.
-pub(crate) async fn run(world: &World, case: &Case) -> Report {
-    let receiver = world.receiver(case.over, case.steps.clone()).await;
-    let seen = &receiver.seen;
+/// Sends one attempt to the receiver while it misbehaves, and another when it behaves again.
+pub(crate) async fn run(fixture: &Fixture, case: &Case) -> Report {
+    let receiver = fixture.receiver(case.over, case.steps.clone()).await;
+    let log = &receiver.log;
     let started = now();
-    let attempt = world.send(&receiver.url, case.payload_bytes, case.deadline);
-    let (outcome, stalled) = with_stalls(within(case.deadline + HANG, attempt)).await;
+    let attempt = fixture.send(&receiver.url, case.payload_bytes, case.deadline);
+    let (outcome, stalled) = measure_stalls(within(case.deadline + HANG, attempt)).await;
     let Some(outcome) = outcome else {
-        let faults = vec!["did not end".to_owned()];
-        return Report { name: case.name, outcome: None, took: now() - started, faults };
+        let faults = vec!["the attempt did not end".to_owned()];
+        return Report { name: case.name, outcome: None, elapsed: now() - started, faults };
     };
-    let took = now() - started;
+    let elapsed = now() - started;
 
     let mut faults = Vec::new();
-    if !case.ends.fits(&outcome) {
-        faults.push(format!("should end as {:?}", case.ends));
+    if !case.expected.matches(&outcome) {
+        faults.push(format!("the outcome should be {:?}", case.expected));
     }
-    if took > case.deadline + SLACK + stalled {
-        faults.push(format!("took {took:?} with a deadline of {:?}", case.deadline));
+    if elapsed > case.deadline + SLACK + stalled {
+        faults.push(format!("took {elapsed:?} with a deadline of {:?}", case.deadline));
     }
-    becomes(|| seen.requests() >= *case.requests.end()).await;
-    let (connections, requests) = (seen.connections(), seen.requests());
+    wait_until(|| log.requests() >= *case.requests.end()).await;
+    let (connections, requests) = (log.connections(), log.requests());
     if connections != 1 {
         faults.push(format!("dialled {connections} times"));
     }
     if !case.requests.contains(&requests) {
         faults.push(format!("the receiver saw {requests} requests"));
     }
-    faults.extend(seen.heads().iter().flat_map(|head| faults_of_head(head)));
-    if case.floods() && !becomes(|| seen.script_is_over()).await {
-        faults.push("the sender did not hang up".to_owned());
+    faults.extend(log.heads().iter().flat_map(|head| faults_of_head(head)));
+    if case.floods() && !wait_until(|| log.script_ended()).await {
+        faults.push("the sender did not close the connection".to_owned());
     }
-    wait(A_MOMENT).await;
-    let next = world.send_to(&receiver).await;
-    let answer = format!("answer to request {}", requests + 1);
-    if next.http_status() != Some(200) || next.excerpt().as_str() != answer {
-        faults.push(format!("the next request ended as {}", Shown(&next)));
+    wait(PROPAGATION_TIME).await;
+    let next = fixture.send_to(&receiver).await;
+    let expected_body = format!("response to request {}", requests + 1);
+    if next.http_status() != Some(200) || next.excerpt().as_str() != expected_body {
+        faults.push(format!("the next request ended as {}", OutcomeLine(&next)));
     }
-    if seen.requests() != requests + 1 {
-        faults.push(format!("the receiver saw the next request {} times", seen.requests() - requests));
+    if log.requests() != requests + 1 {
+        faults.push(format!("the receiver saw the next request {} times", log.requests() - requests));
     }
-    Report { name: case.name, outcome: Some(outcome), took, faults }
+    Report { name: case.name, outcome: Some(outcome), elapsed, faults }
 }
 
-/// What no request may ask for: something to unpack, or leave to go on.
+/// Lists headers that no request may have, such as those that invite compression or interim responses.
 fn faults_of_head(head: &str) -> Vec<String> {
-    let asks = ["accept-encoding:", "te:", "expect:", "upgrade:", "cookie:"];
-    let asked = asks.into_iter().filter(|name| head.lines().any(|line| line.starts_with(name)));
-    asked.map(|name| format!("the request says {name}")).collect()
+    let forbidden = ["accept-encoding:", "te:", "expect:", "upgrade:", "cookie:"];
+    let present = forbidden.into_iter().filter(|name| head.lines().any(|line| line.starts_with(name)));
+    present.map(|name| format!("the request has the header {name}")).collect()
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:60} {:4} ms  ", self.name, self.took.as_millis())?;
-        self.outcome.iter().try_for_each(|outcome| Shown(outcome).fmt(f))?;
+        write!(f, "{:60} {:4} ms  ", self.name, self.elapsed.as_millis())?;
+        self.outcome.iter().try_for_each(|outcome| OutcomeLine(outcome).fmt(f))?;
         self.faults.iter().try_for_each(|fault| write!(f, "\n    FAULT: {fault}"))
     }
 }
 
-/// An outcome on one line.
-struct Shown<'a>(&'a Outcome);
+/// Formats an outcome on one line.
+struct OutcomeLine<'a>(&'a Outcome);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for OutcomeLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.last_error() {
             Some(error) => f.write_str(&error),

@@ -1,10 +1,10 @@
-//! Memory and sockets under receivers that send without end: no attempt takes more than its share, and nothing is
-//! left of it. A test binary of its own, because the whole process is measured.
-#![expect(clippy::unwrap_used, reason = "what only sets a test up says enough by failing it")]
+//! Memory and file descriptors under misbehaving receivers: every attempt stays within its limit and frees everything. A
+//! separate test binary, because the tests measure the whole process.
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
-#[path = "../hostile/stage/mod.rs"]
-#[expect(dead_code, reason = "the tests of what receivers do use the rest")]
-mod stage;
+#[path = "../hostile/harness/mod.rs"]
+#[expect(dead_code, reason = "the tests in tests/hostile use the rest")]
+mod harness;
 
 use std::time::Duration;
 
@@ -12,105 +12,106 @@ use peak_alloc::PeakAlloc;
 use posthaste_domain::ErrorClass;
 use tokio::sync::Mutex;
 
-use crate::stage::certificates::Handshake;
-use crate::stage::frames::{
-    END_STREAM, FIRST, NEWEST_ENTRY, STATUS_103, STATUS_200, headers, indexed_literal, settings,
+use crate::harness::certificates::Handshake;
+use crate::harness::fixture::Fixture;
+use crate::harness::frames::{
+    END_STREAM, FIRST_STREAM, NEWEST_ENTRY, STATUS_103, STATUS_200, headers, indexed_literal, settings,
 };
-use crate::stage::script::{AMPLE, Case, Step, Transport, flood, write};
-use crate::stage::time::{becomes, wait};
-use crate::stage::world::World;
-use crate::stage::{behaviours_bodies, behaviours_http1, behaviours_http2, behaviours_tls};
+use crate::harness::script::{AMPLE, Case, Step, Transport, flood, write};
+use crate::harness::time::{wait, wait_until};
+use crate::harness::{behaviours_bodies, behaviours_http1, behaviours_http2, behaviours_tls};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// What one attempt may take while it lasts, both ends of its connection together.
+/// Upper bound of memory during one attempt, for both ends of its connection together.
 const ATTEMPT_BYTES_MAX: usize = 2 << 20;
-/// What all attempts together may leave behind.
+/// Upper bound of memory growth after all attempts.
 const GROWTH_BYTES_MAX: usize = 1 << 20;
-/// Few, so that connections which wait to be used again look like nothing that leaks.
+/// Total pool size. Small, so that pooled connections are not mistaken for a leak.
 const POOL_SIZE: usize = 4;
-const DESCRIPTORS_MORE_MAX: usize = 2 * POOL_SIZE;
+const DESCRIPTOR_GROWTH_MAX: usize = 2 * POOL_SIZE;
 const ROUNDS: usize = 50;
-/// Each round tries every tenth behaviour.
+/// Each round runs every tenth behaviour.
 const STRIDE: usize = 10;
-const A_MOMENT: Duration = Duration::from_millis(20);
-/// For attempts that only their deadline ends; how soon is no matter here.
+/// Time for the tasks of ended attempts to free their memory.
+const CLEANUP_TIME: Duration = Duration::from_millis(20);
+/// Deadline of attempts that reach their deadline; its length does not matter here.
 const SHORT: Duration = Duration::from_millis(30);
 
-/// The whole process is measured, so one test at a time.
-static ALONE: Mutex<()> = Mutex::const_new(());
+/// Serializes the tests, because each measures the whole process.
+static SERIAL: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
-async fn no_flood_takes_more_memory_than_an_attempt_may() {
-    let _alone = ALONE.lock().await;
-    let world = World::with_pool_of(POOL_SIZE);
+async fn no_flood_exceeds_the_memory_limit_of_an_attempt() {
+    let _serial = SERIAL.lock().await;
+    let fixture = Fixture::with_pool_size(POOL_SIZE);
     let floods: Vec<Case> = all().into_iter().filter(Case::floods).collect();
     assert!(floods.len() > 40, "{} floods", floods.len());
-    let mut greedy = Vec::new();
+    let mut over_limit = Vec::new();
     for case in &floods {
-        // Once before, so that what is set up once is not counted.
-        attempt(&world, case).await;
-        let ((), bytes) = most_bytes_during(attempt(&world, case)).await;
+        // The first attempt also allocates what is allocated only once.
+        attempt(&fixture, case).await;
+        let ((), bytes) = peak_bytes_during(attempt(&fixture, case)).await;
         println!("{:60} {:6} KiB", case.name, bytes >> 10);
         if bytes > ATTEMPT_BYTES_MAX {
-            greedy.push((case.name, bytes));
+            over_limit.push((case.name, bytes));
         }
     }
-    assert!(greedy.is_empty(), "{greedy:?}");
+    assert!(over_limit.is_empty(), "{over_limit:?}");
 }
 
-/// Over HTTP/2, many requests share a connection, and what one answer leaves of its bounds must not add up.
+/// Over HTTP/2 many requests share a connection. Their unused shares of the receive budget must not accumulate.
 #[tokio::test]
-async fn good_behaviour_does_not_earn_the_right_to_flood() {
-    let _alone = ALONE.lock().await;
-    let world = World::with_pool_of(POOL_SIZE);
-    let good = (0..40).map(|number| headers(END_STREAM, FIRST + 2 * number, STATUS_200));
+async fn a_flood_after_many_good_responses_stays_within_the_memory_limit() {
+    let _serial = SERIAL.lock().await;
+    let fixture = Fixture::with_pool_size(POOL_SIZE);
+    let good = (0..40).map(|number| headers(END_STREAM, FIRST_STREAM + 2 * number, STATUS_200));
     let header = indexed_literal("x", "");
-    let first = headers(0, FIRST + 2 * 40, &[STATUS_103, &header].concat());
-    let more = headers(0, FIRST + 2 * 40, &[STATUS_103, &[NEWEST_ENTRY; 900]].concat());
+    let first = headers(0, FIRST_STREAM + 2 * 40, &[STATUS_103, &header].concat());
+    let more = headers(0, FIRST_STREAM + 2 * 40, &[STATUS_103, &[NEWEST_ENTRY; 900]].concat());
     let steps = [write(settings(&[]))]
         .into_iter()
-        .chain(good.flat_map(|answer| [Step::Read, write(answer)]))
+        .chain(good.flat_map(|response| [Step::Read, write(response)]))
         .chain([Step::Read, write(first), flood(more)]);
-    let receiver = world.receiver(Transport::Tls(Handshake::Http2), steps.collect::<Vec<_>>()).await;
+    let receiver = fixture.receiver(Transport::Tls(Handshake::Http2), steps.collect::<Vec<_>>()).await;
     for _ in 0..40 {
-        assert_eq!(world.send_to(&receiver).await.http_status(), Some(200));
+        assert_eq!(fixture.send_to(&receiver).await.http_status(), Some(200));
     }
-    let (outcome, bytes) = most_bytes_during(world.send_to(&receiver)).await;
+    let (outcome, bytes) = peak_bytes_during(fixture.send_to(&receiver)).await;
     assert_eq!(outcome.error_class(), Some(ErrorClass::BrokenResponse), "{outcome:?}");
-    println!("{:60} {:6} KiB", "a flood after forty good answers", bytes >> 10);
+    println!("{:60} {:6} KiB", "a flood after forty good responses", bytes >> 10);
     assert!(bytes <= ATTEMPT_BYTES_MAX, "{bytes} bytes");
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_many_attempts() {
-    let _alone = ALONE.lock().await;
-    let world = World::with_pool_of(POOL_SIZE);
+async fn many_attempts_leak_neither_memory_nor_descriptors() {
+    let _serial = SERIAL.lock().await;
+    let fixture = Fixture::with_pool_size(POOL_SIZE);
     let cases = all();
     let round = async |number: usize| {
         for case in cases.iter().skip(number % STRIDE).step_by(STRIDE) {
-            attempt(&world, case).await;
+            attempt(&fixture, case).await;
         }
-        // What is left of the last attempts is cleared away by tasks of their own.
-        wait(A_MOMENT).await;
+        // Tasks of the last attempts may still be freeing memory.
+        wait(CLEANUP_TIME).await;
     };
     for number in 0..STRIDE {
         round(number).await;
     }
-    let (bytes_before, descriptors_before) = (ALLOCATOR.current_usage(), descriptors());
+    let (bytes_before, descriptors_before) = (ALLOCATOR.current_usage(), open_descriptors());
     for number in 0..ROUNDS {
         round(number).await;
     }
-    let bytes_more = || ALLOCATOR.current_usage().saturating_sub(bytes_before);
-    let descriptors_more = || descriptors().saturating_sub(descriptors_before);
-    becomes(|| bytes_more() <= GROWTH_BYTES_MAX && descriptors_more() <= DESCRIPTORS_MORE_MAX).await;
-    println!("{} KiB and {} descriptors more than before", bytes_more() >> 10, descriptors_more());
-    assert!(bytes_more() <= GROWTH_BYTES_MAX, "{} bytes more than before", bytes_more());
+    let bytes_growth = || ALLOCATOR.current_usage().saturating_sub(bytes_before);
+    let descriptor_growth = || open_descriptors().saturating_sub(descriptors_before);
+    wait_until(|| bytes_growth() <= GROWTH_BYTES_MAX && descriptor_growth() <= DESCRIPTOR_GROWTH_MAX).await;
+    println!("{} KiB and {} descriptors more than before", bytes_growth() >> 10, descriptor_growth());
+    assert!(bytes_growth() <= GROWTH_BYTES_MAX, "{} bytes more than before", bytes_growth());
     assert!(
-        descriptors_more() <= DESCRIPTORS_MORE_MAX,
+        descriptor_growth() <= DESCRIPTOR_GROWTH_MAX,
         "{} descriptors more than before",
-        descriptors_more()
+        descriptor_growth()
     );
 }
 
@@ -121,24 +122,24 @@ fn all() -> Vec<Case> {
         .collect()
 }
 
-async fn attempt(world: &World, case: &Case) {
-    let receiver = world.receiver(case.over, case.steps.clone()).await;
-    let lasts = case.deadline < AMPLE;
-    let deadline = if lasts { SHORT } else { AMPLE };
-    let outcome = world.send(&receiver.url, case.payload_bytes, deadline).await;
-    assert!(lasts || case.ends.fits(&outcome), "{}: {outcome:?}", case.name);
+async fn attempt(fixture: &Fixture, case: &Case) {
+    let receiver = fixture.receiver(case.over, case.steps.clone()).await;
+    let reaches_deadline = case.deadline < AMPLE;
+    let deadline = if reaches_deadline { SHORT } else { AMPLE };
+    let outcome = fixture.send(&receiver.url, case.payload_bytes, deadline).await;
+    assert!(reaches_deadline || case.expected.matches(&outcome), "{}: {outcome:?}", case.name);
 }
 
-/// What an attempt comes to, and the most bytes that were allocated during it, above what was before.
-async fn most_bytes_during<T>(attempt: impl Future<Output = T>) -> (T, usize) {
-    // The attempt before may still be cleared away, by tasks of its own.
-    wait(A_MOMENT).await;
+/// Runs an attempt. Also returns the peak of bytes allocated during it, above the bytes allocated before.
+async fn peak_bytes_during<T>(attempt: impl Future<Output = T>) -> (T, usize) {
+    // Tasks of the previous attempt may still be freeing memory.
+    wait(CLEANUP_TIME).await;
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();
     let output = attempt.await;
     (output, ALLOCATOR.peak_usage() - before)
 }
 
-fn descriptors() -> usize {
+fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

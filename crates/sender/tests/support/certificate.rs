@@ -1,4 +1,4 @@
-//! A certificate for loopback, as a receiver over TLS shows it and a sender trusts it.
+//! A self-signed certificate for loopback, for receivers that present it and senders that trust it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
+/// A certificate, in a file and in a TLS acceptor.
 pub(crate) struct Certificate {
     file: tempfile::NamedTempFile,
     acceptor: TlsAcceptor,
 }
 
 impl Certificate {
-    /// Shown to whoever speaks this protocol.
-    pub(crate) fn over(protocol: &str) -> Self {
+    /// Creates a certificate, and an acceptor that negotiates this protocol by ALPN.
+    pub(crate) fn with_alpn(protocol: &str) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -29,7 +30,7 @@ impl Certificate {
         Self { file, acceptor: TlsAcceptor::from(Arc::new(config)) }
     }
 
-    /// As PEM, for as long as this lives.
+    /// Returns the path of the PEM file, which exists until this value is dropped.
     pub(crate) fn file(&self) -> PathBuf {
         self.file.path().to_owned()
     }

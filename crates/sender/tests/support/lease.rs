@@ -1,4 +1,4 @@
-//! The lease that is sent. Its event is that of the Standard Webhooks test vector.
+//! The lease that the tests send. Its id and payload are the test vector of Standard Webhooks.
 
 use std::time::Duration;
 
