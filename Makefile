@@ -75,7 +75,7 @@ sim: ## run the simulation on SEEDS seeds (default 1000), or on SEED=n alone
 	cargo run --locked --release -p posthaste-sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: bench
-bench: ## measure the stores: rates, and how they hold up (STORE=postgres or sqlite, WHAT=rates, beside, backlog or all)
+bench: ## measure the stores: rates, and how they hold up (STORE=postgres or sqlite, WHAT=rates, trickle, backlog or all)
 	cargo run --locked --release -p posthaste-store-bench -- $(STORE) $(WHAT)
 
 .PHONY: need-rustfmt need-clippy need-packages need-schemathesis

@@ -1,4 +1,4 @@
-//! Events to store, claims to make, outcomes to settle.
+//! The load of the benchmark: events, claim requests and settlements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{
-    Attempted, ClaimId, DestinationId, Lease, NewEvent, NewEventSpec, Outcome, RetryPolicy, RetryPolicySpec,
-    Roll, Transition, WorkerId,
+    AttemptResult, ClaimId, DestinationId, Lease, NewEvent, NewEventSpec, Outcome, RandomDraw, RetryPolicy,
+    RetryPolicySpec, Transition, WorkerId,
 };
 use posthaste_store::{ClaimRequest, EnqueueRequest, Settlement, Store};
 use rand::RngExt as _;
@@ -15,8 +15,10 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
 pub(crate) const PAYLOAD_BYTES: usize = 512;
+/// Events per claim.
 pub(crate) const BATCH: usize = 500;
 
+/// Builds an event for a numbered destination.
 pub(crate) fn event(destination: usize) -> NewEvent {
     let spec = NewEventSpec {
         destination_url: format!("https://receiver-{destination}.example/hook"),
@@ -31,26 +33,25 @@ pub(crate) fn request(events: Vec<NewEvent>) -> EnqueueRequest {
     EnqueueRequest { events, idempotency: None }
 }
 
-/// Stores `count` events over `destinations`, a thousand per call, two calls at a time.
+/// Enqueues `count` events, spread over `destinations`, a thousand per call and two calls at a time.
 pub(crate) async fn preload(store: &Arc<dyn Store>, count: usize, destinations: std::ops::Range<usize>) {
-    let half = |from: usize, to: usize| {
+    let enqueue_range = |from: usize, to: usize| {
         let (store, destinations) = (Arc::clone(store), destinations.clone());
         tokio::spawn(async move {
             let width = destinations.len();
             for first in (from..to).step_by(1_000) {
                 let events =
                     (first..(first + 1_000).min(to)).map(|n| event(destinations.start + n % width)).collect();
-                let answers = store.enqueue(&[request(events)]).await.expect("the store is up");
-                assert!(answers[0].is_ok(), "{:?}", answers[0]);
+                store.enqueue(request(events)).await.expect("the events are stored");
             }
         })
     };
-    let (first, second) = (half(0, count / 2), half(count / 2, count));
-    first.await.expect("storing does not panic");
-    second.await.expect("storing does not panic");
+    let (first, second) = (enqueue_range(0, count / 2), enqueue_range(count / 2, count));
+    first.await.expect("the enqueue task does not panic");
+    second.await.expect("the enqueue task does not panic");
 }
 
-/// A worker as the stores see it.
+/// A worker that claims and settles without sending.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     random: StdRng,
@@ -60,14 +61,16 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            id: WorkerId::booted("bench", seed).expect("the name is valid"),
+            id: WorkerId::with_boot_id("bench", seed).expect("the name is valid"),
             random: StdRng::seed_from_u64(seed),
-            policy: RetryPolicy::new(RetryPolicySpec::exponential()).expect("the contract is valid"),
+            policy: RetryPolicy::new(RetryPolicySpec::exponential())
+                .expect("the default retry policy is valid"),
         }
     }
 
-    pub(crate) fn claim(&mut self, limit: usize, excluded: &[DestinationId]) -> ClaimRequest {
-        let free_slots: BTreeMap<DestinationId, usize> = excluded.iter().map(|id| (*id, 0)).collect();
+    /// Builds a claim that takes no event of the `excluded` destinations.
+    pub(crate) fn claim_request(&mut self, limit: usize, excluded: &[DestinationId]) -> ClaimRequest {
+        let destination_slots: BTreeMap<DestinationId, usize> = excluded.iter().map(|id| (*id, 0)).collect();
         ClaimRequest {
             id: ClaimId::random(self.random.random()),
             owner: self.id.clone(),
@@ -75,18 +78,18 @@ impl Worker {
             limit,
             retries_max: limit,
             per_destination: 20,
-            free_slots,
+            destination_slots,
             abandon_after: 5,
         }
     }
 
-    /// Delivered, but for every `retry_every`th, which has to be tried again.
+    /// Builds settlements of leases: delivered, except that one in `retry_every` on average must be retried.
     pub(crate) fn settlements(&mut self, leases: &[Lease], retry_every: Option<u32>) -> Vec<Settlement> {
         let settlement = |lease: &Lease| {
             let retry = retry_every.is_some_and(|every| self.random.random_range(0..every) == 0);
             let outcome = Outcome::response(if retry { 500 } else { 200 }, None, b"ok");
-            let attempted = Attempted { outcome, duration: Duration::from_millis(20) };
-            let transition = Transition::of(lease, attempted, &self.policy, Roll(0));
+            let result = AttemptResult { outcome, duration: Duration::from_millis(20) };
+            let transition = Transition::from_attempt(lease, result, &self.policy, RandomDraw(0));
             Settlement { transition: Arc::new(transition), ended_ago: Duration::ZERO }
         };
         leases.iter().map(settlement).collect()

@@ -1,10 +1,10 @@
-//! Taking the time, and working through what is due.
+//! Timed runs of claims and settles.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posthaste_domain::DestinationId;
-use posthaste_store::{Settled, Store};
+use posthaste_store::{SettleResult, Store};
 use tokio::sync::mpsc;
 
 use crate::load::{BATCH, Worker};
@@ -14,18 +14,20 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Returns a count per second.
 pub(crate) fn rate(count: usize, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }
 
-/// Claims and settles `count` events, the next claim beside the settle of the last, as a worker does.
+/// Claims and settles `count` events and returns how long it took. Each claim overlaps with the settle before it, as in a
+/// worker.
 pub(crate) async fn drain(
     store: &Arc<dyn Store>,
     count: usize,
     retry_every: Option<u32>,
     seed: u64,
 ) -> Duration {
-    let begun = now();
+    let started = now();
     let (sender, mut claimed) = mpsc::channel(2);
     let claiming = {
         let store = Arc::clone(store);
@@ -33,11 +35,11 @@ pub(crate) async fn drain(
             let mut worker = Worker::new(seed);
             let mut taken = 0;
             while taken < count {
-                let request = worker.claim(BATCH.min(count - taken), &[]);
+                let request = worker.claim_request(BATCH.min(count - taken), &[]);
                 let leases = store.claim(&request).await.expect("the store is up").leases;
-                assert!(!leases.is_empty(), "nothing is left after {taken} of {count}");
+                assert!(!leases.is_empty(), "the store ran out of due events after {taken} of {count}");
                 taken += leases.len();
-                sender.send(leases).await.expect("the settler waits for more");
+                sender.send(leases).await.expect("the settling loop is still receiving");
             }
         })
     };
@@ -45,38 +47,37 @@ pub(crate) async fn drain(
     while let Some(leases) = claimed.recv().await {
         let settlements = worker.settlements(&leases, retry_every);
         let settled = store.settle(&worker.id, &settlements).await.expect("the store is up");
-        assert!(settled.iter().all(|settled| *settled == Settled::Applied), "every lease holds");
+        assert!(settled.iter().all(|settled| *settled == SettleResult::Applied), "every lease is still held");
     }
-    claiming.await.expect("claiming does not panic");
-    now() - begun
+    claiming.await.expect("the claiming task does not panic");
+    now() - started
 }
 
-/// Claims as events trickle in, and how long each claim takes, in ascending order.
-pub(crate) async fn trickle(
+/// Enqueues and claims single events and returns the durations of the claims, in ascending order.
+pub(crate) async fn claim_singles(
     store: &Arc<dyn Store>,
     rounds: usize,
-    to: usize,
+    first_destination: usize,
     excluded: &[DestinationId],
 ) -> Vec<Duration> {
     let mut worker = Worker::new(99);
-    let mut took = Vec::with_capacity(rounds);
+    let mut durations = Vec::with_capacity(rounds);
     for round in 0..rounds {
-        let event = crate::load::event(to + round % 10);
-        store.enqueue(&[crate::load::request(vec![event])]).await.expect("the store is up")[0]
-            .as_ref()
-            .expect("the event is stored");
-        let request = worker.claim(100, excluded);
-        let begun = now();
+        let event = crate::load::event(first_destination + round % 10);
+        store.enqueue(crate::load::request(vec![event])).await.expect("the event is stored");
+        let request = worker.claim_request(100, excluded);
+        let started = now();
         let leases = store.claim(&request).await.expect("the store is up").leases;
-        took.push(now() - begun);
-        assert_eq!(leases.len(), 1, "what has just come is claimed");
+        durations.push(now() - started);
+        assert_eq!(leases.len(), 1, "the claim returns the new event and no other");
         let settlements = worker.settlements(&leases, None);
         store.settle(&worker.id, &settlements).await.expect("the store is up");
     }
-    took.sort_unstable();
-    took
+    durations.sort_unstable();
+    durations
 }
 
-pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> f64 {
+/// Returns a percentile of sorted durations, in milliseconds.
+pub(crate) fn percentile_ms(sorted: &[Duration], percent: usize) -> f64 {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)].as_secs_f64() * 1_000.0
 }
