@@ -1,4 +1,4 @@
-//! Commands of PostgreSQL, run as a user whom it accepts: it refuses root, so root becomes `postgres`.
+//! Runs PostgreSQL's programs. PostgreSQL refuses to run as root, so root runs them as the user `postgres`.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -6,9 +6,10 @@ use std::process::{Command, Output, Stdio};
 
 use crate::install::Install;
 
+/// The user that runs the server in place of root.
 const USER: &str = "postgres";
 
-/// A command that did not do its work.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("{program} could not be run: {reason}")]
@@ -17,14 +18,14 @@ pub enum CommandError {
     Failed { program: String, output: String },
 }
 
-/// Where a server's files are, and as whom its commands run.
+/// An installation of PostgreSQL, and the user that runs its programs.
 #[derive(Debug, Clone)]
-pub(crate) struct Account {
+pub(crate) struct CommandRunner {
     install: Install,
     is_root: bool,
 }
 
-impl Account {
+impl CommandRunner {
     pub(crate) fn new(install: Install, is_root: bool) -> Self {
         Self { install, is_root }
     }
@@ -33,7 +34,7 @@ impl Account {
         &self.install
     }
 
-    /// Any program, as the server's user.
+    /// Returns a command that runs any program as the server's user.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = if self.is_root {
             let mut command = Command::new("runuser");
@@ -42,17 +43,17 @@ impl Account {
         } else {
             Command::new(program)
         };
-        without_pg_variables(&mut command);
+        remove_pg_variables(&mut command);
         command
     }
 
-    /// One of PostgreSQL's programs, as the server's user.
+    /// Returns a command that runs one of PostgreSQL's programs as the server's user.
     pub(crate) fn postgres_command(&self, name: &str) -> Command {
         self.command(&self.install.program(name))
     }
 
-    /// Makes the server's user the owner of everything under a path.
-    pub(crate) fn own(&self, path: &Path) -> Result<(), CommandError> {
+    /// Makes the server's user the owner of a path and of all files below it.
+    pub(crate) fn change_owner(&self, path: &Path) -> Result<(), CommandError> {
         if self.is_root {
             run("chown", Command::new("chown").arg("-R").arg(format!("{USER}:")).arg(path))?;
         }
@@ -60,8 +61,8 @@ impl Account {
     }
 }
 
-/// PGHOST and its like would lead a command to somebody else's server.
-pub(crate) fn without_pg_variables(command: &mut Command) {
+/// Removes the variables of the environment that libpq reads: PGHOST, for one, would direct a command to another server.
+pub(crate) fn remove_pg_variables(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PG") {
             command.env_remove(name);
@@ -70,13 +71,13 @@ pub(crate) fn without_pg_variables(command: &mut Command) {
     command.env("LC_ALL", "C");
 }
 
-/// What it printed, if it succeeded.
+/// Runs a command and returns its standard output.
 pub(crate) fn run(program: &str, command: &mut Command) -> Result<String, CommandError> {
     let output = command.stdin(Stdio::null()).output().map_err(|reason| not_run(program, reason))?;
-    printed(program, &output)
+    parse_output(program, &output)
 }
 
-/// The same for a command that reads its work.
+/// Runs a command with `input` on its standard input, and returns its standard output.
 pub(crate) fn run_with_input(
     program: &str,
     command: &mut Command,
@@ -88,17 +89,18 @@ pub(crate) fn run_with_input(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|reason| not_run(program, reason))?;
-    let mut stdin = child.stdin.take().expect("stdin was asked for above");
-    // Written beside the reading below: long input and long output would otherwise wait for each other. A command that
-    // ended before it read everything says why itself.
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    // Write concurrently with the reads below: otherwise a full output pipe and a full input pipe would deadlock. Ignore
+    // write errors: a command that exits before it has read its input reports the reason itself.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(input.as_bytes()));
         child.wait_with_output()
     });
-    printed(program, &output.map_err(|reason| not_run(program, reason))?)
+    parse_output(program, &output.map_err(|reason| not_run(program, reason))?)
 }
 
-fn printed(program: &str, output: &Output) -> Result<String, CommandError> {
+/// Returns the standard output of a successful command, or all output of a failed one as an error.
+fn parse_output(program: &str, output: &Output) -> Result<String, CommandError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     if output.status.success() {
         return Ok(text(&output.stdout));
@@ -107,6 +109,7 @@ fn printed(program: &str, output: &Output) -> Result<String, CommandError> {
     Err(CommandError::Failed { program: program.to_owned(), output: output.trim().to_owned() })
 }
 
+/// Returns the error of a program that could not be started.
 pub(crate) fn not_run(program: &str, reason: io::Error) -> CommandError {
     CommandError::NotRun { program: program.to_owned(), reason }
 }

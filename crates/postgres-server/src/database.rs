@@ -1,15 +1,15 @@
-//! Databases of a server, and SQL for tests that have no client of their own.
+//! Databases of a server, and SQL through `psql` for tests without a client.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::command::{CommandError, run_with_input, without_pg_variables};
+use crate::command::{CommandError, remove_pg_variables, run_with_input};
 use crate::server::PostgresServer;
 
-/// Long hints are cut: PostgreSQL's names have at most 63 bytes.
+/// Longer hints are truncated, because names in PostgreSQL have at most 63 bytes.
 const HINT_CHARS_MAX: usize = 40;
 
-/// A database that nobody else uses. It goes with its server, or by [`PostgresServer::drop_database`].
+/// A database of one test. It exists until its server is removed or [`PostgresServer::drop_database`] is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Database {
     pub name: String,
@@ -17,23 +17,23 @@ pub struct Database {
 }
 
 impl PostgresServer {
-    /// Where a client finds a database of this server.
+    /// Returns the URL of a database of this server.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port())
     }
 
-    /// A new, empty database with a name of its own.
+    /// Creates an empty database with a unique name that contains `name_hint`.
     ///
     /// # Panics
-    /// A test without its database has nothing to test.
+    /// If the database cannot be created.
     pub fn create_database(&self, name_hint: &str) -> Database {
         self.create_database_named(name_hint, "template0")
     }
 
-    /// A new database that is a copy of another, to which nobody may be connected.
+    /// Creates a database as a copy of another, to which no client may be connected.
     ///
     /// # Panics
-    /// As [`Self::create_database`].
+    /// If the database cannot be created.
     pub fn create_database_from(&self, template: &str) -> Database {
         self.create_database_named(template, template)
     }
@@ -46,22 +46,23 @@ impl PostgresServer {
         Database { url: self.url(&name), name }
     }
 
-    /// Removes a database, cutting off whoever is connected to it.
+    /// Drops a database and disconnects its clients.
     pub fn drop_database(&self, name: &str) -> Result<(), CommandError> {
         self.psql("postgres", &format!("DROP DATABASE \"{name}\" WITH (FORCE);")).map(drop)
     }
 
-    /// Runs statements one after the other, each in a transaction of its own, and returns their rows: one per line,
-    /// columns separated by `|`. The first that fails ends it.
+    /// Runs statements one after the other, each in a transaction of its own, until one fails. Returns their rows, one
+    /// per line, with columns separated by `|`.
     pub fn psql(&self, database: &str, sql: &str) -> Result<String, CommandError> {
-        let mut psql = Command::new(self.account.install().program("psql"));
+        let mut psql = Command::new(self.runner.install().program("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-", "-d"]);
         psql.arg(self.url(database));
-        without_pg_variables(&mut psql);
+        remove_pg_variables(&mut psql);
         run_with_input("psql", &mut psql, sql)
     }
 }
 
+/// Replaces every character of a hint that a name would have to quote.
 fn plain_name(hint: &str) -> String {
     let plain = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_lowercase() } else { '_' };
     hint.chars().take(HINT_CHARS_MAX).map(plain).collect()
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_hint_makes_a_plain_name() {
+    fn any_hint_becomes_a_plain_name_of_limited_length() {
         assert_eq!(plain_name("Store::claim \"é\""), "store__claim____");
         assert_eq!(plain_name(&"x".repeat(100)).len(), HINT_CHARS_MAX);
     }

@@ -1,21 +1,21 @@
-//! The PostgreSQL that this machine has.
+//! Finds the PostgreSQL installation of this machine.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Debian keeps each version's programs here and out of PATH.
-const VERSIONS: &str = "/usr/lib/postgresql";
+/// Where Debian installs the programs of each version, outside of PATH.
+const DEBIAN_VERSIONS: &str = "/usr/lib/postgresql";
 
-/// A directory with the programs of one version.
+/// The directory that contains the programs of one version.
 #[derive(Debug, Clone)]
 pub(crate) struct Install {
     programs: PathBuf,
 }
 
 impl Install {
-    /// The newest version that Debian's packages installed, or whatever PATH leads to.
+    /// Finds the newest version of Debian's packages, or else the version on PATH.
     pub(crate) fn find() -> Option<Self> {
-        newest_version(Path::new(VERSIONS)).or_else(on_path).map(|programs| Self { programs })
+        newest_version(Path::new(DEBIAN_VERSIONS)).or_else(version_on_path).map(|programs| Self { programs })
     }
 
     pub(crate) fn program(&self, name: &str) -> PathBuf {
@@ -36,8 +36,8 @@ fn newest_version(versions: &Path) -> Option<PathBuf> {
         .map(|(_, programs)| programs)
 }
 
-fn on_path() -> Option<PathBuf> {
-    // What PATH finds may be a link into the directory that has the other programs too.
+fn version_on_path() -> Option<PathBuf> {
+    // The program on PATH may be a link into the directory that contains the other programs.
     let initdb = env::split_paths(&env::var_os("PATH")?)
         .map(|directory| directory.join("initdb"))
         .find(|initdb| initdb.is_file())?;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_complete_version_is_taken() {
+    fn the_newest_complete_version_is_found() {
         let versions = tempfile::tempdir().unwrap();
         for (version, programs) in [("9", 4), ("15", 4), ("16", 3), ("notes", 4)] {
             let bin = versions.path().join(version).join("bin");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_packages_has_no_version() {
+    fn no_version_is_found_without_packages() {
         let versions = tempfile::tempdir().unwrap();
         assert_eq!(newest_version(&versions.path().join("absent")), None);
     }

@@ -1,7 +1,7 @@
-//! A PostgreSQL server of one's own, for tests and benchmarks.
+//! A private PostgreSQL server for tests and benchmarks.
 //!
-//! It lives in a temporary directory, listens on a loopback port and a socket that nobody else uses, and is gone when
-//! the process that started it is: also when that panics or is killed. No other server is ever touched.
+//! The server has a temporary directory, a loopback port and a socket of its own. It is stopped and removed when the
+//! process that started it ends, even by a panic or a kill. No other server is affected.
 //!
 //! ```no_run
 //! use posthaste_postgres_server::PostgresServer;
@@ -21,4 +21,4 @@ mod supervisor;
 
 pub use command::CommandError;
 pub use database::Database;
-pub use server::{FOR_TESTS, PostgresServer, StartError, StopMode, free_ports};
+pub use server::{PostgresServer, StartError, StopMode, TEST_SETTINGS, free_ports};

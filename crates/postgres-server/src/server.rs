@@ -1,4 +1,4 @@
-//! One server: its directory, its port, and its being up or down.
+//! A server: its directory, its port, and how it starts and stops.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{fs, iter};
 
-use crate::command::{Account, CommandError, run};
+use crate::command::{CommandError, CommandRunner, run};
 use crate::install::Install;
 use crate::supervisor::Supervisor;
 
-/// Settings for tests. What a test committed outlives a crash of the server, though not one of the machine.
-pub const FOR_TESTS: &[(&str, &str)] = &[
+/// Fast settings for tests. Commits survive a crash of the server, but not one of the machine.
+pub const TEST_SETTINGS: &[(&str, &str)] = &[
     ("fsync", "off"),
     ("full_page_writes", "off"),
     ("shared_buffers", "64MB"),
@@ -23,18 +23,20 @@ pub const FOR_TESTS: &[(&str, &str)] = &[
     ("max_wal_size", "256MB"),
 ];
 
-/// Settings that name a file. The server gets a copy of it that it may read and, of a key, nobody else.
+/// Settings that name a file. The server gets a copy with mode 0600, as PostgreSQL requires of key files.
 const FILE_SETTINGS: [&str; 4] = ["ssl_cert_file", "ssl_key_file", "ssl_ca_file", "hba_file"];
 
-/// A server's port lies below those that the kernel hands out to outgoing connections. A client that keeps dialling a
-/// stopped server could otherwise be given the very port it dials, connect to itself, and so keep the server out.
+/// Ports of servers, below the kernel's ephemeral ports. A client that keeps connecting to a stopped server could
+/// otherwise get that very port as its own, connect to itself, and block the server's port.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Another process may take a port between our looking and the server's binding it.
+/// How many ports are tried: another process may bind a port between our check and the server's start.
 const PORTS_TRIED_MAX: usize = 5;
 
-const START_SECONDS_MAX: &str = "60";
+/// Timeout of `pg_ctl start` and `pg_ctl stop`.
+const PG_CTL_TIMEOUT_SECONDS: &str = "60";
 
+/// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(
@@ -49,14 +51,14 @@ pub enum StartError {
     NotStarted { reason: String, log: String },
 }
 
-/// How a server is stopped.
+/// How a server is stopped, as in `pg_ctl stop -m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// Once every client has gone.
+    /// Waits until every client has disconnected.
     Smart,
-    /// Cleanly; transactions are rolled back and clients cut off.
+    /// Rolls back open transactions, disconnects clients and shuts down cleanly.
     Fast,
-    /// As in a crash: recovery runs at the next start.
+    /// Stops like a crash: recovery runs at the next start.
     Immediate,
 }
 
@@ -70,10 +72,10 @@ impl StopMode {
     }
 }
 
-/// A running server, stopped and removed when dropped or when the process ends.
+/// A private server. It is stopped and removed when this value is dropped or the process ends.
 #[derive(Debug)]
 pub struct PostgresServer {
-    pub(crate) account: Account,
+    pub(crate) runner: CommandRunner,
     directory: PathBuf,
     port: u16,
     version: String,
@@ -81,68 +83,70 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// A new server with PostgreSQL's own settings except for those given.
+    /// Starts a new server with PostgreSQL's default settings, overridden by `settings`.
     pub fn start(settings: &[(&str, &str)]) -> Result<Self, StartError> {
-        Self::start_on(settings, |account, data| {
-            let mut initdb = account.postgres_command("initdb");
+        Self::start_with_data(settings, |runner, data| {
+            let mut initdb = runner.postgres_command("initdb");
             initdb.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-D"]);
             run("initdb", initdb.arg(data))?;
             Ok(())
         })
     }
 
-    /// The server that the tests of one process share; started when first asked for.
+    /// Returns the server that all tests of the process share. The first call starts it.
     ///
     /// # Panics
-    /// Where there is no server there is nothing to test.
+    /// If the server cannot be started.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<PostgresServer> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(FOR_TESTS).unwrap_or_else(|error| panic!("{error}")))
+        SHARED.get_or_init(|| Self::start(TEST_SETTINGS).unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// A server on the data directory that `fill` makes.
-    pub(crate) fn start_on(
+    /// Starts a server on the data directory that `create_data` creates.
+    pub(crate) fn start_with_data(
         settings: &[(&str, &str)],
-        fill: impl FnOnce(&Account, &Path) -> Result<(), StartError>,
+        create_data: impl FnOnce(&CommandRunner, &Path) -> Result<(), StartError>,
     ) -> Result<Self, StartError> {
         let install = Install::find().ok_or(StartError::NotInstalled)?;
         let directory = tempfile::Builder::new()
             .prefix("posthaste-postgres-")
             .tempdir()
-            .map_err(|reason| files("a temporary directory", reason))?;
-        let metadata = fs::metadata(&directory).map_err(|reason| files("a temporary directory", reason))?;
-        // Whoever made the directory just now is who we are.
-        let account = Account::new(install, metadata.uid() == 0);
-        account.own(directory.path())?;
-        let supervisor = Supervisor::watch(&account, directory.path())?;
-        // From here on it is the supervisor's to remove.
+            .map_err(|reason| file_error("a temporary directory", reason))?;
+        let metadata =
+            fs::metadata(&directory).map_err(|reason| file_error("a temporary directory", reason))?;
+        // This process has just created the directory, so the directory's owner is the current user.
+        let runner = CommandRunner::new(install, metadata.uid() == 0);
+        runner.change_owner(directory.path())?;
+        let supervisor = Supervisor::start(&runner, directory.path())?;
+        // From here on the supervisor removes the directory.
         let directory = directory.keep();
 
-        let version = run("postgres", account.postgres_command("postgres").arg("--version"))?;
+        let version = run("postgres", runner.postgres_command("postgres").arg("--version"))?;
         let mut server = Self {
-            account,
+            runner,
             directory,
             port: 0,
             version: version.split(' ').nth(2).unwrap_or_default().to_owned(),
             _supervisor: supervisor,
         };
-        fill(&server.account, &server.data())?;
+        create_data(&server.runner, &server.data())?;
         server.configure(settings)?;
         server.start_on_a_free_port()?;
         Ok(server)
     }
 
-    /// The later of two equal settings wins, so ours come before the caller's and after what `fill` brought.
+    /// Appends settings to postgresql.conf. A later setting overrides an earlier one, so the caller's come last.
     fn configure(&self, settings: &[(&str, &str)]) -> Result<(), StartError> {
         let mut lines = String::from("\n");
         let sockets = self.directory.display().to_string();
         let ours = [("listen_addresses", "127.0.0.1"), ("unix_socket_directories", &*sockets)];
         for (name, value) in ours.iter().chain(settings) {
-            let value = if FILE_SETTINGS.contains(name) { self.copy_of(value)? } else { (*value).to_owned() };
+            let value =
+                if FILE_SETTINGS.contains(name) { self.copy_file(value)? } else { (*value).to_owned() };
             let _ = writeln!(lines, "{name} = '{}'", value.replace('\'', "''"));
         }
         self.append_settings(&lines)?;
-        self.account.own(&self.directory)?;
+        self.runner.change_owner(&self.directory)?;
         Ok(())
     }
 
@@ -150,37 +154,38 @@ impl PostgresServer {
         let path = self.data().join("postgresql.conf");
         fs::read_to_string(&path)
             .and_then(|before| fs::write(&path, before + lines))
-            .map_err(|reason| files("postgresql.conf", reason))
+            .map_err(|reason| file_error("postgresql.conf", reason))
     }
 
-    fn copy_of(&self, file: &str) -> Result<String, StartError> {
+    /// Copies a file into the server's directory and returns the path of the copy.
+    fn copy_file(&self, file: &str) -> Result<String, StartError> {
         let name = Path::new(file).file_name().unwrap_or_default();
         let copy = self.directory.join(name);
         fs::copy(file, &copy)
             .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)))
-            .map_err(|reason| files(file, reason))?;
+            .map_err(|reason| file_error(file, reason))?;
         Ok(copy.display().to_string())
     }
 
     fn start_on_a_free_port(&mut self) -> Result<(), StartError> {
-        let mut refused = None;
+        let mut bind_error = None;
         for port in free_ports().take(PORTS_TRIED_MAX) {
             self.port = port;
             self.append_settings(&format!("port = {port}\n"))?;
             match self.start_again() {
                 Err(StartError::NotStarted { reason, log }) if log.contains("Address already in use") => {
-                    refused = Some(StartError::NotStarted { reason, log });
+                    bind_error = Some(StartError::NotStarted { reason, log });
                 }
-                done => return done,
+                result => return result,
             }
         }
-        Err(refused.unwrap_or_else(|| files("a free port", io::ErrorKind::AddrInUse.into())))
+        Err(bind_error.unwrap_or_else(|| file_error("a free port", io::ErrorKind::AddrInUse.into())))
     }
 
-    /// Starts a stopped server on its old port, and returns once it accepts connections.
+    /// Starts a stopped server on the same port, and returns once it accepts connections.
     pub fn start_again(&self) -> Result<(), StartError> {
         let mut start = self.pg_ctl("start");
-        start.arg("-l").arg(self.log()).args(["-w", "-t", START_SECONDS_MAX]);
+        start.arg("-l").arg(self.log()).args(["-w", "-t", PG_CTL_TIMEOUT_SECONDS]);
         run("pg_ctl", &mut start).map(drop).map_err(|error| match error {
             CommandError::Failed { output, .. } => {
                 StartError::NotStarted { reason: output, log: self.log_tail() }
@@ -189,20 +194,20 @@ impl PostgresServer {
         })
     }
 
-    /// Returns once the server is down. Its data and its port stay.
+    /// Stops the server, and returns once it is down. It keeps its data and its port.
     pub fn stop(&self, mode: StopMode) -> Result<(), CommandError> {
         let mut stop = self.pg_ctl("stop");
-        run("pg_ctl", stop.args(["-m", mode.as_str(), "-w", "-t", START_SECONDS_MAX])).map(drop)
+        run("pg_ctl", stop.args(["-m", mode.as_str(), "-w", "-t", PG_CTL_TIMEOUT_SECONDS])).map(drop)
     }
 
-    /// A clean stop that cuts clients off, then a start on the same port.
+    /// Stops the server cleanly, disconnecting clients, and starts it on the same port.
     pub fn restart(&self) -> Result<(), StartError> {
         self.stop(StopMode::Fast)?;
         self.start_again()
     }
 
     pub(crate) fn pg_ctl(&self, verb: &str) -> std::process::Command {
-        let mut command = self.account.postgres_command("pg_ctl");
+        let mut command = self.runner.postgres_command("pg_ctl");
         command.arg(verb).arg("-D").arg(self.data()).current_dir("/");
         command
     }
@@ -211,18 +216,18 @@ impl PostgresServer {
         self.port
     }
 
-    /// As in `15.8`.
-    /// The server's first process, of which all its others are children; none while it is stopped.
+    /// Returns the id of the server's main process, the parent of all its backends; none while it is stopped.
     pub fn process_id(&self) -> Option<u32> {
         let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
         file.lines().next()?.trim().parse().ok()
     }
 
+    /// Returns the version of PostgreSQL, such as `15.8`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Holds the data, the log and the socket; removed with the server.
+    /// Returns the directory of the data, the log and the socket. It is removed with the server.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -235,7 +240,7 @@ impl PostgresServer {
         self.directory.join("log")
     }
 
-    /// The last lines of the server's log.
+    /// Returns the last lines of the server's log.
     pub fn log_tail(&self) -> String {
         const LINES: usize = 30;
         let log = fs::read(self.log()).unwrap_or_default();
@@ -245,8 +250,8 @@ impl PostgresServer {
     }
 }
 
-/// Ports that nobody listens on now. Starts anywhere, so that processes that start servers at the same time do not all
-/// try the same ports.
+/// Returns ports on which no process listens now, from a random start, so that processes that start servers at the same
+/// time rarely try the same port.
 pub fn free_ports() -> impl Iterator<Item = u16> {
     let random = RandomState::new().hash_one(());
     let ports = u64::from(PORTS.end - PORTS.start);
@@ -256,6 +261,6 @@ pub fn free_ports() -> impl Iterator<Item = u16> {
         .filter(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
 }
 
-fn files(what: &str, reason: io::Error) -> StartError {
+fn file_error(what: &str, reason: io::Error) -> StartError {
     StartError::Files { what: what.to_owned(), reason }
 }

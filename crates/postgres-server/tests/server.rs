@@ -1,16 +1,16 @@
-//! What a server promises to the tests that use it.
+//! The guarantees that a private server gives to tests.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use posthaste_postgres_server::{FOR_TESTS, PostgresServer, StartError, StopMode};
+use posthaste_postgres_server::{PostgresServer, StartError, StopMode, TEST_SETTINGS};
 
 #[test]
-fn a_shared_server_answers_queries() {
+fn a_shared_server_runs_queries() {
     let server = PostgresServer::shared();
-    let database = server.create_database("answers");
+    let database = server.create_database("queries");
     assert_eq!(server.psql(&database.name, "SELECT 1, 'two'; SELECT 3").unwrap(), "1|two\n3");
     assert_eq!(database.url, format!("postgres://postgres@127.0.0.1:{}/{}", server.port(), database.name));
     let version = server.psql(&database.name, "SHOW server_version").unwrap();
@@ -18,7 +18,7 @@ fn a_shared_server_answers_queries() {
 }
 
 #[test]
-fn a_statement_that_fails_says_why_and_ends_the_rest() {
+fn a_failing_statement_returns_its_error_and_skips_the_rest() {
     let server = PostgresServer::shared();
     let database = server.create_database("fails");
     let error = server
@@ -30,7 +30,7 @@ fn a_statement_that_fails_says_why_and_ends_the_rest() {
 }
 
 #[test]
-fn databases_of_one_name_are_separate() {
+fn databases_with_the_same_name_hint_are_separate() {
     let server = PostgresServer::shared();
     let [first, second] = [(); 2].map(|()| server.create_database("twin"));
     assert_ne!(first, second);
@@ -39,7 +39,7 @@ fn databases_of_one_name_are_separate() {
 }
 
 #[test]
-fn a_database_made_from_another_begins_with_its_rows() {
+fn a_database_created_from_another_contains_its_rows() {
     let server = PostgresServer::shared();
     let template = server.create_database("template");
     server.psql(&template.name, "CREATE TABLE things AS SELECT 7 AS thing").unwrap();
@@ -50,7 +50,7 @@ fn a_database_made_from_another_begins_with_its_rows() {
 }
 
 #[test]
-fn settings_are_applied_and_a_wrong_one_is_told_with_the_log() {
+fn settings_are_applied_and_an_invalid_one_fails_with_the_server_log() {
     let server = PostgresServer::start(&[("work_mem", "7MB"), ("cluster_name", "it's mine")]).unwrap();
     let shown = server.psql("postgres", "SHOW work_mem; SHOW cluster_name; SHOW fsync").unwrap();
     assert_eq!(shown, "7MB\nit's mine\non");
@@ -63,8 +63,8 @@ fn settings_are_applied_and_a_wrong_one_is_told_with_the_log() {
 }
 
 #[test]
-fn data_outlives_a_restart_and_an_immediate_stop() {
-    let server = PostgresServer::start(FOR_TESTS).unwrap();
+fn data_survives_a_restart_and_an_immediate_stop() {
+    let server = PostgresServer::start(TEST_SETTINGS).unwrap();
     let port = server.port();
     server.psql("postgres", "CREATE TABLE kept AS SELECT 1 AS row").unwrap();
     server.restart().unwrap();
@@ -77,8 +77,8 @@ fn data_outlives_a_restart_and_an_immediate_stop() {
 }
 
 #[test]
-fn a_dropped_server_leaves_neither_port_nor_directory() {
-    let server = PostgresServer::start(FOR_TESTS).unwrap();
+fn dropping_a_server_frees_its_port_and_removes_its_directory() {
+    let server = PostgresServer::start(TEST_SETTINGS).unwrap();
     let (port, directory) = (server.port(), server.directory().to_owned());
     assert!(directory.exists());
     drop(server);
@@ -87,11 +87,11 @@ fn a_dropped_server_leaves_neither_port_nor_directory() {
 }
 
 #[test]
-fn a_standby_follows_and_takes_writes_once_promoted() {
-    let primary = PostgresServer::start(FOR_TESTS).unwrap();
+fn a_standby_replicates_and_accepts_writes_once_promoted() {
+    let primary = PostgresServer::start(TEST_SETTINGS).unwrap();
     primary.psql("postgres", "CREATE TABLE followed AS SELECT 1 AS row").unwrap();
-    let standby = primary.standby().unwrap();
-    // From here on a commit returns only once the standby shows it.
+    let standby = primary.start_standby().unwrap();
+    // From here on, a commit returns only when the standby has applied it.
     primary
         .psql(
             "postgres",
@@ -111,7 +111,7 @@ fn a_standby_follows_and_takes_writes_once_promoted() {
 }
 
 #[test]
-fn a_server_with_tls_gets_copies_of_its_files_that_only_it_may_read() {
+fn a_server_with_tls_gets_private_copies_of_its_files() {
     let files = tempfile::tempdir().unwrap();
     let path = |name: &str| files.path().join(name).display().to_string();
     let (certificate, key) = (path("server.crt"), path("server.key"));
@@ -128,7 +128,7 @@ fn a_server_with_tls_gets_copies_of_its_files_that_only_it_may_read() {
     assert_eq!(server.psql("postgres?sslmode=require", ssl).unwrap(), "t");
 }
 
-/// The child of the next test: starts a server, tells where, and waits to be killed.
+/// The child process of the next test: starts a server, prints its port and directory, and waits to be killed.
 #[test]
 #[ignore = "run by a_killed_process_leaves_no_server_behind, which kills it"]
 fn a_process_with_a_server() {
@@ -146,18 +146,18 @@ fn a_killed_process_leaves_no_server_behind() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let told = BufReader::new(process.stdout.take().unwrap())
+    let line = BufReader::new(process.stdout.take().unwrap())
         .lines()
         .map(Result::unwrap)
         .find_map(|line| line.strip_prefix("server ").map(str::to_owned))
-        .expect("the child tells where its server is");
-    let (port, directory) = told.split_once(' ').unwrap();
+        .expect("the child prints its server's port and directory");
+    let (port, directory) = line.split_once(' ').unwrap();
     let (port, directory) = (port.parse::<u16>().unwrap(), PathBuf::from(directory));
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() && directory.exists());
 
     process.kill().unwrap();
     process.wait().unwrap();
-    // The supervisor holds the child's stderr until it is done.
+    // The supervisor has inherited the child's stderr and closes it when it ends.
     process.stderr.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
     assert!(!directory.exists());
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use posthaste_postgres_server::{FOR_TESTS, PostgresServer, StopMode};
+use posthaste_postgres_server::{TEST_SETTINGS, PostgresServer, StopMode};
 use serde_json::json;
 
 use crate::stage::{EVENTS, Event, Home, Receiver, Service, until};
 
 /// A server of the test's own, which it may stop. It ends with the test process.
 fn own_server() -> &'static PostgresServer {
-    Box::leak(Box::new(PostgresServer::start(FOR_TESTS).unwrap()))
+    Box::leak(Box::new(PostgresServer::start(TEST_SETTINGS).unwrap()))
 }
 
 #[test]
