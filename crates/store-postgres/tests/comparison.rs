@@ -53,7 +53,7 @@ impl ReusableHarness {
             "destinations",
             "events",
             "queue",
-            "endings",
+            "terminal_events",
             "attempts",
             "claims",
             "counts",

@@ -1,4 +1,4 @@
-//! The list of cases that every store must pass, on PostgreSQL.
+//! Runs the store conformance suite on PostgreSQL.
 
 mod support;
 

@@ -1,36 +1,35 @@
-//! Servers that stop, restart, refuse, hang and come back. Every call answers within its bound, with an error that says
-//! to ask again, and what was acknowledged is there afterwards.
+//! Servers that stop, restart, reject writes, hang and recover. Every call returns within its bound, with a transient
+//! error, and no acknowledged write is lost.
 
 use std::net::TcpListener;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use posthaste_postgres_server::{FOR_TESTS, PostgresServer, StopMode};
-use posthaste_store::{HeldLease, PageRequest, Settled, Store, StoreError};
+use posthaste_postgres_server::{PostgresServer, StopMode, TEST_SETTINGS};
+use posthaste_store::{LeaseRef, PageRequest, SettleResult, Store, StoreError};
 use posthaste_store_conformance::Harness as _;
 use posthaste_store_postgres::{PostgresStore, migrate};
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-/// Every call of the store returns within this, whatever the server does.
+/// Upper bound of every call of the store.
 const BOUND: Duration = Duration::from_secs(16);
 
 fn server() -> PostgresServer {
-    PostgresServer::start(FOR_TESTS).unwrap_or_else(|error| panic!("{error}"))
+    PostgresServer::start(TEST_SETTINGS).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Makes a call of every purpose, and returns why each of them failed.
-async fn reasons(store: &PostgresStore) -> Vec<String> {
+/// Makes a call of every purpose and returns the reasons for which they failed.
+async fn failure_reasons(store: &PostgresStore) -> Vec<String> {
     let event_id = posthaste_domain::EventId::new("some").unwrap();
-    let batch = [request(vec![spec()])];
-    let held = [HeldLease {
+    let held = [LeaseRef {
         key: posthaste_domain::EventKey(1),
         token: posthaste_domain::LeaseToken::random([1; 16]),
     }];
     let (claim, page) = (claim_by("worker-a"), PageRequest::default());
     let calls = join_all([
-        Box::pin(async { store.enqueue(&batch).await.map(drop) })
+        Box::pin(async { store.enqueue(request(vec![spec()])).await.map(drop) })
             as std::pin::Pin<Box<dyn Future<Output = _>>>,
         Box::pin(async { store.claim(&claim).await.map(drop) }),
         Box::pin(async { store.renew(&held, LEASE).await.map(drop) }),
@@ -41,36 +40,36 @@ async fn reasons(store: &PostgresStore) -> Vec<String> {
         Box::pin(async { store.requeue(&event_id, "operator").await.map(drop) }),
         Box::pin(async { store.notices(None, 1).await.map(drop) }),
     ]);
-    let answers = within(BOUND, "every call returns", calls).await;
-    answers
+    let results = within(BOUND, "every call returns", calls).await;
+    results
         .into_iter()
-        .map(|answer| match answer.expect_err("the server cannot answer") {
+        .map(|result| match result.expect_err("the server is down") {
             StoreError::Unavailable { reason } => reason,
-            error => panic!("asking again will help, and this says otherwise: {error:?}"),
+            error => panic!("the failure is transient, and this error is not: {error:?}"),
         })
         .collect()
 }
 
 #[tokio::test]
-async fn a_crash_loses_nothing_that_was_acknowledged_and_leases_survive_it() {
+async fn a_crash_loses_no_acknowledged_write_and_no_lease() {
     let server = server();
     let database = server.create_database("crash");
     let store = open(&database.url).await;
     let stored = enqueue_all(&store, (0..60).map(|_| spec()).collect()).await;
     let leases =
         store.claim(&posthaste_store::ClaimRequest { limit: 20, ..claim_by("worker-a") }).await.unwrap();
-    let (ended, held) = leases.leases.split_at(10);
-    assert_eq!(settle(&store, ended, 200).await, [Settled::Applied; 10]);
+    let (settled, held) = leases.leases.split_at(10);
+    assert_eq!(settle(&store, settled, 200).await, [SettleResult::Applied; 10]);
 
     server.stop(StopMode::Immediate).unwrap();
-    reasons(&store).await;
+    failure_reasons(&store).await;
     server.start_again().unwrap();
 
-    until(SOON, "the store goes on", async || store.overview().await.is_ok()).await;
-    let holding: Vec<HeldLease> = held.iter().map(HeldLease::from).collect();
+    wait_until(TIMEOUT, "the store recovers", async || store.overview().await.is_ok()).await;
+    let holding: Vec<LeaseRef> = held.iter().map(LeaseRef::from).collect();
     assert_eq!(store.renew(&holding, LEASE).await.unwrap(), []);
-    assert_eq!(settle(&store, ended, 200).await, [Settled::Replayed; 10]);
-    assert_eq!(settle(&store, held, 200).await, [Settled::Applied; 10]);
+    assert_eq!(settle(&store, settled, 200).await, [SettleResult::Replayed; 10]);
+    assert_eq!(settle(&store, held, 200).await, [SettleResult::Applied; 10]);
     let rest = claim(&store).await;
     assert_eq!(rest.len(), 40);
     settle(&store, &rest, 200).await;
@@ -82,14 +81,14 @@ async fn a_crash_loses_nothing_that_was_acknowledged_and_leases_survive_it() {
 }
 
 #[tokio::test]
-async fn calls_in_the_middle_of_a_restart_fail_as_transient_or_succeed() {
+async fn calls_during_a_restart_succeed_or_fail_with_a_transient_error() {
     let server = server();
     let database = server.create_database("restart");
     let store = open(&database.url).await;
     let mut acknowledged = 0;
     let mut enqueue_ten = async || {
         for _ in 0..10 {
-            match within(BOUND, "every call returns", store.enqueue(&[request(vec![spec()])])).await {
+            match within(BOUND, "every call returns", store.enqueue(request(vec![spec()]))).await {
                 Ok(_) => acknowledged += 1,
                 Err(error) => assert!(error.is_transient(), "{error:?}"),
             }
@@ -98,18 +97,18 @@ async fn calls_in_the_middle_of_a_restart_fail_as_transient_or_succeed() {
     enqueue_ten().await;
     server.restart().unwrap();
     enqueue_ten().await;
-    until(SOON, "the store goes on", async || store.overview().await.is_ok()).await;
+    wait_until(TIMEOUT, "the store recovers", async || store.overview().await.is_ok()).await;
     let stored = claim(&store).await.len();
     assert!(stored >= acknowledged && acknowledged > 10, "{acknowledged} acknowledged, {stored} stored");
 }
 
-/// The backend that listens for a store.
+/// The process id of the backend on which a store listens.
 async fn listening_pid(url: &str) -> i32 {
     let client = client(url).await;
     let sql = "SELECT pid FROM pg_stat_activity
                WHERE datname = current_database() AND query LIKE 'LISTEN %' AND state = 'idle'";
     let mut pid = 0;
-    until(2 * SOON, "the store listens", async || {
+    wait_until(2 * TIMEOUT, "the store listens", async || {
         let rows = client.query(sql, &[]).await.unwrap();
         pid = rows.first().map_or(0, |row| row.get(0));
         pid != 0
@@ -119,7 +118,7 @@ async fn listening_pid(url: &str) -> i32 {
 }
 
 #[tokio::test]
-async fn listening_is_taken_up_again_and_what_came_meanwhile_is_looked_for() {
+async fn after_a_restart_the_store_listens_again_and_wakes_workers_for_missed_events() {
     let server = server();
     let database = server.create_database("listen");
     let store = open(&database.url).await;
@@ -127,22 +126,22 @@ async fn listening_is_taken_up_again_and_what_came_meanwhile_is_looked_for() {
     server.stop(StopMode::Fast).unwrap();
     let mut wakeups = store.wakeups();
     server.start_again().unwrap();
-    // Nobody listens yet; the notification of this goes unheard.
-    say(&server, &database.name, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')"));
-    within(2 * SOON, "workers look once more", wakeups.woken()).await;
-    until(SOON, "the event is claimed", async || {
+    // No connection listens yet, so this notification is lost.
+    query_text(&server, &database.name, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')"));
+    within(2 * TIMEOUT, "workers are woken", wakeups.wait()).await;
+    wait_until(TIMEOUT, "the event is claimed", async || {
         store.claim(&claim_by("worker-a")).await.is_ok_and(|claimed| claimed.leases.len() == 1)
     })
     .await;
 
     assert_ne!(listening_pid(&database.url).await, first);
     let mut wakeups = store.wakeups();
-    say(&server, &database.name, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')"));
-    soon("the new connection hears", wakeups.woken()).await;
+    query_text(&server, &database.name, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')"));
+    expect_soon("the new connection receives notifications", wakeups.wait()).await;
 }
 
 #[tokio::test]
-async fn backends_that_an_administrator_ends_cost_no_event() {
+async fn terminated_backends_lose_no_event() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
     let admin = client(&harness.database.url).await;
@@ -154,7 +153,7 @@ async fn backends_that_an_administrator_ends_cost_no_event() {
         admin.execute(end, &[]).await.unwrap();
         let claim = posthaste_store::ClaimRequest { limit: 1, ..claim_by("worker-a") };
         let mut lease = None;
-        until(SOON, "a claim succeeds, asked again under its own id", async || {
+        wait_until(TIMEOUT, "a claim, repeated under its id, succeeds", async || {
             lease =
                 store.claim(&claim).await.map_err(|error| assert!(error.is_transient(), "{error:?}")).ok();
             lease.is_some()
@@ -163,9 +162,9 @@ async fn backends_that_an_administrator_ends_cost_no_event() {
         let leases = lease.unwrap().leases;
         assert_eq!(leases.len(), 1);
         let batch = [settlement(&leases[0], 200)];
-        until(SOON, "a settle succeeds", async || {
-            let answer = store.settle(&worker("worker-a"), &batch).await;
-            answer.is_ok_and(|answer| answer[0].is_written())
+        wait_until(TIMEOUT, "a settle succeeds", async || {
+            let results = store.settle(&worker("worker-a"), &batch).await;
+            results.is_ok_and(|results| results[0].is_written())
         })
         .await;
         settled += 1;
@@ -175,62 +174,62 @@ async fn backends_that_an_administrator_ends_cost_no_event() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_writes_is_said_to_and_used_again_when_it_does() {
+async fn a_read_only_server_is_reported_and_used_again_once_it_accepts_writes() {
     let server = server();
     let database = server.create_database("read_only");
     let store = open(&database.url).await;
     enqueue(&store, spec()).await;
     let set = |value: &str| {
-        say(&server, "postgres", &format!("ALTER SYSTEM SET default_transaction_read_only = {value}"));
-        say(&server, "postgres", "SELECT pg_reload_conf()");
+        query_text(&server, "postgres", &format!("ALTER SYSTEM SET default_transaction_read_only = {value}"));
+        query_text(&server, "postgres", "SELECT pg_reload_conf()");
     };
     set("on");
     let watch = client(&database.url).await;
-    until(SOON, "the server has read its configuration", async || {
+    wait_until(TIMEOUT, "the server has read its configuration", async || {
         watch.query_one("SHOW transaction_read_only", &[]).await.unwrap().get::<_, &str>(0) == "on"
     })
     .await;
-    for answer in [
-        store.enqueue(&[request(vec![spec()])]).await.map(drop),
+    for result in [
+        store.enqueue(request(vec![spec()])).await.map(drop),
         store.claim(&claim_by("worker-a")).await.map(drop),
         store.cancel(&posthaste_domain::EventId::new("x").unwrap(), "operator", None).await.map(drop),
     ] {
-        let Err(StoreError::Unavailable { reason }) = answer else { panic!("{answer:?}") };
+        let Err(StoreError::Unavailable { reason }) = result else { panic!("{result:?}") };
         assert!(reason.contains("accepts no writes"), "{reason}");
     }
-    assert_eq!(store.overview().await.unwrap().pending, 1, "reading goes on");
-    // A session that is read-only by default can still say otherwise.
-    say(
+    assert_eq!(store.overview().await.unwrap().pending, 1, "reads still succeed");
+    // A session of a server that is read-only by default may turn writes on for itself.
+    query_text(
         &server,
         "postgres",
         "SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only;",
     );
-    say(&server, "postgres", "SELECT pg_reload_conf()");
-    until(SOON, "the store writes again", async || {
+    query_text(&server, "postgres", "SELECT pg_reload_conf()");
+    wait_until(TIMEOUT, "the store writes again", async || {
         store.claim(&claim_by("worker-a")).await.is_ok_and(|claimed| claimed.leases.len() == 1)
     })
     .await;
 }
 
-/// A listener that accepts and then says nothing, as a proxy with a dead server behind it.
-fn silent() -> (TcpListener, String) {
+/// A listener that accepts connections and never responds, like a proxy of a dead server.
+fn silent_server() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://postgres@{}/shop", listener.local_addr().unwrap());
     (listener, url)
 }
 
 #[tokio::test]
-async fn calls_to_a_server_that_never_answers_return_within_their_bound() {
-    let (_listener, url) = silent();
+async fn calls_to_a_server_that_never_responds_return_within_their_bound() {
+    let (_listener, url) = silent_server();
     let store = PostgresStore::connect(config(&url));
-    for reason in reasons(&store).await {
+    for reason in failure_reasons(&store).await {
         assert!(reason.contains("PostgreSQL"), "{reason}");
     }
 }
 
 #[tokio::test]
-async fn a_migration_on_a_server_that_never_answers_ends_within_a_bound() {
-    let (_listener, url) = silent();
-    let answer = within(2 * BOUND, "migrating gives up", migrate(&config(&url))).await;
-    assert!(answer.is_err());
+async fn a_migration_on_a_server_that_never_responds_fails_within_a_bound() {
+    let (_listener, url) = silent_server();
+    let result = within(2 * BOUND, "the migration fails", migrate(&config(&url))).await;
+    assert!(result.is_err());
 }

@@ -1,4 +1,4 @@
-//! `app.webhook_deliveries`: the table of deliveries under its operators' names, and the reset through it.
+//! The view `app.webhook_deliveries`: deliveries with the operators' column names, and the reset of dead ones through it.
 
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_postgres_server::PostgresServer;
@@ -13,21 +13,21 @@ fn reset_of(event_id: &EventId) -> String {
 }
 
 async fn dead(store: &dyn Store, name: &str) -> EventId {
-    attempted(store, named(name), 410).await
+    enqueue_and_attempt(store, spec_with_id(name), 410).await
 }
 
 #[tokio::test]
-async fn every_state_has_its_word_and_only_what_waits_has_a_next_retry() {
+async fn the_view_names_every_state_and_shows_a_next_retry_only_for_pending_events() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
-    attempted(&*store, named("a-delivered"), 200).await;
+    enqueue_and_attempt(&*store, spec_with_id("a-delivered"), 200).await;
     dead(&*store, "b-dead").await;
-    attempted(&*store, named("c-retrying"), 500).await;
-    let cancelled = enqueue(&*store, named("d-cancelled")).await;
+    enqueue_and_attempt(&*store, spec_with_id("c-retrying"), 500).await;
+    let cancelled = enqueue(&*store, spec_with_id("d-cancelled")).await;
     store.cancel(&cancelled, "operator", None).await.unwrap();
-    enqueue(&*store, named("e-leased")).await;
+    enqueue(&*store, spec_with_id("e-leased")).await;
     claim_one(&*store).await;
-    enqueue(&*store, named("f-pending")).await;
+    enqueue(&*store, spec_with_id("f-pending")).await;
     let sql = "SELECT id, status, attempt_count, next_retry_at IS NOT NULL, last_attempted_at IS NOT NULL,
                       error_detail IS NOT NULL, target_url = 'https://receiver.example/hook', created_at IS NOT NULL
                FROM app.webhook_deliveries ORDER BY id";
@@ -39,7 +39,7 @@ async fn every_state_has_its_word_and_only_what_waits_has_a_next_retry() {
         "e-leased|pending|0|t|f|f|t|t",
         "f-pending|pending|0|t|f|f|t|t",
     ];
-    let rows = say(PostgresServer::shared(), &harness.database.name, sql);
+    let rows = query_text(PostgresServer::shared(), &harness.database.name, sql);
     assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
 }
 
@@ -49,19 +49,19 @@ async fn s4_reset_through_the_view_of_postgres_makes_a_dead_event_due_now() {
     let store = harness.store();
     let event_id = dead(&*store, "dead").await;
     let other = dead(&*store, "other").await;
-    assert_eq!(ids(&claim(&*store).await), [""; 0]);
+    assert_eq!(event_ids(&claim(&*store).await), [""; 0]);
     let mut wakeups = [store.wakeups(), harness.second_handle().wakeups()];
     let client = client(&harness.database.url).await;
     assert_eq!(client.execute(&reset_of(&event_id), &[]).await.unwrap(), 1);
     for wakeups in &mut wakeups {
-        soon("whoever waits is woken", wakeups.woken()).await;
+        expect_soon("workers of both stores are woken", wakeups.wait()).await;
     }
 
     let detail = store.event(&event_id).await.unwrap();
     assert_eq!((detail.event.status, detail.event.attempts), (DeliveryStatus::Pending, 0));
     assert_eq!((detail.event.failure_kind, detail.event.last_error), (None, None));
     assert_eq!(detail.event.next_attempt_at, Some(detail.event.updated_at));
-    assert_eq!(detail.history.len(), 1, "what was tried before stays on record");
+    assert_eq!(detail.history.len(), 1, "the earlier attempt stays on record");
     let audit = &detail.audit[..];
     assert!(
         matches!(audit, [one] if one.action == ManualAction::Requeue && one.actor == "sql:postgres"),
@@ -87,9 +87,9 @@ async fn a_reset_that_is_rolled_back_changes_nothing() {
     let event_id = dead(&*store, "dead").await;
     let before = (store.event(&event_id).await.unwrap(), store.overview().await.unwrap());
     let sql = format!("BEGIN; {}; ROLLBACK;", reset_of(&event_id));
-    say(PostgresServer::shared(), &harness.database.name, &sql);
+    query_text(PostgresServer::shared(), &harness.database.name, &sql);
     assert_eq!((store.event(&event_id).await.unwrap(), store.overview().await.unwrap()), before);
-    assert_eq!(ids(&claim(&*store).await), [""; 0]);
+    assert_eq!(event_ids(&claim(&*store).await), [""; 0]);
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn many_dead_events_are_reset_in_one_statement() {
     let store = harness.store();
     enqueue_all(&*store, (0..20).map(|_| spec()).collect()).await;
     settle(&*store, &claim(&*store).await, 410).await;
-    attempted(&*store, spec(), 200).await;
+    enqueue_and_attempt(&*store, spec(), 200).await;
     let client = client(&harness.database.url).await;
     let sql = "UPDATE app.webhook_deliveries SET attempt_count = 0, status = 'pending' WHERE status = 'dead'";
     assert_eq!(client.execute(sql, &[]).await.unwrap(), 20);
@@ -107,13 +107,13 @@ async fn many_dead_events_are_reset_in_one_statement() {
 }
 
 #[tokio::test]
-async fn every_other_write_is_refused_with_a_hint_and_changes_nothing() {
+async fn every_write_except_a_reset_fails_with_a_hint_and_changes_nothing() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
     dead(&*store, "dead").await;
-    attempted(&*store, named("delivered"), 200).await;
-    attempted(&*store, named("retrying"), 500).await;
-    enqueue(&*store, named("pending")).await;
+    enqueue_and_attempt(&*store, spec_with_id("delivered"), 200).await;
+    enqueue_and_attempt(&*store, spec_with_id("retrying"), 500).await;
+    enqueue(&*store, spec_with_id("pending")).await;
     let client = client(&harness.database.url).await;
     let state = async || {
         let sql = "SELECT string_agg(d::text, E'\\n' ORDER BY d.id) FROM app.webhook_deliveries d";
@@ -136,12 +136,12 @@ async fn every_other_write_is_refused_with_a_hint_and_changes_nothing() {
         format!("UPDATE app.webhook_deliveries SET {reset} WHERE id = 'delivered'"),
         format!("UPDATE app.webhook_deliveries SET {reset} WHERE id = 'retrying'"),
         format!("UPDATE app.webhook_deliveries SET {reset} WHERE id = 'pending'"),
-        // All or nothing: one of them could be reset.
+        // One of the rows could be reset; the statement fails as a whole.
         format!("UPDATE app.webhook_deliveries SET {reset}"),
     ];
     for write in writes {
-        let refused = client.execute(&write, &[]).await.expect_err(&write);
-        let db = refused.as_db_error().unwrap_or_else(|| panic!("{write}: {refused}"));
+        let error = client.execute(&write, &[]).await.expect_err(&write);
+        let db = error.as_db_error().unwrap_or_else(|| panic!("{write}: {error}"));
         assert_eq!(db.code().code(), "55000", "{write}: {db}");
         assert!(
             db.hint().is_some_and(|hint| hint.contains("reset") || hint.contains("UPDATE")),
@@ -149,11 +149,11 @@ async fn every_other_write_is_refused_with_a_hint_and_changes_nothing() {
         );
         assert_eq!((state().await, store.overview().await.unwrap().failed), before, "{write}");
     }
-    assert_eq!(client.execute(&reset_of(&EventId::new("nobody").unwrap()), &[]).await.unwrap(), 0);
+    assert_eq!(client.execute(&reset_of(&EventId::new("unknown").unwrap()), &[]).await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn a_reset_and_a_requeue_at_once_apply_once() {
+async fn of_a_concurrent_reset_and_requeue_one_applies() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
     let client = client(&harness.database.url).await;
@@ -163,7 +163,7 @@ async fn a_reset_and_a_requeue_at_once_apply_once() {
         let (reset, requeued) = tokio::join!(client.execute(&sql, &[]), store.requeue(&event_id, "operator"));
         let resets = match reset {
             Ok(resets) => resets,
-            // The requeue was over before the reset looked.
+            // The requeue committed before the reset read the event.
             Err(error) => {
                 assert!(error.code().is_some_and(|state| state.code() == "55000"), "{error}");
                 0

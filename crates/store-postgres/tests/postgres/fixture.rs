@@ -1,4 +1,4 @@
-//! What the tests here are made of: events, claims, settlements, plain connections, and waiting for a fact.
+//! Fixtures of these tests: events, claims, settlements, plain connections, and waits for a condition.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{
-    Attempted, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RetryPolicy, RetryPolicySpec, Roll,
-    Transition, WorkerId,
+    AttemptResult, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RandomDraw, RetryPolicy,
+    RetryPolicySpec, Transition, WorkerId,
 };
 use posthaste_postgres_server::PostgresServer;
-use posthaste_store::{ClaimRequest, EnqueueRequest, Settled, Settlement, Store};
+use posthaste_store::{ClaimRequest, EnqueueRequest, SettleResult, Settlement, Store};
 use posthaste_store_postgres::tokio_postgres::{AsyncMessage, Client, NoTls};
 use posthaste_store_postgres::{PostgresConfig, PostgresStore};
 use tokio::sync::mpsc;
@@ -22,30 +22,31 @@ pub(crate) const LEASE: Duration = Duration::from_secs(60);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
-/// Longer than anything takes that works.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// Longer than any step of a passing test takes.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Nothing waits for the bound: it makes what never comes a failure instead of a hang.
+/// Awaits a future, and fails the test if it takes longer than `bound`. A passing test never waits for the bound.
 #[expect(clippy::disallowed_methods, reason = "bounds a wait for a server; nothing is scheduled by it")]
 pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(bound, future).await {
-        Ok(answer) => answer,
+        Ok(output) => output,
         Err(_) => panic!("not within {bound:?}: {what}"),
     }
 }
 
-pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    within(SOON, what, future).await
+/// Awaits a future within [`TIMEOUT`].
+pub(crate) async fn expect_soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    within(TIMEOUT, what, future).await
 }
 
-/// Asks until the answer is yes. Whoever asks a server is paced by its answers.
-pub(crate) async fn until(bound: Duration, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let asking = async {
-        while !is_so().await {
+/// Polls a condition until it holds. The condition queries a server, whose responses pace the loop.
+pub(crate) async fn wait_until(bound: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let polling = async {
+        while !condition().await {
             tokio::task::yield_now().await;
         }
     };
-    within(bound, what, asking).await;
+    within(bound, what, polling).await;
 }
 
 pub(crate) fn spec() -> NewEventSpec {
@@ -61,29 +62,28 @@ pub(crate) fn spec_to(url: &str) -> NewEventSpec {
     }
 }
 
-pub(crate) fn named(event_id: &str) -> NewEventSpec {
+pub(crate) fn spec_with_id(event_id: &str) -> NewEventSpec {
     NewEventSpec { event_id: Some(event_id.to_owned()), ..spec() }
 }
 
-pub(crate) fn accepted(spec: NewEventSpec) -> NewEvent {
+pub(crate) fn new_event(spec: NewEventSpec) -> NewEvent {
     NewEvent::accept(spec, 1 << 20, 5).expect("tests enqueue acceptable events")
 }
 
 pub(crate) fn request(specs: Vec<NewEventSpec>) -> EnqueueRequest {
-    EnqueueRequest { events: specs.into_iter().map(accepted).collect(), idempotency: None }
+    EnqueueRequest { events: specs.into_iter().map(new_event).collect(), idempotency: None }
 }
 
 pub(crate) async fn enqueue_all(store: &dyn Store, specs: Vec<NewEventSpec>) -> Vec<EventId> {
-    let mut answers = store.enqueue(&[request(specs)]).await.expect("the store is up");
-    let enqueued = answers.remove(0).expect("the events are accepted");
-    enqueued.receipts.into_iter().map(|receipt| receipt.event_id).collect()
+    let response = store.enqueue(request(specs)).await.expect("the events are accepted");
+    response.receipts.into_iter().map(|receipt| receipt.event_id).collect()
 }
 
 pub(crate) async fn enqueue(store: &dyn Store, spec: NewEventSpec) -> EventId {
     enqueue_all(store, vec![spec]).await.remove(0)
 }
 
-/// A claim of its own with room for everything.
+/// A new claim with slots for every event of a test.
 pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
     static CLAIMS: AtomicU64 = AtomicU64::new(0);
     ClaimRequest {
@@ -93,7 +93,7 @@ pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
         limit: 1_000,
         retries_max: 1_000,
         per_destination: 1_000,
-        free_slots: BTreeMap::new(),
+        destination_slots: BTreeMap::new(),
         abandon_after: 5,
     }
 }
@@ -112,34 +112,34 @@ pub(crate) async fn claim_one(store: &dyn Store) -> Lease {
     leases.remove(0)
 }
 
-pub(crate) fn ids(leases: &[Lease]) -> Vec<&str> {
+pub(crate) fn event_ids(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.event_id.as_str()).collect()
 }
 
-/// The contract without jitter.
+/// The default retry policy without jitter.
 fn policy() -> RetryPolicy {
     let spec = RetryPolicySpec { jitter_bps: Some(0), ..RetryPolicySpec::exponential() };
-    RetryPolicy::new(spec).expect("the contract without jitter is a valid policy")
+    RetryPolicy::new(spec).expect("the default policy without jitter is valid")
 }
 
-/// What a receiver's answer leads to.
+/// The settlement of an attempt that got a response with this status.
 pub(crate) fn settlement(lease: &Lease, http_status: u16) -> Settlement {
     let outcome = Outcome::response(http_status, None, b"");
-    let attempted = Attempted { outcome, duration: Duration::from_millis(20) };
-    let transition = Arc::new(Transition::of(lease, attempted, &policy(), Roll(0)));
+    let attempted = AttemptResult { outcome, duration: Duration::from_millis(20) };
+    let transition = Arc::new(Transition::from_attempt(lease, attempted, &policy(), RandomDraw(0)));
     Settlement { transition, ended_ago: Duration::ZERO }
 }
 
-pub(crate) async fn settle(store: &dyn Store, leases: &[Lease], http_status: u16) -> Vec<Settled> {
+pub(crate) async fn settle(store: &dyn Store, leases: &[Lease], http_status: u16) -> Vec<SettleResult> {
     let batch: Vec<Settlement> = leases.iter().map(|lease| settlement(lease, http_status)).collect();
     store.settle(&worker("worker-a"), &batch).await.expect("the store is up")
 }
 
-/// Through one attempt; nothing else may be claimable meanwhile.
-pub(crate) async fn attempted(store: &dyn Store, spec: NewEventSpec, http_status: u16) -> EventId {
+/// Enqueues an event and settles its first attempt. No other event may be claimable.
+pub(crate) async fn enqueue_and_attempt(store: &dyn Store, spec: NewEventSpec, http_status: u16) -> EventId {
     let event_id = enqueue(store, spec).await;
     let lease = claim_one(store).await;
-    assert_eq!(settle(store, &[lease], http_status).await, [Settled::Applied]);
+    assert_eq!(settle(store, &[lease], http_status).await, [SettleResult::Applied]);
     event_id
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn open(url: &str) -> PostgresStore {
     PostgresStore::open(config(url)).await.expect("the server is up")
 }
 
-/// Somebody else's connection.
+/// A connection that is independent of the store.
 pub(crate) async fn client(url: &str) -> Client {
     let (client, connection) =
         posthaste_store_postgres::tokio_postgres::connect(url, NoTls).await.expect("the server is up");
@@ -159,39 +159,39 @@ pub(crate) async fn client(url: &str) -> Client {
     client
 }
 
-/// What a channel carries, heard by somebody else.
+/// A connection that listens on a channel and collects the payloads of its notifications.
 pub(crate) struct Listener {
     _client: Client,
-    heard: mpsc::UnboundedReceiver<String>,
+    payloads: mpsc::UnboundedReceiver<String>,
 }
 
 impl Listener {
     pub(crate) async fn on(url: &str, channel: &str) -> Self {
         let (client, mut connection) =
             posthaste_store_postgres::tokio_postgres::connect(url, NoTls).await.expect("the server is up");
-        let (hear, heard) = mpsc::unbounded_channel();
+        let (sender, payloads) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notification(notification) = message {
-                    let _ = hear.send(notification.payload().to_owned());
+                    let _ = sender.send(notification.payload().to_owned());
                 }
             }
         });
-        client.batch_execute(&format!("LISTEN \"{channel}\"")).await.expect("anybody may listen");
-        Self { _client: client, heard }
+        client.batch_execute(&format!("LISTEN \"{channel}\"")).await.expect("the server is up");
+        Self { _client: client, payloads }
     }
 
     pub(crate) async fn next(&mut self) -> String {
-        soon("a notification", self.heard.recv()).await.expect("the listener lives")
+        expect_soon("a notification", self.payloads.recv()).await.expect("the listener is connected")
     }
 
-    /// What has been heard by now.
-    pub(crate) fn heard(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.heard.try_recv().ok()).collect()
+    /// The notifications that have arrived and have not been read.
+    pub(crate) fn received(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.payloads.try_recv().ok()).collect()
     }
 }
 
-/// What a query of one row and one column says, in words.
-pub(crate) fn say(server: &PostgresServer, database: &str, sql: &str) -> String {
+/// Runs SQL and returns its rows as text.
+pub(crate) fn query_text(server: &PostgresServer, database: &str, sql: &str) -> String {
     server.psql(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }

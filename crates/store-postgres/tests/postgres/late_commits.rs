@@ -1,5 +1,5 @@
-//! Transactions that commit long after their events got their numbers. Everything is found by claims alone, in a few
-//! of them: the sweep, which would find it as well, comes every 20 seconds. One test waits for it.
+//! Transactions that commit long after their events drew their sequence numbers. A few claims must find such events,
+//! without the sweep, which runs only every 20 seconds. One test waits for the sweep.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-/// Claims that may pass until a late event is granted.
+/// Upper bound of the claims until a late event is granted.
 const CLAIMS_MAX: usize = 50;
 
-/// Begins a transaction that enqueues and stays open.
+/// Begins a transaction, enqueues an event in it, and leaves it open.
 async fn begin_enqueue(client: &Client, event_id: &str, url: &str) {
     let sql = format!("BEGIN; SELECT app.enqueue_webhook('{url}', 'x', '1', event_id => '{event_id}')");
     client.batch_execute(&sql).await.unwrap();
 }
 
-/// How many claims it takes until the event is granted; nothing else may be claimable.
+/// Returns how many claims it takes until the event is granted. No other event may be claimable.
 async fn claims_until(store: &dyn Store, event_id: &str) -> usize {
     for number in 1..=CLAIMS_MAX {
         let leases = claim(store).await;
         if !leases.is_empty() {
-            assert_eq!(ids(&leases), [event_id]);
+            assert_eq!(event_ids(&leases), [event_id]);
             settle(store, &leases, 200).await;
             return number;
         }
@@ -36,28 +36,28 @@ async fn claims_until(store: &dyn Store, event_id: &str) -> usize {
     panic!("{event_id} was committed and is not granted in {CLAIMS_MAX} claims");
 }
 
-/// A store that has claimed before, and knows a destination: one that is new is locked until its transaction ends.
+/// A store that has claimed before. Its destination exists, because a new one stays locked until its transaction ends.
 async fn warmed_up(harness: &PostgresHarness) -> Arc<dyn Store> {
     let store = harness.store();
-    attempted(&*store, spec(), 200).await;
+    enqueue_and_attempt(&*store, spec(), 200).await;
     store
 }
 
-/// Others come, go and are forgotten, while somebody's transaction is open.
-async fn traffic(store: &dyn Store, url: &str, events: usize) {
+/// Delivers other events while a transaction is open.
+async fn deliver_events(store: &dyn Store, url: &str, events: usize) {
     for _ in 0..events {
-        attempted(store, spec_to(url), 200).await;
+        enqueue_and_attempt(store, spec_to(url), 200).await;
     }
 }
 
 #[tokio::test]
-async fn an_event_that_commits_after_later_ones_were_settled_is_found_by_the_next_claims() {
+async fn an_event_that_commits_after_later_ones_were_settled_is_granted_by_the_next_claims() {
     for url in [URL, "https://elsewhere.example/"] {
         let harness = PostgresHarness::start().await;
         let store = warmed_up(&harness).await;
         let late = client(&harness.database.url).await;
         begin_enqueue(&late, "late", URL).await;
-        traffic(&*store, url, 10).await;
+        deliver_events(&*store, url, 10).await;
         late.batch_execute("COMMIT").await.unwrap();
         let claims = claims_until(&*store, "late").await;
         assert!(claims <= 2, "it took {claims} claims");
@@ -65,40 +65,40 @@ async fn an_event_that_commits_after_later_ones_were_settled_is_found_by_the_nex
 }
 
 #[tokio::test]
-async fn an_event_of_enqueue_in_that_commits_late_is_found_too() {
+async fn an_event_of_enqueue_in_that_commits_late_is_granted_by_the_next_claims() {
     let harness = PostgresHarness::start().await;
     let store = warmed_up(&harness).await;
     let mut client = client(&harness.database.url).await;
     let transaction = client.transaction().await.unwrap();
-    enqueue_in(&transaction, &[accepted(named("late"))]).await.unwrap();
-    traffic(&*store, "https://elsewhere.example/", 10).await;
+    enqueue_in(&transaction, &[new_event(spec_with_id("late"))]).await.unwrap();
+    deliver_events(&*store, "https://elsewhere.example/", 10).await;
     transaction.commit().await.unwrap();
     assert!(claims_until(&*store, "late").await <= 2);
 }
 
 #[tokio::test]
-async fn a_transaction_that_was_open_before_the_first_claim_is_found() {
+async fn an_event_of_a_transaction_that_was_open_before_the_first_claim_is_granted() {
     let harness = PostgresHarness::start().await;
     let late = client(&harness.database.url).await;
     begin_enqueue(&late, "late", "https://elsewhere.example/").await;
-    // The store of a process that starts now, with a backlog that others have left.
+    // The store of a process that starts with a backlog.
     let producer = harness.store();
     enqueue_all(&*producer, (0..500).map(|_| spec()).collect()).await;
     let store = PostgresStore::connect(config(&harness.database.url));
     assert_eq!(claim(&store).await.len(), 500);
-    traffic(&store, URL, 5).await;
+    deliver_events(&store, URL, 5).await;
     late.batch_execute("COMMIT").await.unwrap();
     assert!(claims_until(&store, "late").await <= 2);
 }
 
 #[tokio::test]
-async fn a_transaction_stays_looked_for_however_much_time_passes() {
+async fn an_event_whose_transaction_stays_open_for_minutes_is_granted_after_its_commit() {
     let harness = PostgresHarness::start().await;
     let store = warmed_up(&harness).await;
     let late = client(&harness.database.url).await;
     begin_enqueue(&late, "late", URL).await;
     for _ in 0..5 {
-        traffic(&*store, URL, 2).await;
+        deliver_events(&*store, URL, 2).await;
         harness.advance(MINUTE).await;
         claim(&*store).await;
     }
@@ -107,14 +107,14 @@ async fn a_transaction_stays_looked_for_however_much_time_passes() {
 }
 
 #[tokio::test]
-async fn more_gaps_than_are_remembered_one_by_one_lose_nothing() {
+async fn a_late_event_among_more_gaps_than_the_limit_is_granted() {
     let harness = PostgresHarness::start().await;
     let store = warmed_up(&harness).await;
     let (late, other) = (client(&harness.database.url).await, client(&harness.database.url).await);
     begin_enqueue(&late, "late", URL).await;
-    // Every second number is drawn for nothing, as by transactions that are rolled back.
+    // Every second number stays unused, as after a rollback.
     for _ in 0..400 {
-        other.execute("SELECT nextval('app.webhook_turn')", &[]).await.unwrap();
+        other.execute("SELECT nextval('app.webhook_event_key')", &[]).await.unwrap();
         enqueue(&*store, spec()).await;
     }
     let leases = claim(&*store).await;
@@ -124,28 +124,31 @@ async fn more_gaps_than_are_remembered_one_by_one_lose_nothing() {
     assert!(claims_until(&*store, "late").await <= 2);
 }
 
-/// The safety net under all of the above.
 #[tokio::test]
-async fn what_lies_far_below_where_discovery_began_is_found_by_the_sweep() {
+async fn the_sweep_finds_an_event_far_below_the_start_of_discovery() {
     let harness = PostgresHarness::start().await;
     let late = client(&harness.database.url).await;
     begin_enqueue(&late, "late", URL).await;
     let other = client(&harness.database.url).await;
-    other.execute("SELECT nextval('app.webhook_turn') FROM generate_series(1, 20000)", &[]).await.unwrap();
+    other
+        .execute("SELECT nextval('app.webhook_event_key') FROM generate_series(1, 20000)", &[])
+        .await
+        .unwrap();
     let store = harness.store();
-    assert_eq!(ids(&claim(&*store).await), [""; 0]);
+    assert_eq!(event_ids(&claim(&*store).await), [""; 0]);
     late.batch_execute("COMMIT").await.unwrap();
-    until(3 * SOON, "the sweep finds it", async || ids(&claim(&*store).await) == ["late"]).await;
+    wait_until(3 * TIMEOUT, "the sweep finds it", async || event_ids(&claim(&*store).await) == ["late"])
+        .await;
 }
 
-/// One producer of the random interleavings.
+/// A producer in a random interleaving.
 struct Producer {
     client: Client,
-    /// Events of its open transaction.
+    /// Event ids of its open transaction.
     open: Vec<String>,
 }
 
-/// Five producers begin, add, commit and roll back in any order, while stores claim and settle.
+/// Runs five producers that begin, enqueue, commit and roll back in random order while stores claim and settle.
 async fn interleave(harness: &PostgresHarness, stores: &[&dyn Store], seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut producers = Vec::new();
@@ -160,7 +163,7 @@ async fn interleave(harness: &PostgresHarness, stores: &[&dyn Store], seed: u64)
         match dice {
             0..4 => {
                 let event_id = format!("event-{seed}-{step}");
-                // A destination per producer: one that is new is locked until its transaction ends.
+                // A destination per producer, because a new destination stays locked until its transaction ends.
                 let url = format!("https://receiver-{who}.example/");
                 let begin = if producer.open.is_empty() { "BEGIN;" } else { "" };
                 let sql = format!(
@@ -177,7 +180,7 @@ async fn interleave(harness: &PostgresHarness, stores: &[&dyn Store], seed: u64)
                 producer.client.batch_execute("ROLLBACK").await.unwrap();
                 producer.open.clear();
             }
-            _ => take(stores[random.random_range(0..stores.len())], &mut granted).await,
+            _ => claim_and_settle(stores[random.random_range(0..stores.len())], &mut granted).await,
         }
     }
     for producer in &mut producers {
@@ -188,16 +191,17 @@ async fn interleave(harness: &PostgresHarness, stores: &[&dyn Store], seed: u64)
     }
     for _ in 0..CLAIMS_MAX {
         for store in stores {
-            take(*store, &mut granted).await;
+            claim_and_settle(*store, &mut granted).await;
         }
         if granted.len() == committed.len() {
             break;
         }
     }
-    assert_eq!(granted, committed, "seed {seed}: each committed event once, and no other");
+    assert_eq!(granted, committed, "seed {seed}: each committed event is granted once, and no other");
 }
 
-async fn take(store: &dyn Store, granted: &mut BTreeMap<String, usize>) {
+/// Claims and settles events, and counts the grants of each.
+async fn claim_and_settle(store: &dyn Store, granted: &mut BTreeMap<String, usize>) {
     let leases = claim(store).await;
     for lease in &leases {
         *granted.entry(lease.event_id.as_str().to_owned()).or_default() += 1;
@@ -208,7 +212,7 @@ async fn take(store: &dyn Store, granted: &mut BTreeMap<String, usize>) {
 }
 
 #[tokio::test]
-async fn of_interleaved_transactions_every_committed_event_is_granted_once() {
+async fn every_committed_event_of_interleaved_transactions_is_granted_once() {
     for seed in 0..6 {
         let harness = PostgresHarness::start().await;
         interleave(&harness, &[&*harness.store()], seed).await;
@@ -216,7 +220,7 @@ async fn of_interleaved_transactions_every_committed_event_is_granted_once() {
 }
 
 #[tokio::test]
-async fn two_stores_grant_every_event_of_interleaved_transactions_once_between_them() {
+async fn two_stores_together_grant_every_event_of_interleaved_transactions_once() {
     for seed in 100..106 {
         let harness = PostgresHarness::start().await;
         interleave(&harness, &[&*harness.store(), &*harness.second_handle()], seed).await;

@@ -1,7 +1,8 @@
-//! What PostgreSQL brings beyond the port: transactions of callers, SQL, plans, connections that break.
+//! Tests of behaviour that only PostgreSQL has: enqueueing in callers' transactions and in SQL, query plans, and broken
+//! connections.
 //!
-//! One binary, so that all of it shares one server; tests that hurt their server start one of their own.
-#![expect(clippy::unwrap_used, reason = "what only sets a test up says enough by failing it")]
+//! One binary runs all of them, so that they share one server. Tests that stop or break a server start their own.
+#![expect(clippy::unwrap_used, reason = "a failed setup step is a clear enough failure of its test")]
 
 mod fixture;
 #[path = "../support/mod.rs"]
@@ -15,7 +16,6 @@ mod failover;
 mod late_commits;
 mod migrations;
 mod notices;
-mod oldest;
 mod plans;
 mod pooler;
 mod retention;
@@ -24,3 +24,4 @@ mod sql_refusals;
 mod stalls;
 mod tls;
 mod url_form;
+mod watermark;

@@ -1,7 +1,7 @@
-//! The broadcast on the topic, as anybody hears it who listens.
+//! The broadcast of notices on the topic, received by a client that listens.
 
-use posthaste_domain::{NewEventSpec, TOPIC};
-use posthaste_store::{NoticeCursor, Settled, Store};
+use posthaste_domain::{NOTICE_TOPIC, NewEventSpec};
+use posthaste_store::{NoticeCursor, SettleResult, Store};
 use posthaste_store_conformance::Harness as _;
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ async fn next(listener: &mut Listener) -> Vec<Value> {
     }
 }
 
-async fn next_of(listener: &mut Listener, count: usize) -> Vec<Value> {
+/// The next `count` notices, or a few more: whole notifications are read.
+async fn next_notices(listener: &mut Listener, count: usize) -> Vec<Value> {
     let mut notices = Vec::new();
     while notices.len() < count {
         notices.extend(next(listener).await);
@@ -32,26 +33,26 @@ fn delivery_id(notice: &Value) -> &str {
     notice["webhook_delivery_id"].as_str().expect("every notice names its delivery")
 }
 
-/// Proves that nothing else was broadcast: what comes next is of this event.
+/// Proves that nothing else was broadcast: the next notice is about an event delivered now.
 async fn assert_next_is_a_new_delivery(store: &dyn Store, listener: &mut Listener) {
-    let event_id = attempted(store, spec(), 200).await;
+    let event_id = enqueue_and_attempt(store, spec(), 200).await;
     let notices = next(listener).await;
     assert_eq!(notices.iter().map(delivery_id).collect::<Vec<_>>(), [event_id.as_str()]);
-    assert_eq!(listener.heard(), [""; 0]);
+    assert_eq!(listener.received(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_notice_on_the_topic_has_the_fields_that_were_agreed() {
+async fn a_notice_on_the_topic_has_the_agreed_fields() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
-    let mut listener = Listener::on(&harness.database.url, TOPIC).await;
+    let mut listener = Listener::on(&harness.database.url, NOTICE_TOPIC).await;
     let spec = NewEventSpec {
         payment_request_id: Some("pr-1".to_owned()),
         webhook_id: Some("wh-2".to_owned()),
         session_id: Some("se-\"3\"\\".to_owned()),
-        ..named("dead")
+        ..spec_with_id("dead")
     };
-    attempted(&*store, spec, 410).await;
+    enqueue_and_attempt(&*store, spec, 410).await;
     let mut notice = next(&mut listener).await.remove(0);
     let at = notice["at"].take();
     assert!(at.as_str().is_some_and(|at| at.len() == 27 && at.ends_with('Z') && &at[10..11] == "T"), "{at}");
@@ -61,35 +62,35 @@ async fn a_notice_on_the_topic_has_the_fields_that_were_agreed() {
     });
     assert_eq!(notice, expected);
 
-    attempted(&*store, named("fine"), 200).await;
+    enqueue_and_attempt(&*store, spec_with_id("fine"), 200).await;
     let notice = next(&mut listener).await.remove(0);
     assert_eq!((notice["type"].as_str(), delivery_id(&notice)), (Some("WebhookDeliveredEvent"), "fine"));
     assert_eq!((&notice["webhook_id"], &notice["session_id"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]
-async fn a_settle_of_five_hundred_is_broadcast_whole_once_and_in_the_order_of_the_log() {
+async fn notices_of_a_large_settle_are_broadcast_once_and_in_log_order() {
     let harness = PostgresHarness::start().await;
     let (store, second) = (harness.store(), harness.second_handle());
-    let mut listener = Listener::on(&harness.database.url, TOPIC).await;
+    let mut listener = Listener::on(&harness.database.url, NOTICE_TOPIC).await;
     let start = store.notices(None, 1).await.unwrap().cursor;
     let long = |n: usize| Some(format!("{n:0>256}"));
     let specs =
         |n| NewEventSpec { session_id: long(n), webhook_id: long(n), payment_request_id: long(n), ..spec() };
     enqueue_all(&*store, (0..500).map(specs).collect()).await;
     let leases = claim(&*store).await;
-    assert_eq!(settle(&*store, &leases, 200).await, [Settled::Applied; 500]);
-    // Both look at once, and neither broadcasts what the other has.
+    assert_eq!(settle(&*store, &leases, 200).await, [SettleResult::Applied; 500]);
+    // Both stores publish at the same time; neither broadcasts a notice of the other again.
     let (one, two) = tokio::join!(store.notices(Some(start), 1), second.notices(Some(start), 1));
     assert_eq!(one.unwrap().notices, two.unwrap().notices);
 
-    let broadcast = next_of(&mut listener, 500).await;
+    let broadcast = next_notices(&mut listener, 500).await;
     let log = log_after(&*store, start).await;
     assert_eq!(broadcast.iter().map(delivery_id).collect::<Vec<_>>(), log);
     assert_next_is_a_new_delivery(&*store, &mut listener).await;
 }
 
-/// Ids of the log's notices, in its order.
+/// The event ids of the notices after a cursor, in log order.
 async fn log_after(store: &dyn Store, mut cursor: NoticeCursor) -> Vec<String> {
     let mut log = Vec::new();
     loop {
@@ -103,47 +104,49 @@ async fn log_after(store: &dyn Store, mut cursor: NoticeCursor) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_long_transaction_elsewhere_holds_no_notice_back() {
+async fn an_open_transaction_of_another_client_delays_no_notice() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
-    attempted(&*store, spec(), 200).await;
+    enqueue_and_attempt(&*store, spec(), 200).await;
     let start = store.notices(None, 1).await.unwrap().cursor;
-    let mut listener = Listener::on(&harness.database.url, TOPIC).await;
+    let mut listener = Listener::on(&harness.database.url, NOTICE_TOPIC).await;
     let long = client(&harness.database.url).await;
     long.batch_execute(&format!("BEGIN; SELECT app.enqueue_webhook('{URL}', 'x', '1')")).await.unwrap();
-    let event_id = attempted(&*store, spec(), 200).await;
+    let event_id = enqueue_and_attempt(&*store, spec(), 200).await;
     assert_eq!(delivery_id(&next(&mut listener).await[0]), event_id.as_str());
     assert_eq!(log_after(&*store, start).await, [event_id.as_str()]);
     long.batch_execute("COMMIT").await.unwrap();
 }
 
 #[tokio::test]
-async fn nothing_is_broadcast_for_what_was_not_written() {
+async fn stale_rolled_back_and_replayed_settlements_broadcast_nothing() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
-    let mut listener = Listener::on(&harness.database.url, TOPIC).await;
-    // Stale: the lease was taken over. Its new holder's outcome is a retry, which is no news.
+    let mut listener = Listener::on(&harness.database.url, NOTICE_TOPIC).await;
+    // Stale: another worker took the lease over. Its own outcome is a retry, which causes no notice.
     enqueue(&*store, spec()).await;
     let lost = claim_one(&*store).await;
     harness.advance(2 * LEASE).await;
     let taken = claim_one(&*store).await;
-    assert_eq!(settle(&*store, &[lost], 200).await, [Settled::Stale]);
-    assert_eq!(settle(&*store, &[taken], 500).await, [Settled::Applied]);
-    // Rolled back: one of the batch cannot be written, so none is.
+    assert_eq!(settle(&*store, &[lost], 200).await, [SettleResult::Stale]);
+    assert_eq!(settle(&*store, &[taken], 500).await, [SettleResult::Applied]);
+    // Rolled back: one settlement of the batch cannot be written, so none is.
     let client = client(&harness.database.url).await;
     client
-        .batch_execute("ALTER TABLE app.webhook_endings ADD CONSTRAINT no CHECK (failure_kind IS NULL)")
+        .batch_execute(
+            "ALTER TABLE app.webhook_terminal_events ADD CONSTRAINT no CHECK (failure_kind IS NULL)",
+        )
         .await
         .unwrap();
     enqueue_all(&*store, vec![spec(), spec()]).await;
     let leases = claim(&*store).await;
     let batch = [settlement(&leases[0], 200), settlement(&leases[1], 410)];
     assert!(store.settle(&worker("worker-a"), &batch).await.is_err());
-    client.batch_execute("ALTER TABLE app.webhook_endings DROP CONSTRAINT no").await.unwrap();
-    // Replayed: told the first time.
+    client.batch_execute("ALTER TABLE app.webhook_terminal_events DROP CONSTRAINT no").await.unwrap();
+    // Replayed: the notices were broadcast with the first settle.
     assert_next_is_a_new_delivery(&*store, &mut listener).await;
-    assert_eq!(settle(&*store, &leases, 200).await, [Settled::Applied; 2]);
-    assert_eq!(next_of(&mut listener, 2).await.len(), 2);
-    assert_eq!(settle(&*store, &leases, 200).await, [Settled::Replayed; 2]);
+    assert_eq!(settle(&*store, &leases, 200).await, [SettleResult::Applied; 2]);
+    assert_eq!(next_notices(&mut listener, 2).await.len(), 2);
+    assert_eq!(settle(&*store, &leases, 200).await, [SettleResult::Replayed; 2]);
     assert_next_is_a_new_delivery(&*store, &mut listener).await;
 }

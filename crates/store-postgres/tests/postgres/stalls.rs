@@ -1,25 +1,25 @@
-//! A server that is there and does not get on: locks that somebody holds, backends that have frozen.
+//! A reachable server that makes no progress: locks held by another client, frozen backends.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use posthaste_postgres_server::{FOR_TESTS, PostgresServer};
-use posthaste_store::{HeldLease, Settled, Store as _};
+use posthaste_postgres_server::{PostgresServer, TEST_SETTINGS};
+use posthaste_store::{LeaseRef, SettleResult, Store as _};
 use posthaste_store_conformance::Harness as _;
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-/// Every call of the store returns within this, whatever the server does.
+/// Upper bound of every call of the store.
 const BOUND: Duration = Duration::from_secs(16);
 
 #[tokio::test]
-async fn heartbeats_go_through_while_claims_and_settles_wait_for_a_lock() {
+async fn renewals_succeed_while_settles_wait_for_a_lock() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
     enqueue_all(&*store, (0..10).map(|_| spec()).collect()).await;
     let leases = claim(&*store).await;
-    let held: Vec<HeldLease> = leases.iter().map(HeldLease::from).collect();
+    let held: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
     let admin = client(&harness.database.url).await;
     admin.batch_execute("BEGIN; LOCK TABLE app.webhook_destinations").await.unwrap();
     let waiting: Vec<_> = leases
@@ -30,47 +30,46 @@ async fn heartbeats_go_through_while_claims_and_settles_wait_for_a_lock() {
         })
         .collect();
     let watch = client(&harness.database.url).await;
-    until(SOON, "every connection for dispatch waits", async || {
+    wait_until(TIMEOUT, "every dispatch connection waits for a lock", async || {
         let sql = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
         watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) >= 4
     })
     .await;
-    let renewed =
-        within(Duration::from_secs(4), "a heartbeat waits for nobody", store.renew(&held, LEASE)).await;
+    let renewed = within(Duration::from_secs(4), "a renewal does not wait", store.renew(&held, LEASE)).await;
     assert_eq!(renewed.unwrap(), []);
     admin.batch_execute("ROLLBACK").await.unwrap();
     for settled in join_all(waiting).await {
-        assert_eq!(settled.unwrap().unwrap(), [Settled::Applied]);
+        assert_eq!(settled.unwrap().unwrap(), [SettleResult::Applied]);
     }
 }
 
 #[tokio::test]
-async fn a_wait_for_a_lock_that_was_given_up_leaves_the_sessions_usable() {
+async fn sessions_stay_usable_after_a_lock_wait_times_out() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
-    attempted(&*store, spec(), 200).await;
+    enqueue_and_attempt(&*store, spec(), 200).await;
     let cursor = store.notices(None, 1).await.unwrap().cursor;
     let admin = client(&harness.database.url).await;
-    // What places notices takes this lock.
+    // The lock under which notices get their positions.
     admin.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(7526, 1)").await.unwrap();
-    let given_up = within(BOUND, "the wait is bounded", store.notices(None, 1)).await.unwrap_err();
-    assert!(given_up.is_transient(), "{given_up:?}");
+    let error = within(BOUND, "the wait is bounded", store.notices(None, 1)).await.unwrap_err();
+    assert!(error.is_transient(), "{error:?}");
     admin.batch_execute("ROLLBACK").await.unwrap();
     for _ in 0..10 {
         assert_eq!(store.overview().await.map(|overview| overview.delivered), Ok(1));
-        store.notices(Some(cursor), 1).await.expect("the lock is free again");
+        store.notices(Some(cursor), 1).await.expect("the lock has been released");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_freezes_in_the_middle_of_use_is_given_up_within_the_bound() {
-    let server = PostgresServer::start(FOR_TESTS).unwrap_or_else(|error| panic!("{error}"));
+async fn a_settle_on_a_frozen_server_fails_within_the_bound() {
+    let server = PostgresServer::start(TEST_SETTINGS).unwrap_or_else(|error| panic!("{error}"));
     let database = server.create_database("freeze");
     let store = open(&database.url).await;
     enqueue(&store, spec()).await;
     let lease = claim_one(&store).await;
-    let pids = say(
+    let pids = query_text(
         &server,
         "postgres",
         "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'posthaste'",
@@ -84,7 +83,7 @@ async fn a_server_that_freezes_in_the_middle_of_use_is_given_up_within_the_bound
     let settled = within(BOUND, "a settle returns", store.settle(&worker("worker-a"), &batch)).await;
     signal("-CONT");
     assert!(settled.is_err_and(|error| error.is_transient()));
-    until(BOUND, "the store goes on", async || {
+    wait_until(BOUND, "the settle succeeds on the resumed server", async || {
         let settled = store.settle(&worker("worker-a"), &batch).await;
         settled.is_ok_and(|settled| settled[0].is_written())
     })

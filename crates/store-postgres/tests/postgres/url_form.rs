@@ -1,4 +1,4 @@
-//! A destination's normal form in SQL is the one that Rust gives it: else one receiver would be two destinations.
+//! SQL and Rust normalize a destination URL to the same text; otherwise one receiver would become two destinations.
 
 use std::sync::Mutex;
 
@@ -10,17 +10,18 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-async fn in_sql(client: &Client, url: &str) -> Option<String> {
-    client.query_one("SELECT app.webhook_url($1)", &[&url]).await.ok().map(|row| row.get(0))
+/// The URL as SQL normalizes it, or none if SQL rejects it.
+async fn normalize_in_sql(client: &Client, url: &str) -> Option<String> {
+    client.query_one("SELECT app.webhook_normalized_url($1)", &[&url]).await.ok().map(|row| row.get(0))
 }
 
-/// What Rust makes of it, if it takes it at all.
-fn in_rust(url: &str) -> Option<String> {
+/// The URL as Rust normalizes it, or none if Rust rejects it.
+fn normalize_in_rust(url: &str) -> Option<String> {
     DestinationUrl::parse(url).ok().map(|url| url.as_str().to_owned())
 }
 
 #[tokio::test]
-async fn the_forms_that_differ_in_spelling_alone_become_one() {
+async fn sql_and_rust_normalize_equivalent_urls_to_the_same_text() {
     let harness = PostgresHarness::start().await;
     let client = client(&harness.database.url).await;
     let cases = [
@@ -36,18 +37,17 @@ async fn the_forms_that_differ_in_spelling_alone_become_one() {
         ("https://a_b.example//x//", "https://a_b.example//x//"),
         ("https://receiver.example/%2f%zz", "https://receiver.example/%2f%zz"),
     ];
-    for (given, normal) in cases {
-        assert_eq!(in_sql(&client, given).await.as_deref(), Some(normal), "{given}");
-        assert_eq!(in_rust(given).as_deref(), Some(normal), "{given}");
+    for (url, normalized) in cases {
+        assert_eq!(normalize_in_sql(&client, url).await.as_deref(), Some(normalized), "{url}");
+        assert_eq!(normalize_in_rust(url).as_deref(), Some(normalized), "{url}");
     }
 }
 
-/// Either refused, or as Rust has it.
 #[tokio::test]
-async fn a_form_that_rust_would_write_otherwise_is_refused_or_written_so() {
+async fn sql_rejects_an_unusual_url_or_normalizes_it_like_rust() {
     let harness = PostgresHarness::start().await;
     let client = client(&harness.database.url).await;
-    // With the slash that it lacks it is a byte too long.
+    // One byte too long with the slash that normalization adds.
     let long = format!("https://{}", "a".repeat(2_040));
     let cases = [
         "https://receiver.example/?a='b'",
@@ -67,15 +67,16 @@ async fn a_form_that_rust_would_write_otherwise_is_refused_or_written_so() {
         &*long,
     ];
     let mut differing = Vec::new();
-    for given in cases {
-        let (sql, rust) = (in_sql(&client, given).await, in_rust(given));
+    for url in cases {
+        let (sql, rust) = (normalize_in_sql(&client, url).await, normalize_in_rust(url));
         if sql.is_some() && sql != rust {
-            differing.push(format!("{given:.60}\n  SQL:  {:.60?}\n  Rust: {:.60?}", sql, rust));
+            differing.push(format!("{url:.60}\n  SQL:  {:.60?}\n  Rust: {:.60?}", sql, rust));
         }
     }
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
+/// Random URLs, valid and invalid.
 fn urls() -> impl Strategy<Value = String> {
     let scheme = prop_oneof![Just("https"), Just("http"), Just("HTTPS"), Just("Http"), Just("ftp")];
     let label = "[a-zA-Z0-9_-]{1,6}";
@@ -108,7 +109,7 @@ fn urls() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn whatever_sql_accepts_rust_writes_in_the_same_way() {
+fn every_url_that_sql_accepts_is_normalized_like_in_rust() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (harness, client) = runtime.block_on(async {
         let harness = PostgresHarness::start().await;
@@ -120,9 +121,9 @@ fn whatever_sql_accepts_rust_writes_in_the_same_way() {
     let accepted = Mutex::new(0);
     TestRunner::new_with_rng(config, rng)
         .run(&urls(), |url| {
-            if let Some(normal) = runtime.block_on(in_sql(&client, &url)) {
+            if let Some(normalized) = runtime.block_on(normalize_in_sql(&client, &url)) {
                 *accepted.lock().unwrap() += 1;
-                prop_assert_eq!(in_rust(&url), Some(normal), "{}", url);
+                prop_assert_eq!(normalize_in_rust(&url), Some(normalized), "{}", url);
             }
             Ok(())
         })

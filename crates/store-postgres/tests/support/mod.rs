@@ -1,4 +1,4 @@
-//! A store on a database of its own, and a hand on the server's clock.
+//! A store on a database of its own, whose clock tests can move.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -10,14 +10,16 @@ use posthaste_store::Store;
 use posthaste_store_conformance::Harness;
 use posthaste_store_postgres::{PostgresConfig, PostgresStore};
 
+/// Two stores on a database of their own.
 pub(crate) struct PostgresHarness {
     pub(crate) database: Database,
     store: Arc<PostgresStore>,
     second: Arc<PostgresStore>,
-    moved: Mutex<Duration>,
+    /// How far the clock is ahead of the server's.
+    clock_offset: Mutex<Duration>,
 }
 
-/// A database whose schema is up to date; each harness gets a copy.
+/// The name of a migrated database, of which each harness gets a copy.
 fn template() -> &'static str {
     static TEMPLATE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -41,7 +43,7 @@ impl PostgresHarness {
         let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
         let store = Arc::new(PostgresStore::connect(config.clone()));
         let second = Arc::new(PostgresStore::connect(config));
-        Self { database, store, second, moved: Mutex::default() }
+        Self { database, store, second, clock_offset: Mutex::default() }
     }
 }
 
@@ -55,12 +57,12 @@ impl Harness for PostgresHarness {
         Arc::clone(&self.second) as Arc<dyn Store>
     }
 
-    /// The schema's clock is a function: from now on it tells a later time, in every session.
+    /// Moves the clock by replacing the schema's clock function, which takes effect in every session.
     async fn advance(&self, by: Duration) {
         let micros = {
-            let mut moved = self.moved.lock().expect("nobody has panicked with it");
-            *moved += by;
-            moved.as_micros()
+            let mut offset = self.clock_offset.lock().expect("no holder of this lock panics");
+            *offset += by;
+            offset.as_micros()
         };
         let sql = format!(
             "CREATE OR REPLACE FUNCTION app.webhook_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
