@@ -1,13 +1,12 @@
-// The public API, and the key it is asked with. Every refusal leaves here as an ApiError, everything else that goes
-// wrong as Unreachable.
+// A client of the public API. An error response becomes an ApiError, any other failure a NetworkError.
 
-import { learn } from "./clock.js";
+import { updateServerClock } from "./clock.js";
 
 const BASE = new URL("v1/webhook-outbox/", document.baseURI);
 const KEY_NAME = "posthaste-api-key";
 const TIMEOUT_MS = 15000;
 
-/** The API answered, and said no. */
+/** An error response of the API. `key` is the API key that the request was sent with. */
 export class ApiError extends Error {
   constructor(status, code, message, key) {
     super(message);
@@ -16,20 +15,19 @@ export class ApiError extends Error {
     this.key = key;
   }
 
-  /** As the API gave it. */
   toString() {
     return this.code ? `${this.message} (${this.code})` : this.message;
   }
 }
 
-/** There was no answer, or none that an API gives. */
-export class Unreachable extends Error {
+/** No response arrived, or it did not come from the API. */
+class NetworkError extends Error {
   toString() {
     return this.message;
   }
 }
 
-// Where the browser refuses to keep anything, the key lives as long as the page.
+// If the browser denies session storage, the key lasts until the page is reloaded.
 let key = null;
 try {
   key = sessionStorage.getItem(KEY_NAME);
@@ -39,7 +37,7 @@ export function currentKey() {
   return key;
 }
 
-export function useKey(value) {
+export function setKey(value) {
   key = value;
   try {
     if (value === null) sessionStorage.removeItem(KEY_NAME);
@@ -47,63 +45,64 @@ export function useKey(value) {
   } catch {}
 }
 
-export function readOverview() {
-  return json("overview");
+export function getOverview() {
+  return requestJson("overview");
 }
 
-export function readDeadLetters(limit, cursor) {
+export function listDeadLetters(limit, cursor) {
   const query = new URLSearchParams({ limit });
   if (cursor) query.set("cursor", cursor);
-  return json(`dlq?${query}`);
+  return requestJson(`dlq?${query}`);
 }
 
-export function readEvent(eventId) {
-  return json(`events/${encodeURIComponent(eventId)}`);
+export function getEvent(eventId) {
+  return requestJson(`events/${encodeURIComponent(eventId)}`);
 }
 
-export function requeue(eventId) {
-  return json(`dlq/${encodeURIComponent(eventId)}/requeue`, { method: "POST" });
+export function requeueEvent(eventId) {
+  return requestJson(`dlq/${encodeURIComponent(eventId)}/requeue`, { method: "POST" });
 }
 
-export function cancel(eventId, reason) {
-  const said = reason === "" ? {} : { body: JSON.stringify({ reason }), headers: { "content-type": "application/json" } };
-  return json(`events/${encodeURIComponent(eventId)}/cancel`, { method: "POST", ...said });
+export function cancelEvent(eventId, reason) {
+  const body = reason === "" ? {} : { body: JSON.stringify({ reason }), headers: { "content-type": "application/json" } };
+  return requestJson(`events/${encodeURIComponent(eventId)}/cancel`, { method: "POST", ...body });
 }
 
-/** The body of the stream of notices. Headers, because an EventSource could not send the key. */
+/** Opens the notice stream and returns its body. Uses fetch, because an EventSource cannot send the key. */
 export async function openStream(lastEventId, signal) {
   const headers = { accept: "text/event-stream" };
   if (lastEventId) headers["last-event-id"] = lastEventId;
-  const response = await send("stream", { headers, signal });
+  const response = await request("stream", { headers, signal });
   return response.body;
 }
 
-async function json(path, options = {}) {
-  const response = await send(path, { ...options, signal: AbortSignal.timeout(TIMEOUT_MS) });
+async function requestJson(path, options = {}) {
+  const response = await request(path, { ...options, signal: AbortSignal.timeout(TIMEOUT_MS) });
   try {
     return await response.json();
   } catch {
-    throw new Unreachable("What answered is not the API: its answer is not JSON.");
+    throw new NetworkError("The response is not JSON, so it did not come from the API.");
   }
 }
 
-async function send(path, { headers = {}, ...options }) {
-  const asked = key;
-  const authorization = asked === null ? {} : { authorization: `Bearer ${asked}` };
+async function request(path, { headers = {}, ...options }) {
+  const usedKey = key;
+  const authorization = usedKey === null ? {} : { authorization: `Bearer ${usedKey}` };
   let response;
   try {
     response = await fetch(new URL(path, BASE), { cache: "no-store", headers: { ...headers, ...authorization }, ...options });
   } catch (error) {
-    throw new Unreachable(error.name === "TimeoutError" ? `No answer within ${TIMEOUT_MS / 1000} s.` : "No answer from the server.");
+    const timedOut = error.name === "TimeoutError";
+    throw new NetworkError(timedOut ? `No response within ${TIMEOUT_MS / 1000} s.` : "The server did not respond.");
   }
-  learn(response.headers.get("date"));
-  if (!response.ok) throw await refusal(response, asked);
+  updateServerClock(response.headers.get("date"));
+  if (!response.ok) throw await toApiError(response, usedKey);
   return response;
 }
 
-async function refusal(response, asked) {
-  const answer = await response.json().catch(() => null);
-  const { code, message } = answer?.error ?? {};
-  if (typeof message === "string") return new ApiError(response.status, String(code ?? ""), message, asked);
-  return new ApiError(response.status, "", `HTTP ${response.status}, without a reason.`, asked);
+async function toApiError(response, usedKey) {
+  const body = await response.json().catch(() => null);
+  const { code, message } = body?.error ?? {};
+  if (typeof message === "string") return new ApiError(response.status, String(code ?? ""), message, usedKey);
+  return new ApiError(response.status, "", `HTTP ${response.status} without an error message.`, usedKey);
 }

@@ -1,183 +1,184 @@
-// The operator's page: counts, notices and dead letters, kept current. It knows only what the public API tells it.
+// The dashboard: counts, notices and dead letters, kept up to date through the public API.
 
-import { ApiError, currentKey, readOverview } from "./api.js";
-import { ask, startActions } from "./act.js";
-import { outdateCounts, showCounts } from "./counts.js";
-import { expectFailed, listMayHaveChanged, read as readList, startDeadLetters } from "./deadletters.js";
-import { byId, eventAddress, setText } from "./dom.js";
-import { openEventIsPending, readOpenEvent, startEvent } from "./event.js";
-import { renewMoments } from "./format.js";
-import { askForKey, startKey } from "./key.js";
+import { ApiError, currentKey, getOverview } from "./api.js";
+import { confirmAction, initActions } from "./actions.js";
+import { markCountsOutdated, showCounts } from "./counts.js";
+import { initDeadLetters, markListChanged, refreshList, updateFailedCount } from "./dead-letters.js";
+import { byId, eventHash, setText } from "./dom.js";
+import { initEventDialog, isOpenEventPending, refreshOpenEvent } from "./event.js";
+import { updateTimes } from "./format.js";
+import { initKeyDialog, openKeyDialog } from "./key.js";
 import { addNotice } from "./notices.js";
 import { countNotice, drawRate } from "./rate.js";
-import { follow } from "./stream.js";
+import { followStream } from "./stream.js";
 
 const POLL_MS = 4000;
-// After a notice. A slow store is asked less often.
+// Minimum time between overview requests. For a slow store, it is a multiple of the last request's duration.
 const REFRESH_MS_MIN = 1000;
-const REFRESH_SHARE = 5;
-const DONE_MS = 8000;
+const REFRESH_FACTOR = 5;
+const TOAST_MS = 8000;
 
-let reading = false;
-let readAgain = false;
-let readAt = 0;
-let tookMs = 0;
+let loading = false;
+let loadAgain = false;
+let loadedAt = 0;
+let loadMs = 0;
 let refreshTimer = null;
-let following = null;
+let restartStream = null;
 
-/** Reads the overview; asked for again meanwhile, it reads once more. */
-async function readCounts() {
-  if (reading) {
-    readAgain = true;
+/** Loads the overview. A call during a load schedules another load after it. */
+async function refreshCounts() {
+  if (loading) {
+    loadAgain = true;
     return;
   }
-  reading = true;
+  loading = true;
   const startedAt = performance.now();
   try {
-    const overview = await readOverview();
+    const overview = await getOverview();
     showCounts(overview);
-    if (!byId("problem").hidden) following();
+    if (!byId("problem").hidden) restartStream();
     setProblem(null);
-    expectFailed(overview.failed_count);
+    updateFailedCount(overview.failed_count);
   } catch (error) {
-    outdateCounts();
-    report(error);
+    markCountsOutdated();
+    reportError(error);
   }
-  reading = false;
-  readAt = performance.now();
-  tookMs = readAt - startedAt;
-  if (readAgain) {
-    readAgain = false;
-    readCountsSoon();
+  loading = false;
+  loadedAt = performance.now();
+  loadMs = loadedAt - startedAt;
+  if (loadAgain) {
+    loadAgain = false;
+    scheduleCounts();
   }
 }
 
-function readCountsSoon() {
+function scheduleCounts() {
   if (refreshTimer !== null) return;
-  const pauseMs = Math.max(REFRESH_MS_MIN, tookMs * REFRESH_SHARE);
+  const pauseMs = Math.max(REFRESH_MS_MIN, loadMs * REFRESH_FACTOR);
   refreshTimer = setTimeout(() => {
     refreshTimer = null;
-    readCounts();
-  }, Math.max(0, readAt + pauseMs - performance.now()));
+    refreshCounts();
+  }, Math.max(0, loadedAt + pauseMs - performance.now()));
 }
 
-/** The counts once more at the end: from then on they tell whether the list has changed since it was read. */
-function readEverything() {
-  readCounts();
-  readOpenEvent();
-  readList().then(readCounts);
+/** Loads everything. Loads the counts again at the end, because they detect later changes of the list. */
+function refreshAll() {
+  refreshCounts();
+  refreshOpenEvent();
+  refreshList().then(refreshCounts);
 }
 
-function startOver() {
+function restart() {
   setProblem(null);
-  readEverything();
-  following();
+  refreshAll();
+  restartStream();
 }
 
-/** Shows what keeps the whole page from working. */
-function report(error) {
-  const retry = { label: "Retry now", act: startOver };
-  const otherKey = { label: "Enter a key", act: () => askForKey(null) };
+/** Shows an error that affects the whole page. */
+function reportError(error) {
+  const retry = { label: "Retry now", act: restart };
+  const otherKey = { label: "Enter a key", act: () => openKeyDialog(null) };
   if (!(error instanceof ApiError)) {
     setProblem({ title: "The API cannot be reached.", text: String(error), ...retry });
   } else if (error.status === 401) {
-    // A refusal of the key before says nothing of this one.
+    // Ignore the rejection of an earlier key.
     if (error.key !== currentKey()) return;
-    if (!keyIsMissing()) askForKey(String(error));
-    setProblem({ kind: "key", title: "An API key is needed.", text: String(error), ...otherKey });
+    if (!isKeyMissing()) openKeyDialog(String(error));
+    setProblem({ kind: "key", title: "An API key is required.", text: String(error), ...otherKey });
   } else if (error.status === 403) {
-    const text = `That needs the role viewer or operator. The API said: ${error}`;
+    const text = `It needs the role viewer or operator. Response: ${error}`;
     setProblem({ title: "This key may not read the outbox.", text, ...otherKey });
   } else {
-    setProblem({ title: "The API does not give its overview.", text: String(error), ...retry });
+    setProblem({ title: "The overview could not be loaded.", text: String(error), ...retry });
   }
 }
 
-/** For an error that is shown where it happened: only a missing key concerns more than that. */
-function reportElsewhere(error) {
-  if (error instanceof ApiError && error.status === 401) report(error);
+/** For errors that are shown elsewhere: only a missing key affects the whole page. */
+function reportMissingKey(error) {
+  if (error instanceof ApiError && error.status === 401) reportError(error);
 }
 
-function keyIsMissing() {
+function isKeyMissing() {
   return byId("problem").dataset.kind === "key";
 }
 
 function setProblem(problem) {
-  const strip = byId("problem");
-  strip.hidden = problem === null;
-  strip.dataset.kind = problem?.kind ?? "";
+  const banner = byId("problem");
+  banner.hidden = problem === null;
+  banner.dataset.kind = problem?.kind ?? "";
   if (problem === null) return;
   setText(byId("problem-title"), problem.title);
   setText(byId("problem-text"), problem.text);
-  setText(byId("problem-act"), problem.label);
-  byId("problem-act").onclick = problem.act;
+  setText(byId("problem-action"), problem.label);
+  byId("problem-action").onclick = problem.act;
 }
 
-function takeNotice(notice) {
+function onNotice(notice) {
   addNotice(notice);
   countNotice(notice);
-  readCountsSoon();
-  if (notice.type === "WebhookDLQEvent") noticedFailure();
-  readOpenEvent(notice.webhook_delivery_id);
+  scheduleCounts();
+  if (notice.type === "WebhookDLQEvent") scheduleListChange();
+  refreshOpenEvent(notice.webhook_delivery_id);
 }
 
-let failureTimer = null;
+let listChangeTimer = null;
 
-function noticedFailure() {
-  failureTimer ??= setTimeout(() => {
-    failureTimer = null;
-    listMayHaveChanged();
+/** Marks the list as changed, at most every two seconds. */
+function scheduleListChange() {
+  listChangeTimer ??= setTimeout(() => {
+    listChangeTimer = null;
+    markListChanged();
   }, 2 * REFRESH_MS_MIN);
 }
 
 function showConnection(state) {
-  const words = { connecting: "Connecting", live: "Live", waiting: "Reconnecting", refused: "No stream" };
+  const texts = { connecting: "Connecting", live: "Live", waiting: "Reconnecting", rejected: "No live updates" };
   byId("connection").dataset.state = state;
-  setText(byId("connection"), words[state]);
-  // What was missed meanwhile is in the counts.
-  if (state === "live") readCountsSoon();
+  setText(byId("connection"), texts[state]);
+  // Events may have changed while the stream was disconnected.
+  if (state === "live") scheduleCounts();
 }
 
-let doneTimer = null;
+let toastTimer = null;
 
-function showDone(text) {
-  byId("done").textContent = text;
-  clearTimeout(doneTimer);
-  doneTimer = setTimeout(() => { byId("done").textContent = ""; }, DONE_MS);
+function showToast(text) {
+  byId("toast").textContent = text;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { byId("toast").textContent = ""; }, TOAST_MS);
 }
 
-startKey(startOver);
-startActions({
-  onDone(text) {
-    showDone(text);
-    readEverything();
+initKeyDialog(restart);
+initActions({
+  onSuccess(text) {
+    showToast(text);
+    refreshAll();
   },
   onError(error) {
-    reportElsewhere(error);
-    readEverything();
+    reportMissingKey(error);
+    refreshAll();
   },
 });
-startDeadLetters({ onAct: ask, onError: reportElsewhere });
-startEvent({ onAct: ask, onError: reportElsewhere });
+initDeadLetters({ onAction: confirmAction, onError: reportMissingKey });
+initEventDialog({ onAction: confirmAction, onError: reportMissingKey });
 byId("find").addEventListener("submit", (submit) => {
   submit.preventDefault();
   const id = byId("find-id").value.trim();
-  if (id) location.hash = eventAddress(id);
+  if (id) location.hash = eventHash(id);
 });
 
-following = follow({ onNotice: takeNotice, onState: showConnection, onRefused: reportElsewhere });
-readEverything();
+restartStream = followStream({ onNotice, onState: showConnection, onRejected: reportMissingKey });
+refreshAll();
 
 setInterval(() => {
-  // Whoever is asked for a key is not answered before there is one.
-  if (document.hidden || keyIsMissing()) return;
-  readCounts();
-  if (openEventIsPending()) readOpenEvent();
+  // Without a key, every request would fail.
+  if (document.hidden || isKeyMissing()) return;
+  refreshCounts();
+  if (isOpenEventPending()) refreshOpenEvent();
 }, POLL_MS);
 setInterval(() => {
   drawRate();
-  renewMoments();
+  updateTimes();
 }, 1000);
 drawRate();
-document.addEventListener("visibilitychange", () => { if (!document.hidden) readCounts(); });
-window.addEventListener("online", startOver);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshCounts(); });
+window.addEventListener("online", restart);

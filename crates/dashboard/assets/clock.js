@@ -1,15 +1,15 @@
-// The server's clock as far as it is known: ages and rates are about its time, whatever this computer's clock says.
+// Estimates the server's clock, from which ages and rates are computed.
 
-let aheadMs = 0;
+let serverOffsetMs = 0;
 
-/** Takes the `date` of an answer. It is cut to the second, so half a second off is no news. */
-export function learn(date) {
-  const serverMs = Date.parse(date ?? "");
+/** Takes the `date` header of a response. It is truncated to seconds, so small differences are ignored. */
+export function updateServerClock(dateHeader) {
+  const serverMs = Date.parse(dateHeader ?? "");
   if (Number.isNaN(serverMs)) return;
-  const ahead = serverMs + 500 - Date.now();
-  if (Math.abs(ahead - aheadMs) > 1500) aheadMs = Math.abs(ahead) > 1500 ? ahead : 0;
+  const offsetMs = serverMs + 500 - Date.now();
+  if (Math.abs(offsetMs - serverOffsetMs) > 1500) serverOffsetMs = Math.abs(offsetMs) > 1500 ? offsetMs : 0;
 }
 
-export function nowMs() {
-  return Date.now() + aheadMs;
+export function serverNowMs() {
+  return Date.now() + serverOffsetMs;
 }

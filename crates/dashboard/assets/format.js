@@ -1,7 +1,7 @@
-// Numbers and times as people read them.
+// Formats numbers, times and URLs for people.
 
 import { el, setText } from "./dom.js";
-import { nowMs } from "./clock.js";
+import { serverNowMs } from "./clock.js";
 
 export const UNKNOWN = "–";
 
@@ -9,12 +9,12 @@ const grouped = new Intl.NumberFormat("en");
 const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-export function count(value) {
+export function formatCount(value) {
   return Number.isFinite(value) ? grouped.format(value) : UNKNOWN;
 }
 
-/** A length of time in its two largest units. */
-export function span(seconds) {
+/** Formats a duration in its two largest units. */
+export function formatSeconds(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   const first = UNITS.findIndex(([, size]) => whole >= size);
   if (first === -1) return "0 s";
@@ -25,38 +25,38 @@ export function span(seconds) {
   return rest > 0 ? `${text} ${rest} ${next[0]}` : text;
 }
 
-/** What one request took. */
-export function took(ms) {
+/** Formats the duration of one request. */
+export function formatMs(ms) {
   if (!Number.isFinite(ms)) return UNKNOWN;
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
 }
 
-/** A moment as a distance from now, the exact time on demand. */
-export function moment(at) {
+/** Creates an element with a time relative to now. Its tooltip is the exact time. */
+export function relativeTime(at) {
   const ms = Date.parse(at);
   if (Number.isNaN(ms)) return el("span", {}, at ?? UNKNOWN);
-  return el("time", { datetime: at, title: absolute.format(ms) }, distance(ms));
+  return el("time", { datetime: at, title: absolute.format(ms) }, formatRelative(ms));
 }
 
-/** Brings every moment on the page up to date. */
-export function renewMoments() {
+/** Updates every relative time on the page. */
+export function updateTimes() {
   for (const time of document.querySelectorAll("time[datetime]")) {
-    setText(time, distance(Date.parse(time.dateTime)));
+    setText(time, formatRelative(Date.parse(time.dateTime)));
   }
 }
 
-/** In one unit: a list is read by size, not to the second. */
-function distance(ms) {
-  const seconds = (nowMs() - ms) / 1000;
-  const away = Math.abs(seconds);
-  if (away < 1) return "now";
-  const [unit, size] = UNITS.find(([, size]) => away >= size);
-  const text = `${Math.floor(away / size)} ${unit}`;
+/** Uses one unit only: in a list the magnitude matters, not the seconds. */
+function formatRelative(ms) {
+  const seconds = (serverNowMs() - ms) / 1000;
+  const distance = Math.abs(seconds);
+  if (distance < 1) return "now";
+  const [unit, size] = UNITS.find(([, size]) => distance >= size);
+  const text = `${Math.floor(distance / size)} ${unit}`;
   return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 
-/** A destination, its host told apart from the rest; one that cannot be read stays whole. */
-export function destination(url) {
+/** Creates an element with a URL whose host is emphasized. */
+export function destinationUrl(url) {
   const parts = /^([a-z][a-z0-9+.-]*:\/\/)([^/?#]+)(.*)$/i.exec(url ?? "");
   const shown = parts
     ? [el("span", { class: "muted" }, parts[1]), el("b", {}, parts[2]), el("span", { class: "muted" }, parts[3])]

@@ -1,44 +1,44 @@
-// Asks for an API key when the API wants one.
+// The dialog that asks for an API key.
 
-import { currentKey, useKey } from "./api.js";
-import { byId, setRefusal } from "./dom.js";
+import { currentKey, setKey } from "./api.js";
+import { byId, setError } from "./dom.js";
 
 const dialog = byId("key");
 
-/** `onKey` follows a new key. */
-export function startKey(onKey) {
+/** `onKey` is called after a key was entered. */
+export function initKeyDialog(onKey) {
   const field = byId("key-value");
   field.addEventListener("input", () => field.setCustomValidity(""));
   byId("key-form").addEventListener("submit", (submit) => {
     submit.preventDefault();
     const key = field.value.trim();
-    // Anything else cannot stand in a header.
+    // Other characters cannot be sent in a header.
     if (!/^[\x21-\x7e]+$/.test(key)) {
-      field.setCustomValidity("A key is made of printable ASCII characters, without spaces.");
+      field.setCustomValidity("A key consists of printable ASCII characters without spaces.");
       field.reportValidity();
       return;
     }
     field.value = "";
-    useKey(key);
-    showForget();
+    setKey(key);
+    updateForgetButton();
     dialog.close();
     onKey();
   });
   byId("key-later").addEventListener("click", () => dialog.close());
   byId("forget-key").addEventListener("click", () => {
-    useKey(null);
+    setKey(null);
     location.reload();
   });
-  showForget();
+  updateForgetButton();
 }
 
-/** `refusal` is what the API said about the key in use, if one is. */
-export function askForKey(refusal) {
+/** `error` is the API's error about the current key, if there is one. */
+export function openKeyDialog(error) {
   if (dialog.open) return;
-  setRefusal(byId("key-error"), currentKey() === null ? null : refusal);
+  setError(byId("key-error"), currentKey() === null ? null : error);
   dialog.showModal();
 }
 
-function showForget() {
+function updateForgetButton() {
   byId("forget-key").hidden = currentKey() === null;
 }

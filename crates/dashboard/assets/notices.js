@@ -1,52 +1,52 @@
-// The latest notices, newest first. Thousands may arrive in a second; a few times a second the newest are drawn.
+// The latest notices. Thousands may arrive per second, so the list is drawn at intervals.
 
-import { byId, arrange, el, eventLink, setText } from "./dom.js";
-import { count, moment } from "./format.js";
+import { byId, el, eventLink, setText, updateChildren } from "./dom.js";
+import { formatCount, relativeTime } from "./format.js";
 
-const KEPT = 20;
+const NOTICES_MAX = 20;
 const DRAW_MS = 400;
-const WORDS = { WebhookDeliveredEvent: ["delivered", "ok"], WebhookDLQEvent: ["failed", "bad"] };
+const STATUSES = { WebhookDeliveredEvent: ["delivered", "ok"], WebhookDLQEvent: ["failed", "bad"] };
 
 let latest = [];
-let arrived = 0;
-let drawn = 0;
+let receivedCount = 0;
+let drawnCount = 0;
 const rows = new WeakMap();
 const list = byId("notices");
 
 export function addNotice(notice) {
   latest.unshift(notice);
-  if (latest.length > KEPT * 2) latest.length = KEPT;
-  arrived += 1;
+  if (latest.length > NOTICES_MAX * 2) latest.length = NOTICES_MAX;
+  receivedCount += 1;
 }
 
-/** Nothing moves under a pointer or a focus. */
+/** Draws the list, unless the pointer or the focus is on it: rows must not move then. */
 function draw() {
-  const waiting = arrived - drawn;
-  const held = list.matches(":hover, :focus-within");
-  setText(byId("held"), held && waiting > 0 ? `${count(waiting)} more` : "newest first");
-  if (held || waiting === 0) return;
-  drawn = arrived;
+  const newCount = receivedCount - drawnCount;
+  const paused = list.matches(":hover, :focus-within");
+  setText(byId("notices-status"), paused && newCount > 0 ? `${formatCount(newCount)} more` : "newest first");
+  if (paused || newCount === 0) return;
+  drawnCount = receivedCount;
   byId("no-notices").hidden = true;
-  arrange(list, latest.slice(0, KEPT).map(rowOf));
+  updateChildren(list, latest.slice(0, NOTICES_MAX).map(rowOf));
 }
 
 function rowOf(notice) {
   let row = rows.get(notice);
   if (!row) {
-    row = makeRow(notice);
+    row = createRow(notice);
     rows.set(notice, row);
   }
   return row;
 }
 
-function makeRow(notice) {
-  const [word, tone] = WORDS[notice.type] ?? [String(notice.type), ""];
-  const again = notice.attempts > 1 ? `×${count(notice.attempts)}` : "";
+function createRow(notice) {
+  const [status, color] = STATUSES[notice.type] ?? [String(notice.type), ""];
+  const attempts = notice.attempts > 1 ? `×${formatCount(notice.attempts)}` : "";
   return el("li", {},
-    el("span", { class: `word ${tone}` }, word),
+    el("span", { class: `status ${color}` }, status),
     eventLink(notice.webhook_delivery_id),
-    el("span", { class: "muted", title: again && `${count(notice.attempts)} attempts` }, again),
-    moment(notice.at));
+    el("span", { class: "muted", title: attempts && `${formatCount(notice.attempts)} attempts` }, attempts),
+    relativeTime(notice.at));
 }
 
 setInterval(draw, DRAW_MS);

@@ -1,23 +1,24 @@
-// Deliveries per second over the last minute, from the notices that arrived.
+// Deliveries per second over the last minute, counted from the received notices.
 
 import { byId, setText } from "./dom.js";
-import { nowMs } from "./clock.js";
-import { count } from "./format.js";
+import { serverNowMs } from "./clock.js";
+import { formatCount } from "./format.js";
 
 const SECONDS_MAX = 60;
-// The rate that is written out: long enough to be steady, short enough to be now.
-const SECONDS_OF_RATE = 5;
+// The displayed rate is the average of the last seconds.
+const AVERAGE_SECONDS = 5;
 const WIDTH = 240;
 const HEIGHT = 36;
-const SVG = byId("sparkline").namespaceURI;
+const svg = byId("sparkline");
 
+// Notices by second.
 const delivered = new Map();
 const failed = new Map();
-const area = shape("area");
-const line = shape("line");
-const ticks = shape("ticks");
+const area = addPath("area");
+const line = addPath("line");
+const ticks = addPath("ticks");
 
-/** By the time of the notice: what arrives late, after a break, still belongs to its second. */
+/** Counts a notice in the second of its timestamp, even if it arrives late. */
 export function countNotice(notice) {
   const second = Math.floor(Date.parse(notice.at) / 1000);
   if (Number.isNaN(second)) return;
@@ -25,38 +26,38 @@ export function countNotice(notice) {
   counts.set(second, (counts.get(second) ?? 0) + 1);
 }
 
-/** Called once a second. The second that is still running is not drawn: it would always look like a fall. */
+/** Called once a second. Omits the current second: it is incomplete and would look like a drop. */
 export function drawRate() {
-  const end = Math.floor(nowMs() / 1000);
+  const end = Math.floor(serverNowMs() / 1000);
   for (const counts of [delivered, failed]) {
     for (const second of counts.keys()) if (Math.abs(end - second) > SECONDS_MAX) counts.delete(second);
   }
-  // Of the time before the page was opened nothing is known.
-  const known = Math.min(SECONDS_MAX, Math.floor(performance.now() / 1000));
-  if (known < 2) return;
-  const seconds = Array.from({ length: known }, (_, index) => end - known + index);
+  // There is no data from before the page was opened.
+  const length = Math.min(SECONDS_MAX, Math.floor(performance.now() / 1000));
+  if (length < 2) return;
+  const seconds = Array.from({ length }, (_, index) => end - length + index);
   const values = seconds.map((second) => delivered.get(second) ?? 0);
   const peak = Math.max(...values);
-  const last = values.slice(-SECONDS_OF_RATE);
-  const recent = last.reduce((sum, value) => sum + value, 0) / last.length;
+  const last = values.slice(-AVERAGE_SECONDS);
+  const average = last.reduce((sum, value) => sum + value, 0) / last.length;
 
-  const x = (index) => WIDTH - ((known - 1 - index) * WIDTH) / (SECONDS_MAX - 1);
-  const y = (value) => HEIGHT - 1 - (value / Math.max(peak, 1)) * (HEIGHT - 4);
-  const points = values.map((value, index) => `${x(index).toFixed(1)} ${y(value).toFixed(1)}`);
+  const x = (index) => (WIDTH - ((length - 1 - index) * WIDTH) / (SECONDS_MAX - 1)).toFixed(1);
+  const y = (value) => (HEIGHT - 1 - (value / Math.max(peak, 1)) * (HEIGHT - 4)).toFixed(1);
+  const points = values.map((value, index) => `${x(index)} ${y(value)}`);
   line.setAttribute("d", "M" + points.join("L"));
-  area.setAttribute("d", `M${x(0).toFixed(1)} ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`);
-  const fell = seconds.map((second, index) => (failed.has(second) ? `M${x(index).toFixed(1)} ${HEIGHT}v-7` : ""));
-  ticks.setAttribute("d", fell.join(""));
+  area.setAttribute("d", `M${x(0)} ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`);
+  const failures = seconds.map((second, index) => (failed.has(second) ? `M${x(index)} ${HEIGHT}v-7` : ""));
+  ticks.setAttribute("d", failures.join(""));
 
-  setText(byId("rate"), recent >= 10 || recent === 0 ? count(Math.round(recent)) : recent.toFixed(1));
-  byId("rate").classList.toggle("zero", recent === 0);
-  setText(byId("peak"), peak > 0 ? `peak ${count(peak)} in 60 s` : "last 60 s");
+  setText(byId("rate"), average >= 10 || average === 0 ? formatCount(Math.round(average)) : average.toFixed(1));
+  byId("rate").classList.toggle("zero", average === 0);
+  setText(byId("peak"), peak > 0 ? `peak ${formatCount(peak)} in 60 s` : "last 60 s");
 }
 
-function shape(name) {
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("class", name);
+function addPath(className) {
+  const path = document.createElementNS(svg.namespaceURI, "path");
+  path.setAttribute("class", className);
   path.setAttribute("vector-effect", "non-scaling-stroke");
-  byId("sparkline").append(path);
+  svg.append(path);
   return path;
 }

@@ -1,68 +1,68 @@
-// Follows the stream of notices for as long as the page is open, and resumes it where it broke.
+// Follows the notice stream. After a disconnect, it resumes from the last event id.
 
 import { ApiError, openStream } from "./api.js";
 
-const WAIT_MS_FIRST = 1000;
-const WAIT_MS_MAX = 30000;
-// A server that keeps its streams alive says something every few seconds.
+const RECONNECT_MS_MIN = 1000;
+const RECONNECT_MS_MAX = 30000;
+// The server sends a comment every 15 seconds; a longer silence means a dead connection.
 const SILENCE_MS_MAX = 60000;
 const LINE_CHARS_MAX = 1 << 20;
 
 /**
- * `onNotice` gets each notice, `onState` one of `connecting`, `live`, `waiting`, `refused`, and `onRefused` the
- * refusal that ended the following. The answer starts it again, at once.
+ * Calls `onNotice` with each notice, `onState` with `connecting`, `live`, `waiting` or `rejected`, and `onRejected` with the
+ * 401 or 403 error that ended the stream. Returns a function that reconnects.
  */
-export function follow({ onNotice, onState, onRefused }) {
+export function followStream({ onNotice, onState, onRejected }) {
   let lastEventId = "";
-  let running = null;
+  let current = null;
 
-  function start() {
-    running?.abort();
-    running = new AbortController();
-    run(running.signal);
+  function restart() {
+    current?.abort();
+    current = new AbortController();
+    run(current.signal);
   }
 
   async function run(stopped) {
-    let waitMs = WAIT_MS_FIRST;
+    let delayMs = RECONNECT_MS_MIN;
     while (!stopped.aborted) {
       onState("connecting");
       try {
-        await once(stopped, () => { waitMs = WAIT_MS_FIRST; });
+        await readStream(stopped, () => { delayMs = RECONNECT_MS_MIN; });
       } catch (error) {
         if (stopped.aborted) return;
         if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
-          onState("refused");
-          onRefused(error);
+          onState("rejected");
+          onRejected(error);
           return;
         }
-        // The place to resume from may be what is wrong.
+        // The last event id may be what the API rejects.
         if (error instanceof ApiError && error.status < 500) lastEventId = "";
       }
       if (stopped.aborted) return;
       onState("waiting");
-      await new Promise((resume) => setTimeout(resume, waitMs * (0.75 + Math.random() / 2)));
-      waitMs = Math.min(waitMs * 2, WAIT_MS_MAX);
+      await new Promise((resume) => setTimeout(resume, delayMs * (0.75 + Math.random() / 2)));
+      delayMs = Math.min(delayMs * 2, RECONNECT_MS_MAX);
     }
   }
 
-  async function once(stopped, onHeard) {
+  async function readStream(stopped, onData) {
     const silence = new AbortController();
     let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
     try {
       const body = await openStream(lastEventId, AbortSignal.any([stopped, silence.signal]));
       onState("live");
       const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-      const parse = parser(lastEventId);
+      const parse = createParser(lastEventId);
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
         clearTimeout(timer);
         timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
-        onHeard();
+        onData();
         for (const { id, data } of parse(value)) {
-          // Also without data: the stream begins by saying where it is.
+          // The stream's first event has an id but no data.
           if (/^[\x21-\x7e]*$/.test(id)) lastEventId = id;
-          const notice = readNotice(data);
+          const notice = parseNotice(data);
           if (notice) onNotice(notice);
         }
       }
@@ -71,11 +71,11 @@ export function follow({ onNotice, onState, onRefused }) {
     }
   }
 
-  start();
-  return start;
+  restart();
+  return restart;
 }
 
-function readNotice(data) {
+function parseNotice(data) {
   try {
     const notice = JSON.parse(data);
     return typeof notice?.webhook_delivery_id === "string" ? notice : null;
@@ -84,14 +84,14 @@ function readNotice(data) {
   }
 }
 
-/** Server-Sent Events out of pieces of text, as the HTML standard reads them: without `data`, an event is only its id. */
-export function parser(id) {
+/** Returns a parser of Server-Sent Events, fed in chunks. It also yields events without data. */
+function createParser(id) {
   let rest = "";
   let data = [];
 
-  return function* (text) {
-    rest += text;
-    // A carriage return at the end may be half of a line's end.
+  return function* (chunk) {
+    rest += chunk;
+    // A carriage return at the end may be the first half of CRLF.
     const held = rest.endsWith("\r") ? "\r" : "";
     const lines = (held ? rest.slice(0, -1) : rest).split(/\r\n|\n|\r/);
     rest = lines.pop() + held;

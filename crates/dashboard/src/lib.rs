@@ -1,8 +1,8 @@
-//! The operator's page, embedded: plain HTML, CSS and modules, as they stand in `assets/`. It speaks only the public
-//! API, and this crate knows nothing of HTTP: it hands out bytes, and what to say about them.
+//! The dashboard for operators: the HTML, CSS and JavaScript files of `assets/`, embedded into the binary. The page uses only
+//! the public API. This crate does not speak HTTP: it returns bytes, and the values of the headers to send with them.
 //!
-//! The page names its assets under `assets/<version>/`, where the version is made of all their contents. So what
-//! belongs together is loaded together, and may be kept for good; only the page itself is asked for each time.
+//! The page refers to its assets as `assets/<version>/<name>`, where the version is a hash of all assets. A browser
+//! therefore never mixes files of two builds and may cache them forever. Only the page itself is requested each time.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -11,42 +11,44 @@ use std::sync::LazyLock;
 
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-/// Under this policy the page works, and nothing that gets into it from outside can run, load or send.
+/// The content security policy of the page. Injected content can neither run scripts nor load or send data.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// The file that is served at `/`.
 const PAGE: &str = "index.html";
-/// How the page names its assets before it is told their version.
+/// The path of assets in the embedded page. `_` stands for the version.
 const UNVERSIONED: &str = "assets/_/";
 
 #[derive(RustEmbed)]
 #[folder = "assets/"]
-struct Embedded;
+struct EmbeddedFiles;
 
+/// A hash of the names and contents of all files.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let mut hasher = DefaultHasher::new();
-    for name in Embedded::iter() {
+    for name in EmbeddedFiles::iter() {
         name.hash(&mut hasher);
         file(&name).metadata.sha256_hash().hash(&mut hasher);
     }
     format!("{:016x}", hasher.finish())
 });
 
-/// One file of the page, ready to be answered with.
+/// A file of the dashboard with its response headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asset {
     pub bytes: Cow<'static, [u8]>,
     pub content_type: &'static str,
-    /// Quoted, as the header wants it.
+    /// The value of the `etag` header, including its quotes.
     pub etag: String,
-    /// Whether the path will never mean other bytes (`max-age=31536000, immutable`). Otherwise: `no-cache`.
+    /// Whether the path identifies exactly these bytes, so that they may be cached forever. Otherwise send `no-cache`.
     pub cacheable: bool,
 }
 
-/// What is at the path of a request, if it is ours: `/` or `/assets/<version>/<name>`.
+/// Returns the file for a request's path: `/` or `/assets/<version>/<name>`. `None` for any other path.
 ///
-/// Under the version of another build an asset is still found, since two builds may serve one page while one
-/// replaces the other, but it is not to be kept.
+/// With the version of another build, the asset is found but not cacheable. Two builds may serve one page while one replaces
+/// the other.
 pub fn asset(path: &str) -> Option<Asset> {
     let path = path.strip_prefix('/').unwrap_or(path);
     if path.is_empty() {
@@ -56,7 +58,7 @@ pub fn asset(path: &str) -> Option<Asset> {
     if name == PAGE {
         return None;
     }
-    let file = Embedded::get(name)?;
+    let file = EmbeddedFiles::get(name)?;
     let etag =
         file.metadata.sha256_hash().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
     Some(Asset {
@@ -67,18 +69,19 @@ pub fn asset(path: &str) -> Option<Asset> {
     })
 }
 
+/// Returns the page with the current version in its paths.
 fn page() -> Asset {
-    let text = String::from_utf8(file(PAGE).data.into_owned()).expect("the page is UTF-8, or its tests fail");
+    let text = String::from_utf8(file(PAGE).data.into_owned()).expect("the page is UTF-8, as a test checks");
     Asset {
         bytes: text.replace(UNVERSIONED, &format!("assets/{}/", *VERSION)).into_bytes().into(),
-        content_type: content_type(PAGE).expect("the page has an extension that is known"),
+        content_type: content_type(PAGE).expect("html is a known extension"),
         etag: format!("\"{}\"", *VERSION),
         cacheable: false,
     }
 }
 
 fn file(name: &str) -> EmbeddedFile {
-    Embedded::get(name).expect("only names of embedded files are asked for")
+    EmbeddedFiles::get(name).expect("callers pass names of embedded files only")
 }
 
 fn content_type(name: &str) -> Option<&'static str> {

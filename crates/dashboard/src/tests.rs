@@ -1,4 +1,4 @@
-//! What the policy, the size and the words of the page promise, read from the files as they are embedded.
+//! Checks of the embedded files: references, inline content, unsafe functions, size and caching.
 
 use super::*;
 
@@ -9,25 +9,25 @@ fn text(name: &str) -> String {
 }
 
 fn names(extension: &str) -> Vec<String> {
-    let names = Embedded::iter().map(Cow::into_owned).filter(|name| name.ends_with(extension));
+    let names = EmbeddedFiles::iter().map(Cow::into_owned).filter(|name| name.ends_with(extension));
     let names: Vec<_> = names.collect();
-    assert!(!names.is_empty(), "there are assets that end in {extension}");
+    assert!(!names.is_empty(), "no asset ends in {extension}");
     names
 }
 
-/// What stands between each `before` and the next `after`.
+/// Returns the text between each `before` and the next `after`.
 fn between<'a>(text: &'a str, before: &str, after: char) -> Vec<&'a str> {
     let starts = text.split(before).skip(1);
     starts.map(|rest| rest.split(after).next().expect("a split has a first part")).collect()
 }
 
-/// The tags of a page, from `<` to `>`, without comments and what is closed.
+/// Returns the opening tags of a page, without their brackets.
 fn tags(html: &str) -> Vec<&str> {
-    let opened = between(html, "<", '>').into_iter();
-    opened.filter(|tag| !tag.starts_with(['!', '/'])).collect()
+    let tags = between(html, "<", '>').into_iter();
+    tags.filter(|tag| !tag.starts_with(['!', '/'])).collect()
 }
 
-/// The attributes of a tag, as names and values; one without a value has an empty one.
+/// Returns the names and values of a tag's attributes. An attribute without a value has an empty one.
 fn attributes(tag: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = tag.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
@@ -48,7 +48,7 @@ fn attributes(tag: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn everything_that_the_page_refers_to_exists() {
+fn every_file_that_the_page_refers_to_exists() {
     let page = String::from_utf8(page().bytes.into_owned()).unwrap();
     let mut found = 0;
     for tag in tags(&page) {
@@ -56,36 +56,37 @@ fn everything_that_the_page_refers_to_exists() {
             if !["src", "href"].contains(&name) || value.starts_with('#') || value == "docs" {
                 continue;
             }
-            let asset = asset(value).unwrap_or_else(|| panic!("<{tag}> refers to something missing"));
-            assert!(asset.cacheable, "{value} is named by its version");
+            let asset = asset(value).unwrap_or_else(|| panic!("<{tag}> refers to a missing file"));
+            assert!(asset.cacheable, "{value} contains no version");
             found += 1;
         }
     }
-    assert!(found >= 4, "a style sheet, a script and icons");
+    assert!(found >= 4, "found {found} references; expected a style sheet, a script and icons");
 }
 
 #[test]
-fn every_module_that_is_imported_exists_and_every_module_is_imported() {
+fn every_imported_module_exists_and_every_module_is_imported() {
     let mut imported = vec!["app.js".to_owned()];
     for module in names(".js") {
         let source = text(&module);
         for path in between(&source, " from \"", '"') {
-            let name =
-                path.strip_prefix("./").unwrap_or_else(|| panic!("{module} imports {path}: not beside it"));
-            assert!(Embedded::get(name).is_some(), "{module} imports {path}, which is missing");
+            let name = path
+                .strip_prefix("./")
+                .unwrap_or_else(|| panic!("{module} imports {path}, which is not in its folder"));
+            assert!(EmbeddedFiles::get(name).is_some(), "{module} imports {path}, which is missing");
             imported.push(name.to_owned());
         }
-        for loose in ["import(", "import \""] {
-            assert!(!source.contains(loose), "{module}: this test reads only `import … from`");
+        for unsupported in ["import(", "import \""] {
+            assert!(!source.contains(unsupported), "{module}: this test understands `import … from` only");
         }
     }
     for module in names(".js") {
-        assert!(imported.contains(&module), "{module} is imported by nobody");
+        assert!(imported.contains(&module), "no module imports {module}");
     }
 }
 
 #[test]
-fn every_name_that_a_module_imports_is_exported() {
+fn every_imported_name_is_exported() {
     for module in names(".js") {
         let source = text(&module);
         for import in between(&source, "import {", ';') {
@@ -105,7 +106,7 @@ fn every_name_that_a_module_imports_is_exported() {
 }
 
 #[test]
-fn every_element_that_a_module_asks_for_is_on_the_page_once() {
+fn every_element_that_a_module_uses_is_on_the_page_once() {
     let page = text(PAGE);
     let ids: Vec<_> = tags(&page)
         .into_iter()
@@ -114,26 +115,30 @@ fn every_element_that_a_module_asks_for_is_on_the_page_once() {
         .collect();
     for module in names(".js") {
         for id in between(&text(&module), "byId(\"", '"') {
-            assert_eq!(ids.iter().filter(|known| **known == id).count(), 1, "{module} asks for #{id}");
+            assert_eq!(ids.iter().filter(|known| **known == id).count(), 1, "{module} uses #{id}");
         }
     }
 }
 
 #[test]
-fn labels_and_descriptions_point_at_elements_of_the_page() {
+fn labels_and_descriptions_refer_to_elements_of_the_page() {
     let page = text(PAGE);
     let all: Vec<_> = tags(&page).into_iter().flat_map(attributes).collect();
     for (name, value) in &all {
         if ["for", "aria-labelledby", "aria-describedby"].contains(name) {
-            assert!(all.contains(&("id", value)), "{name}=\"{value}\" points at nothing");
+            assert!(all.contains(&("id", value)), "{name}=\"{value}\" refers to a missing element");
         }
     }
 }
 
 #[test]
-fn nothing_on_the_page_is_inline() {
+fn the_page_has_no_inline_scripts_and_styles() {
     let page = text(PAGE);
-    assert_eq!(page.matches("<script").count(), page.matches("></script>").count(), "scripts are empty");
+    assert_eq!(
+        page.matches("<script").count(),
+        page.matches("></script>").count(),
+        "a script has inline content"
+    );
     for tag in tags(&page) {
         assert!(!tag.starts_with("style"), "<{tag}>: styles are in style.css");
         for (name, value) in attributes(tag) {
@@ -145,7 +150,7 @@ fn nothing_on_the_page_is_inline() {
 }
 
 #[test]
-fn no_module_makes_markup_or_code_out_of_text() {
+fn no_module_turns_text_into_markup_or_code() {
     let forbidden = [
         "innerHTML",
         "outerHTML",
@@ -171,24 +176,24 @@ fn no_module_makes_markup_or_code_out_of_text() {
 }
 
 #[test]
-fn nothing_is_loaded_from_elsewhere() {
-    for name in Embedded::iter() {
-        // The name of SVG is an address that nobody asks for.
+fn nothing_is_loaded_from_other_hosts() {
+    for name in EmbeddedFiles::iter() {
+        // The SVG namespace is an identifier that no browser requests.
         let text = text(&name).replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         for scheme in ["http:", "https:", "ws:", "wss:", "\"//", "'//", "url(", "@import"] {
-            assert!(!text.contains(scheme), "{name} names something elsewhere: {scheme}");
+            assert!(!text.contains(scheme), "{name} refers to another host: {scheme}");
         }
     }
 }
 
 #[test]
-fn each_kind_of_asset_has_its_content_type() {
-    let of = |path: &str| asset(path).map(|asset| asset.content_type);
-    assert_eq!(of("/"), Some("text/html; charset=utf-8"));
-    assert_eq!(of("/assets/_/style.css"), Some("text/css; charset=utf-8"));
-    assert_eq!(of("/assets/_/app.js"), Some("text/javascript; charset=utf-8"));
-    assert_eq!(of("/assets/_/icon.svg"), Some("image/svg+xml"));
-    for name in Embedded::iter() {
+fn every_asset_has_a_content_type() {
+    let content_type_of = |path: &str| asset(path).map(|asset| asset.content_type);
+    assert_eq!(content_type_of("/"), Some("text/html; charset=utf-8"));
+    assert_eq!(content_type_of("/assets/_/style.css"), Some("text/css; charset=utf-8"));
+    assert_eq!(content_type_of("/assets/_/app.js"), Some("text/javascript; charset=utf-8"));
+    assert_eq!(content_type_of("/assets/_/icon.svg"), Some("image/svg+xml"));
+    for name in EmbeddedFiles::iter() {
         assert!(content_type(&name).is_some(), "{name} has no content type");
     }
 }
@@ -196,7 +201,7 @@ fn each_kind_of_asset_has_its_content_type() {
 #[test]
 fn only_the_page_and_its_assets_are_found() {
     assert_eq!(asset("/"), asset(""));
-    let nowhere = [
+    let unknown = [
         "/index.html",
         "/app.js",
         "/assets/app.js",
@@ -217,13 +222,13 @@ fn only_the_page_and_its_assets_are_found() {
         "/assets/_/app.js\0",
         "/etc/passwd",
     ];
-    for path in nowhere {
+    for path in unknown {
         assert_eq!(asset(path), None, "{path:?}");
     }
 }
 
 #[test]
-fn an_asset_is_kept_only_under_the_version_that_the_page_names() {
+fn an_asset_is_cacheable_only_under_the_current_version() {
     let page = asset("/").unwrap();
     assert!(!page.cacheable);
     let page = String::from_utf8(page.bytes.into_owned()).unwrap();
@@ -232,13 +237,13 @@ fn an_asset_is_kept_only_under_the_version_that_the_page_names() {
     assert!(page.contains(&versioned[1..]));
     let current = asset(&versioned).unwrap();
     assert!(current.cacheable);
-    let other = asset("/assets/0123456789abcdef/app.js").unwrap();
-    assert_eq!(other, Asset { cacheable: false, ..current });
+    let other_build = asset("/assets/0123456789abcdef/app.js").unwrap();
+    assert_eq!(other_build, Asset { cacheable: false, ..current });
 }
 
 #[test]
-fn etags_are_quoted_and_differ() {
-    let mut etags: Vec<_> = Embedded::iter()
+fn etags_are_quoted_and_unique() {
+    let mut etags: Vec<_> = EmbeddedFiles::iter()
         .filter_map(|name| asset(&format!("/assets/_/{name}")))
         .map(|asset| asset.etag)
         .collect();
@@ -249,7 +254,7 @@ fn etags_are_quoted_and_differ() {
     }
     etags.sort();
     etags.dedup();
-    assert_eq!(etags.len(), Embedded::iter().count());
+    assert_eq!(etags.len(), EmbeddedFiles::iter().count());
 }
 
 #[test]
@@ -266,7 +271,7 @@ fn the_policy_allows_no_more_than_the_page_needs() {
 }
 
 #[test]
-fn the_whole_page_is_small() {
-    let bytes: usize = Embedded::iter().map(|name| file(&name).data.len()).sum();
+fn all_files_together_are_small() {
+    let bytes: usize = EmbeddedFiles::iter().map(|name| file(&name).data.len()).sum();
     assert!(bytes < BYTES_MAX, "{bytes} bytes");
 }

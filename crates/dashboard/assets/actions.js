@@ -1,0 +1,77 @@
+// Requeue and cancel, each after a confirmation. Success is shown only after the API has confirmed it.
+
+import { ApiError, cancelEvent, requeueEvent } from "./api.js";
+import { byId, setError } from "./dom.js";
+
+const ACTIONS = {
+  requeue: {
+    title: "Requeue this event?",
+    text: "The event becomes pending and is sent again now. Its attempts are counted from zero.",
+    label: "Requeue",
+    busyLabel: "Requeueing…",
+    buttonClass: "main",
+    perform: (event) => requeueEvent(event.event_id),
+    successText: (response) => `${response.event_id} is ${response.delivery_status} again.`,
+  },
+  cancel: {
+    title: "Cancel this event?",
+    text: "The event is not sent again unless you requeue it. A request that is already in flight may still arrive.",
+    label: "Cancel event",
+    busyLabel: "Cancelling…",
+    buttonClass: "danger",
+    perform: (event) => cancelEvent(event.event_id, byId("reason").value.trim()),
+    successText: (response) => `${response.event_id} is cancelled.`,
+  },
+};
+
+const dialog = byId("confirm");
+let current = null;
+let handlers;
+
+/** Calls `onSuccess(text)` or `onError(error)` after an action. */
+export function initActions(callbacks) {
+  handlers = callbacks;
+  byId("confirm-form").addEventListener("submit", perform);
+  byId("confirm-back").addEventListener("click", () => dialog.close());
+}
+
+export function confirmAction(name, event) {
+  current = { action: ACTIONS[name], event };
+  const { title, text, label, buttonClass } = current.action;
+  byId("confirm-title").textContent = title;
+  byId("confirm-text").textContent = text;
+  byId("confirm-event").textContent = `${event.event_id} → ${event.destination_url}`;
+  byId("confirm-submit").textContent = label;
+  byId("confirm-submit").className = buttonClass;
+  byId("confirm-reason").hidden = name !== "cancel";
+  byId("reason").value = "";
+  setError(byId("confirm-error"), null);
+  dialog.showModal();
+  (name === "cancel" ? byId("reason") : byId("confirm-submit")).focus();
+}
+
+async function perform(submit) {
+  submit.preventDefault();
+  const { action, event } = current;
+  const button = byId("confirm-submit");
+  if (button.disabled) return;
+  button.disabled = true;
+  button.textContent = action.busyLabel;
+  setError(byId("confirm-error"), null);
+  try {
+    const response = await action.perform(event);
+    dialog.close();
+    handlers.onSuccess(action.successText(response));
+  } catch (error) {
+    setError(byId("confirm-error"), describe(error));
+    handlers.onError(error);
+  } finally {
+    button.disabled = false;
+    button.textContent = action.label;
+  }
+}
+
+function describe(error) {
+  const forbidden = error instanceof ApiError && error.status === 403;
+  return forbidden ? `This needs a key with the role operator. Response: ${error}` : String(error);
+}
