@@ -43,6 +43,7 @@ pub struct SubscriberLagged {
 }
 
 impl Publisher {
+    /// Creates a publisher without subscribers. It publishes nothing until [`run`](Self::run) is called.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,

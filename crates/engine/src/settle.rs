@@ -71,10 +71,10 @@ impl Settler {
         transition: Arc<Transition>,
         ended_at: Duration,
     ) -> Option<SettleResult> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let _pending = self.backlog.add();
         self.queue.send(PendingSettle { transition, ended_at, reply }).ok()?;
-        answer.await.ok()
+        result.await.ok()
     }
 
     /// Retries results that an outage has delayed. Resolves when they are written, or when the store is still

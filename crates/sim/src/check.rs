@@ -267,7 +267,7 @@ impl Checker {
         let now = self.clock.timestamp();
         let held = model.rows.values().filter_map(|row| Some((row, row.lease.as_ref()?)));
         let held = held.filter(|(_, lease)| !lease.is_expired(now));
-        let left = held
+        let live_leases = held
             .filter(|(_, lease)| {
                 model.holders.get(&lease.token).is_some_and(|holder| Arc::ptr_eq(holder, process))
             })
@@ -276,8 +276,8 @@ impl Checker {
         let result = (|| {
             require!(
                 "drain",
-                left <= drained.unreleased,
-                "{} left {left} leases, but reported {drained:?}",
+                live_leases <= drained.unreleased,
+                "{} holds {live_leases} live leases after its drain, but reported {drained:?}",
                 process.worker_id
             );
             Ok(())

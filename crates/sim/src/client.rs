@@ -67,6 +67,7 @@ async fn enqueue_until_acknowledged(store: Arc<dyn Store>, world: Arc<World>, re
     }
 }
 
+/// Builds the request that enqueues the events with these numbers.
 fn request(world: &World, random: &SeededRandom, numbers: Range<usize>) -> EnqueueRequest {
     let mut fingerprint = [0; 32];
     fingerprint[..8].copy_from_slice(&(numbers.start as u64).to_be_bytes());
@@ -117,6 +118,7 @@ pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
     }
 }
 
+/// Requeues a random dead letter. Returns none if there is none.
 async fn requeue(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
     let page = PageRequest { after: None, limit: PageLimit::new(20).expect("in range") };
     let failed = store.dead_letters(&page).await?.items;
@@ -125,6 +127,7 @@ async fn requeue(store: &dyn Store, random: &SeededRandom) -> Result<Option<Faul
     Ok(Some(Fault::OperatorRequeue))
 }
 
+/// Cancels a random event, preferably one in flight. Returns none if there is none.
 async fn cancel(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
     let page = PageRequest { after: None, limit: PageLimit::new(50).expect("in range") };
     let status = if random.chance(800) { Some(DeliveryStatus::Pending) } else { None };

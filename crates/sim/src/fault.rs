@@ -57,10 +57,12 @@ impl FaultCounts {
         *self.0.entry(fault).or_default() += 1;
     }
 
+    /// Returns how often a fault occurred.
     pub fn of(&self, fault: Fault) -> u64 {
         self.0.get(&fault).copied().unwrap_or_default()
     }
 
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (fault, count) in &other.0 {
             *self.0.entry(*fault).or_default() += count;

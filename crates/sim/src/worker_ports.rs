@@ -53,6 +53,7 @@ impl Call {
 }
 
 impl FaultyStore {
+    /// Makes a store call with the faults in effect: latency, outage, crash before or after the commit, lost reply.
     async fn call<T>(
         &self,
         call: Call,
@@ -107,6 +108,7 @@ impl FaultyStore {
         StoreError::Unavailable { reason: fault.name().to_owned() }
     }
 
+    /// Crashes the process. Never returns.
     async fn crash(&self, fault: Fault) {
         self.world.count(fault);
         self.process.crash();
@@ -193,6 +195,7 @@ pub(crate) struct FaultySender {
 }
 
 impl FaultySender {
+    /// Crashes the process. Never returns.
     async fn crash(&self, fault: Fault) {
         self.world.count(fault);
         self.process.crash();
