@@ -1,8 +1,8 @@
--- The outbox. What never changes is written once and never updated; where an event is says what state it is in:
--- a row of webhook_queue is pending, a row of webhook_endings is delivered or failed. A settle so deletes a narrow row
--- and appends another, and no index of an event's identity is ever written again.
+-- The outbox. Messages and events are inserted once and never updated. The table that holds an event's key defines its
+-- state: in webhook_queue it is pending, in webhook_terminal_events it is delivered or failed. A settle deletes a narrow
+-- row from one and inserts one into the other, and writes no index of webhook_events.
 
--- Even IF NOT EXISTS would ask for the right to create schemas, which whoever was given this one need not have.
+-- CREATE SCHEMA IF NOT EXISTS would require the CREATE privilege on the database even where the schema exists.
 DO $$
 BEGIN
     IF to_regnamespace('app') IS NULL THEN
@@ -11,18 +11,23 @@ BEGIN
 END
 $$;
 
--- The store's clock: leases and delays are counted by this one alone. It is inlined, and an index can use it.
+-- The store's clock. Leases and delays are measured by it alone. PostgreSQL inlines the function, so that conditions on
+-- it can use an index.
 CREATE FUNCTION app.webhook_now() RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE
 AS 'SELECT statement_timestamp()';
 
--- A moment as a turn of a retry: microseconds since the epoch, far above every number that webhook_turn will reach.
-CREATE FUNCTION app.webhook_turn_at(moment timestamptz) RETURNS bigint
+-- The queue position of a retry that is due at this time: microseconds since the epoch, far above every key that
+-- webhook_event_key will reach.
+CREATE FUNCTION app.webhook_retry_position(due_at timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS 'SELECT (extract(epoch FROM moment) * 1000000)::bigint';
+AS 'SELECT (extract(epoch FROM due_at) * 1000000)::bigint';
 
--- Keys of events, and turns of first attempts. Never cached by a session: turns are followed in order.
-CREATE SEQUENCE app.webhook_turn AS bigint CACHE 1;
+-- Keys of events. A key is also the queue position of a first attempt. Sessions must not cache numbers: discovery follows
+-- positions in order.
+CREATE SEQUENCE app.webhook_event_key AS bigint CACHE 1;
+
+-- What a producer published. Never updated.
 
 CREATE TABLE app.webhook_messages (
     id                 uuid        NOT NULL,
@@ -36,9 +41,11 @@ CREATE TABLE app.webhook_messages (
     payload            bytea
 );
 CREATE UNIQUE INDEX webhook_messages_id ON app.webhook_messages (id);
--- Payloads are seldom worth the time that compressing takes on the way in.
+-- Compressing payloads costs more time on insert than it saves.
 ALTER TABLE app.webhook_messages ALTER COLUMN payload SET STORAGE EXTERNAL;
 
+-- Destinations with what receivers and workers have reported about them. Half of each page stays empty, so that an update
+-- finds space beside its row and writes no index.
 CREATE TABLE app.webhook_destinations (
     id            bigint      GENERATED ALWAYS AS IDENTITY,
     kind          text        NOT NULL DEFAULT 'url',
@@ -52,7 +59,7 @@ CREATE TABLE app.webhook_destinations (
 CREATE UNIQUE INDEX webhook_destinations_id ON app.webhook_destinations (id);
 CREATE UNIQUE INDEX webhook_destinations_url ON app.webhook_destinations (url) WHERE kind = 'url';
 
--- One message to one destination. Never updated.
+-- One message to one destination: the immutable part of an event. Never updated.
 CREATE TABLE app.webhook_events (
     id                 bigint      NOT NULL,
     app_id             bigint      NOT NULL DEFAULT 0,
@@ -71,13 +78,13 @@ CREATE UNIQUE INDEX webhook_events_event_id ON app.webhook_events (event_id);
 CREATE INDEX webhook_events_message_id ON app.webhook_events (message_id);
 CREATE INDEX webhook_events_destination ON app.webhook_events (destination_id, id);
 
--- Pending events. A claim changes no indexed column and finds room on the row's own page, though all rows of a page are
--- often claimed at once: so it writes no index.
+-- Pending events. A claim changes no indexed column, and the fillfactor leaves space on the page for the new versions of
+-- all its rows: so a claim writes no index, even when it takes every row of a page.
 CREATE TABLE app.webhook_queue (
     id                 bigint      NOT NULL,
     destination_id     bigint      NOT NULL,
-    -- The place in line. First attempts: a number of webhook_turn. Retries: webhook_turn_at of when they are due.
-    turn               bigint      NOT NULL,
+    -- Order within the queue. First attempt: a number of webhook_event_key. Retry: webhook_retry_position of its due time.
+    queue_position     bigint      NOT NULL,
     next_attempt_at    timestamptz NOT NULL,
     attempts           integer     NOT NULL DEFAULT 0,
     last_attempted_at  timestamptz,
@@ -101,67 +108,88 @@ CREATE TABLE app.webhook_queue (
     autovacuum_vacuum_cost_delay = 0
 );
 CREATE UNIQUE INDEX webhook_queue_id ON app.webhook_queue (id);
--- What a claim walks, one range per destination that it asks for.
-CREATE INDEX webhook_queue_destination_turn ON app.webhook_queue (destination_id, turn);
--- What discovery follows: first attempts above the last seen, retries that have become due since.
-CREATE INDEX webhook_queue_turn ON app.webhook_queue (turn);
+-- Claims scan one range of this index per destination.
+CREATE INDEX webhook_queue_destination_position ON app.webhook_queue (destination_id, queue_position);
+-- Discovery scans this index: first attempts above the last position seen, and retries that have become due since.
+CREATE INDEX webhook_queue_position ON app.webhook_queue (queue_position);
 
--- No pending event has a smaller key than this. Whoever looks for the oldest begins here, and not among the dead
--- index entries of everything that was delivered since the last vacuum.
-CREATE TABLE app.webhook_oldest (
-    key bigint NOT NULL
+-- One row: no pending event has a smaller key than min_key. Queries for the oldest pending event start here and so skip
+-- the dead index entries of events that were delivered since the last vacuum.
+CREATE TABLE app.webhook_pending_watermark (
+    min_key bigint NOT NULL
 );
-INSERT INTO app.webhook_oldest (key) VALUES (0);
+INSERT INTO app.webhook_pending_watermark (min_key) VALUES (0);
 
--- Delivered and failed events; failed ones have a kind.
-CREATE TABLE app.webhook_endings (
-    id                 bigint      NOT NULL,
-    updated_at         timestamptz NOT NULL,
-    last_attempted_at  timestamptz,
-    attempts           integer     NOT NULL,
-    claims             integer     NOT NULL,
-    lost_leases        integer     NOT NULL,
-    failure_kind       text,
-    last_error         text,
-    manual_last_action text,
-    manual_last_actor  text,
-    manual_last_at     timestamptz
+-- Delivered and failed events. A failed event has a failure_kind, a delivered one has none.
+CREATE TABLE app.webhook_terminal_events (
+    id                    bigint      NOT NULL,
+    updated_at            timestamptz NOT NULL,
+    last_attempted_at     timestamptz,
+    attempts              integer     NOT NULL,
+    claims                integer     NOT NULL,
+    lost_leases           integer     NOT NULL,
+    failure_kind          text,
+    last_error            text,
+    manual_last_action    text,
+    manual_last_actor     text,
+    manual_last_at        timestamptz,
+    manual_last_reason    text,
+    -- Set by a trigger on failed events only, so that the index below lists the dead letters of a destination and a
+    -- delivery pays for no further index.
+    failed_destination_id bigint
 );
-CREATE UNIQUE INDEX webhook_endings_id ON app.webhook_endings (id);
-CREATE INDEX webhook_endings_failed ON app.webhook_endings (id) WHERE failure_kind IS NOT NULL;
-CREATE INDEX webhook_endings_dead_letters ON app.webhook_endings (updated_at, id) WHERE failure_kind IS NOT NULL;
+CREATE UNIQUE INDEX webhook_terminal_events_id ON app.webhook_terminal_events (id);
+CREATE INDEX webhook_terminal_events_failed ON app.webhook_terminal_events (id) WHERE failure_kind IS NOT NULL;
+CREATE INDEX webhook_terminal_events_dead_letters ON app.webhook_terminal_events (updated_at, id)
+WHERE failure_kind IS NOT NULL;
+CREATE INDEX webhook_terminal_events_failed_destination ON app.webhook_terminal_events (failed_destination_id, id)
+WHERE failure_kind IS NOT NULL;
 
--- One row per recorded outcome, a partition per day. The token is the attempt's public id.
+CREATE FUNCTION app.webhook_set_failed_destination() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    SELECT e.destination_id INTO NEW.failed_destination_id FROM app.webhook_events e WHERE e.id = NEW.id;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER webhook_terminal_events_failed_destination
+BEFORE INSERT ON app.webhook_terminal_events
+FOR EACH ROW WHEN (NEW.failure_kind IS NOT NULL) EXECUTE FUNCTION app.webhook_set_failed_destination();
+
+-- One row per recorded outcome, one partition per day. The lease token is the attempt's public id.
 CREATE TABLE app.webhook_attempts (
     event_key      bigint      NOT NULL,
     destination_id bigint      NOT NULL,
-    token          uuid        NOT NULL,
+    lease_token    uuid        NOT NULL,
     recorded_at    timestamptz NOT NULL,
     started_at     timestamptz NOT NULL,
     duration_us    bigint      NOT NULL,
     attempt        integer     NOT NULL,
     http_status    smallint,
     trigger        text        NOT NULL,
-    worker         text        NOT NULL,
+    worker_id      text        NOT NULL,
     error_class    text,
     excerpt        text        NOT NULL
 ) PARTITION BY RANGE (recorded_at);
 CREATE INDEX webhook_attempts_event ON app.webhook_attempts (event_key);
--- Takes what no day has a partition for yet, so that a settle never fails for want of one.
-CREATE TABLE app.webhook_attempts_other PARTITION OF app.webhook_attempts DEFAULT;
+-- Holds attempts of days without a partition, so that a settle does not fail for lack of one.
+CREATE TABLE app.webhook_attempts_default PARTITION OF app.webhook_attempts DEFAULT;
 
--- One row per claim that was granted something: where its leases are found again, by its id or once they may have
--- expired, and whose they are. The leases themselves are in the queue.
+-- One row per claim that was granted leases: the owner and the keys of the events. A repeated claim finds its leases here
+-- by id; a sweep finds leases that may have expired by expiry_check_at, which is never later than the first expiry. The
+-- leases themselves are in webhook_queue.
 CREATE TABLE app.webhook_claims (
-    id       uuid        NOT NULL,
-    check_at timestamptz NOT NULL,
-    owner    text        NOT NULL,
-    keys     bigint[]    NOT NULL
+    id              uuid        NOT NULL,
+    expiry_check_at timestamptz NOT NULL,
+    owner           text        NOT NULL,
+    event_keys      bigint[]    NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_claims_id ON app.webhook_claims (id);
-CREATE INDEX webhook_claims_check_at ON app.webhook_claims (check_at);
+CREATE INDEX webhook_claims_expiry_check_at ON app.webhook_claims (expiry_check_at);
 
--- How each change changed the numbers of events by state. Their sums are the numbers; maintenance adds rows up.
+-- Changes of the numbers of events by state, one row per commit. The sums of all rows are the numbers; maintenance merges
+-- rows. A single row with the numbers would make every commit wait for the one before.
 CREATE TABLE app.webhook_counts (
     pending   bigint NOT NULL DEFAULT 0,
     retrying  bigint NOT NULL DEFAULT 0,
@@ -169,8 +197,8 @@ CREATE TABLE app.webhook_counts (
     failed    bigint NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The notices of one commit. A row gets its position in the log after its commit, when somebody reads, so that
--- positions are in the order of visibility and no transaction elsewhere holds a notice back.
+-- The notices of one commit per row. A reader assigns a row's position in the log after its commit, so that positions
+-- follow the order of visibility and no open transaction delays a notice.
 CREATE TABLE app.webhook_notices (
     id         bigint      GENERATED ALWAYS AS IDENTITY,
     position   bigint,
@@ -181,30 +209,34 @@ CREATE TABLE app.webhook_notices (
 ) WITH (fillfactor = 80, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_notices_id ON app.webhook_notices (id);
 CREATE UNIQUE INDEX webhook_notices_position ON app.webhook_notices (position) WHERE position IS NOT NULL;
-CREATE INDEX webhook_notices_unplaced ON app.webhook_notices (id) WHERE position IS NULL;
+CREATE INDEX webhook_notices_without_position ON app.webhook_notices (id) WHERE position IS NULL;
 CREATE SEQUENCE app.webhook_notice_position AS bigint CACHE 1;
 
+-- Idempotency keys, each with the event ids of its first request.
 CREATE TABLE app.webhook_idempotency (
     key         text        NOT NULL,
     fingerprint bytea       NOT NULL,
-    forget_at   timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL,
     created_at  timestamptz NOT NULL,
     event_ids   text[]      NOT NULL
 );
 CREATE UNIQUE INDEX webhook_idempotency_key ON app.webhook_idempotency (key);
-CREATE INDEX webhook_idempotency_forget_at ON app.webhook_idempotency (forget_at);
+CREATE INDEX webhook_idempotency_expires_at ON app.webhook_idempotency (expires_at);
 
+-- Actions of operators on events.
 CREATE TABLE app.webhook_audit (
     id        bigint      GENERATED ALWAYS AS IDENTITY,
     event_key bigint      NOT NULL,
     action    text        NOT NULL,
     actor     text        NOT NULL,
-    at        timestamptz NOT NULL
+    at        timestamptz NOT NULL,
+    -- The operator's reason for a cancel; NULL where none was given.
+    reason    text
 );
 CREATE UNIQUE INDEX webhook_audit_id ON app.webhook_audit (id);
 CREATE INDEX webhook_audit_event ON app.webhook_audit (event_key);
 
--- The instance's signing secrets, several valid at once.
+-- The instance's signing secrets. Several can be valid at the same time.
 CREATE TABLE app.webhook_secrets (
     id         bigint      GENERATED ALWAYS AS IDENTITY,
     secret     text        NOT NULL,
@@ -213,7 +245,7 @@ CREATE TABLE app.webhook_secrets (
 );
 CREATE UNIQUE INDEX webhook_secrets_id ON app.webhook_secrets (id);
 
--- An event with its state, whatever that is.
+-- Every event with its state.
 CREATE VIEW app.webhook_outbox_events AS
 SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id, d.url AS destination_url,
        e.event_type, e.payment_request_id, e.session_id,
@@ -233,26 +265,28 @@ SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id,
        coalesce(q.manual_last_actor, x.manual_last_actor) AS manual_last_actor,
        coalesce(q.manual_last_at, x.manual_last_at) AS manual_last_at,
        e.created_at,
-       coalesce(q.updated_at, x.updated_at) AS updated_at
+       coalesce(q.updated_at, x.updated_at) AS updated_at,
+       x.manual_last_reason
 FROM app.webhook_events e
 JOIN app.webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN app.webhook_queue q ON q.id = e.id
 LEFT JOIN app.webhook_claims c ON c.id = q.lease_claim
-LEFT JOIN app.webhook_endings x ON x.id = e.id;
+LEFT JOIN app.webhook_terminal_events x ON x.id = e.id;
 
--- The destination of a URL, made when it is new. Volatile, so that it sees what committed a moment ago.
-CREATE FUNCTION app.webhook_destination(wanted text) RETURNS bigint
+-- Returns the id of a URL's destination, inserting the destination if it is new. VOLATILE, so that each statement of the
+-- function sees destinations that were committed after the calling statement began.
+CREATE FUNCTION app.webhook_destination_id(wanted_url text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     found_id bigint;
 BEGIN
     LOOP
-        SELECT d.id INTO found_id FROM app.webhook_destinations d WHERE d.kind = 'url' AND d.url = wanted;
+        SELECT d.id INTO found_id FROM app.webhook_destinations d WHERE d.kind = 'url' AND d.url = wanted_url;
         IF FOUND THEN
             RETURN found_id;
         END IF;
-        INSERT INTO app.webhook_destinations (url) VALUES (wanted)
+        INSERT INTO app.webhook_destinations (url) VALUES (wanted_url)
         ON CONFLICT (url) WHERE kind = 'url' DO NOTHING
         RETURNING id INTO found_id;
         IF FOUND THEN

@@ -1,6 +1,6 @@
--- What callers use without Posthaste's own code: enqueueing inside their own transaction, and the table of deliveries.
+-- The interface for SQL clients: a function that enqueues inside their own transaction, and a view of deliveries.
 
--- What an event gets that asks for nothing. The service writes here what it was configured with.
+-- Defaults and limits of app.enqueue_webhook. The service writes its configuration here when it starts.
 CREATE TABLE app.webhook_settings (
     name  text   NOT NULL,
     value bigint NOT NULL
@@ -8,8 +8,9 @@ CREATE TABLE app.webhook_settings (
 CREATE UNIQUE INDEX webhook_settings_name ON app.webhook_settings (name);
 INSERT INTO app.webhook_settings (name, value) VALUES ('max_attempts', 6), ('payload_bytes_max', 1048576);
 
--- A destination in its normal form, so that one receiver is one destination however its URL is spelled.
-CREATE FUNCTION app.webhook_url(given text) RETURNS text
+-- Returns a destination URL in its normal form, so that different spellings of a URL share one destination. Accepts and
+-- returns the same as DestinationUrl::parse of the domain crate.
+CREATE FUNCTION app.webhook_normalized_url(given text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
@@ -65,7 +66,7 @@ BEGIN
     IF host ~ '^\[[0-9a-f.]*:[0-9a-f:.]*\]$' THEN
         BEGIN
             host := host(trim(both '[]' FROM host)::inet);
-            -- PostgreSQL shows an address that ends as one of IPv4 so; everybody else in hexadecimal.
+            -- PostgreSQL prints an embedded IPv4 address in dotted form; the normal form has it in hexadecimal.
             dotted := regexp_match(host, '^(.*:)([0-9]+)[.]([0-9]+)[.]([0-9]+)[.]([0-9]+)$');
             IF dotted IS NOT NULL THEN
                 host := dotted[1]
@@ -103,8 +104,9 @@ BEGIN
 END
 $$;
 
--- A label travels in headers and log lines: printable ASCII, and no space at either end.
-CREATE FUNCTION app.webhook_label(field text, given text) RETURNS text
+-- Returns a label unchanged, or raises an error: labels appear in headers and log lines and must be printable ASCII
+-- without a space at either end.
+CREATE FUNCTION app.webhook_checked_label(field text, given text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
@@ -117,9 +119,10 @@ BEGIN
 END
 $$;
 
--- Stores one event in the caller's transaction: it is sent once that has committed, and never was if it rolls back.
--- Returns the event's id. `json` keeps the payload's text as it was given, which is what gets signed.
--- It runs with the rights of its owner: a producer needs USAGE on the schema and EXECUTE on this function, no more.
+-- Stores one event in the caller's transaction and returns the event's id. Workers deliver the event once the transaction
+-- has committed; if it rolls back, the event does not exist. The type json keeps the payload's text as passed, and that
+-- text is signed. The function runs with its owner's privileges: a producer needs only USAGE on the schema and EXECUTE on
+-- the function.
 CREATE FUNCTION app.enqueue_webhook(
     destination_url    text,
     event_type         text,
@@ -164,7 +167,7 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'Use 1 to 256 visible ASCII characters without spaces and full stops.';
     END IF;
-    -- Asked beforehand rather than caught: a caught error would cost every call a subtransaction.
+    -- Checked before the insert: catching the error instead would cost every call a subtransaction.
     IF EXISTS (SELECT FROM app.webhook_events e WHERE e.event_id = new.event_id) THEN
         RAISE EXCEPTION 'event_id "%" is taken', new.event_id
             USING ERRCODE = 'unique_violation', HINT = 'Leave it out to have one made, or choose another.';
@@ -185,30 +188,30 @@ BEGIN
                   HINT = 'Send a reference to large data, and let the receiver fetch it.';
     END IF;
 
-    -- A uuid of version 7: 48 bits of milliseconds, the rest chance.
+    -- A UUID of version 7: 48 bits of milliseconds, the rest random.
     new.message_id := (lpad(to_hex(millis), 12, '0') || '7' || substr(random, 14))::uuid;
     new.event_id := coalesce(new.event_id, 'msg_' || replace(new.message_id::text, '-', ''));
-    new.destination_id := app.webhook_destination(app.webhook_url(enqueue_webhook.destination_url));
-    new.key := nextval('app.webhook_turn');
+    new.destination_id := app.webhook_destination_id(app.webhook_normalized_url(enqueue_webhook.destination_url));
+    new.key := nextval('app.webhook_event_key');
 
     INSERT INTO app.webhook_messages (
         id, created_at, event_type, content_type, payment_request_id, session_id, traceparent, payload
     ) VALUES (
-        new.message_id, app.webhook_now(), app.webhook_label('event_type', enqueue_webhook.event_type),
-        app.webhook_label('content_type', enqueue_webhook.content_type),
-        app.webhook_label('payment_request_id', enqueue_webhook.payment_request_id),
-        app.webhook_label('session_id', enqueue_webhook.session_id),
-        app.webhook_label('traceparent', enqueue_webhook.traceparent), new.bytes
+        new.message_id, app.webhook_now(), app.webhook_checked_label('event_type', enqueue_webhook.event_type),
+        app.webhook_checked_label('content_type', enqueue_webhook.content_type),
+        app.webhook_checked_label('payment_request_id', enqueue_webhook.payment_request_id),
+        app.webhook_checked_label('session_id', enqueue_webhook.session_id),
+        app.webhook_checked_label('traceparent', enqueue_webhook.traceparent), new.bytes
     );
     INSERT INTO app.webhook_events (
         id, message_id, destination_id, created_at, max_attempts, event_id, event_type, webhook_id,
         payment_request_id, session_id
     ) VALUES (
         new.key, new.message_id, new.destination_id, app.webhook_now(), new.max_attempts, new.event_id,
-        enqueue_webhook.event_type, app.webhook_label('webhook_id', enqueue_webhook.webhook_id),
+        enqueue_webhook.event_type, app.webhook_checked_label('webhook_id', enqueue_webhook.webhook_id),
         enqueue_webhook.payment_request_id, enqueue_webhook.session_id
     );
-    INSERT INTO app.webhook_queue (id, destination_id, turn, next_attempt_at, updated_at)
+    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, updated_at)
     VALUES (new.key, new.destination_id, new.key, app.webhook_now(), app.webhook_now());
     INSERT INTO app.webhook_counts (pending) VALUES (1);
     PERFORM pg_notify('posthaste_due', '');
@@ -220,7 +223,7 @@ REVOKE ALL ON FUNCTION app.enqueue_webhook(
     text, text, json, text, text, text, text, text, text, integer
 ) FROM PUBLIC;
 
--- Deliveries under the names of their operators. A dead one can be reset; nothing else can be written here.
+-- Deliveries, under the column and status names of their operators. The one write it accepts resets a dead delivery.
 CREATE VIEW app.webhook_deliveries AS
 SELECT v.event_id AS id, v.webhook_id, v.session_id, v.destination_url AS target_url,
        CASE WHEN v.delivery_status = 'failed' THEN 'dead'
@@ -230,50 +233,50 @@ SELECT v.event_id AS id, v.webhook_id, v.session_id, v.destination_url AS target
        v.last_error AS error_detail, v.created_at
 FROM app.webhook_outbox_events v;
 
--- As an operator's requeue does it.
-CREATE FUNCTION app.webhook_reset() RETURNS trigger
+-- Does for the reset of a dead delivery what a requeue through the API does.
+CREATE FUNCTION app.webhook_requeue_delivery() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    wanted  app.webhook_deliveries := OLD;
-    taken   record;
+    expected app.webhook_deliveries := OLD;
+    requeued record;
 BEGIN
     IF TG_OP <> 'UPDATE' THEN
         RAISE EXCEPTION 'webhook_deliveries takes no %', TG_OP
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'Enqueue with app.enqueue_webhook; the one write here is the reset of a dead delivery.';
     END IF;
-    wanted.status := 'pending';
-    wanted.attempt_count := 0;
-    IF OLD.status <> 'dead' OR NEW IS DISTINCT FROM wanted THEN
+    expected.status := 'pending';
+    expected.attempt_count := 0;
+    IF OLD.status <> 'dead' OR NEW IS DISTINCT FROM expected THEN
         RAISE EXCEPTION 'delivery "%" is %, and only the reset of a dead delivery can be written', OLD.id, OLD.status
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'UPDATE app.webhook_deliveries SET status = ''pending'', attempt_count = 0 WHERE id = …';
     END IF;
-    DELETE FROM app.webhook_endings x USING app.webhook_events e
+    DELETE FROM app.webhook_terminal_events x USING app.webhook_events e
     WHERE e.event_id = OLD.id AND x.id = e.id AND x.failure_kind IS NOT NULL
-    RETURNING x.id, x.last_attempted_at, x.claims, e.destination_id INTO taken;
+    RETURNING x.id, x.last_attempted_at, x.claims, e.destination_id INTO requeued;
     IF NOT FOUND THEN
-        -- Somebody else was faster.
+        -- Another transaction has requeued it.
         RETURN NULL;
     END IF;
     INSERT INTO app.webhook_queue (
-        id, destination_id, turn, next_attempt_at, last_attempted_at, claims, updated_at,
+        id, destination_id, queue_position, next_attempt_at, last_attempted_at, claims, updated_at,
         manual_last_action, manual_last_actor, manual_last_at
     ) VALUES (
-        taken.id, taken.destination_id, nextval('app.webhook_turn'), app.webhook_now(), taken.last_attempted_at,
-        taken.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
+        requeued.id, requeued.destination_id, nextval('app.webhook_event_key'), app.webhook_now(), requeued.last_attempted_at,
+        requeued.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
     );
     PERFORM pg_advisory_xact_lock_shared(7526, 2);
-    UPDATE app.webhook_oldest o SET key = taken.id WHERE o.key > taken.id;
+    UPDATE app.webhook_pending_watermark w SET min_key = requeued.id WHERE w.min_key > requeued.id;
     INSERT INTO app.webhook_counts (pending, failed) VALUES (1, -1);
     INSERT INTO app.webhook_audit (event_key, action, actor, at)
-    VALUES (taken.id, 'requeue', 'sql:' || session_user, app.webhook_now());
+    VALUES (requeued.id, 'requeue', 'sql:' || session_user, app.webhook_now());
     PERFORM pg_notify('posthaste_due', '');
     RETURN NEW;
 END
 $$;
-CREATE TRIGGER webhook_deliveries_reset
+CREATE TRIGGER webhook_deliveries_requeue
 INSTEAD OF INSERT OR UPDATE OR DELETE ON app.webhook_deliveries
-FOR EACH ROW EXECUTE FUNCTION app.webhook_reset();
+FOR EACH ROW EXECUTE FUNCTION app.webhook_requeue_delivery();

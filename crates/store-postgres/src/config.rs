@@ -1,5 +1,6 @@
 //! Connection settings: parses a `postgres://` URL.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -52,25 +53,39 @@ pub struct PostgresConfig {
 impl PostgresConfig {
     /// Parses a URL. Reads the certificates if its sslmode verifies the server.
     pub fn from_url(url: &str) -> Result<Self, InvalidUrl> {
-        let ParsedUrl { driver, verification, root_cert } = ParsedUrl::from_url(url)?;
-        Ok(Self { driver, tls: tls::connector(verification, root_cert)? })
-    }
-
-    /// Checks the text of a URL without reading any file.
-    pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
-        ParsedUrl::from_url(url).map(drop)
+        PostgresUrl::parse(url)?.into_config()
     }
 }
 
-/// A parsed URL, before the certificates are read.
-struct ParsedUrl {
+/// A parsed database URL. Its certificates have not been read. `Debug` shows no part of it, because each may be a
+/// misplaced password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresUrl {
     driver: tokio_postgres::Config,
     verification: Verification,
     root_cert: Option<PathBuf>,
 }
 
-impl ParsedUrl {
-    fn from_url(url: &str) -> Result<Self, InvalidUrl> {
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresUrl").finish_non_exhaustive()
+    }
+}
+
+impl PostgresUrl {
+    /// Reads the certificates if the URL's sslmode verifies the server.
+    pub fn into_config(self) -> Result<PostgresConfig, InvalidUrl> {
+        let Self { driver, verification, root_cert } = self;
+        Ok(PostgresConfig { driver, tls: tls::connector(verification, root_cert)? })
+    }
+
+    /// The driver's settings, such as the hosts.
+    pub fn driver_config(&self) -> &tokio_postgres::Config {
+        &self.driver
+    }
+
+    /// Parses a URL. Reads no file.
+    pub fn parse(url: &str) -> Result<Self, InvalidUrl> {
         if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
             return Err(InvalidUrl::Scheme);
         }
@@ -230,13 +245,14 @@ mod tests {
         ] {
             let message = message(url);
             assert!(message.contains(expected) && !message.contains("hunter2"), "{url}: {message}");
-            assert!(PostgresConfig::check_url(url).is_err(), "{url}");
+            assert!(PostgresUrl::parse(url).is_err(), "{url}");
         }
     }
 
     #[test]
-    fn checking_a_url_reads_no_file() {
+    fn parsing_a_url_reads_no_file() {
         let url = "postgres://app@one/shop?sslmode=verify-full&sslrootcert=/no/such/file";
-        assert!(PostgresConfig::check_url(url).is_ok() && PostgresConfig::from_url(url).is_err());
+        let parsed = PostgresUrl::parse(url).unwrap();
+        assert!(parsed.into_config().is_err());
     }
 }

@@ -52,7 +52,7 @@ use posthaste_store::{
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 
-pub use config::{InvalidUrl, PostgresConfig};
+pub use config::{InvalidUrl, PostgresConfig, PostgresUrl};
 pub use defaults::EnqueueFunctionDefaults;
 pub use enqueue::{CallerError, enqueue_in};
 pub use migrate::{MigrateError, MigrationReport, inspect, known_version, migrate};

@@ -1,134 +1,150 @@
-//! The schema, forwards only.
+//! Schema migrations, forwards only.
 //!
-//! Whoever comes first migrates, in one transaction and under a lock; everyone else waits for it and finds nothing left
-//! to do. A database that a newer Posthaste has migrated is refused.
+//! The first process migrates, in one transaction and under an advisory lock; other processes wait for the lock and then
+//! find nothing left to do. A database that a newer Posthaste has migrated is refused.
 
 use std::time::Duration;
 
-use posthaste_store::Vitals;
+use posthaste_store::StoreHealth;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use crate::config::PostgresConfig;
-use crate::error::{gave_way, told, words};
+use crate::error::{describe, is_lock_conflict, server_message};
 
-/// Whoever looks is answered within this. Migrating waits for as long as another migrates.
-const EXAMINE_WITHIN: Duration = Duration::from_secs(15);
-/// Each waits for two seconds at most where a table is in use, and lets others go on in between.
-const TRIES: usize = 30;
-const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Bound of [`inspect`]. [`migrate`] waits for as long as another process migrates.
+const INSPECT_WITHIN: Duration = Duration::from_secs(15);
+/// Tries of a migration that changes a table in use. A try waits for the table's lock for two seconds at most; between
+/// tries, statements that queued behind it run.
+const TRIES_MAX: usize = 30;
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// In order; a migration that has been released is never changed.
-const MIGRATIONS: &[(&str, &str)] = &[
+/// One step of the schema: its name and its SQL.
+type Migration = (&'static str, &'static str);
+
+/// All migrations, in order. A released migration is never changed.
+const MIGRATIONS: &[Migration] = &[
     ("outbox", include_str!("../migrations/0001_outbox.sql")),
     ("callers", include_str!("../migrations/0002_callers.sql")),
-    ("operators", include_str!("../migrations/0003_operators.sql")),
 ];
 
-/// What a migration did: schema versions before and after.
+/// Schema versions before and after a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigrationReport {
     pub from: i32,
     pub to: i32,
 }
 
+/// Why a database could not be migrated or inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     #[error(
-        "the database is at schema version {found} and this Posthaste knows up to {known}: a newer one has been here; \
-         upgrade this one"
+        "the database is at schema version {found} and this Posthaste supports versions up to {known}: a newer Posthaste \
+         has migrated it; upgrade this one"
     )]
     Newer { found: i32, known: i32 },
     #[error("PostgreSQL {found} is too old; Posthaste needs 13 or newer")]
     ServerTooOld { found: String },
     #[error(
         "PostgreSQL could not be reached: {}; check that it runs, and the host, port and sslmode of the URL",
-        told(.0)
+        describe(.0)
     )]
     Connect(tokio_postgres::Error),
-    #[error("PostgreSQL refused the connection: {}", told(.0))]
+    #[error("PostgreSQL refused the connection: {}", describe(.0))]
     Refused(tokio_postgres::Error),
-    #[error("PostgreSQL does not answer; check that it is well, and the host and port of the URL")]
+    #[error("PostgreSQL does not answer; check that it runs, and the host and port of the URL")]
     NoAnswer,
-    #[error("{what} could not be created: {}{}", words(.error), missing_right(.error))]
+    #[error("{what} could not be created: {}{}", server_message(.error), privilege_advice(.error))]
     Create { what: &'static str, error: tokio_postgres::Error },
-    #[error("migration {version} ({name}) failed and was rolled back: {}", told(.error))]
+    #[error("migration {version} ({name}) failed and was rolled back: {}", describe(.error))]
     Failed { version: i32, name: &'static str, error: tokio_postgres::Error },
-    #[error("the schema could not be examined: {}", told(.0))]
-    Examine(tokio_postgres::Error),
+    #[error("the schema could not be read: {}", describe(.0))]
+    Inspect(tokio_postgres::Error),
 }
 
 impl From<tokio_postgres::Error> for MigrateError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Examine(error)
+        Self::Inspect(error)
     }
 }
 
-/// The way out for a role that may not create what is missing.
-fn missing_right(error: &tokio_postgres::Error) -> &'static str {
+/// What to do where the role lacks the privilege to create the schema.
+fn privilege_advice(error: &tokio_postgres::Error) -> &'static str {
     if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
-        "; have the schema app made this role's own, by CREATE SCHEMA app AUTHORIZATION or ALTER SCHEMA app OWNER TO"
+        "; make this role the owner of the schema app, by CREATE SCHEMA app AUTHORIZATION or ALTER SCHEMA app OWNER TO"
     } else {
         ""
     }
 }
 
-/// The schema version that this Posthaste works with.
+/// The schema version that this Posthaste needs.
 pub fn known_version() -> i32 {
-    i32::try_from(MIGRATIONS.len()).expect("there are few migrations")
+    version_of(MIGRATIONS)
 }
 
-/// Brings the schema up to date, on a connection of its own. Where somebody uses a table that has to change, it lets them,
-/// and everybody who would queue behind it, and tries again.
-pub async fn migrate(config: &PostgresConfig) -> Result<Migrated, MigrateError> {
-    for _ in 1..TRIES {
-        match connected(config, migrate_on).await {
-            Err(MigrateError::Failed { error, name, .. }) if gave_way(&error) => {
-                tracing::info!(name, "a table that is to change is in use; trying again");
-                crate::pause(TRY_AGAIN_AFTER).await;
+/// The schema version after these migrations.
+fn version_of(migrations: &[Migration]) -> i32 {
+    i32::try_from(migrations.len()).expect("there are few migrations")
+}
+
+/// Brings the schema up to date, on a connection of its own. Where a table that has to change is in use, it gives way to
+/// the transactions that use it and to those that wait behind the migration, and tries again.
+pub async fn migrate(config: &PostgresConfig) -> Result<MigrationReport, MigrateError> {
+    apply(config, MIGRATIONS).await
+}
+
+async fn apply(config: &PostgresConfig, migrations: &[Migration]) -> Result<MigrationReport, MigrateError> {
+    for _ in 1..TRIES_MAX {
+        match with_connection(config, async |client| apply_on(client, migrations).await).await {
+            Err(MigrateError::Failed { error, name, .. }) if is_lock_conflict(&error) => {
+                tracing::info!(name, "a table that the migration changes is in use; trying again");
+                crate::sleep(RETRY_AFTER).await;
             }
-            done => return done,
+            result => return result,
         }
     }
-    connected(config, migrate_on).await
+    with_connection(config, async |client| apply_on(client, migrations).await).await
 }
 
-/// Looks at a database and changes nothing; none where it has no schema yet.
+/// Reads the server's time and the schema's version, and changes nothing. Returns none where there is no schema yet.
 #[expect(clippy::disallowed_methods, reason = "bounds a wait for the network; nothing is scheduled by it")]
-pub async fn examine(config: &PostgresConfig) -> Result<Option<Vitals>, MigrateError> {
-    let examining = connected(config, async |client| examine_on(client).await);
-    tokio::time::timeout(EXAMINE_WITHIN, examining).await.unwrap_or(Err(MigrateError::NoAnswer))
+pub async fn inspect(config: &PostgresConfig) -> Result<Option<StoreHealth>, MigrateError> {
+    let inspecting = with_connection(config, async |client| inspect_on(client).await);
+    tokio::time::timeout(INSPECT_WITHIN, inspecting).await.unwrap_or(Err(MigrateError::NoAnswer))
 }
 
-async fn connected<T>(
+/// Runs `work` on a connection of its own.
+async fn with_connection<T>(
     config: &PostgresConfig,
     work: impl AsyncFnOnce(&mut Client) -> Result<T, MigrateError>,
 ) -> Result<T, MigrateError> {
-    let (mut client, connection) = config.dial().await.ok_or(MigrateError::NoAnswer)?.map_err(|error| {
-        if error.as_db_error().is_some() {
-            MigrateError::Refused(error)
-        } else {
-            MigrateError::Connect(error)
-        }
-    })?;
+    let (mut client, connection) =
+        config.connect().await.ok_or(MigrateError::NoAnswer)?.map_err(|error| {
+            if error.as_db_error().is_some() {
+                MigrateError::Refused(error)
+            } else {
+                MigrateError::Connect(error)
+            }
+        })?;
     let connection = tokio::spawn(connection);
-    let done = work(&mut client).await;
+    let result = work(&mut client).await;
     drop(client);
-    // Ends by itself, now that its client is gone.
+    // The connection's task ends once its client is dropped.
     let _ = connection.await;
-    done
+    result
 }
 
-async fn examine_on(client: &Client) -> Result<Option<Vitals>, MigrateError> {
-    let is_there = "SELECT to_regclass('app.webhook_migrations') IS NOT NULL";
-    if !client.query_typed(is_there, &[]).await?[0].try_get::<_, bool>(0)? {
+async fn inspect_on(client: &Client) -> Result<Option<StoreHealth>, MigrateError> {
+    let exists = "SELECT to_regclass('app.webhook_migrations') IS NOT NULL";
+    if !client.query_typed(exists, &[]).await?[0].try_get::<_, bool>(0)? {
         return Ok(None);
     }
-    let rows = client.query_typed(crate::read::VITALS.text, &[]).await?;
-    Ok(Some(crate::read::vitals_of(&rows[0])?))
+    let rows = client.query_typed(crate::read::HEALTH.text, &[]).await?;
+    Ok(Some(crate::read::parse_health(&rows[0])?))
 }
 
-async fn migrate_on(client: &mut Client) -> Result<Migrated, MigrateError> {
+/// Applies the migrations that the database lacks, all in one transaction.
+async fn apply_on(client: &mut Client, migrations: &[Migration]) -> Result<MigrationReport, MigrateError> {
     let version: i32 =
         client.query_typed("SELECT current_setting('server_version_num')::integer", &[]).await?[0]
             .try_get(0)?;
@@ -138,16 +154,16 @@ async fn migrate_on(client: &mut Client) -> Result<Migrated, MigrateError> {
     let transaction =
         client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
     transaction.batch_execute("SELECT pg_advisory_xact_lock(7526, 0)").await?;
-    make_room(&transaction).await?;
+    create_migrations_table(&transaction).await?;
     let rows =
         transaction.query_typed("SELECT coalesce(max(version), 0) FROM app.webhook_migrations", &[]).await?;
     let from: i32 = rows[0].try_get(0)?;
-    let to = known_version();
+    let to = version_of(migrations);
     if from > to {
         return Err(MigrateError::Newer { found: from, known: to });
     }
     transaction.batch_execute("SET LOCAL lock_timeout = '2s'").await?;
-    for ((name, sql), version) in MIGRATIONS.iter().zip(1..).skip_while(|(_, version)| *version <= from) {
+    for ((name, sql), version) in migrations.iter().zip(1..).skip_while(|(_, version)| *version <= from) {
         let record =
             format!("INSERT INTO app.webhook_migrations (version, name) VALUES ({version}, '{name}')");
         for part in [sql, record.as_str()] {
@@ -159,13 +175,13 @@ async fn migrate_on(client: &mut Client) -> Result<Migrated, MigrateError> {
         }
     }
     transaction.commit().await?;
-    Ok(Migrated { from, to })
+    Ok(MigrationReport { from, to })
 }
 
-/// Creates only what is not there: even `IF NOT EXISTS` asks for the right to create, which a role that was given its
-/// schema need not have.
-async fn make_room(transaction: &Transaction<'_>) -> Result<(), MigrateError> {
-    for (what, is_there, create) in [
+/// Creates the schema and the table of applied migrations where they are missing. `IF NOT EXISTS` would require the
+/// privilege to create them even where they exist.
+async fn create_migrations_table(transaction: &Transaction<'_>) -> Result<(), MigrateError> {
+    for (what, exists, create) in [
         ("the schema app", "SELECT to_regnamespace('app') IS NOT NULL", "CREATE SCHEMA app"),
         (
             "the table app.webhook_migrations",
@@ -177,7 +193,7 @@ async fn make_room(transaction: &Transaction<'_>) -> Result<(), MigrateError> {
              )",
         ),
     ] {
-        let rows = transaction.query_typed(is_there, &[]).await?;
+        let rows = transaction.query_typed(exists, &[]).await?;
         if !rows[0].try_get::<_, bool>(0)? {
             let created = transaction.batch_execute(create).await;
             created.map_err(|error| MigrateError::Create { what, error })?;
@@ -185,3 +201,6 @@ async fn make_room(transaction: &Transaction<'_>) -> Result<(), MigrateError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

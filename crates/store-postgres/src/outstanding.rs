@@ -1,7 +1,7 @@
 //! The leases that this process has been granted and has neither settled nor released, grouped by claim.
 //!
-//! A settle that ends the last lease of a claim also deletes the claim's row. The grouping here tells the settle when it
-//! does. Missing entries are harmless: the expiry check deletes the row of a claim that holds no lease.
+//! A settle that ends the last lease of a claim also deletes the claim's row. A settle uses this
+//! grouping to find such claims. Missing entries are harmless: the expiry check deletes the row of a claim that holds no lease.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,14 +61,14 @@ impl OutstandingLeases {
     /// Returns the claims that have no outstanding lease left once these leases end. Changes nothing.
     pub(crate) fn completed_by(&self, tokens: impl Iterator<Item = LeaseToken>) -> CompletedClaims {
         let state = self.lock();
-        let mut ending: HashMap<ClaimId, Vec<LeaseToken>> = HashMap::new();
+        let mut tokens_by_claim: HashMap<ClaimId, Vec<LeaseToken>> = HashMap::new();
         for token in tokens {
             if let Some(claim) = state.claims.get(&token) {
-                ending.entry(*claim).or_default().push(token);
+                tokens_by_claim.entry(*claim).or_default().push(token);
             }
         }
         let mut completed = CompletedClaims::default();
-        for (claim, mut tokens) in ending {
+        for (claim, mut tokens) in tokens_by_claim {
             tokens.sort_unstable();
             tokens.dedup();
             if let Some(count) = state.counts.get(&claim).filter(|count| count.outstanding == tokens.len()) {

@@ -1,16 +1,18 @@
 //! Settles: writes the results of a batch of attempts, with all that derives from them, in one round trip.
 
+mod columns;
+
 use std::collections::HashSet;
 
-use posthaste_domain::{ErrorClass, FailureKind, LeaseToken, ReceiverHealth, WorkerId};
+use posthaste_domain::{LeaseToken, WorkerId};
 use posthaste_store::{SettleResult, Settlement, StoreError};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use crate::StoreState;
-use crate::convert::micros;
 use crate::outstanding::CompletedClaims;
 use crate::session::{Session, Sql};
+use columns::SettlementColumns;
 
 /// Settles attempts: the queue by key, fenced by token.
 ///
@@ -95,7 +97,8 @@ notices AS (
 ),
 destination_health AS MATERIALIZED (
     SELECT a.destination_id, max(a.pause_us) AS pause_us,
-           max(a.n) FILTER (WHERE a.health > 0) AS answered, max(a.n) FILTER (WHERE a.health < 0) AS failed
+           max(a.n) FILTER (WHERE a.health > 0) AS last_healthy,
+           max(a.n) FILTER (WHERE a.health < 0) AS last_unhealthy
     FROM (
         SELECT destination_id, pause_us, health, n FROM completed
         UNION ALL
@@ -110,16 +113,16 @@ destinations AS (
             d.paused_until, app.webhook_now() + h.pause_us * interval '1 microsecond'
         ),
         failing_since = CASE
-            WHEN h.answered > coalesce(h.failed, -1) THEN NULL
-            WHEN h.failed > h.answered THEN app.webhook_now()
-            WHEN h.failed IS NOT NULL THEN coalesce(d.failing_since, app.webhook_now())
+            WHEN h.last_healthy > coalesce(h.last_unhealthy, -1) THEN NULL
+            WHEN h.last_unhealthy > h.last_healthy THEN app.webhook_now()
+            WHEN h.last_unhealthy IS NOT NULL THEN coalesce(d.failing_since, app.webhook_now())
             ELSE d.failing_since
         END
     FROM destination_health h
     WHERE d.id = h.destination_id
           AND (h.pause_us IS NOT NULL
-               OR (h.answered IS NOT NULL AND (d.failing_since IS NOT NULL OR h.failed > h.answered))
-               OR (h.failed IS NOT NULL AND d.failing_since IS NULL))
+               OR (h.last_healthy IS NOT NULL AND (d.failing_since IS NOT NULL OR h.last_unhealthy > h.last_healthy))
+               OR (h.last_unhealthy IS NOT NULL AND d.failing_since IS NULL))
 ),
 completed_claims AS (
     DELETE FROM app.webhook_claims c
@@ -171,53 +174,6 @@ FROM unnest($1::bigint[], $2::uuid[]) AS i (key, token)
 JOIN app.webhook_attempts a ON a.event_key = i.key AND a.lease_token = i.token",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY],
 };
-
-/// Settlements as columns of parameters.
-#[derive(Default)]
-struct SettlementColumns<'a> {
-    keys: Vec<i64>,
-    tokens: Vec<Uuid>,
-    attempts: Vec<i32>,
-    retry_delays: Vec<Option<i64>>,
-    failure_kinds: Vec<Option<&'a str>>,
-    last_errors: Vec<Option<String>>,
-    started: Vec<i64>,
-    durations: Vec<i64>,
-    http_statuses: Vec<Option<i16>>,
-    error_classes: Vec<Option<&'a str>>,
-    excerpts: Vec<&'a str>,
-    triggers: Vec<&'a str>,
-    pauses: Vec<Option<i64>>,
-    healths: Vec<i16>,
-    /// The index of each settlement in its batch.
-    batch_indexes: Vec<i32>,
-}
-
-impl<'a> SettlementColumns<'a> {
-    fn push(&mut self, batch_index: usize, settlement: &'a Settlement) {
-        let transition = &*settlement.transition;
-        let outcome = transition.outcome();
-        self.keys.push(transition.key().0);
-        self.tokens.push(transition.token().as_uuid());
-        self.attempts.push(i32::try_from(transition.attempt()).unwrap_or(i32::MAX));
-        self.retry_delays.push(transition.retry_after().map(micros));
-        self.failure_kinds.push(transition.failure_kind().map(FailureKind::as_str));
-        self.last_errors.push(transition.last_error());
-        self.started.push(micros(settlement.ended_ago.saturating_add(transition.duration())));
-        self.durations.push(micros(transition.duration()));
-        self.http_statuses.push(outcome.http_status().and_then(|status| i16::try_from(status).ok()));
-        self.error_classes.push(outcome.error_class().map(ErrorClass::as_str));
-        self.excerpts.push(outcome.excerpt().as_str());
-        self.triggers.push(transition.trigger().as_str());
-        self.pauses.push(transition.destination_pause().map(micros));
-        self.healths.push(match outcome.health() {
-            ReceiverHealth::Healthy => 1,
-            ReceiverHealth::Unhealthy => -1,
-            ReceiverHealth::Unknown => 0,
-        });
-        self.batch_indexes.push(i32::try_from(batch_index).expect("a batch has fewer than 2^31 settlements"));
-    }
-}
 
 /// Writes a batch of settlements in one commit and returns, in order, whether each was applied.
 pub(crate) async fn settle(
@@ -271,45 +227,14 @@ async fn apply(
             if settlement.transition.retry_after().is_some() { &mut retried } else { &mut completed };
         columns.push(batch_index, settlement);
     }
-    let (c, r) = (&completed, &retried);
-    let rows = session
-        .transact(
-            &SETTLE,
-            &[
-                &c.keys,
-                &c.tokens,
-                &c.attempts,
-                &c.failure_kinds,
-                &c.last_errors,
-                &c.started,
-                &c.durations,
-                &c.http_statuses,
-                &c.error_classes,
-                &c.excerpts,
-                &c.triggers,
-                &c.pauses,
-                &c.healths,
-                &c.batch_indexes,
-                &r.keys,
-                &r.tokens,
-                &r.attempts,
-                &r.retry_delays,
-                &r.last_errors,
-                &r.started,
-                &r.durations,
-                &r.http_statuses,
-                &r.error_classes,
-                &r.excerpts,
-                &r.triggers,
-                &r.pauses,
-                &r.healths,
-                &r.batch_indexes,
-                &worker.as_str(),
-                &completed_claims.claims,
-                &completed_claims.lease_counts,
-            ],
-        )
-        .await?;
+    let mut params = Vec::with_capacity(SETTLE.types.len());
+    params.extend(completed.completed_params());
+    params.extend(retried.retried_params());
+    let worker = worker.as_str();
+    let common: [&(dyn ToSql + Sync); 3] =
+        [&worker, &completed_claims.claims, &completed_claims.lease_counts];
+    params.extend(common);
+    let rows = session.transact(&SETTLE, &params).await?;
     rows.iter()
         .map(|row| {
             let index = usize::try_from(row.try_get::<_, i32>(0)?).expect("batch indexes are not negative");

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+/// A first-in, first-out queue that threads block on.
 pub(crate) struct JobQueue<J> {
     state: Mutex<QueueState<J>>,
     changed: Condvar,

@@ -55,6 +55,7 @@ pub(crate) struct WriterThread {
 }
 
 impl Writer {
+    /// Starts the writer thread.
     pub(crate) fn start(mut writer_thread: WriterThread) -> std::io::Result<Self> {
         let queue: Arc<JobQueue<Box<dyn Command>>> = Arc::new(JobQueue::new());
         let (threads, failing) = (ThreadGroup::new(), Arc::clone(&writer_thread.failing));
@@ -161,6 +162,7 @@ impl WriterThread {
         }
     }
 
+    /// Records whether SQLite failed this group; leaves the flag unchanged if the group wrote no row.
     fn update_failing(&self, committed: &Result<(), GroupError>, changes_before: u64) {
         match committed {
             Err(GroupError::Transaction(_) | GroupError::Command(Cause::Sqlite(_))) => {

@@ -1,7 +1,6 @@
-//! The statement that stores events, and what goes into it.
+//! The statement that inserts events, and its parameters.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
 
 use posthaste_domain::{DeliveryStatus, EventId, MessageId, NewEvent, Timestamp};
 use posthaste_store::Receipt;
@@ -11,29 +10,31 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
-use crate::moment::Moment;
+use super::destination_ids::DestinationIds;
+use crate::convert::PgTimestamp;
 use crate::session::Sql;
 
-/// Message, event and place in line of every event, their count, and the bell, all together. Destinations that this
-/// process knows come with their ids, which are good if the server knows them too; others are looked up or made.
-/// Destinations and event ids are made in one order, so that nobody waits in a circle.
+/// Inserts messages, events, their queue rows and the change of the pending count, and notifies workers. Destinations
+/// whose ids this process has cached come with those ids, which hold if the server has them too; other destinations
+/// are looked up or inserted. Destinations and event ids are inserted in one order, so that two statements cannot
+/// deadlock.
 pub(crate) static INSERT: Sql = Sql {
     text: "
-WITH places AS MATERIALIZED (
+WITH destinations AS MATERIALIZED (
     SELECT ARRAY(
         SELECT coalesce(
             (SELECT d.id FROM app.webhook_destinations d WHERE d.id = p.id AND d.url = p.url),
-            app.webhook_destination(p.url)
+            app.webhook_destination_id(p.url)
         )
         FROM unnest($1::text[], $2::bigint[]) AS p (url, id)
     ) AS ids
 ),
-keyed AS MATERIALIZED (
-    SELECT nextval('app.webhook_turn') AS id, p.ids[i.place] AS destination_id, i.*
-    FROM places p, unnest(
+new_events AS MATERIALIZED (
+    SELECT nextval('app.webhook_event_key') AS id, d.ids[i.destination_index] AS destination_id, i.*
+    FROM destinations d, unnest(
         $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::integer[]
     ) AS i (
-        place, message_id, event_id, event_type, webhook_id, payment_request_id, session_id, max_attempts
+        destination_index, message_id, event_id, event_type, webhook_id, payment_request_id, session_id, max_attempts
     )
 ),
 messages AS (
@@ -53,17 +54,17 @@ events AS (
     )
     SELECT id, message_id, destination_id, app.webhook_now(), max_attempts, event_id, event_type, webhook_id,
            payment_request_id, session_id
-    FROM keyed
+    FROM new_events
     ORDER BY event_id COLLATE \"C\"
 ),
 queue AS (
-    INSERT INTO app.webhook_queue (id, destination_id, turn, next_attempt_at, updated_at)
-    SELECT id, destination_id, id, app.webhook_now(), app.webhook_now() FROM keyed
+    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, updated_at)
+    SELECT id, destination_id, id, app.webhook_now(), app.webhook_now() FROM new_events
 ),
 counted AS (
-    INSERT INTO app.webhook_counts (pending) SELECT count(*) FROM keyed
+    INSERT INTO app.webhook_counts (pending) SELECT count(*) FROM new_events
 )
-SELECT app.webhook_now(), p.ids, pg_notify('posthaste_due', '') FROM places p",
+SELECT app.webhook_now(), d.ids, pg_notify('posthaste_due', '') FROM destinations d",
     types: &[
         Type::TEXT_ARRAY,
         Type::INT8_ARRAY,
@@ -81,35 +82,8 @@ SELECT app.webhook_now(), p.ids, pg_notify('posthaste_due', '') FROM places p",
     ],
 };
 
-/// Destinations that this process has stored to.
-#[derive(Default)]
-pub(crate) struct Places {
-    ids: Mutex<HashMap<String, i64>>,
-}
-
-impl Places {
-    const KNOWN_MAX: usize = 100_000;
-
-    pub(super) fn known(&self, urls: &[&str]) -> Vec<Option<i64>> {
-        let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        urls.iter().map(|url| ids.get(*url).copied()).collect()
-    }
-
-    fn learn(&self, urls: &[&str], found: &[i64]) {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        if ids.len() + urls.len() > Self::KNOWN_MAX {
-            ids.clear();
-        }
-        ids.extend(urls.iter().map(|url| (*url).to_owned()).zip(found.iter().copied()));
-    }
-
-    pub(crate) fn forget(&self) {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
-
-/// Makes message ids: this host's clock and chance. The clock only sorts them; when an event was accepted is the
-/// server's to say.
+/// Generates message ids from this host's clock and random numbers. The clock only sorts the ids; the time at which an
+/// event was accepted is the server's.
 pub(crate) struct MessageIds {
     now: Timestamp,
     random: StdRng,
@@ -118,9 +92,9 @@ pub(crate) struct MessageIds {
 impl MessageIds {
     #[expect(
         clippy::disallowed_methods,
-        reason = "ids of messages sort by this host's clock and are drawn by its chance"
+        reason = "message ids sort by this host's clock and take its random numbers"
     )]
-    pub(crate) fn of_this_host() -> Self {
+    pub(crate) fn from_system() -> Self {
         let since_epoch =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self { now: Timestamp::default().after(since_epoch), random: rand::make_rng() }
@@ -131,14 +105,16 @@ impl MessageIds {
     }
 }
 
-/// Columns of the events to be stored. Payloads are borrowed until they are on the wire.
+/// The parameters of [`INSERT`]: one column per field. Payloads are borrowed, not copied.
 pub(crate) struct Insert<'a> {
+    /// The distinct destination URLs, sorted, and their cached ids.
     urls: Vec<&'a str>,
-    known: Vec<Option<i64>>,
-    places: Vec<i32>,
+    cached_ids: Vec<Option<i64>>,
+    /// Per event, the position of its destination in `urls`, from 1.
+    destination_indexes: Vec<i32>,
     message_ids: Vec<Uuid>,
     event_ids: Vec<EventId>,
-    shown_ids: Vec<String>,
+    event_id_texts: Vec<String>,
     event_types: Vec<&'a str>,
     webhook_ids: Vec<Option<&'a str>>,
     payment_request_ids: Vec<Option<&'a str>>,
@@ -150,30 +126,32 @@ pub(crate) struct Insert<'a> {
 }
 
 impl<'a> Insert<'a> {
-    pub(crate) fn of(events: &[&'a NewEvent], places: &Places, message_ids: &mut MessageIds) -> Self {
+    pub(crate) fn new(events: &[&'a NewEvent], cache: &DestinationIds, message_ids: &mut MessageIds) -> Self {
         let sorted: BTreeSet<&'a str> = events.iter().map(|event| event.destination_url().as_str()).collect();
         let urls: Vec<&'a str> = sorted.into_iter().collect();
-        let place_of = |url: &str| {
-            let index = urls.binary_search(&url).expect("every URL is among them");
-            i32::try_from(index + 1).expect("a batch is small")
+        let index_of = |url: &str| {
+            let index = urls.binary_search(&url).expect("the list has the URL of every event");
+            i32::try_from(index + 1).expect("a batch has far fewer than two billion events")
         };
         let column = |field: fn(&'a NewEvent) -> &'a str| events.iter().map(|event| field(event)).collect();
         let optional =
             |field: fn(&'a NewEvent) -> Option<&'a str>| events.iter().map(|event| field(event)).collect();
-        let places_of_events =
-            events.iter().map(|event| place_of(event.destination_url().as_str())).collect();
+        let destination_indexes =
+            events.iter().map(|event| index_of(event.destination_url().as_str())).collect();
         let messages: Vec<MessageId> = events.iter().map(|_| message_ids.next()).collect();
         let event_ids: Vec<EventId> = events
             .iter()
             .zip(&messages)
-            .map(|(event, message)| event.event_id().cloned().unwrap_or_else(|| EventId::of(*message)))
+            .map(|(event, message)| {
+                event.event_id().cloned().unwrap_or_else(|| EventId::from_message(*message))
+            })
             .collect();
         Self {
-            known: places.known(&urls),
+            cached_ids: cache.get(&urls),
             urls,
-            places: places_of_events,
+            destination_indexes,
             message_ids: messages.into_iter().map(MessageId::as_uuid).collect(),
-            shown_ids: event_ids.iter().map(|event_id| event_id.as_str().to_owned()).collect(),
+            event_id_texts: event_ids.iter().map(|event_id| event_id.as_str().to_owned()).collect(),
             event_ids,
             event_types: column(NewEvent::event_type),
             webhook_ids: optional(NewEvent::webhook_id),
@@ -189,13 +167,14 @@ impl<'a> Insert<'a> {
         }
     }
 
+    /// The parameters, in the statement's order.
     pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 13] {
         [
             &self.urls,
-            &self.known,
-            &self.places,
+            &self.cached_ids,
+            &self.destination_indexes,
             &self.message_ids,
-            &self.shown_ids,
+            &self.event_id_texts,
             &self.event_types,
             &self.webhook_ids,
             &self.payment_request_ids,
@@ -207,18 +186,24 @@ impl<'a> Insert<'a> {
         ]
     }
 
-    /// When the events were stored; destinations are remembered.
-    pub(crate) fn stored(&self, rows: &[Row], places: &Places) -> Result<Timestamp, tokio_postgres::Error> {
-        let row = rows.first().expect("the statement answers with one row");
-        places.learn(&self.urls, &row.try_get::<_, Vec<i64>>(1)?);
-        Ok(row.try_get::<_, Moment>(0)?.0)
+    /// Reads when the events were stored, and caches the ids of their destinations.
+    pub(crate) fn read_result(
+        &self,
+        rows: &[Row],
+        cache: &DestinationIds,
+    ) -> Result<Timestamp, tokio_postgres::Error> {
+        let row = rows.first().expect("the statement returns one row");
+        cache.insert(&self.urls, &row.try_get::<_, Vec<i64>>(1)?);
+        Ok(row.try_get::<_, PgTimestamp>(0)?.0)
     }
 
+    /// The ids of the events, in order.
     pub(crate) fn event_ids(&self) -> impl Iterator<Item = EventId> {
         self.event_ids.iter().cloned()
     }
 }
 
-pub(crate) fn receipts(ids: impl Iterator<Item = EventId>, created_at: Timestamp) -> Vec<Receipt> {
+/// The receipts of events that were just stored: pending.
+pub(crate) fn pending_receipts(ids: impl Iterator<Item = EventId>, created_at: Timestamp) -> Vec<Receipt> {
     ids.map(|event_id| Receipt { event_id, status: DeliveryStatus::Pending, created_at }).collect()
 }

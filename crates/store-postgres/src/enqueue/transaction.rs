@@ -5,29 +5,35 @@ use posthaste_store::Receipt;
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
 
-use super::insert::{INSERT, Insert, MessageIds, Places, receipts};
+use super::destination_ids::DestinationIds;
+use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
 
-/// The caller's transaction is aborted, as after any failed statement: roll it back.
+/// Why [`enqueue_in`] stored nothing. PostgreSQL has aborted the caller's transaction, as after any failed statement:
+/// roll it back.
 #[derive(Debug, thiserror::Error)]
 pub enum CallerError {
+    /// An event id is taken, or occurs twice among the events.
     #[error("an event_id is taken, or given twice; leave it out to have one made, or choose another")]
     EventIdTaken(#[source] tokio_postgres::Error),
+    /// The database has no Posthaste schema, or an old one.
     #[error("the schema of Posthaste is missing or old in this database: run `posthaste migrate`")]
     NoSchema(#[source] tokio_postgres::Error),
+    /// The statement failed for another reason.
     #[error("the events could not be stored")]
     Database(#[from] tokio_postgres::Error),
 }
 
-/// Stores events with one round trip in `transaction`, which may do anything else beside. They are sent once it has
-/// committed; if it rolls back, they never were. A URL that is new to the outbox is locked until then, so other
-/// transactions with the same new URL wait.
+/// Stores events with one round trip in `transaction`, which may run any other statements too. Workers deliver the
+/// events once the transaction has committed; if it rolls back, the events do not exist. A URL that is new to the outbox
+/// is locked until then, so other transactions with the same new URL wait.
 pub async fn enqueue_in(
     transaction: &Transaction<'_>,
     events: &[NewEvent],
 ) -> Result<Vec<Receipt>, CallerError> {
     let events: Vec<&NewEvent> = events.iter().collect();
-    let places = Places::default();
-    let insert = Insert::of(&events, &places, &mut MessageIds::of_this_host());
+    // Nothing is cached: the transaction may roll back, and its new destinations with it.
+    let uncached = DestinationIds::default();
+    let insert = Insert::new(&events, &uncached, &mut MessageIds::from_system());
     let params = insert.params();
     let typed: Vec<_> = params.iter().copied().zip(INSERT.types.iter().cloned()).collect();
     let rows = transaction.query_typed(INSERT.text, &typed).await.map_err(|error| match error.code() {
@@ -40,6 +46,6 @@ pub async fn enqueue_in(
         }
         _ => CallerError::Database(error),
     })?;
-    let created_at = insert.stored(&rows, &places)?;
-    Ok(receipts(insert.event_ids(), created_at))
+    let created_at = insert.read_result(&rows, &uncached)?;
+    Ok(pending_receipts(insert.event_ids(), created_at))
 }

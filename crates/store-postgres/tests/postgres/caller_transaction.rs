@@ -14,27 +14,27 @@ const TABLES: [&str; 5] =
 /// Rows of every table that an enqueue writes to.
 fn rows(harness: &PostgresHarness) -> String {
     let counts = TABLES.map(|table| format!("(SELECT count(*) FROM app.{table})"));
-    say(PostgresServer::shared(), &harness.database.name, &format!("SELECT {}", counts.join(", ")))
+    query_text(PostgresServer::shared(), &harness.database.name, &format!("SELECT {}", counts.join(", ")))
 }
 
 #[tokio::test]
 async fn a_committed_event_is_claimable_and_wakes_every_store() {
     let harness = PostgresHarness::start().await;
     let (store, second) = (harness.store(), harness.second_handle());
-    assert_eq!(ids(&claim(&*store).await), [""; 0], "what is found below was not there before");
+    assert_eq!(event_ids(&claim(&*store).await), [""; 0], "what is found below was not there before");
     let mut client = client(&harness.database.url).await;
     let transaction = client.transaction().await.unwrap();
-    let receipts = enqueue_in(&transaction, &[accepted(spec())]).await.unwrap();
+    let receipts = enqueue_in(&transaction, &[new_event(spec())]).await.unwrap();
     listening(&harness).await;
     let mut wakeups = [store.wakeups(), second.wakeups()];
     transaction.commit().await.unwrap();
     for wakeups in &mut wakeups {
-        soon("whoever waits is woken", wakeups.woken()).await;
+        expect_soon("whoever waits is woken", wakeups.wait()).await;
     }
     let lease = claim_one(&*store).await;
     assert_eq!(lease.event_id, receipts[0].event_id);
-    assert_eq!(lease.payload, *accepted(spec()).payload());
-    assert_eq!(ids(&claim(&*second).await), [""; 0]);
+    assert_eq!(lease.payload, *new_event(spec()).payload());
+    assert_eq!(event_ids(&claim(&*second).await), [""; 0]);
 }
 
 /// Both handles of the harness have said that they listen, and their first bell has rung.
@@ -43,7 +43,7 @@ async fn listening(harness: &PostgresHarness) {
     let sql = "SELECT count(*) FROM pg_stat_activity
                WHERE datname = current_database() AND application_name = 'posthaste' AND state = 'idle'
                      AND query LIKE 'LISTEN %'";
-    until(SOON, "both stores listen", async || {
+    wait_until(TIMEOUT, "both stores listen", async || {
         client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 2
     })
     .await;
@@ -58,12 +58,12 @@ async fn a_rolled_back_event_leaves_nothing_and_wakes_nobody() {
     let before = rows(&harness);
     let mut client = client(&harness.database.url).await;
     let transaction = client.transaction().await.unwrap();
-    enqueue_in(&transaction, &[accepted(spec()), accepted(named("chosen"))]).await.unwrap();
+    enqueue_in(&transaction, &[new_event(spec()), new_event(spec_with_id("chosen"))]).await.unwrap();
     transaction.rollback().await.unwrap();
 
     assert_eq!(rows(&harness), before);
     assert_eq!(store.overview().await.unwrap(), Overview::default());
-    assert_eq!(ids(&claim(&*store).await), [""; 0]);
+    assert_eq!(event_ids(&claim(&*store).await), [""; 0]);
     // Notifications arrive in the order of commits: nothing came before this one but the stores' own first bells.
     client.execute("SELECT pg_notify('posthaste_due', 'the end')", &[]).await.unwrap();
     let mut heard = due.next().await;
@@ -73,7 +73,7 @@ async fn a_rolled_back_event_leaves_nothing_and_wakes_nobody() {
     assert_eq!(heard, "the end");
     // And the id is free.
     let transaction = client.transaction().await.unwrap();
-    enqueue_in(&transaction, &[accepted(named("chosen"))]).await.unwrap();
+    enqueue_in(&transaction, &[new_event(spec_with_id("chosen"))]).await.unwrap();
     transaction.commit().await.unwrap();
     assert_eq!(claim_one(&*store).await.event_id.as_str(), "chosen");
 }
@@ -87,7 +87,7 @@ async fn a_business_row_and_its_event_commit_together() {
     for (invoice, commits) in [(1, true), (2, false)] {
         let transaction = client.transaction().await.unwrap();
         transaction.execute("INSERT INTO invoices VALUES ($1, 'paid')", &[&invoice]).await.unwrap();
-        enqueue_in(&transaction, &[accepted(named(&format!("invoice-{invoice}")))]).await.unwrap();
+        enqueue_in(&transaction, &[new_event(spec_with_id(&format!("invoice-{invoice}")))]).await.unwrap();
         if commits {
             transaction.commit().await.unwrap();
         }
@@ -111,29 +111,29 @@ async fn several_events_are_stored_in_their_order_with_receipts() {
     let names: Vec<String> = (0..20).map(|n| format!("event-{n}")).collect();
     let transaction = client.transaction().await.unwrap();
     for half in names.chunks(10) {
-        let events: Vec<_> = half.iter().map(|name| accepted(named(name))).collect();
+        let events: Vec<_> = half.iter().map(|name| new_event(spec_with_id(name))).collect();
         let receipts = enqueue_in(&transaction, &events).await.unwrap();
         let told: Vec<&str> = receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
         assert_eq!(told, half);
     }
     assert_eq!(enqueue_in(&transaction, &[]).await.unwrap(), []);
     transaction.commit().await.unwrap();
-    assert_eq!(ids(&claim(&*harness.store()).await), names);
+    assert_eq!(event_ids(&claim(&*harness.store()).await), names);
 }
 
 #[tokio::test]
 async fn a_taken_event_id_is_a_typed_error() {
     let harness = PostgresHarness::start().await;
-    enqueue(&*harness.store(), named("taken")).await;
+    enqueue(&*harness.store(), spec_with_id("taken")).await;
     let mut client = client(&harness.database.url).await;
     for events in [vec!["taken"], vec!["twice", "twice"]] {
-        let events: Vec<_> = events.into_iter().map(|name| accepted(named(name))).collect();
+        let events: Vec<_> = events.into_iter().map(|name| new_event(spec_with_id(name))).collect();
         let transaction = client.transaction().await.unwrap();
         let refused = enqueue_in(&transaction, &events).await.unwrap_err();
         assert!(matches!(refused, CallerError::EventIdTaken(_)), "{refused:?}");
         transaction.rollback().await.unwrap();
     }
-    assert_eq!(ids(&claim(&*harness.store()).await), ["taken"]);
+    assert_eq!(event_ids(&claim(&*harness.store()).await), ["taken"]);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_database_without_the_schema_is_a_typed_error() {
     let empty = PostgresServer::shared().create_database("without_schema");
     let mut client = client(&empty.url).await;
     let transaction = client.transaction().await.unwrap();
-    let refused = enqueue_in(&transaction, &[accepted(spec())]).await.unwrap_err();
+    let refused = enqueue_in(&transaction, &[new_event(spec())]).await.unwrap_err();
     assert!(matches!(refused, CallerError::NoSchema(_)), "{refused:?}");
     assert!(refused.to_string().contains("migrate"), "{refused}");
 }

@@ -1,11 +1,12 @@
-//! The schema, forwards only.
+//! Schema migrations.
 
 use futures_util::future::join_all;
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
 use posthaste_postgres_server::{Database, PostgresServer};
 use posthaste_store::{EventQuery, PageRequest, Store as _};
-use posthaste_store_postgres::tokio_postgres::Client;
-use posthaste_store_postgres::{MigrateError, Migrated, PostgresStore, examine, known_version, migrate};
+use posthaste_store_postgres::{
+    MigrateError, MigrationReport, PostgresStore, inspect, known_version, migrate,
+};
 
 use crate::fixture::*;
 
@@ -13,32 +14,32 @@ fn empty() -> Database {
     PostgresServer::shared().create_database("migrations")
 }
 
-fn whole() -> Migrated {
-    Migrated { from: 0, to: known_version() }
+fn all_applied() -> MigrationReport {
+    MigrationReport { from: 0, to: known_version() }
 }
 
-fn nothing() -> Migrated {
-    Migrated { from: known_version(), to: known_version() }
+fn none_applied() -> MigrationReport {
+    MigrationReport { from: known_version(), to: known_version() }
 }
 
-/// What there is of ours, whatever it is.
+/// Counts the relations, functions and schemas of Posthaste.
 fn objects(database: &Database) -> String {
     let sql = "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('app')
                UNION ALL SELECT count(*) FROM pg_proc WHERE pronamespace = to_regnamespace('app')
                UNION ALL SELECT count(*) FROM pg_namespace WHERE nspname = 'app'";
-    say(PostgresServer::shared(), &database.name, sql)
+    query_text(PostgresServer::shared(), &database.name, sql)
 }
 
 #[tokio::test]
 async fn an_empty_database_is_migrated_once_and_then_left_alone() {
     let database = empty();
-    assert_eq!(migrate(&config(&database.url)).await.unwrap(), whole());
+    assert_eq!(migrate(&config(&database.url)).await.unwrap(), all_applied());
     let sql = "SELECT string_agg(version || ' ' || name, ', ' ORDER BY version) FROM app.webhook_migrations";
-    let recorded = say(PostgresServer::shared(), &database.name, sql);
+    let recorded = query_text(PostgresServer::shared(), &database.name, sql);
     assert!(recorded.starts_with("1 outbox, 2 callers"), "{recorded}");
     let before = objects(&database);
 
-    assert_eq!(migrate(&config(&database.url)).await.unwrap(), nothing());
+    assert_eq!(migrate(&config(&database.url)).await.unwrap(), none_applied());
     assert_eq!(objects(&database), before);
     let store = open(&database.url).await;
     enqueue(&store, spec()).await;
@@ -46,15 +47,17 @@ async fn an_empty_database_is_migrated_once_and_then_left_alone() {
 }
 
 #[tokio::test]
-async fn of_many_that_migrate_at_once_one_does_it_and_all_succeed() {
+async fn of_many_concurrent_migrations_one_does_the_work_and_all_succeed() {
     let database = empty();
     let config = config(&database.url);
     let migrated = join_all((0..8).map(|_| migrate(&config))).await;
-    let mut migrated: Vec<Migrated> =
-        migrated.into_iter().map(|migrated| migrated.expect("nobody is in another's way")).collect();
+    let mut migrated: Vec<MigrationReport> = migrated
+        .into_iter()
+        .map(|migrated| migrated.expect("concurrent migrations do not conflict"))
+        .collect();
     migrated.sort_by_key(|migrated| migrated.from);
-    assert_eq!(migrated[0], whole());
-    assert_eq!(migrated[1..], [nothing(); 7]);
+    assert_eq!(migrated[0], all_applied());
+    assert_eq!(migrated[1..], [none_applied(); 7]);
 }
 
 #[tokio::test]
@@ -63,13 +66,13 @@ async fn a_database_that_a_newer_posthaste_has_migrated_is_refused_with_both_ver
     migrate(&config(&database.url)).await.unwrap();
     let (known, newer) = (known_version(), known_version() + 41);
     let sql = format!("INSERT INTO app.webhook_migrations (version, name) VALUES ({newer}, 'tomorrow')");
-    say(PostgresServer::shared(), &database.name, &sql);
+    query_text(PostgresServer::shared(), &database.name, &sql);
     let refused = migrate(&config(&database.url)).await.unwrap_err();
     assert!(matches!(refused, MigrateError::Newer { found, known: k } if (found, k) == (newer, known)));
-    let told = refused.to_string();
+    let message = refused.to_string();
     assert!(
-        told.contains(&format!("version {newer} ")) && told.contains(&format!("up to {known}:")),
-        "{told}"
+        message.contains(&format!("version {newer} ")) && message.contains(&format!("up to {known}:")),
+        "{message}"
     );
     assert!(PostgresStore::open(config(&database.url)).await.is_err());
 }
@@ -78,28 +81,32 @@ async fn a_database_that_a_newer_posthaste_has_migrated_is_refused_with_both_ver
 async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     let database = empty();
     let server = PostgresServer::shared();
-    // The second migration stumbles over it, when the one before has done its work.
-    say(server, &database.name, "CREATE SCHEMA app; CREATE TABLE app.webhook_settings (ours boolean);");
+    // The second migration fails on this table, after the first has succeeded.
+    query_text(
+        server,
+        &database.name,
+        "CREATE SCHEMA app; CREATE TABLE app.webhook_settings (ours boolean);",
+    );
     let before = objects(&database);
     let failed = migrate(&config(&database.url)).await.unwrap_err();
     assert!(matches!(failed, MigrateError::Failed { version: 2, name: "callers", .. }), "{failed:?}");
-    let told = failed.to_string();
-    assert!(told.contains("webhook_settings") && told.contains("rolled back"), "{told}");
+    let message = failed.to_string();
+    assert!(message.contains("webhook_settings") && message.contains("rolled back"), "{message}");
     assert_eq!(objects(&database), before);
 
-    say(server, &database.name, "DROP TABLE app.webhook_settings;");
-    assert_eq!(migrate(&config(&database.url)).await.unwrap(), whole());
+    query_text(server, &database.name, "DROP TABLE app.webhook_settings;");
+    assert_eq!(migrate(&config(&database.url)).await.unwrap(), all_applied());
 }
 
-/// A dead letter as version 2 wrote it.
+/// A cancelled event, written without its destination and without a reason.
 fn dead_letter(key: u8) -> String {
     format!(
         "INSERT INTO app.webhook_events (
              id, message_id, destination_id, created_at, max_attempts, event_id, event_type
          ) VALUES (
-             {key}, gen_random_uuid(), app.webhook_destination('{URL}'), now(), 6, 'dead_{key}', 'invoice.paid'
+             {key}, gen_random_uuid(), app.webhook_destination_id('{URL}'), now(), 6, 'dead_{key}', 'invoice.paid'
          );
-         INSERT INTO app.webhook_endings (
+         INSERT INTO app.webhook_terminal_events (
              id, updated_at, attempts, claims, lost_leases, failure_kind, last_error,
              manual_last_action, manual_last_actor, manual_last_at
          ) VALUES (
@@ -110,52 +117,14 @@ fn dead_letter(key: u8) -> String {
     )
 }
 
-/// A database as version 2 left it, with a dead letter.
-async fn version_2() -> (Database, Client) {
+#[tokio::test]
+async fn dead_letters_written_without_their_destination_are_listed_by_destination() {
     let database = empty();
-    let client = client(&database.url).await;
-    for sql in [
-        include_str!("../../migrations/0001_outbox.sql"),
-        include_str!("../../migrations/0002_callers.sql"),
-        "CREATE TABLE app.webhook_migrations (
-             version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
-         );
-         INSERT INTO app.webhook_migrations (version, name) VALUES (1, 'outbox'), (2, 'callers');",
-        &dead_letter(1),
-    ] {
-        client.batch_execute(sql).await.unwrap();
-    }
-    (database, client)
-}
-
-#[tokio::test]
-async fn a_migration_that_waits_for_a_reader_does_not_hold_up_workers() {
-    let (database, worker) = version_2().await;
-    let reader = client(&database.url).await;
-    reader.batch_execute("BEGIN; SELECT count(*) FROM app.webhook_endings").await.unwrap();
-    let migrating = tokio::spawn({
-        let config = config(&database.url);
-        async move { migrate(&config).await }
-    });
-    until(SOON, "the migration waits", async || {
-        let sql = "SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        worker.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) >= 1
-    })
-    .await;
-    soon("a result is written meanwhile", worker.batch_execute(&dead_letter(2))).await.unwrap();
-    reader.batch_execute("COMMIT").await.unwrap();
-    let migrated = soon("the reader is gone", migrating).await.unwrap().unwrap();
-    assert_eq!(migrated, Migrated { from: 2, to: known_version() });
-}
-
-#[tokio::test]
-async fn dead_letters_of_version_2_are_listed_by_destination_and_so_are_those_its_workers_still_write() {
-    let (database, client) = version_2().await;
-    assert_eq!(migrate(&config(&database.url)).await.unwrap(), Migrated { from: 2, to: known_version() });
-    client.batch_execute(&dead_letter(2)).await.unwrap();
-
     let store = open(&database.url).await;
+    let client = client(&database.url).await;
+    for key in [1, 2] {
+        client.batch_execute(&dead_letter(key)).await.unwrap();
+    }
     let query = EventQuery {
         status: Some(DeliveryStatus::Failed),
         destination: Some(DestinationUrl::parse(URL).unwrap()),
@@ -166,12 +135,12 @@ async fn dead_letters_of_version_2_are_listed_by_destination_and_so_are_those_it
     for event in listed {
         let audit = store.event(&event.event_id).await.unwrap().audit;
         assert_eq!(event.manual_last.as_ref(), audit.last());
-        assert_eq!(audit.last().unwrap().reason, None, "it was not recorded then");
+        assert_eq!(audit.last().unwrap().reason, None, "no reason was recorded");
     }
 }
 
 #[tokio::test]
-async fn a_schema_that_is_missing_is_said_and_not_waited_for() {
+async fn a_missing_schema_is_reported_at_once() {
     let database = empty();
     let store = PostgresStore::connect(config(&database.url));
     let refused = store.overview().await.unwrap_err();
@@ -184,23 +153,23 @@ async fn a_database_whose_transactions_are_serializable_by_default_is_migrated_a
     let database = empty();
     let sql =
         format!("ALTER DATABASE \"{}\" SET default_transaction_isolation = 'serializable'", database.name);
-    say(PostgresServer::shared(), "postgres", &sql);
+    query_text(PostgresServer::shared(), "postgres", &sql);
     let config = config(&database.url);
     let migrated = join_all((0..4).map(|_| migrate(&config))).await;
     assert_eq!(
-        migrated.iter().filter(|migrated| migrated.as_ref().is_ok_and(|it| *it == whole())).count(),
+        migrated.iter().filter(|migrated| migrated.as_ref().is_ok_and(|it| *it == all_applied())).count(),
         1
     );
     assert!(migrated.iter().all(Result::is_ok), "{migrated:?}");
     let store = open(&database.url).await;
-    attempted(&store, spec(), 200).await;
+    enqueue_and_attempt(&store, spec(), 200).await;
     assert_eq!(store.overview().await.unwrap().delivered, 1);
 }
 
-/// A role that may connect, and nothing else; and the URL under which it does.
+/// A role that may only connect, and the URL with its name.
 fn role_of(database: &Database) -> (String, String) {
     let (name, role) = (&database.name, format!("role_of_{}", database.name));
-    say(
+    query_text(
         PostgresServer::shared(),
         name,
         &format!(
@@ -212,86 +181,86 @@ fn role_of(database: &Database) -> (String, String) {
     (role, url)
 }
 
-/// All that a process does with its rights: migrates, takes an event to its end, and looks after partitions.
-async fn work_through(url: &str) {
+/// Migrates, delivers an event and runs maintenance: everything for which a process needs privileges.
+async fn use_every_privilege(url: &str) {
     let store = open(url).await;
-    attempted(&store, spec(), 200).await;
-    let retention = posthaste_store::Retention { keep: Some(DAY), rows_max: 100 };
+    enqueue_and_attempt(&store, spec(), 200).await;
+    let retention = posthaste_store::Retention { keep_for: Some(DAY), rows_max: 100 };
     store.maintain(&retention).await.unwrap();
     assert_eq!(store.overview().await.unwrap().delivered, 1);
 }
 
 #[tokio::test]
-async fn a_role_that_was_given_its_schema_needs_no_right_to_create_one() {
+async fn a_role_that_owns_its_schema_needs_no_privilege_to_create_one() {
     let database = empty();
     let (role, url) = role_of(&database);
-    say(PostgresServer::shared(), &database.name, &format!("CREATE SCHEMA app AUTHORIZATION {role}"));
-    assert_eq!(migrate(&config(&url)).await.unwrap(), whole());
-    work_through(&url).await;
+    query_text(PostgresServer::shared(), &database.name, &format!("CREATE SCHEMA app AUTHORIZATION {role}"));
+    assert_eq!(migrate(&config(&url)).await.unwrap(), all_applied());
+    use_every_privilege(&url).await;
 }
 
 #[tokio::test]
-async fn a_role_that_made_its_schema_starts_when_the_right_to_was_taken_away_again() {
+async fn a_role_that_created_its_schema_starts_after_losing_the_privilege_to_create() {
     let database = empty();
     let (name, server) = (&database.name, PostgresServer::shared());
     let (role, url) = role_of(&database);
-    say(server, name, &format!("GRANT CREATE ON DATABASE {name} TO {role}"));
-    assert_eq!(migrate(&config(&url)).await.unwrap(), whole());
-    say(server, name, &format!("REVOKE CREATE ON DATABASE {name} FROM {role}"));
-    assert_eq!(migrate(&config(&url)).await.unwrap(), nothing());
-    work_through(&url).await;
+    query_text(server, name, &format!("GRANT CREATE ON DATABASE {name} TO {role}"));
+    assert_eq!(migrate(&config(&url)).await.unwrap(), all_applied());
+    query_text(server, name, &format!("REVOKE CREATE ON DATABASE {name} FROM {role}"));
+    assert_eq!(migrate(&config(&url)).await.unwrap(), none_applied());
+    use_every_privilege(&url).await;
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_create_the_schema_is_told_so_with_the_way_out() {
+async fn a_role_that_may_not_create_the_schema_gets_advice() {
     let database = empty();
     let (_, url) = role_of(&database);
     let refused = migrate(&config(&url)).await.unwrap_err();
     assert!(matches!(refused, MigrateError::Create { .. }), "{refused:?}");
-    let told = refused.to_string();
+    let message = refused.to_string();
     for words in
         ["the schema app could not be created", "permission denied", "CREATE SCHEMA app AUTHORIZATION"]
     {
-        assert!(told.contains(words), "{told}");
+        assert!(message.contains(words), "{message}");
     }
 }
 
-/// Whoever prints an error prints its sources behind it.
+/// The message contains the words once, and no source repeats them.
 #[track_caller]
-fn assert_told_once(error: &MigrateError, words: &str) {
-    let told = error.to_string();
-    assert_eq!(told.matches(words).count(), 1, "{told}");
+fn assert_says_once(error: &MigrateError, words: &str) {
+    let message = error.to_string();
+    assert_eq!(message.matches(words).count(), 1, "{message}");
     assert!(std::error::Error::source(error).is_none(), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_was_reached_and_one_that_is_not_there_was_not() {
+async fn a_refusing_server_and_an_absent_server_have_different_errors() {
     let database = empty();
     let refused = |url: String| async move { migrate(&config(&url)).await.unwrap_err() };
-    let stranger = refused(database.url.replace("postgres@", "nobody@")).await;
+    let stranger = refused(database.url.replace("postgres@", "stranger@")).await;
     assert!(matches!(stranger, MigrateError::Refused(_)), "{stranger:?}");
-    assert_told_once(&stranger, "role \"nobody\" does not exist");
-    let told = stranger.to_string();
-    assert!(told.contains("check user, password and database of the URL"), "{told}");
-    assert!(!told.contains("reached"), "{told}");
+    assert_says_once(&stranger, "role \"stranger\" does not exist");
+    let message = stranger.to_string();
+    assert!(message.contains("check user, password and database of the URL"), "{message}");
+    assert!(!message.contains("reached"), "{message}");
 
     let nowhere = refused(database.url.replace(&database.name, "no_such_database")).await;
     assert!(matches!(nowhere, MigrateError::Refused(_)), "{nowhere:?}");
-    assert_told_once(&nowhere, "database \"no_such_database\" does not exist");
+    assert_says_once(&nowhere, "database \"no_such_database\" does not exist");
 
     let absent = refused("postgres://postgres@127.0.0.1:1/shop".to_owned()).await;
     assert!(matches!(absent, MigrateError::Connect(_)), "{absent:?}");
-    assert_told_once(&absent, "refused");
+    assert_says_once(&absent, "refused");
     assert!(absent.to_string().contains("check that it runs"), "{absent}");
 }
 
 #[tokio::test]
-async fn examining_changes_nothing_and_tells_what_is_there() {
+async fn inspecting_changes_nothing_and_returns_the_schema_version() {
     let database = empty();
     let config = config(&database.url);
-    assert_eq!(examine(&config).await.unwrap(), None);
+    assert_eq!(inspect(&config).await.unwrap(), None);
     assert_eq!(objects(&database), "0\n0\n0");
     migrate(&config).await.unwrap();
-    let vitals = examine(&config).await.unwrap().unwrap();
-    assert!(vitals.is_current() && vitals.schema == i64::from(known_version()), "{vitals:?}");
+    let health = inspect(&config).await.unwrap().unwrap();
+    assert!(health.is_current() && health.schema == i64::from(known_version()), "{health:?}");
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use posthaste_postgres_server::PostgresServer;
 use posthaste_store::Overview;
 use posthaste_store_conformance::Harness as _;
-use posthaste_store_postgres::{CallerDefaults, PostgresStore};
+use posthaste_store_postgres::{EnqueueFunctionDefaults, PostgresStore};
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
@@ -14,7 +14,7 @@ use crate::support::PostgresHarness;
 const PAYLOAD: &str = "{\"a\": 1.0,  \"b\":[ ], \"Zoë\": \"日本 \\u00e9\", \"a\": 2}";
 
 fn psql(harness: &PostgresHarness, sql: &str) -> String {
-    say(PostgresServer::shared(), &harness.database.name, sql)
+    query_text(PostgresServer::shared(), &harness.database.name, sql)
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ except psycopg2.Error as error:
     ];
     assert_eq!(told.lines().collect::<Vec<_>>(), expected);
     let leases = claim(&*store).await;
-    assert_eq!(ids(&leases), ["invoice-1", "invoice-3"]);
+    assert_eq!(event_ids(&leases), ["invoice-1", "invoice-3"]);
     assert_eq!(leases[0].payload, PAYLOAD.as_bytes());
     assert_eq!(psql(&harness, "SELECT string_agg(id::text, ',' ORDER BY id) FROM invoices"), "1,3");
 }
@@ -146,7 +146,8 @@ async fn a_producer_with_usage_and_execute_enqueues_and_reads_nothing() {
     assert!(refused.contains("permission denied for function enqueue_webhook"), "{refused}");
     psql(&harness, &format!("GRANT EXECUTE ON FUNCTION app.enqueue_webhook TO {role}"));
     assert_eq!(as_producer(&call).unwrap(), "theirs");
-    for table in ["messages", "events", "queue", "endings", "attempts", "destinations", "secrets", "settings"]
+    for table in
+        ["messages", "events", "queue", "terminal_events", "attempts", "destinations", "secrets", "settings"]
     {
         let refused = as_producer(&format!("SELECT 1 FROM app.webhook_{table}")).unwrap_err().to_string();
         assert!(refused.contains("permission denied"), "{table}: {refused}");
@@ -178,8 +179,8 @@ async fn the_function_is_not_fooled_by_its_callers_search_path() {
 async fn what_the_service_was_configured_with_holds_for_the_function() {
     let harness = PostgresHarness::start().await;
     let store = PostgresStore::connect(config(&harness.database.url));
-    let defaults = CallerDefaults { max_attempts: 9, payload_bytes_max: 10 };
-    store.set_caller_defaults(defaults).await.unwrap();
+    let defaults = EnqueueFunctionDefaults { max_attempts: 9, payload_bytes_max: 10 };
+    store.set_enqueue_function_defaults(defaults).await.unwrap();
     psql(&harness, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '\"8 bytes.\"')"));
     assert_eq!(claim_one(&*harness.store()).await.max_attempts, 9);
     let sql = format!("SELECT app.enqueue_webhook('{URL}', 'x', '\"10 bytes.\"')");
@@ -197,7 +198,7 @@ async fn two_transactions_with_the_same_new_url_both_succeed() {
     first.execute(&call, &[]).await.unwrap();
     let second = two.execute(&call, &[]);
     let commit = async {
-        until(SOON, "the second waits for the first", async || {
+        wait_until(TIMEOUT, "the second waits for the first", async || {
             let sql = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
             watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1

@@ -67,7 +67,7 @@ async fn every_url_that_cannot_be_delivered_to_is_refused_with_its_rule() {
     assert_refused(&client, "NULL, 'x', '1'", "22023", "is missing").await;
     let (_, message, _) = refusal(&client, "'https://user:hunter2@receiver.example/', 'x', '1'").await;
     assert!(!message.contains("hunter2"), "an error never repeats a password: {message}");
-    assert_eq!(ids(&claim(&*harness.store()).await), [""; 0]);
+    assert_eq!(event_ids(&claim(&*harness.store()).await), [""; 0]);
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn labels_ids_and_limits_are_refused_with_their_rule() {
     }
     let (_, _, hint) = refusal(&client, &format!("'{URL}', 'x', '1', event_id => 'a.b'")).await;
     assert!(hint.contains("full stop"), "{hint}");
-    assert_eq!(ids(&claim(&*harness.store()).await), [""; 0]);
+    assert_eq!(event_ids(&claim(&*harness.store()).await), [""; 0]);
 }
 
 #[tokio::test]
@@ -120,5 +120,5 @@ async fn a_payload_that_is_too_large_and_an_id_that_is_taken_have_states_of_thei
     let broken = format!("SELECT app.enqueue_webhook('{URL}', 'x', '{{not json')");
     let error = client.query(&broken, &[]).await.unwrap_err();
     assert_eq!(error.code().map(|code| code.code().to_owned()).as_deref(), Some("22P02"));
-    assert_eq!(ids(&claim(&*harness.store()).await), ["most"]);
+    assert_eq!(event_ids(&claim(&*harness.store()).await), ["most"]);
 }

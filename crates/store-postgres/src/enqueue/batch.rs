@@ -1,0 +1,206 @@
+//! The enqueue queue: groups concurrent requests into batches that share one commit.
+//!
+//! A request that is alone does not wait. Requests that arrive while a batch is being committed form the next batch.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use posthaste_store::{EnqueueRequest, EnqueueResponse, StoreError};
+use tokio::sync::{mpsc, oneshot};
+
+use super::contention::ContendedRequests;
+use crate::error::unavailable;
+use crate::session::CALL_TIMEOUT;
+
+/// Capacity of the queue. Beyond it, callers wait until a request leaves the queue.
+pub(super) const QUEUED_REQUESTS_MAX: usize = 1_024;
+/// A batch with this many events takes no further request.
+const BATCH_EVENTS: usize = 1_000;
+/// Batches that may be in progress at the same time, each on a connection of its own. The client prepares one batch
+/// while the server commits another.
+const BATCHES_IN_PROGRESS_MAX: usize = 2;
+
+/// Writes a batch of requests in as few commits as it can, and returns one result per request, in order.
+#[async_trait]
+pub(super) trait BatchWriter: Send + Sync {
+    async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError>;
+}
+
+pub(super) type WriteResult = Result<EnqueueResponse, WriteError>;
+
+/// Why a request of a batch was not stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum WriteError {
+    /// Another client's open transaction holds a row that this request needs. Nothing was stored; a later try may
+    /// succeed. `resource` is the destination URL or event id, where only one can be the reason.
+    Blocked { resource: Option<String> },
+    /// The store failed or refused the request.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Reply = oneshot::Sender<Result<EnqueueResponse, StoreError>>;
+
+/// The sending side of the queue. Returns a response only after the request's commit.
+pub(crate) struct EnqueueQueue {
+    sender: mpsc::Sender<QueuedRequest>,
+}
+
+/// The receiving side of the queue, consumed by [`run`].
+pub(crate) type QueueReceiver = mpsc::Receiver<QueuedRequest>;
+
+/// A request in the queue.
+pub(crate) struct QueuedRequest {
+    /// Empty once the caller has gone away: its payload must not stay in memory while the server is unavailable.
+    request: SharedRequest,
+    reply: Reply,
+}
+
+type SharedRequest = Arc<Mutex<Option<EnqueueRequest>>>;
+
+/// A request taken from the queue, and the channel to its caller.
+pub(super) struct PendingEnqueue {
+    pub(super) request: EnqueueRequest,
+    pub(super) reply: Reply,
+}
+
+impl PendingEnqueue {
+    /// Sends the result to the caller. A caller that has gone away repeats the request under its idempotency key.
+    pub(super) fn respond(self, result: Result<EnqueueResponse, StoreError>) {
+        let _ = self.reply.send(result);
+    }
+
+    /// True once the caller has gone away.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+/// Withdraws a request from the queue when its caller goes away.
+struct WithdrawOnDrop(SharedRequest);
+
+impl Drop for WithdrawOnDrop {
+    fn drop(&mut self) {
+        drop(take(&self.0));
+    }
+}
+
+fn take(request: &Mutex<Option<EnqueueRequest>>) -> Option<EnqueueRequest> {
+    request.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+impl EnqueueQueue {
+    pub(crate) fn new() -> (Self, QueueReceiver) {
+        let (sender, receiver) = mpsc::channel(QUEUED_REQUESTS_MAX);
+        (Self { sender }, receiver)
+    }
+
+    /// Queues a request and waits until it is committed or refused, within a bound.
+    #[expect(clippy::disallowed_methods, reason = "bounds a wait for the server; nothing is scheduled by it")]
+    pub(crate) async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let result = tokio::time::timeout(CALL_TIMEOUT, self.enqueue_unbounded(request)).await;
+        result.unwrap_or_else(|_| {
+            Err(unavailable(format!("the events were not stored within {CALL_TIMEOUT:?}")))
+        })
+    }
+
+    async fn enqueue_unbounded(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let ended = || unavailable("the store takes no more events: its tokio runtime is shutting down");
+        let (reply, result) = oneshot::channel();
+        let request = Arc::new(Mutex::new(Some(request)));
+        let _withdrawal = WithdrawOnDrop(Arc::clone(&request));
+        self.sender.send(QueuedRequest { request, reply }).await.map_err(|_| ended())?;
+        result.await.map_err(|_| ended())?
+    }
+}
+
+/// Writes queued requests until every [`EnqueueQueue`] is dropped and every request has its result.
+pub(super) async fn run(writer: &dyn BatchWriter, queue: QueueReceiver) {
+    let contended = ContendedRequests::default();
+    let queue = tokio::sync::Mutex::new(queue);
+    let batches = async {
+        join_all((0..BATCHES_IN_PROGRESS_MAX).map(|_| write_batches(writer, &queue, &contended))).await;
+        contended.close();
+    };
+    tokio::join!(batches, contended.run(writer));
+}
+
+async fn write_batches(
+    writer: &dyn BatchWriter,
+    queue: &tokio::sync::Mutex<QueueReceiver>,
+    contended: &ContendedRequests,
+) {
+    while let Some(batch) = next_batch(&mut *queue.lock().await, contended).await {
+        let (requests, replies): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|pending| (pending.request, pending.reply)).unzip();
+        let results = write_contained(writer, &requests).await;
+        for ((request, reply), result) in requests.into_iter().zip(replies).zip(results) {
+            let pending = PendingEnqueue { request, reply };
+            match result {
+                Ok(response) => pending.respond(Ok(response)),
+                Err(WriteError::Failed(error)) => pending.respond(Err(error)),
+                Err(WriteError::Blocked { resource }) => {
+                    contended.mark_locked(resource);
+                    contended.add(pending);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a request and takes every other that is queued, up to the size of a batch. Requests that need a locked
+/// resource join the contended ones instead. Returns none once the queue is closed and empty.
+async fn next_batch(queue: &mut QueueReceiver, contended: &ContendedRequests) -> Option<Vec<PendingEnqueue>> {
+    let (mut batch, mut events) = (Vec::new(), 0);
+    let mut next = Some(queue.recv().await?);
+    while let Some(QueuedRequest { request, reply }) = next {
+        match take(&request) {
+            Some(request) if contended.needs_locked_resource(&request) => {
+                contended.add(PendingEnqueue { request, reply });
+            }
+            Some(request) => {
+                events += request.events.len();
+                batch.push(PendingEnqueue { request, reply });
+            }
+            None => {}
+        }
+        next = if events < BATCH_EVENTS { queue.try_recv().ok() } else { None };
+    }
+    Some(batch)
+}
+
+/// Writes a batch and returns one result per request, even when the writer panics.
+pub(super) async fn write_contained(writer: &dyn BatchWriter, batch: &[EnqueueRequest]) -> Vec<WriteResult> {
+    if batch.is_empty() {
+        return Vec::new();
+    }
+    let failure = match contain_panic(writer.write_batch(batch)).await {
+        Ok(results) if results.len() == batch.len() => return results,
+        Ok(results) => {
+            let reason = format!("{} results for {} requests", results.len(), batch.len());
+            StoreError::Rejected { reason }
+        }
+        Err(error) => error,
+    };
+    vec![Err(WriteError::Failed(failure)); batch.len()]
+}
+
+/// Turns a panic into an error, so that it costs its own batch and not the queue.
+async fn contain_panic<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!("storing events panicked; this is a bug");
+        Err(StoreError::Rejected { reason: "storing the events panicked".to_owned() })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! A batch writer over the memory store that tests can watch, block, fail and make panic.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use posthaste_domain::{NewEvent, NewEventSpec, Timestamp};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, Store as _, StoreError};
+use posthaste_store_memory::{ManualClock, MemoryStore};
+use tokio::task::JoinHandle;
+
+use super::batch::{self, BatchWriter, EnqueueQueue, WriteError, WriteResult};
+
+/// How long the writer waits for a lock before it reports a request as blocked.
+pub(super) const LOCK_WAIT: Duration = Duration::from_millis(250);
+
+pub(super) struct FakeWriter {
+    pub(super) memory: MemoryStore,
+    /// While set, requests to hosts whose name contains "locked" are blocked.
+    pub(super) locked: AtomicBool,
+    /// While set, every batch fails as if the server were unavailable.
+    pub(super) failing: AtomicBool,
+    /// Makes the next batch panic.
+    pub(super) panic_once: AtomicBool,
+    /// The number of requests of each batch so far.
+    batches: Mutex<Vec<usize>>,
+}
+
+impl FakeWriter {
+    pub(super) fn new() -> Arc<Self> {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_800_000_000)));
+        Arc::new(Self {
+            memory: MemoryStore::new(clock, 42),
+            locked: AtomicBool::new(false),
+            failing: AtomicBool::new(false),
+            panic_once: AtomicBool::new(false),
+            batches: Mutex::default(),
+        })
+    }
+
+    /// A writer whose "locked" hosts are blocked from the start.
+    pub(super) fn locked() -> Arc<Self> {
+        let writer = Self::new();
+        writer.locked.store(true, Ordering::Relaxed);
+        writer
+    }
+
+    /// Starts the queue's task on this writer.
+    pub(super) fn start(self: &Arc<Self>) -> Arc<EnqueueQueue> {
+        let (queue, receiver) = EnqueueQueue::new();
+        let writer = Arc::clone(self);
+        tokio::spawn(async move { batch::run(&*writer, receiver).await });
+        Arc::new(queue)
+    }
+
+    pub(super) fn batches(&self) -> Vec<usize> {
+        self.batches.lock().unwrap().clone()
+    }
+
+    pub(super) fn stored_events(&self) -> usize {
+        self.memory.with_state(|state| state.rows.len())
+    }
+}
+
+#[async_trait]
+impl BatchWriter for FakeWriter {
+    async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError> {
+        self.batches.lock().unwrap().push(batch.len());
+        if self.panic_once.swap(false, Ordering::Relaxed) {
+            // Unwinds without a message on the terminal.
+            std::panic::resume_unwind(Box::new("planted"));
+        }
+        if self.failing.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable { reason: "planted".to_owned() });
+        }
+        // During a commit, further requests can be queued.
+        tokio::task::yield_now().await;
+        let mut results = Vec::new();
+        for request in batch {
+            let url = request.events[0].destination_url().as_str();
+            if self.locked.load(Ordering::Relaxed) && url.contains("locked") {
+                crate::sleep(LOCK_WAIT).await;
+                results.push(Err(WriteError::Blocked { resource: Some(url.to_owned()) }));
+            } else {
+                results.push(self.memory.enqueue(request.clone()).await.map_err(WriteError::from));
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// One event to `https://<host>.test/` with the id `<host>-<number>`.
+pub(super) fn request(host: &str, number: usize) -> EnqueueRequest {
+    request_with_payload(host, &format!("{host}-{number}"), &Bytes::from_static(b"{}"))
+}
+
+pub(super) fn request_with_payload(host: &str, event_id: &str, payload: &Bytes) -> EnqueueRequest {
+    let spec = NewEventSpec {
+        destination_url: format!("https://{host}.test/"),
+        event_type: "test".into(),
+        event_id: Some(event_id.into()),
+        payload: payload.clone(),
+        ..NewEventSpec::default()
+    };
+    let event = NewEvent::accept(spec, 1_024, 5).expect("a valid event");
+    EnqueueRequest { events: vec![event], idempotency: None }
+}
+
+/// Enqueues in a task of its own.
+pub(super) fn spawn_enqueue(
+    queue: &Arc<EnqueueQueue>,
+    request: EnqueueRequest,
+) -> JoinHandle<Result<EnqueueResponse, StoreError>> {
+    let queue = Arc::clone(queue);
+    tokio::spawn(async move { queue.enqueue(request).await })
+}
