@@ -12,8 +12,8 @@ use crate::race::first_success;
 
 /// Delay before the next address is dialled in parallel.
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
-/// Upper bound of addresses dialled per name. A name may have hundreds, and a zone must not turn the sender into a port
-/// scanner.
+/// Upper bound of addresses dialled per name. A name may have hundreds, and its owner must not be able to make the sender
+/// scan a network.
 pub(crate) const ADDRESSES_MAX: usize = 6;
 
 /// Dials the addresses in order and returns the first open socket.

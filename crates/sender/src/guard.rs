@@ -38,6 +38,7 @@ pub struct PermittedAddress(SocketAddr);
 pub struct ForbiddenAddress(&'static ReservedRange);
 
 impl AddressGuard {
+    /// Creates a guard that also permits addresses in these networks.
     pub fn new(allowed: AllowedNetworks) -> Self {
         Self { allowed }
     }

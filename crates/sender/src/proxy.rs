@@ -80,7 +80,7 @@ pub enum InvalidProxy {
     Credentials,
 }
 
-/// The receiver's end of a tunnel.
+/// The target of a tunnel through the proxy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TunnelTarget<'a> {
     /// An address that the guard has permitted.

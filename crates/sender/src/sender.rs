@@ -29,7 +29,7 @@ pub struct HttpSender {
 }
 
 impl HttpSender {
-    /// Must be called within a Tokio runtime: it spawns the task that closes idle connections.
+    /// Creates a sender. Must be called within a Tokio runtime, because it spawns the task that closes idle connections.
     pub fn new(options: SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
         Ok(Self {
             client: Client {

@@ -88,7 +88,7 @@ async fn peak_overhead(sender: &HttpSender, url: &str, payload_bytes: usize) -> 
     let mut lease = lease(url);
     lease.payload = Bytes::from(vec![b'x'; payload_bytes]);
     let mut peak = 0;
-    // Several attempts: the first one also opens the connection, and the later ones may reuse it.
+    // Several attempts, because the first one also allocates what is allocated only once.
     for attempts in 0..3 {
         lease.attempts = attempts;
         ALLOCATED.reset_peak_usage();

@@ -48,7 +48,7 @@ struct SharedConnection {
     _tasks: ConnectionTasks,
 }
 
-/// One request's slot on an HTTP/2 connection, counted in the receive budget until it is dropped.
+/// One request's slot on an HTTP/2 connection. The receive budget counts the request as in flight until it completes.
 pub(crate) struct StreamSlot {
     connection: Http2Connection,
     /// Token that every buffer of the payload holds until it has been written.

@@ -31,7 +31,7 @@ pub enum InvalidNetwork {
     #[error("{mapped} is an IPv4 network in the form of IPv6; write {network}")]
     Mapped { mapped: IpNet, network: IpNet },
     /// The list has more entries than allowed.
-    #[error("{0} networks are too many; allow at most {NETWORKS_MAX}, or fewer and wider ones")]
+    #[error("{0} networks are too many; list at most {NETWORKS_MAX}, and use wider ones if needed")]
     TooMany(usize),
 }
 
@@ -222,7 +222,7 @@ mod tests {
         let list = vec!["10.0.0.0/8"; 257].join(",");
         assert_eq!(
             error_text(&list),
-            "257 networks are too many; allow at most 256, or fewer and wider ones"
+            "257 networks are too many; list at most 256, and use wider ones if needed"
         );
     }
 

@@ -18,7 +18,7 @@ pub(super) struct CachedAddresses {
 }
 
 impl CachedAddresses {
-    /// Returns `None` if the answer must not be cached: its TTL is zero, or it has too many addresses.
+    /// Creates a cache entry. Returns `None` if the answer must not be cached: its TTL is zero, or it has too many addresses.
     pub(super) fn new(addresses: &[IpAddr], ttl: Duration, now: Instant) -> Option<Self> {
         let fits = addresses.len() <= ADDRESSES_MAX;
         (fits && !ttl.is_zero()).then(|| Self { addresses: addresses.into(), expires_at: now + ttl })

@@ -16,13 +16,15 @@ pub struct DnsResolver {
     source: Source,
 }
 
+/// The source of addresses: DNS, or the host's resolver as the fallback.
 enum Source {
     Dns { hosts: HostsFile, client: Box<DnsClient> },
     System(SystemResolver),
 }
 
 impl DnsResolver {
-    /// Reads the system's configuration. If that names no usable server, falls back to the [`SystemResolver`].
+    /// Creates a resolver from the system's configuration. If that names no usable server, falls back to the
+    /// [`SystemResolver`].
     pub fn new() -> Self {
         let source = match read_system_conf() {
             Ok((config, _)) => Source::Dns {
@@ -37,7 +39,7 @@ impl DnsResolver {
         Self { source }
     }
 
-    /// Queries only these servers, over UDP and TCP, and does not read the hosts file.
+    /// Creates a resolver that queries only these servers, over UDP and TCP, and does not read the hosts file.
     pub fn with_servers(servers: &[SocketAddr]) -> Self {
         let servers: Vec<_> = servers.iter().copied().map(server_config).collect();
         Self { source: Source::Dns { hosts: HostsFile::empty(), client: Box::new(DnsClient::new(&servers)) } }

@@ -27,11 +27,11 @@ use super::LookupError;
 use super::cache::CachedAddresses;
 use crate::deadline::{Deadline, now};
 
-/// Concurrent lookups of names that were answered before, and the same number of new names.
+/// Upper bound of concurrent lookups of names that were answered before, and separately of new names.
 const PROMPT_LOOKUPS_MAX: usize = 32;
-/// Concurrent lookups of suspect names.
+/// Upper bound of concurrent lookups of suspect names.
 const SUSPECT_LOOKUPS_MAX: usize = 16;
-/// Concurrent slow lookups. The limit is high because a thread that only waits costs little.
+/// Upper bound of concurrent slow lookups. The limit is high because a thread that only waits costs little.
 const SLOW_LOOKUPS_MAX: usize = 128;
 /// Duration after which a lookup counts as slow.
 const SLOW_AFTER: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ const SLOW_AFTER: Duration = Duration::from_millis(500);
 /// TTL of a cached answer. The C library does not report the TTL of the zone.
 const ANSWER_TTL: Duration = Duration::from_secs(5);
 /// How long a name is suspect after a failure. After that it counts as new: a working name must not queue behind dead
-/// names for ever.
+/// names indefinitely.
 const SUSPECT_FOR: Duration = Duration::from_secs(30);
 /// Upper bound of names whose history is kept.
 const NAMES_MAX: NonZeroUsize = NonZeroUsize::new(2_048).expect("the number is not zero");

@@ -19,7 +19,7 @@ pub struct SystemResolver {
 }
 
 impl SystemResolver {
-    /// Reads the hosts file.
+    /// Creates a resolver, and reads the hosts file.
     pub fn new() -> Self {
         Self { hosts: HostsFile::from_system(), scheduler: LookupScheduler::new(Box::new(blocking_lookup)) }
     }

@@ -78,8 +78,8 @@ async fn an_answer_with_very_many_addresses_is_queried_each_time() {
         for _ in 0..3 {
             assert_eq!(resolver.lookup("receiver.example").await.unwrap(), many);
         }
-        let asked = server.queries().iter().filter(|query| query.over_tcp).count();
-        assert_eq!(asked, lookups, "{count} addresses");
+        let tcp_queries = server.queries().iter().filter(|query| query.over_tcp).count();
+        assert_eq!(tcp_queries, lookups, "{count} addresses");
     }
 }
 
@@ -105,8 +105,8 @@ async fn an_answer_is_cached_no_longer_than_the_ttl_of_its_alias() {
     resolver.lookup("receiver.example").await.unwrap();
     let before = server.query_count();
     resolver.lookup("receiver.example").await.unwrap();
-    let asked = server.queries().split_off(before);
-    assert!(asked.iter().any(|query| query.name == "receiver.example"), "{asked:?}");
+    let queries = server.queries().split_off(before);
+    assert!(queries.iter().any(|query| query.name == "receiver.example"), "{queries:?}");
 }
 
 #[tokio::test]

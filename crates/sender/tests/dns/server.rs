@@ -33,7 +33,7 @@ pub(crate) struct Query {
     pub(crate) family: Family,
     pub(crate) over_tcp: bool,
     id: [u8; 2],
-    /// The query section, which a response repeats.
+    /// The question section, which a response repeats.
     section: Vec<u8>,
 }
 

@@ -17,6 +17,7 @@ async fn outcome_of_response(fixture: &Fixture, response: impl AsRef<[u8]>) -> O
     outcome
 }
 
+/// Returns the outcome of a response with this status, these headers and no body.
 async fn outcome_of_status(fixture: &Fixture, status: u16, headers: &str) -> Outcome {
     outcome_of_response(fixture, format!("HTTP/1.1 {status} Reason\r\n{headers}content-length: 0\r\n\r\n"))
         .await

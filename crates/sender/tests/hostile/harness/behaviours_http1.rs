@@ -23,6 +23,7 @@ pub(crate) fn all() -> Vec<Case> {
         .collect()
 }
 
+/// Creates a case over plain HTTP/1.1.
 pub(crate) fn plain<const N: usize>(name: &'static str, steps: [Step; N], expected: ExpectedOutcome) -> Case {
     case(name, Transport::Plain, steps, expected)
 }
@@ -114,8 +115,8 @@ fn status_lines() -> Vec<Case> {
 }
 
 fn headers() -> Vec<Case> {
-    let many = |count: usize| with(&"x-a: b\r\n".repeat(count - 1));
-    let long = |bytes: usize| with(&format!("x-a: {}\r\n", "b".repeat(bytes)));
+    let many = |count: usize| response_with(&"x-a: b\r\n".repeat(count - 1));
+    let long = |bytes: usize| response_with(&format!("x-a: {}\r\n", "b".repeat(bytes)));
     vec![
         responds("100 headers", many(100), DELIVERED),
         breaks("101 headers", many(101)),
@@ -131,34 +132,34 @@ fn headers() -> Vec<Case> {
             [STATUS.as_bytes(), b"x: \xe9\r\n", NO_BODY].concat(),
             DELIVERED,
         ),
-        breaks("a folded header", with("x-a: b\r\n c\r\n")),
-        breaks("NUL in a header name", with("x-\0: b\r\n")),
-        breaks("NUL in a header value", with("x-a: b\0c\r\n")),
-        breaks("CR in a header value", with("x-a: b\rc\r\n")),
-        breaks("a header without colon", with("x-a\r\n")),
-        breaks("a header without name", with(": b\r\n")),
-        breaks("a space before the colon", with("x-a : b\r\n")),
+        breaks("a folded header", response_with("x-a: b\r\n c\r\n")),
+        breaks("NUL in a header name", response_with("x-\0: b\r\n")),
+        breaks("NUL in a header value", response_with("x-a: b\0c\r\n")),
+        breaks("CR in a header value", response_with("x-a: b\rc\r\n")),
+        breaks("a header without colon", response_with("x-a\r\n")),
+        breaks("a header without name", response_with(": b\r\n")),
+        breaks("a space before the colon", response_with("x-a : b\r\n")),
     ]
 }
 
 const NO_BODY: &[u8] = b"content-length: 0\r\n\r\n";
 
 /// A response without body that has these additional header lines.
-fn with(lines: &str) -> String {
+fn response_with(lines: &str) -> String {
     format!("{STATUS}{lines}content-length: 0\r\n\r\n")
 }
 
 fn lengths() -> Vec<Case> {
     let length = |value: &str| format!("{STATUS}content-length: {value}\r\n\r\n");
     vec![
-        breaks("two lengths that differ", with("content-length: 5\r\n")),
+        breaks("two lengths that differ", response_with("content-length: 5\r\n")),
         breaks("two lengths that differ, in one header", length("2, 5")),
         breaks("a negative length", length("-5")),
         breaks("a length with a sign", length("+5")),
         breaks("a length beyond 64 bits", length("99999999999999999999")),
         breaks("a length that is no number", length("many")),
         breaks("an empty length", length("")),
-        responds("the same length twice", with("content-length: 0\r\n"), DELIVERED),
+        responds("the same length twice", response_with("content-length: 0\r\n"), DELIVERED),
     ]
 }
 

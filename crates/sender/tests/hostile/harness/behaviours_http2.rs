@@ -7,6 +7,7 @@ use crate::harness::script::{
     BROKEN, Case, DELIVERED, ExpectedOutcome, RESET, Step, TIMEOUT, Transport, case, drip, flood, write,
 };
 
+/// The largest flow-control window.
 const WINDOW_MAX: u32 = 0x7fff_ffff;
 /// More than the initial flow-control window of a receiver.
 const LARGE_PAYLOAD_BYTES: usize = 1 << 20;
@@ -18,6 +19,7 @@ pub(crate) fn all() -> Vec<Case> {
         .collect()
 }
 
+/// Creates a case over HTTP/2.
 fn over<const N: usize>(name: &'static str, steps: [Step; N], expected: ExpectedOutcome) -> Case {
     case(name, Transport::Tls(Handshake::Http2), steps, expected)
 }

@@ -18,10 +18,12 @@ pub(crate) fn all() -> Vec<Case> {
     [instead_of_handshakes(), certificates(), handshakes(), above_tls()].into_iter().flatten().collect()
 }
 
+/// Creates a case in which the script replaces the TLS handshake.
 fn instead<const N: usize>(name: &'static str, steps: [Step; N], expected: ExpectedOutcome) -> Case {
     case(name, Transport::InsteadOfTls, steps, expected).unread()
 }
 
+/// Creates a case over TLS with this handshake.
 fn over<const N: usize>(
     handshake: Handshake,
     name: &'static str,

@@ -20,6 +20,7 @@ use crate::harness::script::{AMPLE, SMALL_BYTES, Step, Transport};
 /// A name whose lookup never ends.
 pub(crate) const STALLED_NAME: &str = "stalls.example";
 
+/// A sender under test, with the certificates that its receivers present.
 pub(crate) struct Fixture {
     sender: HttpSender,
     certificates: Certificates,

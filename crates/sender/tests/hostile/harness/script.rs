@@ -26,7 +26,7 @@ pub(crate) enum Step {
     Flood(Vec<u8>),
     /// Does nothing until the test calls `Receiver::continue_script`.
     Wait,
-    /// Answers every further request correctly.
+    /// Responds correctly to every further request.
     Serve,
     /// Reads everything and writes nothing.
     Silence,
@@ -115,6 +115,7 @@ pub(crate) struct Case {
     pub(crate) payload_bytes: usize,
 }
 
+/// Creates a case whose receiver reads one request. Its deadline is short if the expected outcome is a timeout.
 pub(crate) fn case<const N: usize>(
     name: &'static str,
     over: Transport,

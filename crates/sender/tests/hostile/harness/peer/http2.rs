@@ -24,7 +24,7 @@ impl Peer {
                 }
                 _ => {}
             }
-            if frame.expected(part) {
+            if frame.ends_part(part) {
                 self.stream = frame.stream;
                 return Ok(());
             }
@@ -60,8 +60,8 @@ impl Peer {
 }
 
 impl Frame {
-    /// Returns whether this part of a request ends with this frame.
-    fn expected(&self, part: Part) -> bool {
+    /// Returns whether this frame is the last of this part of a request.
+    fn ends_part(&self, part: Part) -> bool {
         match (part, self.kind) {
             (Part::Head, frames::HEADERS | frames::CONTINUATION) => self.flags & END_HEADERS != 0,
             (Part::Whole, frames::HEADERS | frames::DATA) => self.flags & END_STREAM != 0,
