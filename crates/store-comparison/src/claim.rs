@@ -137,7 +137,11 @@ impl SequenceRun<'_> {
             self.ids.messages.pair(&store.message_id, &model.message_id)?;
             self.ids.destinations.pair(&store.destination_id, &model.destination_id)?;
             let what = format!("the lease on {}", store.event_id);
-            compare(&what, &LeaseContent::of(model, model.overdue), &LeaseContent::of(store, model.overdue))?;
+            compare(
+                &what,
+                &LeaseContent::from_lease(model, model.overdue),
+                &LeaseContent::from_lease(store, model.overdue),
+            )?;
             granted.push(store.event_id.as_str());
             if !is_repeated {
                 self.leases.push(Counterparts { store: store.clone(), model: model.clone() });
@@ -154,7 +158,7 @@ fn new_claim_id() -> ClaimId {
     ClaimId::random(u128::from(CLAIMS.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
 }
 
-/// The fields of a lease besides its ids. `of` destructures all fields, so that a new field cannot be forgotten here.
+/// The fields of a lease besides its ids. `from_lease` destructures all fields, so that a new field cannot be forgotten here.
 #[derive(Debug, PartialEq)]
 struct LeaseContent {
     destination_url: DestinationUrl,
@@ -169,7 +173,7 @@ struct LeaseContent {
 }
 
 impl LeaseContent {
-    fn of(lease: &Lease, expected_overdue: Duration) -> Self {
+    fn from_lease(lease: &Lease, expected_overdue: Duration) -> Self {
         let Lease {
             token: _,
             key: _,

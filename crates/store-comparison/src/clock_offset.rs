@@ -14,7 +14,7 @@ pub(crate) fn snap_to_model(store: Duration, model: Duration) -> Duration {
     if store.abs_diff(model) <= TOLERANCE { model } else { store }
 }
 
-/// By how much the store's clock differs from the model's.
+/// The difference between the store's clock and the model's.
 #[derive(Debug, Default)]
 pub(crate) struct ClockOffset {
     /// Microseconds by which the store is ahead; `None` while no event is stored.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use posthaste_domain::{RetryPolicy, RetryPolicySpec, Strategy};
 
+/// The shortest advance of time.
 const INSTANT: Duration = Duration::from_millis(50);
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -18,7 +19,7 @@ const fn minutes_and_a_half(minutes: u64) -> Duration {
     Duration::from_secs(minutes * MINUTE + MINUTE / 2)
 }
 
-/// By how much an operation advances time.
+/// Amounts by which an operation advances time.
 pub(crate) const ADVANCES: [Duration; 6] = [
     INSTANT,
     Duration::from_secs(MINUTE),
@@ -29,7 +30,7 @@ pub(crate) const ADVANCES: [Duration; 6] = [
 ];
 
 /// Lengths of leases.
-pub(crate) const LEASES: [Duration; 3] =
+pub(crate) const LEASE_DURATIONS: [Duration; 3] =
     [minutes_and_a_half(1), minutes_and_a_half(5), minutes_and_a_half(60)];
 
 /// Values of `Retry-After`.
@@ -46,7 +47,7 @@ pub(crate) const REPORT_LIFETIMES: [Duration; 2] = [minutes_and_a_half(2), minut
 pub(crate) const RETENTIONS: [Option<Duration>; 4] =
     [Some(minutes_and_a_half(0)), Some(minutes_and_a_half(10)), Some(minutes_and_a_half(24 * 60)), None];
 
-/// How long before its settlement an attempt ended. This only affects the attempt's timestamps; nothing expires by it.
+/// Times between the end of an attempt and its settlement. This only affects the attempt's timestamps; nothing expires by it.
 pub(crate) const ENDED_AGO: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5 * MINUTE)];
 
 /// Greatest difference at which two timestamps count as equal. Together with a sequence of instants it stays below half a
@@ -69,7 +70,7 @@ mod tests {
 
     #[test]
     fn everything_expires_half_a_minute_away_from_every_comparison() {
-        let lifetimes = LEASES
+        let lifetimes = LEASE_DURATIONS
             .into_iter()
             .chain(RETRY_AFTER_DELAYS)
             .chain(KEY_LIFETIMES)

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::durations::{
-    ADVANCES, ENDED_AGO, KEY_LIFETIMES, LEASES, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
+    ADVANCES, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
 };
 use crate::operation::{
     Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
@@ -36,7 +36,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         16 => claim().prop_map(Operation::Claim),
         3 => repeat_claim(),
         14 => select(&ADVANCES[..]).prop_map(Operation::Advance),
-        4 => (leases(), select(&LEASES[..])).prop_map(|(leases, lease)| Operation::Renew { leases, lease }),
+        4 => (leases(), select(&LEASE_DURATIONS[..])).prop_map(|(leases, lease)| Operation::Renew { leases, lease }),
         16 => settle(),
         3 => leases().prop_map(|leases| Operation::Release { leases }),
         5 => requeue(),
@@ -74,10 +74,28 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
     let retries_max = prop_oneof![3 => Just(6_usize), 1 => 0..=2_usize];
     let per_destination = prop_oneof![3 => Just(6_usize), 1 => 0..=2_usize];
     let destination_slots = vec((destination(), 0..=2_usize), 0..=2);
-    (worker(), limit(), retries_max, per_destination, destination_slots, select(&LEASES[..]), 1..=3_u32)
-        .prop_map(|(owner, limit, retries_max, per_destination, destination_slots, lease, abandon_after)| {
-            ClaimSpec { owner, limit, retries_max, per_destination, destination_slots, lease, abandon_after }
-        })
+    (
+        worker(),
+        limit(),
+        retries_max,
+        per_destination,
+        destination_slots,
+        select(&LEASE_DURATIONS[..]),
+        1..=3_u32,
+    )
+        .prop_map(
+            |(owner, limit, retries_max, per_destination, destination_slots, lease, abandon_after)| {
+                ClaimSpec {
+                    owner,
+                    limit,
+                    retries_max,
+                    per_destination,
+                    destination_slots,
+                    lease,
+                    abandon_after,
+                }
+            },
+        )
 }
 
 fn repeat_claim() -> impl Strategy<Value = Operation> {

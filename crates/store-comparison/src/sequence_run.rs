@@ -161,7 +161,7 @@ impl<'a> SequenceRun<'a> {
         ids.unwrap_or(Counterparts { store: DestinationId(i64::MAX), model: DestinationId(i64::MAX) })
     }
 
-    /// Returns the ids of an event; ids that neither knows if there is no such event.
+    /// Returns the ids of an event; if there is no such event, an id that does not exist in either store.
     pub(crate) fn event(&self, event: EventChoice) -> Counterparts<EventId> {
         let picked = match event {
             EventChoice::Failed(index) => {

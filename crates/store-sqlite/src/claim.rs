@@ -75,7 +75,7 @@ pub(crate) fn claim(
     Ok(ClaimResponse { leases, abandoned })
 }
 
-/// Index: webhook_destinations_paused, from now on.
+/// Destinations that are paused now. Index: webhook_destinations_paused.
 pub(crate) const PAUSED: &str = "SELECT id FROM webhook_destinations WHERE paused_until > ?1";
 
 /// Returns the destinations that are paused at present.
@@ -84,13 +84,13 @@ fn paused_destinations(db: &Connection, now: Timestamp) -> rusqlite::Result<BTre
     paused.query_map([now.as_micros()], |row| row.get(0).map(DestinationId))?.collect()
 }
 
-/// Index: webhook_destinations_earliest_retry_at, up to now.
+/// Destinations that may have a due retry and are not paused. Index: webhook_destinations_earliest_retry_at.
 pub(crate) const DUE_DESTINATIONS: &str = "
     SELECT id FROM webhook_destinations
     WHERE earliest_retry_at <= ?1 AND (paused_until IS NULL OR paused_until <= ?1)
     ORDER BY earliest_retry_at";
 
-/// Reads one row of webhook_retries, by its primary key.
+/// Sets a destination's `earliest_retry_at` to the due time of its first retry. Seeks one row of webhook_retries.
 pub(crate) const RAISE_EARLIEST_RETRY_AT: &str = "
     UPDATE webhook_destinations
     SET earliest_retry_at = (SELECT next_attempt_at FROM webhook_retries

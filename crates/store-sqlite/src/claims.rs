@@ -69,7 +69,7 @@ pub(crate) fn find(db: &Connection, request: &ClaimRequest) -> rusqlite::Result<
         .optional()
 }
 
-/// Index: webhook_claims_expiry_check_at, up to now.
+/// Claims whose `expiry_check_at` has passed. Index: webhook_claims_expiry_check_at.
 pub(crate) const DUE_FOR_EXPIRY_CHECK: &str = "SELECT id FROM webhook_claims WHERE expiry_check_at <= ?1";
 
 /// Returns the claims that may hold expired leases.

@@ -1,4 +1,5 @@
-//! Renewal and release of leases, each fenced by its token.
+//! Renewal and release of leases, each fenced by its token. See `crates/engine/src/lease_protocol.md` for why these fences
+//! are enough.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

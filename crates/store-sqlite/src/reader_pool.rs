@@ -27,6 +27,7 @@ const QUEUE_CAPACITY: usize = 256;
 /// A read, called with its thread's connection or with the error from opening that connection.
 type ReadJob = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 
+/// The reader threads and their queue.
 pub(crate) struct ReaderPool {
     queue: Arc<JobQueue<ReadJob>>,
     capacity: Arc<Semaphore>,

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::error::CallError;
 
-/// Scans the table, which holds a handful of rows at most.
+/// The secrets that are not retired, newest first. Scans the table, which has a handful of rows at most.
 const VALID: &str = "
     SELECT secret FROM webhook_secrets
     WHERE retired_at IS NULL OR retired_at > ?1

@@ -1,5 +1,6 @@
 //! Settle: writes the results of attempts. The event's state, the attempt, the destination's health, the totals and the
-//! notice change in one transaction.
+//! notice change in one transaction, fenced by the lease token. See `crates/engine/src/lease_protocol.md` for why these
+//! fences are enough.
 
 use posthaste_domain::{Decision, ErrorClass, Timestamp, Transition, WorkerId};
 use posthaste_store::{SettleResult, Settlement};

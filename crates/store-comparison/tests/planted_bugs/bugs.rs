@@ -31,7 +31,7 @@ pub(crate) mod claim;
 pub(crate) mod records;
 pub(crate) mod settle;
 
-/// Leases a row under the given token, regardless of its present lease.
+/// Leases a row under a token, regardless of its present lease.
 pub(crate) fn forge_lease(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &WorkerId) {
     memory.with_state(|state| {
         if let Some(row) = state.row_mut(key) {
