@@ -72,7 +72,7 @@ posthaste_domain::named_variants!(ErrorCode {
     Unavailable => "unavailable",
 });
 
-/// Every way in which a request can fail.
+/// The error of a failed request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("{message}")]
@@ -258,10 +258,10 @@ mod tests {
     #[test]
     fn the_document_lists_every_error_code() {
         let schema = serde_json::to_value(ErrorCode::schema()).unwrap();
-        let words = schema["enum"].as_array().unwrap();
-        assert_eq!(words.len(), 14);
-        for word in words.iter().map(|word| word.as_str().unwrap()) {
-            assert_eq!(ErrorCode::from_name(word).map(ErrorCode::as_str), Some(word));
+        let codes = schema["enum"].as_array().unwrap();
+        assert_eq!(codes.len(), 14);
+        for code in codes.iter().map(|code| code.as_str().unwrap()) {
+            assert_eq!(ErrorCode::from_name(code).map(ErrorCode::as_str), Some(code));
         }
     }
 }

@@ -9,20 +9,20 @@ use crate::error::ApiError;
 /// The longest part of a client's text that an error repeats, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// The parameters of a request's query, each known and at most once.
+/// The parameters of a request's query, each allowed and at most once.
 pub(crate) struct QueryParameters(Vec<(String, String)>);
 
 impl QueryParameters {
-    /// Parses the query of `uri`. Only parameters in `known` are allowed.
-    pub(crate) fn parse(uri: &Uri, known: &[&str]) -> Result<Self, ApiError> {
+    /// Parses the query of `uri`. A parameter that is not in `allowed` is an error.
+    pub(crate) fn parse(uri: &Uri, allowed: &[&str]) -> Result<Self, ApiError> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|_| {
             ApiError::invalid("the query cannot be parsed; write it as name=value&name=value")
         })?;
         for (index, (name, _)) in pairs.iter().enumerate() {
             let shown = excerpt(name);
-            if !known.contains(&name.as_str()) {
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                let message = format!("unknown parameter {shown:?}; known here: {known}");
+            if !allowed.contains(&name.as_str()) {
+                let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+                let message = format!("unknown parameter {shown:?}; allowed parameters: {allowed}");
                 return Err(invalid_parameter(&shown, message));
             }
             if pairs[..index].iter().any(|(earlier, _)| earlier == name) {

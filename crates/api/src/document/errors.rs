@@ -72,7 +72,7 @@ fn invalid_parameter() -> ErrorExample {
 }
 
 fn unknown_parameter() -> ErrorExample {
-    let message = "unknown parameter \"limit\"; known here: none";
+    let message = "unknown parameter \"limit\"; allowed parameters: none";
     ("a parameter is unknown", ApiError::invalid_at(message, json!({ "parameter": "limit" })))
 }
 
@@ -176,7 +176,7 @@ fn common_errors(operation_id: &str, is_public: bool) -> Vec<ErrorExample> {
         errors.push(("the key's role may not do this", forbidden));
     }
     if !is_public || operation_id == "getReadiness" {
-        errors.push(("the server has a bug or a damaged store", ApiError::Panicked));
+        errors.push(("the server failed; the cause is in its log", ApiError::Panicked));
     }
     if !is_public && operation_id != "getMetrics" {
         let unavailable = StoreError::Unavailable { reason: String::new() };

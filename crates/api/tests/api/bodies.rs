@@ -382,7 +382,7 @@ async fn queries_are_parsed_as_strictly_as_bodies() {
     let cases = [
         (
             format!("{EVENTS}?page=2"),
-            "unknown parameter \"page\"; known here: status, destination, limit, cursor",
+            "unknown parameter \"page\"; allowed parameters: status, destination, limit, cursor",
         ),
         (format!("{EVENTS}?limit=5&limit=6"), "\"limit\" appears twice"),
         (format!("{EVENTS}?status=lost"), "status must be pending, delivered or failed, got \"lost\""),
@@ -391,8 +391,8 @@ async fn queries_are_parsed_as_strictly_as_bodies() {
         (format!("{EVENTS}?destination=nowhere"), "destination is not an absolute URL"),
         (format!("{EVENTS}?destination="), "destination is not an absolute URL"),
         (format!("{EVENTS}?cursor=x"), "not a cursor of this listing"),
-        ("/v1/webhook-outbox/dlq?status=failed".to_owned(), "known here: limit, cursor"),
-        (format!("{OVERVIEW}?x"), "unknown parameter \"x\"; known here: none"),
+        ("/v1/webhook-outbox/dlq?status=failed".to_owned(), "allowed parameters: limit, cursor"),
+        (format!("{OVERVIEW}?x"), "unknown parameter \"x\"; allowed parameters: none"),
         (format!("{one}?verbose=1"), "unknown parameter \"verbose\""),
         ("/v1/webhook-outbox/stream?x=1".to_owned(), "unknown parameter \"x\""),
     ];

@@ -53,7 +53,7 @@ fn record_attempt(
     api.metrics.on_attempt(&AttemptEvent { lease, transition: &transition, settled });
 }
 
-/// A policy whose first retry comes after `base` seconds.
+/// A policy whose first retry is due after `base` seconds.
 fn policy_with_base(base: u64) -> RetryPolicy {
     let spec = RetryPolicySpec {
         jitter_bps: Some(0),
@@ -269,7 +269,7 @@ async fn requests_are_counted_by_route_and_status_never_by_client_input() {
 
 #[tokio::test(start_paused = true)]
 async fn the_store_counts_at_most_once_a_second_for_scrapes() {
-    let (store, overview_calls) = FaultyStore::new(Fault::None);
+    let (store, overview_calls) = FaultyStore::create(Fault::None);
     let api = TestApi::new(store, Arc::new(()), TestOptions::default());
     futures_util::future::join_all((0..50).map(|_| api.get("/metrics"))).await;
     assert_eq!(overview_calls.load(Ordering::SeqCst), 1);

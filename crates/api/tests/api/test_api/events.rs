@@ -1,4 +1,4 @@
-//! Brings events into a state by claiming and settling them directly on the store, as a worker would.
+//! Puts events into a state by claiming and settling them directly on the store, as a worker would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

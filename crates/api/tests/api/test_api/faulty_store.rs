@@ -36,7 +36,7 @@ pub(crate) struct FaultyStore {
 
 impl FaultyStore {
     /// Returns the store and its counter of `overview` calls.
-    pub(crate) fn new(fault: Fault) -> (Arc<dyn Store>, Arc<AtomicUsize>) {
+    pub(crate) fn create(fault: Fault) -> (Arc<dyn Store>, Arc<AtomicUsize>) {
         let overview_calls = Arc::new(AtomicUsize::new(0));
         let inner = Arc::new(memory_at(1_700_000_000).0);
         (
@@ -47,7 +47,7 @@ impl FaultyStore {
 
     /// Returns an API on such a store.
     pub(crate) fn api(fault: Fault) -> TestApi {
-        TestApi::new(Self::new(fault).0, Arc::new(()), TestOptions::default())
+        TestApi::new(Self::create(fault).0, Arc::new(()), TestOptions::default())
     }
 
     /// Fails, panics or hangs, depending on the fault.

@@ -98,7 +98,7 @@ fn validate(schema: &Value, value: &Value) -> Result<(), String> {
         return if matches == 1 { Ok(()) } else { Err(format!("{value} matches {matches} of {schema}")) };
     }
     if let (Some(names), Some(name)) = (schema["enum"].as_array(), value.as_str()) {
-        return if names.iter().any(|known| known == name) {
+        return if names.iter().any(|documented| documented == name) {
             Ok(())
         } else {
             Err(format!("{name} is not documented"))
@@ -106,16 +106,16 @@ fn validate(schema: &Value, value: &Value) -> Result<(), String> {
     }
     match value {
         Value::Object(fields) => {
-            let (known, required) = properties(schema);
-            let known_field = |name: &String| known.iter().find(|(known, _)| *known == name);
+            let (properties, required) = properties(schema);
+            let find_property = |name: &String| properties.iter().find(|(documented, _)| *documented == name);
             if let Some(missing) = required.iter().find(|name| !fields.contains_key(*name)) {
                 return Err(format!("{missing} is missing"));
             }
-            if known.is_empty() {
+            if properties.is_empty() {
                 return Ok(());
             }
             fields.iter().try_for_each(|(name, value)| {
-                let (_, schema) = known_field(name).ok_or(format!("{name} is not documented"))?;
+                let (_, schema) = find_property(name).ok_or(format!("{name} is not documented"))?;
                 validate(schema, value).map_err(|error| format!("{name}: {error}"))
             })
         }
@@ -143,13 +143,13 @@ fn properties(schema: &Value) -> (Vec<(&String, &Value)>, Vec<String>) {
         return properties(DOCUMENT.pointer(&reference[1..]).unwrap());
     }
     let parts = schema["allOf"].as_array().into_iter().flatten().map(properties);
-    let (mut known, mut required) = (Vec::new(), Vec::new());
+    let (mut properties, mut required) = (Vec::new(), Vec::new());
     for (names, needed) in parts {
-        known.extend(names);
+        properties.extend(names);
         required.extend(needed);
     }
-    known.extend(schema["properties"].as_object().into_iter().flatten());
+    properties.extend(schema["properties"].as_object().into_iter().flatten());
     let own = schema["required"].as_array().into_iter().flatten();
     required.extend(own.filter_map(Value::as_str).map(str::to_owned));
-    (known, required)
+    (properties, required)
 }
