@@ -217,6 +217,51 @@ async fn a_command_whose_caller_was_dropped_is_not_run() {
 }
 
 #[tokio::test]
+async fn the_work_of_a_dropped_caller_is_freed_while_the_thread_is_busy() {
+    let fixture = Fixture::new();
+    let unblock = fixture.block_thread().await;
+    let payload = Arc::new(vec![b'x'; 64]);
+    let held = Arc::clone(&payload);
+    let dropped = fixture.call(CommandKind::Enqueue { events: 1 }, move |_| Ok(held.len()));
+    all_calls_queued().await;
+    assert_eq!(Arc::strong_count(&payload), 2, "the call is queued");
+    dropped.abort();
+    assert!(dropped.await.unwrap_err().is_cancelled());
+    assert_eq!(Arc::strong_count(&payload), 1, "the call is withdrawn");
+    unblock.send(()).unwrap();
+}
+
+/// A command of which only the kind matters.
+struct KindOnly(CommandKind);
+
+impl Command for KindOnly {
+    fn kind(&self) -> CommandKind {
+        self.0
+    }
+
+    fn take_work(&mut self) -> bool {
+        true
+    }
+
+    fn run(&mut self, _: &mut WriteContext<'_>) -> rusqlite::Result<()> {
+        Ok(())
+    }
+
+    fn respond(self: Box<Self>, _: Result<(), StoreError>) {}
+}
+
+#[test]
+fn a_group_takes_enqueues_in_order_up_to_its_number_of_events_and_every_other_command() {
+    let enqueue = |events| CommandKind::Enqueue { events };
+    let queued = [enqueue(600), enqueue(600), enqueue(1), CommandKind::Other, CommandKind::Renewal];
+    let queued = queued.map(|kind| Box::new(KindOnly(kind)) as Box<dyn Command>);
+    let (group, rest) = split_group(queued.into());
+    let kinds = |commands: &Group| commands.iter().map(|command| command.kind()).collect::<Vec<_>>();
+    assert_eq!(kinds(&group), [enqueue(600), enqueue(600), CommandKind::Other, CommandKind::Renewal]);
+    assert_eq!(kinds(&rest), [enqueue(1)]);
+}
+
+#[tokio::test]
 async fn a_commit_that_makes_events_due_wakes_subscribers() {
     let fixture = Fixture::new();
     let mut wakeups = fixture.waker.subscribe();
