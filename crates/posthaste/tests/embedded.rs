@@ -1,5 +1,4 @@
 //! The example of a program with Posthaste inside runs, shows what it should, and ends by itself.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
 
 use std::process::Command;
 

@@ -63,8 +63,10 @@ fn parse(source: &str) -> Metrics {
     let is_name = |text: &&str| {
         text.starts_with("webhook_") && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
     };
-    let bounds =
-        code.split("const RETRY_DELAYS").nth(1).and_then(|rest| rest.split_once("= [")?.1.split(']').next());
+    let bounds = code
+        .split("const RETRY_DELAY_SECONDS")
+        .nth(1)
+        .and_then(|rest| rest.split_once("= [")?.1.split(']').next());
     let bounds =
         bounds.unwrap_or_default().split(',').filter_map(|bound| bound.trim().replace('_', "").parse().ok());
     Metrics {
@@ -103,11 +105,11 @@ impl fmt::Display for Metrics {
 #[test]
 fn names_and_bounds_are_found_in_the_source_and_comments_are_not() {
     let metrics = parse(
-        "// \"webhook_old\"\nconst RETRY_DELAYS: [f64; 3] = [\n    29.999, 30.0,\n    1_800.0,\n];\n\
+        "// \"webhook_old\"\nconst RETRY_DELAY_SECONDS: [f64; 3] = [\n    29.999, 30.0,\n    1_800.0,\n];\n\
          registry.register(\"webhook_retry_delay\", \"webhook words\", x);\n",
     );
     assert_eq!(metrics.to_string(), "webhook_retry_delay");
     assert!(metrics.has_bucket_below_the_floor());
     assert!(metrics.expose("webhook_retry_delay_bucket") && !metrics.expose("webhook_retry_delay"));
-    assert!(!parse("const RETRY_DELAYS: [f64; 2] = [20.0, 30.0];").has_bucket_below_the_floor());
+    assert!(!parse("const RETRY_DELAY_SECONDS: [f64; 2] = [20.0, 30.0];").has_bucket_below_the_floor());
 }
