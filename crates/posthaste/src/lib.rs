@@ -106,4 +106,4 @@ pub use posthaste_store_sqlite as store_sqlite;
 pub use wiring::rusqlite;
 pub use wiring::{Database, DatabaseError, MigrationReport, OpenStore, check_ca_file, count_authorities};
 #[cfg(feature = "postgres")]
-pub use wiring::{check_postgres_url, tokio_postgres};
+pub use wiring::{InvalidUrl, PostgresUrl, tokio_postgres};

@@ -8,9 +8,7 @@ use posthaste_engine::Sender;
 use posthaste_sender::{HttpSender, InvalidOptions, Resolver, SenderOptions, SystemResolver};
 use posthaste_store::{Store, StoreError, StoreHealth};
 #[cfg(feature = "postgres")]
-use posthaste_store_postgres::{
-    EnqueueFunctionDefaults, InvalidUrl, MigrateError, PostgresConfig, PostgresStore,
-};
+use posthaste_store_postgres::{EnqueueFunctionDefaults, MigrateError, PostgresConfig, PostgresStore};
 #[cfg(feature = "sqlite")]
 use posthaste_store_sqlite::{OpenError as SqliteError, SqliteStore};
 
@@ -19,6 +17,9 @@ use crate::instance::Posthaste;
 /// The PostgreSQL driver, in the version whose transactions `enqueue_in` accepts.
 #[cfg(feature = "postgres")]
 pub use posthaste_store_postgres::tokio_postgres;
+/// The URL of a PostgreSQL database, and why one is rejected.
+#[cfg(feature = "postgres")]
+pub use posthaste_store_postgres::{InvalidUrl, PostgresUrl};
 /// The SQLite driver, in the version whose transactions `enqueue_in` accepts.
 #[cfg(feature = "sqlite")]
 pub use posthaste_store_sqlite::rusqlite;
@@ -88,7 +89,13 @@ impl Database {
     /// A PostgreSQL server. Reads the certificate files that the URL names.
     #[cfg(feature = "postgres")]
     pub fn postgres(url: &str) -> Result<Self, InvalidUrl> {
-        PostgresConfig::from_url(url).map(|config| Self::Postgres(Box::new(config)))
+        Self::parsed_postgres(PostgresUrl::parse(url)?)
+    }
+
+    /// A PostgreSQL server whose URL is parsed already. Reads the certificate files that the URL names.
+    #[cfg(feature = "postgres")]
+    pub fn parsed_postgres(url: PostgresUrl) -> Result<Self, InvalidUrl> {
+        url.into_config().map(|config| Self::Postgres(Box::new(config)))
     }
 
     /// Creates or migrates the schema and opens the store. `max_attempts` and `payload_bytes_max` become the defaults
@@ -243,15 +250,6 @@ pub fn count_authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions
 /// Checks that a sender can use this CA file. Does not load the system's certificate authorities.
 pub fn check_ca_file(ca_file: &Path) -> Result<(), InvalidOptions> {
     HttpSender::check_ca_file(ca_file)
-}
-
-/// Checks the syntax of a PostgreSQL URL and returns why it is invalid. Reads no file.
-#[cfg(feature = "postgres")]
-pub fn check_postgres_url(url: &str) -> Result<(), String> {
-    PostgresConfig::check_url(url).map_err(|error| match error {
-        InvalidUrl::Malformed(reason) => reason,
-        error => error.to_string(),
-    })
 }
 
 #[cfg(feature = "sqlite")]
