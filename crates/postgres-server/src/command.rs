@@ -61,7 +61,8 @@ impl CommandRunner {
     }
 }
 
-/// Removes the variables of the environment that libpq reads: PGHOST, for one, would direct a command to another server.
+/// Removes the variables of the environment that libpq reads: PGHOST, for one, would direct a command to another
+/// server.
 pub(crate) fn remove_pg_variables(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PG") {
@@ -90,8 +91,8 @@ pub(crate) fn run_with_input(
         .spawn()
         .map_err(|reason| not_run(program, reason))?;
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // Write concurrently with the reads below: otherwise a full output pipe and a full input pipe would deadlock. Ignore
-    // write errors: a command that exits before it has read its input reports the reason itself.
+    // Write concurrently with the reads below: otherwise a full output pipe and a full input pipe would deadlock.
+    // Ignore write errors: a command that exits before it has read its input reports the reason itself.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(input.as_bytes()));
         child.wait_with_output()

@@ -95,7 +95,7 @@ async fn discover_rows(
             session.send(&snapshot, &[]),
             session.send(&committed, &[&step.gap_lows, &step.gap_highs, &STEP_ROWS_MAX]),
             session.send(&new_rows, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
-            session.send(&expired, &[&discovery.cursors.claims(), &STEP_CLAIMS_MAX]),
+            session.send(&expired, &[&discovery.cursors.expiry_checked_to(), &STEP_CLAIMS_MAX]),
         )
         .await;
         Ok((granted_before?, snapshot?, committed?, new_rows?, expired?))

@@ -32,7 +32,7 @@ pub(crate) struct ExpiredLease {
     pub(crate) lost_leases: u32,
 }
 
-/// The rows that this process believes to be claimable.
+/// An index of the rows that this process believes to be claimable: new, due for a retry, or with an expired lease.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimableIndex {
     pub(crate) first_attempts: DestinationRanges,
@@ -48,12 +48,12 @@ impl ClaimableIndex {
         if position < RETRY_POSITION_MIN { &mut self.first_attempts } else { &mut self.retries }
     }
 
-    /// Records a row without a lease that discovery found.
+    /// Adds a row that discovery found unleased.
     pub(crate) fn record_row(&mut self, destination: DestinationId, position: i64) {
         self.ranges_of(position).record_row(destination, position);
     }
 
-    /// Records that a destination is paused. Plans leave it out until then.
+    /// Records that a destination is paused. Claims leave it out until the pause ends.
     pub(crate) fn record_pause(&mut self, destination: DestinationId, until: Timestamp) {
         self.paused.insert(destination, until);
     }
@@ -67,7 +67,7 @@ impl ClaimableIndex {
         self.paused.retain(|_, until| *until > now);
     }
 
-    /// Removes the part of a range that a claim has used up. The claim returned `granted` rows, the last of them at
+    /// Removes the part of a range that a claim has used up. The claim was granted `granted` rows, the last of them at
     /// `last_position`.
     pub(crate) fn record_claimed(&mut self, claim: &RangeClaim, granted: usize, last_position: Option<i64>) {
         let range = claim.range;

@@ -5,8 +5,8 @@ use posthaste_store::StoreError;
 use crate::StoreState;
 use crate::session::Sql;
 
-/// Replaces the rows of webhook_counts by one row with their sums. Skips rows that another process is compacting, so that
-/// neither waits for the other.
+/// Replaces the rows of webhook_counts by one row with their sums. Skips rows that another process is compacting, so
+/// that neither waits for the other.
 static COMPACT_COUNTS: Sql = Sql {
     text: "
 WITH parts AS (

@@ -15,7 +15,8 @@ pub struct EnqueueFunctionDefaults {
     pub payload_bytes_max: usize,
 }
 
-/// Updates only the values that differ, so that processes which start with equal settings do not lock each other out.
+/// Updates the settings of `app.enqueue_webhook`. Skips equal values, so that processes with equal settings do not
+/// wait for each other's row locks.
 static UPDATE_SETTINGS: Sql = Sql {
     text: "
 UPDATE app.webhook_settings s
@@ -25,7 +26,7 @@ WHERE s.name = w.name AND s.value <> w.value",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// Stores the settings in the database.
+/// Stores the settings of `app.enqueue_webhook` in the database.
 pub(crate) async fn store_defaults(
     store: &StoreState,
     defaults: EnqueueFunctionDefaults,

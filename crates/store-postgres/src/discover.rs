@@ -1,8 +1,8 @@
 //! Discovery: finds rows that have become claimable, at a cost that does not grow with the backlog.
 //!
-//! Discovery reads each row about once: first attempts above the last position read, retries as they become due. It never
-//! reads from the start of an index, which holds the dead entries of delivered events. Sequence numbers without a
-//! row are read again ([`Gaps`]). A periodic sweep over all destinations finds rows that discovery has missed.
+//! Discovery reads each row about once: first attempts above the last position read, retries as they become due. It
+//! never reads from the start of an index, which holds the dead entries of delivered events. Sequence numbers without
+//! a row are read again ([`Gaps`]). A periodic sweep over all destinations finds rows that discovery has missed.
 
 use posthaste_domain::{DestinationId, EventKey, Timestamp};
 use tokio_postgres::Row;
@@ -18,8 +18,8 @@ use crate::session::Sql;
 const STEP_ROWS: usize = 5_000;
 /// The same limit as a parameter.
 pub(crate) const STEP_ROWS_MAX: i64 = 5_000;
-/// Retries that became due within this time are read again: their transaction may have committed since. A released lease
-/// of a retry, for one, makes the retry due at once.
+/// Retries that became due within this time are read again: their transaction may have committed since. A released
+/// lease of a retry, for one, makes the retry due at once.
 const RETRY_OVERLAP_US: i64 = 100_000;
 /// Claims checked for expired leases in one step.
 pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
@@ -38,7 +38,8 @@ FROM pg_current_snapshot() s",
     types: &[],
 };
 
-/// Reads due rows of each range, ascending. Index webhook_queue_position.
+/// Reads the queued events of each position range that are due, ascending, leased or not. Uses index
+/// webhook_queue_position.
 pub(crate) static NEW_ROWS: Sql = Sql {
     text: "
 SELECT s.n, q.queue_position, q.destination_id, q.leased
@@ -53,8 +54,8 @@ CROSS JOIN LATERAL (
     types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8],
 };
 
-/// Reads the numbers within gaps whose events have been committed. Index webhook_events_id. It runs before [`NEW_ROWS`], so
-/// an event that is committed and not in the queue has reached a terminal state.
+/// Reads the numbers within gaps whose events have been committed. Uses index webhook_events_id. It runs before
+/// [`NEW_ROWS`], so an event that is committed and not in the queue has reached a terminal state.
 pub(crate) static COMMITTED_IN_GAPS: Sql = Sql {
     text: "
 SELECT s.n, e.id
@@ -65,10 +66,10 @@ CROSS JOIN LATERAL (
     types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8],
 };
 
-/// Checks the claims whose expiry check is due, after $1 and at most $2. Index webhook_claims_expiry_check_at.
+/// Checks the claims whose expiry check is due, after $1 and at most $2. Uses index webhook_claims_expiry_check_at.
 ///
-/// Deletes a claim that holds no lease. Reschedules a claim whose leases are all live to their first expiry. Returns the
-/// expired leases of the others. A claim that has been granted more leases meanwhile is left unchanged.
+/// Deletes a claim that holds no lease. Reschedules a claim whose leases are all live to their first expiry. Returns
+/// the expired leases of the others. A claim that has been granted more leases meanwhile is left unchanged.
 pub(crate) static EXPIRED_LEASES: Sql = Sql {
     text: "
 WITH due AS MATERIALIZED (
@@ -109,8 +110,8 @@ pub(crate) struct DiscoveryCursors {
     first_attempts: Option<i64>,
     /// Last position read of retries.
     retries: i64,
-    /// Due time, in microseconds, up to which the expiry checks of claims have been done.
-    claims: i64,
+    /// Time, in microseconds, up to which the expiry checks of claims have been done.
+    expiry_checks: i64,
     gaps: Gaps,
 }
 
@@ -138,14 +139,15 @@ impl DiscoveryCursors {
         self.first_attempts.is_some()
     }
 
-    /// Makes the next steps check every claim whose expiry check is due, not only those that became due since.
+    /// Makes the next steps check every claim whose expiry check is due, not only those that have become due since the
+    /// last step.
     pub(crate) fn restart_expiry_checks(&mut self) {
-        self.claims = 0;
+        self.expiry_checks = 0;
     }
 
-    /// Returns the due time up to which expiry checks have been done.
-    pub(crate) fn claims(&self) -> i64 {
-        self.claims
+    /// Returns the time, in microseconds, up to which the expiry checks of claims have been done.
+    pub(crate) fn expiry_checked_to(&self) -> i64 {
+        self.expiry_checks
     }
 
     /// Returns the positions up to which discovery has read first attempts and retries.
@@ -238,9 +240,9 @@ impl DiscoveryCursors {
         }
         let Some(row) = rows.first() else { return Ok(()) };
         let claims_checked: i64 = row.try_get(0)?;
-        self.claims = match row.try_get::<_, Option<PgTimestamp>>(1)? {
+        self.expiry_checks = match row.try_get::<_, Option<PgTimestamp>>(1)? {
             Some(PgTimestamp(last)) if claims_checked >= STEP_CLAIMS_MAX => last.as_micros(),
-            _ => self.claims.max(snapshot.now.as_micros()),
+            _ => self.expiry_checks.max(snapshot.now.as_micros()),
         };
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! When a claim is next checked for expired leases: not before the first of its leases can have expired.
 //!
-//! The row of a claim carries that time. It has to be recomputed when a takeover removes leases from the claim, when the
-//! claim had expired leases that have been renewed, and when a renewal shortens leases.
+//! The row of a claim carries that time. It has to be recomputed when a takeover removes leases from the claim, when
+//! the claim had expired leases that have been renewed, and when a renewal shortens leases.
 
 /// Builds a statement that sets the next expiry check of the claims of `$claims`, a query of claim ids, to the earliest
 /// expiry among the leases that each claim still holds.

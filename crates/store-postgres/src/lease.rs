@@ -1,4 +1,4 @@
-//! Lease renewal and release.
+//! Lease renewal and release. `crates/engine/src/lease_protocol.md` explains why fencing by the lease token is enough.
 
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ use crate::convert::micros;
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::Sql;
 
-/// Extends leases: the queue by key, fenced by token. Returns the leases that their holder still has.
+/// Extends leases. Finds each event in the queue by key, fenced by the lease token. Returns the leases that their
+/// holder still has.
 ///
-/// A holder may extend an expired lease that no worker has taken over. A renewal never waits for a row lock: a locked row
-/// is being settled, or taken over, which only an expired lease can be. A locked lease that has not expired therefore
-/// counts as held, although it is not extended.
+/// A holder may extend an expired lease that no worker has taken over. A renewal never waits for a row lock: a locked
+/// row is being settled, or taken over, which only an expired lease can be. A locked lease that has not expired
+/// therefore counts as held, although it is not extended.
 static RENEW_LEASES: Sql = Sql {
     text: "
 WITH held AS MATERIALIZED (
@@ -61,8 +62,8 @@ static RESCHEDULE_RENEWED_CLAIMS: Sql = Sql {
     types: &[Type::INT8_ARRAY, Type::INT8],
 };
 
-/// Returns events to the queue, at its end: discovery in other workers has passed their old position. The due time of the
-/// event does not change.
+/// Returns events to the queue, at its end: discovery in other workers has passed their old position. The due time of
+/// the event does not change.
 static RELEASE_LEASES: Sql = Sql {
     text: "
 UPDATE app.webhook_queue q
@@ -75,8 +76,8 @@ WHERE q.id = h.key AND q.lease_token = h.token",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY],
 };
 
-/// Returns keys and tokens as parameters, in key order. Every statement locks rows in key order, which rules out
-/// deadlocks.
+/// Returns keys and tokens as parameters, in key order. Every statement that locks several rows locks them in key
+/// order, which rules out deadlocks.
 fn sorted_columns(held: &[LeaseRef]) -> (Vec<i64>, Vec<Uuid>) {
     let mut held = held.to_vec();
     held.sort_unstable();

@@ -6,8 +6,8 @@
 //! - Each process *discovers* claimable rows and keeps them in an in-memory index (`claimable`). A claim names the
 //!   destinations and ranges that it can send, so its cost does not grow with the backlog.
 //! - A call is usually one transaction in one round trip. Leases, delays and dates use the server's clock.
-//! - Each call takes a connection from the pool of its purpose. After an error the connection is closed and the next call
-//!   connects again. Callers retry without limit.
+//! - Each call takes a connection from the pool of its purpose. After an error the connection is closed and the next
+//!   call connects again. Callers retry without limit.
 #![forbid(unsafe_code)]
 
 mod claim;

@@ -1,5 +1,5 @@
-//! Lists of events for operators. Each list is one statement that reads no payload. Its cost does not grow with the number
-//! of events delivered long ago; a list that skips rows says so.
+//! Lists of events for operators. Each list is one statement that reads no payload. Its cost does not grow with the
+//! number of events delivered long ago; a list that skips rows says so.
 
 use posthaste_domain::{DeliveryStatus, Timestamp};
 use posthaste_store::{EventQuery, EventView, Page, PageCursor, PageRequest, StoreError};
@@ -11,7 +11,7 @@ use crate::error::store_error;
 use crate::event::{event_columns, parse_event};
 use crate::session::Sql;
 
-/// Lists failed events, the latest change first. Index webhook_terminal_events_dead_letters, backwards.
+/// Lists failed events, the latest change first. Uses index webhook_terminal_events_dead_letters, backwards.
 pub(crate) static DEAD_LETTERS: Sql = Sql {
     text: concat!(
         "
@@ -32,8 +32,8 @@ ORDER BY v.updated_at DESC, v.id DESC"
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// Builds a statement that lists events, the newest first. The fragments of `$keys` form a query of event keys below $1;
-/// at most $2 are read. $3 is the destination, or NULL.
+/// Builds a statement that lists events, the newest first. The fragments of `$keys` form a query of event keys below
+/// $1; at most $2 are read. $3 is the destination, or NULL.
 macro_rules! list_events {
     ($($keys:expr),+) => {
         Sql {
@@ -80,15 +80,15 @@ static FAILED: Sql = list_events!(
 static DELIVERED: Sql = list_events!(
     "SELECT d.id FROM app.webhook_terminal_events d WHERE d.id < $1 AND d.failure_kind IS NULL ORDER BY d.id DESC"
 );
-/// Lists all events of a destination. Index webhook_events_destination, backwards.
+/// Lists all events of a destination. Uses index webhook_events_destination, backwards.
 static ALL_OF_DESTINATION: Sql =
     list_events!("SELECT d.id FROM app.webhook_events d WHERE ", of_destination!("d.destination_id"));
 /// Lists the pending events of a destination.
 ///
-/// No index holds them by key, because every enqueue would have to maintain it. While a destination is down, its pending
-/// events are its latest events, and a short scan of webhook_events_destination fills the page. Otherwise they are
-/// usually few: the statement reads all of the destination's queue (webhook_queue_destination_position) and sorts it. OFFSET
-/// 0 keeps the planner from walking the queue of all destinations by key instead.
+/// No index holds them by key, because every enqueue would have to maintain it. While a destination is down, its
+/// pending events are its latest events, and a short scan of webhook_events_destination fills the page. Otherwise
+/// they are usually few: the statement reads all of the destination's queue (webhook_queue_destination_position) and
+/// sorts it. OFFSET 0 keeps the planner from walking the queue of all destinations by key instead.
 static PENDING_OF_DESTINATION: Sql = list_events!(
     "WITH latest AS MATERIALIZED (
          SELECT d.id FROM app.webhook_events d WHERE ",
@@ -113,21 +113,21 @@ static PENDING_OF_DESTINATION: Sql = list_events!(
      ) d
      ORDER BY d.id DESC"
 );
-/// Lists the failed events of a destination. Index webhook_terminal_events_failed_destination, backwards.
+/// Lists the failed events of a destination. Uses index webhook_terminal_events_failed_destination, backwards.
 static FAILED_OF_DESTINATION: Sql = list_events!(
     "SELECT d.id FROM app.webhook_terminal_events d WHERE d.failure_kind IS NOT NULL AND ",
     of_destination!("d.failed_destination_id")
 );
-/// Lists the delivered events of a destination. Index webhook_events_destination, backwards. Skips newer events of the
-/// destination that are failed or pending, at about a microsecond each: an index of deliveries by destination would slow
-/// down every settle.
+/// Lists the delivered events of a destination. Uses index webhook_events_destination, backwards. Skips newer events
+/// of the destination that are failed or pending, at about a microsecond each: an index of deliveries by destination
+/// would slow down every settle.
 static DELIVERED_OF_DESTINATION: Sql = list_events!(
     "SELECT d.id FROM app.webhook_events d
      WHERE EXISTS (SELECT FROM app.webhook_terminal_events x WHERE x.id = d.id AND x.failure_kind IS NULL) AND ",
     of_destination!("d.destination_id")
 );
 
-/// Finds the destination of a URL. Index webhook_destinations_url.
+/// Finds the destination of a URL. Uses index webhook_destinations_url.
 static DESTINATION_BY_URL: Sql = Sql {
     text: "SELECT d.id FROM app.webhook_destinations d WHERE d.kind = 'url' AND d.url = $1",
     types: &[Type::TEXT],

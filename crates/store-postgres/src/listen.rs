@@ -1,7 +1,7 @@
 //! Wake-ups from other processes, through LISTEN and NOTIFY.
 //!
-//! A dedicated connection listens. A notification has no payload: workers read the tables. After every new connection the
-//! workers are woken once, because notifications may have been missed. A transaction pooler delivers no
+//! A dedicated connection listens. A notification has no payload: workers read the tables. After every new connection
+//! the workers are woken once, because notifications may have been missed. A transaction pooler delivers no
 //! notifications. The listener detects that and logs a warning, and workers find events by polling.
 
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ const COALESCE_FOR: Duration = Duration::from_millis(5);
 /// How long the listener waits for its own test notification.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Listens until the store is dropped, and reconnects with backoff.
+/// Listens for notifications until the store is dropped, and reconnects with backoff.
 pub(crate) async fn run(store: Weak<StoreState>) {
     let mut delay = RECONNECT_DELAY_MIN;
     while store.strong_count() > 0 {
@@ -35,8 +35,8 @@ pub(crate) async fn run(store: Weak<StoreState>) {
     }
 }
 
-/// Sends a notification to the own channel, from a pooled session: on the listening connection itself, a transaction
-/// pooler would deliver it, and the test would prove nothing.
+/// Sends a notification to the channel that this process listens on. It comes from a pooled session: sent on the
+/// listening connection, it would arrive even through a transaction pooler, and the test would prove nothing.
 async fn send_test_notification(store: &Weak<StoreState>) {
     static TEST_NOTIFICATION: Sql =
         Sql { text: "SELECT pg_notify('posthaste_due', 'listening')", types: &[] };

@@ -27,13 +27,14 @@ const COMMITS_MAX: i64 = 64;
 /// Longest payload of a notification: PostgreSQL rejects 8,000 bytes and more.
 const NOTIFICATION_BYTES_MAX: usize = 7_900;
 
-/// Waits for the lock under which positions are assigned. The next statement sees the positions that the previous holder
-/// committed.
+/// Waits for the lock under which positions are assigned. The next statement sees the positions that the previous
+/// holder committed.
 static LOCK_LOG: Sql = Sql { text: "SELECT true FROM pg_advisory_xact_lock(7526, 1)", types: &[] };
-/// Takes the same lock, or returns false if another process holds it.
+/// Takes the lock under which positions are assigned, or returns false if another process holds it.
 static TRY_LOCK_LOG: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 1)", types: &[] };
 
-/// Assigns positions to committed notices and returns them in the order of the log. Index webhook_notices_without_position.
+/// Assigns positions to committed notices and returns them in the order of the log. Uses index
+/// webhook_notices_without_position.
 static ASSIGN_POSITIONS: Sql = Sql {
     text: "
 WITH positioned AS (
@@ -53,20 +54,20 @@ ORDER BY p.position, u.n",
     types: &[Type::INT8],
 };
 
-/// Sends each text of $1 as a notification on the channel $2.
+/// Sends each text of $1 as a PostgreSQL notification on the channel $2.
 static BROADCAST: Sql = Sql {
     text: "SELECT pg_notify($2, c.text) FROM unnest($1::text[]) AS c (text)",
     types: &[Type::TEXT_ARRAY, Type::TEXT],
 };
 
-/// Reads the last position of the log. Under the lock no other process is assigning positions, so every position up to
-/// this one has been committed.
+/// Reads the last position of the notice log. Under the lock no other process is assigning positions, so every
+/// position up to this one has been committed.
 static LAST_POSITION: Sql = Sql {
     text: "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM app.webhook_notice_position",
     types: &[],
 };
 
-/// Reads the notices after a cursor, given as the position $1 of a commit and the ordinal $2 within it. Index
+/// Reads the notices after a cursor, given as the position $1 of a commit and the ordinal $2 within it. Uses index
 /// webhook_notices_position.
 static NOTICES_AFTER: Sql = Sql {
     text: "
@@ -81,7 +82,7 @@ LIMIT $3",
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// Wakes the publisher when this process has committed notices.
+/// A signal that wakes the publisher when this process has committed notices.
 #[derive(Clone, Default)]
 pub(crate) struct NoticeSignal(Arc<Notify>);
 
@@ -136,7 +137,7 @@ async fn assign_positions(session: &Session, lock: &Sql) -> Result<i64, tokio_po
     }
 }
 
-/// Packs notices into JSON arrays, each short enough for a notification.
+/// Packs notices into JSON arrays, each short enough for one PostgreSQL notification.
 fn notification_payloads(notices: &[Row]) -> Result<Vec<String>, tokio_postgres::Error> {
     let mut payloads: Vec<String> = Vec::new();
     for row in notices {

@@ -1,7 +1,7 @@
 //! The leases that this process has been granted and has neither settled nor released, grouped by claim.
 //!
-//! A settle that ends the last lease of a claim also deletes the claim's row. A settle uses this
-//! grouping to find such claims. Missing entries are harmless: the expiry check deletes the row of a claim that holds no lease.
+//! A settle that ends the last lease of a claim also deletes the claim's row, and finds such claims here. Missing
+//! entries are harmless: the expiry check deletes the row of a claim that holds no lease.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// Upper bound of the set, far above the claims of one worker. Beyond it, the set is cleared.
 const CLAIMS_MAX: usize = 10_000;
 
-/// The outstanding leases of this process.
+/// The leases that this process has been granted and has neither settled nor released.
 #[derive(Default)]
 pub(crate) struct OutstandingLeases(Mutex<LeasesByClaim>);
 
@@ -30,8 +30,8 @@ struct LeaseCount {
     outstanding: usize,
 }
 
-/// Claims without outstanding leases, as columns: their ids, and how many leases this process received for each. A claim
-/// whose row lists another number holds leases that this process never received, and its row must stay.
+/// Claims without outstanding leases, as columns: their ids, and how many leases this process has received for each.
+/// If the row of a claim lists more leases, this process never received them, and the row must not be deleted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CompletedClaims {
     pub(crate) claims: Vec<Uuid>,

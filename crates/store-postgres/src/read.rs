@@ -21,8 +21,8 @@ use crate::migrate::known_version;
 use crate::session::Sql;
 
 /// Reads the stored counts by state, and counts the two states that depend on time: retries that are not due yet
-/// (webhook_queue_position) and events under a live lease (webhook_claims, then the queue by key). The oldest pending event is
-/// the first row of webhook_queue_id from the watermark on.
+/// (webhook_queue_position) and events under a live lease (webhook_claims, then the queue by key). The oldest pending
+/// event is the first row of webhook_queue_id from the watermark on.
 pub(crate) static OVERVIEW: Sql = Sql {
     text: "
 SELECT c.pending, c.retrying, c.delivered, c.failed,
@@ -51,7 +51,7 @@ FROM (
 pub(crate) static HEALTH: Sql =
     Sql { text: "SELECT app.webhook_now(), (SELECT max(version) FROM app.webhook_migrations)", types: &[] };
 
-/// Reads the attempts of an event, oldest first. Index webhook_attempts_event, in every partition.
+/// Reads the attempts of an event, oldest first. Uses index webhook_attempts_event, in every partition.
 static ATTEMPT_HISTORY: Sql = Sql {
     text: "
 SELECT a.lease_token, a.attempt, a.trigger, a.started_at, a.duration_us, a.http_status, a.error_class, a.excerpt, a.worker_id
@@ -61,7 +61,7 @@ ORDER BY a.recorded_at, a.attempt",
     types: &[Type::TEXT],
 };
 
-/// Reads the operator actions on an event, oldest first. Index webhook_audit_event.
+/// Reads the operator actions on an event, oldest first. Uses index webhook_audit_event.
 static AUDIT_LOG: Sql = Sql {
     text: "
 SELECT a.action, a.actor, a.at, a.reason

@@ -26,7 +26,8 @@ pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Upper bound of the wait for a pooled session, and of opening one.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The settings of a pinned transaction, local to it. One statement sets all of them, because each statement has a cost.
+/// The settings of a pinned transaction, local to it. One statement sets all of them, because each statement has a
+/// cost.
 macro_rules! plan_settings {
     ($lock_timeout:literal) => {
         concat!(
@@ -52,7 +53,7 @@ macro_rules! begin {
     };
 }
 
-/// Begins a pinned transaction.
+/// Begins a pinned transaction: its settings force index plans, a durable commit and bounded lock waits.
 pub(crate) const BEGIN: &str = begin!("5s");
 /// Begins a pinned transaction that soon gives up on a row lock. Transactions of producers may hold such a lock for any
 /// length of time.
@@ -203,7 +204,7 @@ impl Session {
         self.send(&statement, params).await
     }
 
-    /// Runs one statement in a pinned transaction, in one round trip.
+    /// Runs one statement in a transaction that starts with [`BEGIN`], in one round trip.
     pub(crate) async fn transact(
         &self,
         sql: &Sql,
@@ -223,8 +224,8 @@ impl Session {
         self.run_between(begin, self.send(&statement, params)).await
     }
 
-    /// Runs the statements that `work` sends at its first poll in a pinned transaction, in one round trip. If one of them
-    /// fails, PostgreSQL turns the COMMIT into a rollback.
+    /// Runs `work` in a transaction that starts with [`BEGIN`]. Statements that `work` sends at its first poll share
+    /// one round trip. If a statement fails, PostgreSQL rolls back at the COMMIT.
     pub(crate) async fn transaction<T>(
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
@@ -232,7 +233,8 @@ impl Session {
         self.run_between(BEGIN, work).await
     }
 
-    /// Runs the reads that `work` sends at its first poll in one snapshot, in one round trip.
+    /// Runs `work` in a read-only transaction whose statements share one snapshot. Statements that `work` sends at its
+    /// first poll share one round trip.
     pub(crate) async fn snapshot<T>(
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,

@@ -14,7 +14,8 @@ use crate::outstanding::CompletedClaims;
 use crate::session::{Session, Sql};
 use columns::SettlementColumns;
 
-/// Settles attempts: the queue by key, fenced by token.
+/// Writes the results of attempts. Finds each event in the queue by key, and applies the result only if the lease token
+/// still matches.
 ///
 /// An event that reaches a terminal state moves from the queue to the terminal events; a retry gets a new queue
 /// position. Attempt records, counts, notices and the state of destinations derive from the changed rows, so a
@@ -165,7 +166,7 @@ SELECT n FROM completed UNION ALL SELECT n FROM retried",
     ],
 };
 
-/// Selects the lease tokens that have an attempt record. Runs only for settlements that were not applied. Index
+/// Selects the lease tokens that have an attempt record. Runs only for settlements that were not applied. Uses index
 /// webhook_attempts_event.
 static RECORDED_TOKENS: Sql = Sql {
     text: "
@@ -209,8 +210,8 @@ pub(crate) async fn settle(
     Ok(batch.iter().map(result).collect())
 }
 
-/// Writes the settlements and returns the tokens of those that were applied. Like every statement, it locks rows in key
-/// order, which rules out deadlocks.
+/// Writes the settlements and returns the lease tokens of those that were applied. Like every statement that locks
+/// several rows, it locks them in key order, which rules out deadlocks.
 async fn apply(
     session: &Session,
     worker: &WorkerId,
@@ -243,7 +244,7 @@ async fn apply(
         .collect()
 }
 
-/// Returns the tokens of unapplied settlements whose attempts are on record already.
+/// Returns the lease tokens of unapplied settlements whose attempts are already on record: these are replays.
 async fn recorded_tokens(
     session: &Session,
     batch: &[Settlement],

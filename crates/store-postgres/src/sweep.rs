@@ -1,7 +1,7 @@
 //! The sweep: reads the first claimable row of every destination, at the start of a process and periodically after.
 //!
-//! Discovery follows changes; the sweep finds rows that discovery has missed. Such rows belong to transactions that were
-//! open when the process started or that committed very late, or were locked by a transaction that then rolled
+//! Discovery follows changes; the sweep finds rows that discovery has missed. Such rows belong to transactions that
+//! were open when the process started or that committed very late, or were locked by a transaction that then rolled
 //! back. The sweep reads in small steps, concurrently with claims.
 
 use std::sync::{Arc, Weak};
@@ -27,9 +27,9 @@ const STEP_INTERVAL: Duration = Duration::from_millis(20);
 /// Steps of the first sweep that the first claim waits for.
 const FIRST_SWEEP_STEPS_MAX: usize = 40;
 
-/// Reads the first claimable row of each destination after $1: of first attempts, and of retries that are due. Index
-/// webhook_queue_destination_position. First attempts are read from the oldest-pending watermark on, above the dead
-/// index entries of delivered events.
+/// Reads the first claimable row of each destination after $1: of first attempts, and of retries that are due. Uses
+/// index webhook_queue_destination_position. First attempts are read from the oldest-pending watermark on, above the
+/// dead index entries of delivered events.
 static SWEEP_STEP: Sql = Sql {
     text: "
 SELECT d.id, first.queue_position, retry.queue_position
@@ -63,8 +63,8 @@ pub(crate) enum FirstSweep {
     Partial,
 }
 
-/// Fills an empty index and sets the cursors from which discovery continues. With very many destinations it stops early,
-/// so that the first claim does not wait for all of them; a background sweep reads the rest.
+/// Fills an empty index and sets the cursors from which discovery continues. With very many destinations it stops
+/// early, so that the first claim does not wait for all of them; a background sweep reads the rest.
 pub(crate) async fn start_discovery(
     session: &Session,
     discovery: &mut DiscoveryState,

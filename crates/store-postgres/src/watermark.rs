@@ -1,5 +1,5 @@
-//! The oldest-pending watermark: no pending event has a smaller key. Listings and sweeps read from it on, above the dead
-//! index entries of delivered events.
+//! The oldest-pending watermark: no pending event has a smaller key. Listings and sweeps read from it on, above the
+//! dead index entries of delivered events.
 //!
 //! The watermark is raised in two steps, a few seconds apart. The first step reads the smallest pending key as a
 //! candidate. Once every transaction that was alive then has ended, none of them can add a smaller key, and the second
@@ -14,7 +14,7 @@ use crate::session::{BEGIN, Session, Sql};
 
 /// A value to which the watermark can be raised once every transaction below `xmax` has ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate {
+pub(crate) struct WatermarkCandidate {
     /// The watermark when the candidate was read.
     watermark: i64,
     /// The smallest pending key then.
@@ -36,9 +36,10 @@ FROM app.webhook_pending_watermark w",
     types: &[],
 };
 
-/// The lock that a requeue holds, shared, until its transaction ends.
+/// Takes the advisory lock that keeps the watermark from being raised, until the transaction ends. Requeues hold it.
 pub(crate) static LOCK_WATERMARK_SHARED: Sql =
     Sql { text: "SELECT pg_advisory_xact_lock_shared(7526, 2)", types: &[] };
+/// Takes the same lock exclusively, or returns false if another transaction holds it.
 static TRY_LOCK_WATERMARK: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 2)", types: &[] };
 
 /// Raises the watermark from $1 to $2 once every transaction below $3 has ended. Changes nothing if another transaction
@@ -53,10 +54,10 @@ WHERE w.min_key = $1 AND $2 > $1
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// Raises the watermark to a candidate if it still holds. The lock has a statement of its own, so that the update's
-/// snapshot includes every commit made under the shared lock.
-async fn confirm(session: &Session, candidate: Candidate) -> Result<(), tokio_postgres::Error> {
-    let Candidate { watermark, smallest_key, xmax } = candidate;
+/// Raises the watermark to a candidate if that is safe by now. The lock has a statement of its own, so that the
+/// update's snapshot includes every commit made under the shared lock.
+async fn raise_to(session: &Session, candidate: WatermarkCandidate) -> Result<(), tokio_postgres::Error> {
+    let WatermarkCandidate { watermark, smallest_key, xmax } = candidate;
     session.client().batch_execute(BEGIN).await?;
     let rows = session.query(&TRY_LOCK_WATERMARK, &[]).await?;
     if rows.first().expect("the statement returns one row").try_get(0)? {
@@ -68,19 +69,19 @@ async fn confirm(session: &Session, candidate: Candidate) -> Result<(), tokio_po
 /// Raises the watermark to the candidate of the last round, and returns the candidate for the next round.
 pub(crate) async fn raise(
     store: &StoreState,
-    candidate: Option<Candidate>,
-) -> Result<Option<Candidate>, StoreError> {
+    candidate: Option<WatermarkCandidate>,
+) -> Result<Option<WatermarkCandidate>, StoreError> {
     store
         .sessions
         .operate
         .with(async |session| {
             if let Some(candidate) = candidate {
-                confirm(session, candidate).await?;
+                raise_to(session, candidate).await?;
             }
             let rows = session.transact(&READ_CANDIDATE, &[]).await?;
             let Some(row) = rows.first() else { return Ok(None) };
             let (watermark, smallest_key, xmax) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            Ok(Some(Candidate { watermark, smallest_key, xmax }))
+            Ok(Some(WatermarkCandidate { watermark, smallest_key, xmax }))
         })
         .await
 }

@@ -58,8 +58,8 @@ JOIN app.webhook_messages m ON m.id = e.message_id",
     };
 }
 
-/// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that another claim
-/// has locked. Returns a row without an event for each paused destination.
+/// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
+/// another claim has locked. Returns a row without an event for each paused destination.
 pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
@@ -132,8 +132,8 @@ WHERE d.paused_until > app.webhook_now()"
 static RESCHEDULE_LOST_CLAIMS: Sql =
     Sql { text: reschedule_expiry_checks!("SELECT DISTINCT unnest($1::uuid[])"), types: &[Type::UUID_ARRAY] };
 
-/// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges from
-/// the index.
+/// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges
+/// from the index.
 pub(super) async fn execute_plan(
     session: &Session,
     claimable: &mut ClaimableIndex,
@@ -151,7 +151,7 @@ pub(super) async fn execute_plan(
     Ok(())
 }
 
-/// Takes over expired leases.
+/// Grants new leases on events whose lease has expired, and reschedules the expiry checks of the claims that lost them.
 async fn take_over(
     session: &Session,
     claimable: &mut ClaimableIndex,
@@ -176,8 +176,8 @@ async fn take_over(
         leases.push(lease);
         lost_claims.push(row.try_get(17)?);
     }
-    // An event that is neither granted nor paused has been renewed or taken over. The row of its claim says when to check
-    // it again.
+    // An event that is neither granted nor paused has been renewed or taken over. The row of its claim holds the time
+    // of the next check.
     for key in expired.iter().filter(|key| !paused.contains(key)) {
         claimable.expired.remove(key);
     }
@@ -187,7 +187,7 @@ async fn take_over(
     Ok(())
 }
 
-/// Claims rows within the planned ranges.
+/// Grants leases within the planned ranges.
 async fn claim_ranges(
     session: &Session,
     claimable: &mut ClaimableIndex,

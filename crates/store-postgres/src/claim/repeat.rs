@@ -4,8 +4,8 @@ use tokio_postgres::types::Type;
 
 use crate::session::Sql;
 
-/// Extends the leases that the claim $1 still holds to the full length $2 and returns them. Index webhook_claims_id, then
-/// the queue by key. A new claim pays one lookup in a small index.
+/// Extends the leases that the claim $1 still holds to the full length $2 and returns them. Uses index
+/// webhook_claims_id, then the queue by key. A new claim pays one lookup in a small index.
 pub(super) static REPEAT_CLAIM: Sql = Sql {
     text: "
 WITH held AS (

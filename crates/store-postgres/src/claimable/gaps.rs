@@ -27,16 +27,17 @@ pub(crate) struct ServerSnapshot {
     pub(crate) xmax: i64,
 }
 
-/// One gap. Its lower bound is the key of the map that holds it.
+/// Consecutive sequence numbers whose rows discovery has not found. The lower bound is the key of the map in [`Gaps`].
 #[derive(Debug, Clone, Copy)]
 struct Gap {
     high: i64,
     found_at: Timestamp,
-    /// Every transaction that could fill the gap has an id below this. Set by the step after the one that found the gap.
+    /// Every transaction that could fill the gap has an id below this. Set by the step after the one that found the
+    /// gap.
     filler_xmax: Option<i64>,
 }
 
-/// The gaps that discovery reads again.
+/// The gaps that discovery reads again, because open transactions may still fill them.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
     /// Keyed by the number just below the gap.
@@ -49,7 +50,8 @@ impl Gaps {
         self.by_low.iter().map(|(low, gap)| PositionRange { low: *low, high: gap.high })
     }
 
-    /// Adds the gaps of a reading that began after `low` and found exactly `found`, ascending.
+    /// Adds a gap for each run of missing numbers. Discovery read the numbers after `low` and found rows only at the
+    /// ascending positions `found`.
     pub(crate) fn add_missing(&mut self, mut low: i64, found: impl IntoIterator<Item = i64>, now: Timestamp) {
         for position in found {
             if position > low + 1 {
@@ -60,7 +62,8 @@ impl Gaps {
         self.enforce_limit();
     }
 
-    /// Splits a gap by the rows `found` in it, ascending. The gap was read up to `read.high`; beyond that it stays.
+    /// Removes the ascending positions `found` from a gap, which may split it. Discovery has read the gap up to
+    /// `read.high`; beyond that the gap is unchanged.
     pub(crate) fn narrow(&mut self, read: PositionRange, found: &[i64]) {
         let Some(gap) = self.by_low.remove(&read.low) else { return };
         let mut low = read.low;
@@ -73,7 +76,7 @@ impl Gaps {
         }
     }
 
-    /// Removes gaps that no live transaction can fill. The caller must take the snapshot before it reads the gaps.
+    /// Removes gaps that no open transaction can fill. The snapshot must be older than the latest reading of the gaps.
     pub(crate) fn close(&mut self, snapshot: ServerSnapshot) {
         self.by_low.retain(|_, gap| {
             let is_old = snapshot.now.as_micros() - gap.found_at.as_micros() > GAP_AGE_MIN_US;

@@ -15,7 +15,7 @@ pub(crate) struct RangeClaim {
     pub(crate) limit: usize,
 }
 
-/// The rows that one round of a claim asks PostgreSQL for.
+/// The rows that one round of a claim requests from PostgreSQL.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClaimPlan {
     pub(crate) range_claims: Vec<RangeClaim>,
@@ -61,8 +61,8 @@ impl ClaimBudget {
 }
 
 impl ClaimableIndex {
-    /// Plans expired leases first, then retries, then first attempts, each destination up to its free slots. Retries
-    /// cannot crowd out first attempts, because the request limits their number.
+    /// Plans the next round of a claim: expired leases first, then retries, then first attempts, each destination up to
+    /// its free slots. Retries cannot crowd out first attempts, because the request limits their number.
     pub(crate) fn plan(&self, request: &ClaimRequest, budget: &ClaimBudget, now: Timestamp) -> ClaimPlan {
         let mut plan = ClaimPlan::default();
         let mut budget = budget.clone();

@@ -1,4 +1,5 @@
-//! Daily partitions of the attempt records: created ahead of time, and dropped whole when retention no longer keeps them.
+//! Daily partitions of the attempt records: created ahead of time, and dropped whole when retention no longer keeps
+//! them.
 
 use std::error::Error as _;
 
@@ -61,8 +62,8 @@ pub(crate) async fn create_partitions(session: &Session) -> Result<(), tokio_pos
     Ok(())
 }
 
-/// Drops the partitions of attempts older than `keep_for` microseconds, and deletes up to `rows_max` such attempts from the
-/// default partition. Returns whether the default partition may hold more.
+/// Drops the partitions of attempts older than `keep_for` microseconds, and deletes up to `rows_max` such attempts
+/// from the default partition. Returns whether the default partition may hold more.
 pub(crate) async fn drop_old_partitions(
     session: &Session,
     keep_for: i64,
@@ -75,8 +76,9 @@ pub(crate) async fn drop_old_partitions(
     Ok(i64::try_from(deleted).unwrap_or(i64::MAX) >= rows_max)
 }
 
-/// Runs DDL with a short lock timeout, because settles would queue behind its wait for the table lock. Skips the DDL, for
-/// the next round to retry, if it gets no lock or if the default partition holds attempts of the new partition's day.
+/// Runs DDL with a short lock timeout, because settles would queue behind its wait for the table lock. Skips the DDL,
+/// for the next round to retry, if it gets no lock or if the default partition holds attempts of the new partition's
+/// day.
 async fn try_ddl(session: &Session, ddl: &str) -> Result<(), tokio_postgres::Error> {
     let sql = format!("BEGIN; SET LOCAL lock_timeout = '100ms'; {ddl}; COMMIT");
     match session.client().batch_execute(&sql).await {

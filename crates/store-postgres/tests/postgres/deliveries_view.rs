@@ -1,4 +1,5 @@
-//! The view `app.webhook_deliveries`: deliveries with the operators' column names, and the reset of dead ones through it.
+//! The view `app.webhook_deliveries`: deliveries with the operators' column names, and the reset of dead ones through
+//! it.
 
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_postgres_server::PostgresServer;
