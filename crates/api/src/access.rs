@@ -64,7 +64,7 @@ impl Permission for Operate {
 pub(crate) struct Authorized<P> {
     /// The name of the caller's key, or `local` without keys.
     pub(crate) name: String,
-    /// `None` when no keys are configured and every caller may do everything.
+    /// The role of the caller's key. `None` without keys, when every caller may do everything.
     role: Option<Role>,
     permission: PhantomData<P>,
 }

@@ -30,7 +30,7 @@ use crate::{
 /// The dependencies and settings of the API.
 pub struct Api {
     pub store: Arc<dyn Store>,
-    /// Its loop must be running, or streams deliver no new notices.
+    /// The source of live notices. Its loop must be running, or streams send nothing new.
     pub publisher: Publisher,
     pub access: Access,
     pub enqueue_settings: EnqueueSettings,
@@ -38,7 +38,7 @@ pub struct Api {
     pub retry_policy: RetryPolicy,
     pub metrics: Arc<Metrics>,
     pub readiness: Arc<dyn Readiness>,
-    /// A clone lets the owner end all streams at shutdown.
+    /// The open notice streams. The owner keeps a clone to end them at shutdown.
     pub streams: Streams,
     /// Configuration warnings, shown to operators with the overview.
     pub warnings: Vec<String>,

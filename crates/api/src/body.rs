@@ -13,7 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 
-/// A body beyond this size is large and needs one of few permits, which bounds the memory of all bodies together.
+/// The size beyond which a body is large. A large body needs one of few permits, which bounds the memory of all bodies
+/// together.
 const LARGE_BODY_BYTES: usize = 1 << 20;
 /// Maximum number of large bodies in memory at once.
 const LARGE_BODIES_MAX: usize = 16;

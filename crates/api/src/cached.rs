@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 /// How long a value is served from the cache.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// The last computed value with the time when it was computed.
+/// A cache for one value, which expires after a second.
 pub(crate) struct Cached<T> {
     latest: Mutex<Option<(Duration, T)>>,
 }

@@ -53,7 +53,7 @@ pub(crate) struct AcceptedEvents {
     events: Vec<AcceptedEvent>,
 }
 
-/// The response has the shape of the request: one event for one, a list for an array.
+/// The response body. It has the shape of the request: one event for one, a list for an array.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AcceptedOneOrMany)]
@@ -175,7 +175,8 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     })
 }
 
-/// Prefixes the key with the caller's name, so that two producers that number their requests do not collide.
+/// Builds the idempotency record of a request. Its key is prefixed with the caller's name, so that two producers that number
+/// their requests do not collide.
 fn idempotency(caller: &str, key: &str, body: &Bytes, settings: EnqueueSettings) -> Idempotency {
     Idempotency {
         key: format!("{caller}:{key}"),

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::api::ApiState;
 
-/// Readiness checks that take longer than this count as failed.
+/// Time limit of the readiness checks. Beyond it, the process is not ready.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Checks the components that this process needs. The process is ready if all checks pass.

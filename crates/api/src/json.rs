@@ -81,6 +81,7 @@ fn invalid_body(error: &serde_json::Error, path: Option<&Path>) -> ApiError {
     ApiError::invalid_at(message, details.into())
 }
 
+/// Returns the index of the array element that a path leads into.
 fn array_index(path: &Path) -> Option<usize> {
     path.iter().find_map(|segment| match segment {
         Segment::Seq { index } => Some(*index),
@@ -88,6 +89,7 @@ fn array_index(path: &Path) -> Option<usize> {
     })
 }
 
+/// Returns the field whose value a path leads into.
 fn field_of_value(path: &Path) -> Option<&str> {
     path.iter().find_map(|segment| match segment {
         Segment::Map { key } => Some(key.as_str()),
@@ -95,7 +97,8 @@ fn field_of_value(path: &Path) -> Option<&str> {
     })
 }
 
-/// The field of a missing or duplicate field. Serde raises these errors at the object, so the path lacks the field.
+/// Returns the field that an error about a missing or duplicate field names. Serde raises these errors at the object, so the
+/// path does not contain the field.
 fn field_in_message(message: &str) -> Option<&str> {
     let quoted =
         message.strip_prefix("missing field `").or_else(|| message.strip_prefix("duplicate field `"))?;

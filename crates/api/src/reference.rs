@@ -12,7 +12,7 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 
 use crate::api::ApiState;
 
-/// Scalar sets inline styles on its elements. Everything else must be a file of this origin.
+/// The content security policy of the page. It allows files of this origin, and inline styles, which Scalar needs.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
                       img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";

@@ -30,14 +30,15 @@ use crate::timestamp::Rfc3339;
 
 /// Maximum number of open streams. Each costs a connection, a task and a subscription to the publisher.
 const STREAMS_MAX: usize = 256;
+/// The error message when the maximum number of streams is open.
 pub(crate) const STREAMS_FULL: &str =
     "this process already serves its maximum number of streams; try again later";
 pub(crate) const SHUTTING_DOWN: &str = "this process is shutting down; reconnect in a moment";
 pub(crate) const INVALID_LAST_EVENT_ID: &str =
     "Last-Event-ID is not an id of this stream; omit it to receive new notices only";
-/// A stream without notices sends a comment this often, so that neither side takes the connection for dead.
+/// Interval of comments on a stream without notices. They keep both sides from taking the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// A client that reads nothing for this long is disconnected.
+/// How long a client may read nothing before it is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client should wait before it reconnects.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
@@ -172,7 +173,7 @@ enum StreamEnd {
     Store(#[from] StoreError),
 }
 
-/// The task of one stream.
+/// The task that sends notices to one client.
 struct StreamTask {
     /// The last notice that was queued for the client, or that the client already has.
     position: NoticeCursor,
@@ -263,6 +264,7 @@ fn to_sse_event(published: &PublishedNotice) -> Event {
     Event::default().event(notice.kind.as_str()).id(format_id(*cursor)).data(data)
 }
 
+/// Formats a notice's cursor as the id of its Server-Sent Event.
 fn format_id(cursor: NoticeCursor) -> String {
     format!("{}:{}", cursor.major, cursor.minor)
 }

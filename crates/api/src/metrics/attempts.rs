@@ -22,9 +22,10 @@ const LATENCY_SECONDS: [f64; 16] =
 const LAG_SECONDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 3_600.0];
 
-/// Label values that are exported from the start with 0. A rate needs a first sample.
+/// Values of the label `outcome`. They are exported from the start with 0, because a rate needs a first sample.
 const OUTCOMES: [&str; 4] =
     ["delivered", "retried", FailureKind::Exhausted.as_str(), FailureKind::Gone.as_str()];
+/// Values of the label `kind`, exported from the start likewise.
 const KINDS: [FailureKind; 3] = [FailureKind::Exhausted, FailureKind::Gone, FailureKind::Abandoned];
 
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]

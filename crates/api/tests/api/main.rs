@@ -6,6 +6,7 @@ mod test_api;
 mod access;
 mod actions;
 mod bodies;
+mod body_limits;
 mod dead_letters;
 mod document;
 mod enqueue;

@@ -1,0 +1,247 @@
+//! The explanation of every state.
+
+use std::time::Duration;
+
+use posthaste_domain::{
+    DestinationId, DestinationUrl, EventId, EventKey, MessageId, RetryPolicySpec, Timestamp, WorkerId,
+};
+use posthaste_store::AuditView;
+
+use super::*;
+
+const NOON: Timestamp = Timestamp::from_secs(1_769_860_800);
+
+fn url() -> DestinationUrl {
+    DestinationUrl::from_stored("https://receiver.example/hook".to_owned())
+}
+
+/// Explains under the default policy, whose retry budget is off.
+fn explain_default(event: &EventView, destination: Option<&DestinationState>) -> String {
+    explain(event, destination, &RetryPolicy::default())
+}
+
+fn pending() -> EventView {
+    EventView {
+        key: EventKey(1),
+        event_id: EventId::from_stored("order-17".to_owned()),
+        message_id: MessageId::v7(NOON, [0; 10]),
+        destination_id: DestinationId(1),
+        destination_url: url(),
+        event_type: "invoice.paid".to_owned(),
+        payment_request_id: None,
+        webhook_id: None,
+        session_id: None,
+        status: DeliveryStatus::Pending,
+        failure_kind: None,
+        attempts: 0,
+        max_attempts: 6,
+        claims: 0,
+        lost_leases: 0,
+        next_attempt_at: Some(NOON),
+        lease_owner: None,
+        lease_until: None,
+        last_error: None,
+        last_attempted_at: None,
+        delivered_at: None,
+        manual_last: None,
+        created_at: NOON,
+        updated_at: NOON,
+    }
+}
+
+fn retrying() -> EventView {
+    EventView { attempts: 2, last_error: Some("HTTP 503: try later".to_owned()), ..pending() }
+}
+
+fn failed(kind: Option<FailureKind>, attempts: u32, error: &str) -> EventView {
+    let last_error = Some(error.to_owned());
+    let status = DeliveryStatus::Failed;
+    EventView { status, failure_kind: kind, attempts, last_error, next_attempt_at: None, ..pending() }
+}
+
+fn by_ops(action: ManualAction) -> Option<AuditView> {
+    Some(AuditView { action, actor: "ops".to_owned(), at: NOON, reason: None })
+}
+
+fn healthy() -> DestinationState {
+    DestinationState {
+        id: DestinationId(1),
+        url: url(),
+        circuit: CircuitState::Closed,
+        paused_until: None,
+        failing_since: None,
+    }
+}
+
+#[test]
+fn a_pending_event_is_explained_by_its_next_attempt() {
+    let lease_owner = Some(WorkerId::new("web-1").unwrap());
+    let cases = [
+        (pending(), "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z."),
+        (retrying(), "Retry 2 of 5 is due at 2026-01-31T12:00:00.000000Z, after HTTP 503: try later."),
+        (
+            EventView { manual_last: by_ops(ManualAction::Requeue), ..pending() },
+            "Requeued by ops at 2026-01-31T12:00:00.000000Z; waiting for its first attempt since, due at \
+             2026-01-31T12:00:00.000000Z.",
+        ),
+        (
+            EventView { lost_leases: 1, ..pending() },
+            "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z. Its last lease expired without a \
+             result.",
+        ),
+        (
+            EventView { lost_leases: 3, ..retrying() },
+            "Retry 2 of 5 is due at 2026-01-31T12:00:00.000000Z, after HTTP 503: try later. Its last 3 leases expired \
+             without a result.",
+        ),
+        (
+            EventView { lease_owner, lease_until: Some(NOON), ..retrying() },
+            "Attempt 3 of 6 is being made by worker web-1, under a lease until 2026-01-31T12:00:00.000000Z; if that \
+             passes without a result, another worker takes over.",
+        ),
+    ];
+    for (event, expected) in cases {
+        assert_eq!(explain_default(&event, Some(&healthy())), expected);
+        assert_eq!(explain_default(&event, None), expected);
+    }
+}
+
+#[test]
+fn a_held_event_is_explained_by_its_destination() {
+    let later = NOON.after(Duration::from_secs(60));
+    let paused = DestinationState { paused_until: Some(later), ..healthy() };
+    let open = DestinationState { circuit: CircuitState::Open, failing_since: Some(NOON), ..healthy() };
+    let both = DestinationState { circuit: CircuitState::HalfOpen, ..paused.clone() };
+    let due = "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z.";
+    let cases = [
+        (
+            &paused,
+            " Held because the destination requested a pause until 2026-01-31T12:01:00.000000Z; this does not use up \
+             attempts.",
+        ),
+        (
+            &open,
+            " Held because the destination's circuit breaker is open after repeated failures; this does not use up attempts. \
+             Failing since 2026-01-31T12:00:00.000000Z.",
+        ),
+        (
+            &both,
+            " Held because the destination requested a pause until 2026-01-31T12:01:00.000000Z, and the destination's \
+             circuit breaker is probing with single requests whether the destination has recovered; this does not use \
+             up attempts.",
+        ),
+    ];
+    for (destination, held) in cases {
+        assert_eq!(explain_default(&pending(), Some(destination)), format!("{due}{held}"));
+    }
+    let after_the_pause = EventView { next_attempt_at: Some(later), ..pending() };
+    assert!(
+        !explain_default(&after_the_pause, Some(&paused)).contains("Held"),
+        "the pause ends before the event is due"
+    );
+}
+
+#[test]
+fn a_delivered_or_failed_event_is_explained_by_its_last_attempt() {
+    let at = "2026-01-31T12:00:00.000000Z";
+    let delivered = EventView {
+        status: DeliveryStatus::Delivered,
+        attempts: 1,
+        delivered_at: Some(NOON),
+        next_attempt_at: None,
+        ..pending()
+    };
+    let cancelled = failed(Some(FailureKind::Cancelled), 2, "manual_cancelled: wrong customer");
+    let cases = [
+        (delivered, format!("Delivered at {at}, on attempt 1 of 6.")),
+        (
+            failed(Some(FailureKind::Exhausted), 6, "HTTP 500"),
+            format!(
+                "Dead-lettered at {at}, after 6 attempts; the last error was: HTTP 500. A requeue starts over."
+            ),
+        ),
+        (
+            failed(None, 1, "HTTP 500"),
+            format!(
+                "Dead-lettered at {at}, after 1 attempt; the last error was: HTTP 500. A requeue starts over."
+            ),
+        ),
+        (
+            failed(Some(FailureKind::Gone), 1, "HTTP 410"),
+            format!(
+                "Dead-lettered at {at}: the receiver responded that it is permanently gone (HTTP 410). A requeue starts over."
+            ),
+        ),
+        (
+            failed(Some(FailureKind::Abandoned), 0, "abandoned: 5 leases in a row expired without a result"),
+            format!(
+                "Dead-lettered at {at}: several workers in a row stopped without reporting a result (abandoned: 5 leases \
+                 in a row expired without a result). Sending this event may be what crashes them. A requeue tries \
+                 again."
+            ),
+        ),
+        (
+            EventView { manual_last: by_ops(ManualAction::Cancel), ..cancelled },
+            format!("Cancelled by ops at {at} (wrong customer), after 2 attempts. A requeue sends it again."),
+        ),
+        (
+            failed(Some(FailureKind::Cancelled), 0, "manual_cancelled"),
+            format!("Cancelled at {at}, before any attempt. A requeue sends it again."),
+        ),
+    ];
+    for (event, expected) in cases {
+        assert_eq!(explain_default(&event, None), expected);
+    }
+}
+
+fn with_budget(budget: u32) -> RetryPolicy {
+    RetryPolicy::new(RetryPolicySpec { budget, ..RetryPolicySpec::exponential() }).unwrap()
+}
+
+#[test]
+fn a_retry_budget_is_mentioned_only_if_it_limits_the_retries() {
+    let lease_owner = Some(WorkerId::new("web-1").unwrap());
+    let sending = EventView { lease_owner, lease_until: Some(NOON), ..retrying() };
+    let due = "due at 2026-01-31T12:00:00.000000Z";
+    let cases = [
+        (pending(), 2, format!("Waiting for its first attempt, {due}.")),
+        (
+            retrying(),
+            2,
+            format!(
+                "Retry 2 of 2 is {due}, after HTTP 503: try later. The retry budget now allows 2 of its 5 retries."
+            ),
+        ),
+        (retrying(), 5, format!("Retry 2 of 5 is {due}, after HTTP 503: try later.")),
+        (retrying(), 0, format!("Retry 2 of 5 is {due}, after HTTP 503: try later.")),
+        (
+            retrying(),
+            1,
+            format!(
+                "Retry 2 of 2 is {due}, after HTTP 503: try later. The retry budget now allows 1 of its 5 retries."
+            ),
+        ),
+        (
+            sending,
+            3,
+            "Attempt 3 of 4 is being made by worker web-1, under a lease until 2026-01-31T12:00:00.000000Z; if that \
+             passes without a result, another worker takes over. The retry budget now allows 3 of its 5 retries."
+                .to_owned(),
+        ),
+    ];
+    for (event, budget, expected) in cases {
+        assert_eq!(explain(&event, None, &with_budget(budget)), expected);
+    }
+}
+
+#[test]
+fn an_event_that_the_budget_ended_says_so_even_if_the_budget_has_changed() {
+    let exhausted = failed(Some(FailureKind::Exhausted), 2, "HTTP 500");
+    for budget in [0, 1, 3] {
+        assert_eq!(
+            explain(&exhausted, None, &with_budget(budget)),
+            "Dead-lettered at 2026-01-31T12:00:00.000000Z, after 2 attempts of 6, because the retry budget allowed no \
+             more; the last error was: HTTP 500. A requeue starts over."
+        );
+    }
+}
