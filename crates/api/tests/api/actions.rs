@@ -11,10 +11,10 @@ use crate::test_api::{
 
 crate::on_every_store! {
     s2_fr004_ac1_requeue_over_http_moves_only_failed_to_pending,
-    s2_fr004_ac2_requeue_over_http_starts_over,
-    s2_fr004_ac3_requeue_over_http_of_what_is_not_failed_is_a_conflict,
+    s2_fr004_ac2_requeue_over_http_resets_the_event,
+    s2_fr004_ac3_requeue_over_http_of_a_non_failed_event_is_a_conflict,
     s2_fr005_ac1_cancel_takes_an_optional_reason,
-    s2_fr005_ac2_cancel_over_http_ends_pending_and_keeps_failed,
+    s2_fr005_ac2_cancel_over_http_fails_pending_and_keeps_failed,
     s2_fr005_ac3_cancel_over_http_of_delivered_is_a_conflict,
     actions_are_recorded_with_the_name_of_the_key,
 }
@@ -41,7 +41,7 @@ async fn s2_fr004_ac1_requeue_over_http_moves_only_failed_to_pending(api: TestAp
     assert_eq!(api.get(DLQ).await.json(200)["events"], json!([]));
 }
 
-async fn s2_fr004_ac2_requeue_over_http_starts_over(api: TestApi) {
+async fn s2_fr004_ac2_requeue_over_http_resets_the_event(api: TestApi) {
     let event_id = api.dead_lettered_event(&event()).await;
     let requeued = api.post_empty(&requeue(&event_id)).await.json(200);
     let shown = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
@@ -55,7 +55,7 @@ async fn s2_fr004_ac2_requeue_over_http_starts_over(api: TestApi) {
     assert_eq!(claim_all(&api.store).await.len(), 1);
 }
 
-async fn s2_fr004_ac3_requeue_over_http_of_what_is_not_failed_is_a_conflict(api: TestApi) {
+async fn s2_fr004_ac3_requeue_over_http_of_a_non_failed_event_is_a_conflict(api: TestApi) {
     let delivered = api.delivered_event(&event()).await;
     let pending = api.pending_event(&event()).await;
     for (event_id, state) in [(&delivered, "delivered"), (&pending, "pending")] {
@@ -90,7 +90,7 @@ async fn s2_fr005_ac1_cancel_takes_an_optional_reason(api: TestApi) {
     }
 }
 
-async fn s2_fr005_ac2_cancel_over_http_ends_pending_and_keeps_failed(api: TestApi) {
+async fn s2_fr005_ac2_cancel_over_http_fails_pending_and_keeps_failed(api: TestApi) {
     let failed = api.dead_lettered_event(&event()).await;
     let in_flight = api.pending_event(&event()).await;
     let lease = claim_all(&api.store).await.remove(0);

@@ -6,9 +6,9 @@ use crate::test_api::{DLQ, EVENTS, TestApi, claim_all, event, http_status, settl
 
 crate::on_every_store! {
     s2_fr003_ac1_the_dlq_over_http_lists_the_latest_change_first,
-    s2_fr003_ac2_the_dlq_over_http_takes_a_limit_of_1_to_200_and_50_by_itself,
-    s2_fr003_ac3_the_dlq_over_http_has_what_an_operator_needs,
-    s2_nfr003_operators_are_never_shown_a_payload,
+    s2_fr003_ac2_the_dlq_over_http_has_a_limit_of_1_to_200_and_defaults_to_50,
+    s2_fr003_ac3_the_dlq_over_http_has_all_operator_fields,
+    s2_nfr003_operator_responses_never_contain_a_payload,
     a_page_continues_after_the_previous_one_despite_changes_in_between,
 }
 
@@ -45,7 +45,7 @@ async fn s2_fr003_ac1_the_dlq_over_http_lists_the_latest_change_first(api: TestA
     assert!(order.is_sorted_by(|earlier, later| earlier > later), "{order:?}");
 }
 
-async fn s2_fr003_ac2_the_dlq_over_http_takes_a_limit_of_1_to_200_and_50_by_itself(api: TestApi) {
+async fn s2_fr003_ac2_the_dlq_over_http_has_a_limit_of_1_to_200_and_defaults_to_50(api: TestApi) {
     dead_letter_many(&api, 201).await;
     for (query, expected) in
         [("", 50), ("?limit=1", 1), ("?limit=50", 50), ("?limit=200", 200), ("?limit=007", 7)]
@@ -64,7 +64,7 @@ async fn s2_fr003_ac2_the_dlq_over_http_takes_a_limit_of_1_to_200_and_50_by_itse
     }
 }
 
-async fn s2_fr003_ac3_the_dlq_over_http_has_what_an_operator_needs(api: TestApi) {
+async fn s2_fr003_ac3_the_dlq_over_http_has_all_operator_fields(api: TestApi) {
     let mut full = event();
     for reference in ["payment_request_id", "webhook_id", "session_id"] {
         full[reference] = json!(format!("{reference}-17"));
@@ -113,7 +113,7 @@ async fn s2_fr003_ac3_the_dlq_over_http_has_what_an_operator_needs(api: TestApi)
     assert_eq!(page["next_cursor"], Value::Null);
 }
 
-async fn s2_nfr003_operators_are_never_shown_a_payload(api: TestApi) {
+async fn s2_nfr003_operator_responses_never_contain_a_payload(api: TestApi) {
     let mut secret = event();
     secret["payload"] = json!({ "card": "4111-secret" });
     let event_id = api.dead_lettered_event(&secret).await;

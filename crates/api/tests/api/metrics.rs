@@ -64,7 +64,7 @@ fn policy_with_base(base: u64) -> RetryPolicy {
 }
 
 #[tokio::test]
-async fn s1_phase3_anomaly_a_retry_under_the_floor_shows_in_the_delays() {
+async fn s1_phase3_anomaly_a_retry_under_30_s_is_visible_in_the_delay_buckets() {
     let api = TestApi::on_memory().await;
     let lease = lease(&api).await;
     for base in [60, 30] {
@@ -95,7 +95,7 @@ async fn s1_phase3_anomaly_a_retry_under_the_floor_shows_in_the_delays() {
 }
 
 #[tokio::test]
-async fn s1_queue_depth_is_the_number_of_events_that_are_retried() {
+async fn s1_queue_depth_is_the_number_of_retrying_events() {
     let api = TestApi::on_memory().await;
     api.retrying_event(&event()).await;
     api.retrying_event(&event()).await;
@@ -117,7 +117,7 @@ async fn s1_queue_depth_is_the_number_of_events_that_are_retried() {
 }
 
 #[tokio::test]
-async fn s1_latency_has_a_95th_percentile_that_can_be_read() {
+async fn s1_latency_p95_can_be_read_from_the_buckets() {
     let api = TestApi::on_memory().await;
     let lease = lease(&api).await;
     for number in 1..=100 {
@@ -139,7 +139,7 @@ async fn s1_latency_has_a_95th_percentile_that_can_be_read() {
 }
 
 #[tokio::test]
-async fn s1_dead_letter_rate_is_dead_letters_over_everything_that_ended() {
+async fn s1_dead_letter_rate_is_dead_letters_over_all_terminal_events() {
     let api = TestApi::on_memory().await;
     let metrics = scrape(&api).await;
     for kind in ["exhausted", "gone", "abandoned"] {

@@ -7,7 +7,7 @@ use crate::test_api::{EVENTS, OVERVIEW, TestApi, TestOptions, event};
 crate::on_every_store! {
     s2_fr001_ac1_overview_over_http_counts_every_state,
     s2_fr001_ac2_oldest_pending_age_over_http_is_null_when_nothing_is_pending,
-    s2_fr001_ac3_overview_over_http_follows_every_change_at_once,
+    s2_fr001_ac3_overview_over_http_reflects_every_change_immediately,
 }
 
 fn counts(overview: &Value) -> [u64; 5] {
@@ -48,7 +48,7 @@ async fn s2_fr001_ac2_oldest_pending_age_over_http_is_null_when_nothing_is_pendi
     assert!(age.is_some_and(|age| age < 60), "{age:?}");
 }
 
-async fn s2_fr001_ac3_overview_over_http_follows_every_change_at_once(api: TestApi) {
+async fn s2_fr001_ac3_overview_over_http_reflects_every_change_immediately(api: TestApi) {
     assert_eq!(counts(&api.get(OVERVIEW).await.json(200)), [0; 5]);
     let many: Vec<Value> = vec![event(); 3];
     api.post(EVENTS, json!(many).to_string()).await.json(202);

@@ -18,11 +18,11 @@ use crate::test_api::{
 use client::StreamClient;
 
 crate::on_every_store! {
-    s4_a1_every_end_of_an_event_is_followed_over_http,
+    s4_a1_every_terminal_state_is_streamed_over_http,
     a_client_that_reconnects_gets_missed_notices_once_and_in_order,
 }
 
-async fn s4_a1_every_end_of_an_event_is_followed_over_http(api: TestApi) {
+async fn s4_a1_every_terminal_state_is_streamed_over_http(api: TestApi) {
     let mut client = StreamClient::connect(&api, None).await;
     let mut full = event();
     for reference in ["payment_request_id", "webhook_id", "session_id"] {
