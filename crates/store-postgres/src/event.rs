@@ -23,7 +23,7 @@ macro_rules! event_columns {
 
 pub(crate) use event_columns;
 
-/// Reads one event by its id. Index webhook_events_event_id.
+/// Reads one event by its id. Uses index webhook_events_event_id.
 pub(crate) static SELECT_EVENT: Sql = Sql {
     text: concat!("SELECT ", event_columns!(), " FROM app.webhook_outbox_events v WHERE v.event_id = $1"),
     types: &[Type::TEXT],

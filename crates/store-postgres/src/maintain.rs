@@ -11,7 +11,7 @@ use crate::session::{Session, Sql};
 
 pub(crate) use partitions::create_partitions;
 
-/// Deletes expired idempotency keys. Index webhook_idempotency_expires_at.
+/// Deletes expired idempotency keys. Uses index webhook_idempotency_expires_at.
 static DELETE_EXPIRED_KEYS: Sql = Sql {
     text: "
 DELETE FROM app.webhook_idempotency i
@@ -62,7 +62,7 @@ SELECT (SELECT count(*) FROM terminal_events), (SELECT count(*) FROM examined), 
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// Deletes notices older than $1 among the $2 oldest rows of the log. Index webhook_notices_id.
+/// Deletes notices older than $1 among the $2 oldest rows of the log. Uses index webhook_notices_id.
 static DELETE_OLD_NOTICES: Sql = Sql {
     text: "
 DELETE FROM app.webhook_notices n

@@ -8,7 +8,7 @@ use crate::StoreState;
 use crate::session::Sql;
 
 /// Stores the first secret under id 0, which the identity column never generates. Of several processes that store a
-/// first secret at the same time, one succeeds. Index webhook_secrets_id.
+/// first secret at the same time, one succeeds. Uses index webhook_secrets_id.
 static INSERT_FIRST_SECRET: Sql = Sql {
     text: "
 INSERT INTO app.webhook_secrets (id, secret)
