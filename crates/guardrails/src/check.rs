@@ -1,74 +1,77 @@
-//! Compares what ran with what must run, and the list of what must run with what is agreed about it.
+//! The check: compares the test log with the list of requirements, and the list with the constants in `criteria`.
 //!
-//! A name that occurs several times, in several crates or for several stores, must pass everywhere it occurs.
+//! A test name may occur several times, in several crates or for several stores. Every occurrence must pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::criteria::{BACKOFF_TESTS, BACKOFF_TESTS_SOURCE, REQUIRED_IDS, is_criterion_test, names_for};
+use crate::criteria::{BACKOFF_TESTS, BACKOFF_TESTS_SOURCE, REQUIRED_IDS, is_criterion_test, test_prefixes};
 use crate::finding::Finding;
-use crate::log::{Binary, TestLog, TestResult, TestRun};
+use crate::log::{TestBinary, TestLog, TestResult, TestRun};
 use crate::requirements::{Requirements, Row};
 
+/// The result of [`check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Empty when every promise is kept.
+    /// Violations, in a fixed order; empty when the check passes.
     pub findings: Vec<Finding>,
-    /// Criteria that have a row.
+    /// Number of criteria that have a row in the requirements.
     pub covered: usize,
 }
 
+/// Returns every violation of the rules about guarded tests in a test log and a list of requirements.
 pub fn check(log: &TestLog, requirements: &Requirements) -> Report {
-    let TestLog { runs, without_binary } = log;
+    let TestLog { runs, results_without_binary } = log;
     let Requirements { rows, malformed } = requirements;
     let mut findings = Vec::new();
     findings.extend(malformed.iter().cloned().map(Finding::Malformed));
-    findings.extend(dropped_rows(rows));
-    findings.extend(rows.iter().flat_map(missing_names));
-    if *without_binary > 0 {
-        findings.push(Finding::NoBinary { results: *without_binary });
+    findings.extend(missing_rows(rows));
+    findings.extend(rows.iter().flat_map(missing_tests));
+    if *results_without_binary > 0 {
+        findings.push(Finding::ResultsWithoutBinary { results: *results_without_binary });
     } else if runs.is_empty() {
         findings.push(Finding::EmptyLog);
     }
-    // Without any result, every guarded test is missing; the finding above says it in one line.
+    // A log without results would make every guarded test a finding; one of the findings above replaces them all.
     if !runs.is_empty() {
-        let guards = guards(rows);
-        findings.extend(guards.iter().flat_map(|(test, by)| broken_promises(test, &by.join(", "), runs)));
-        findings.extend(BACKOFF_TESTS.iter().filter_map(|test| moved_away(test, runs)));
-        findings.extend(unlisted_tests(runs, &guards));
+        let guarded = guarded_tests(rows);
+        findings.extend(guarded.iter().flat_map(|(test, by)| violations_of_test(test, &by.join(", "), runs)));
+        findings.extend(BACKOFF_TESTS.iter().filter_map(|test| wrong_binary(test, runs)));
+        findings.extend(unlisted_tests(runs, &guarded));
     }
     Report { findings, covered: rows.len() }
 }
 
-fn dropped_rows(rows: &[Row]) -> impl Iterator<Item = Finding> {
+fn missing_rows(rows: &[Row]) -> impl Iterator<Item = Finding> {
     REQUIRED_IDS
         .iter()
         .filter(|&&id| !rows.iter().any(|row| row.id == id))
-        .map(|&id| Finding::NoRow { id: id.to_owned() })
+        .map(|&id| Finding::MissingRow { id: id.to_owned() })
 }
 
-/// The names that the tests of a row should have and none of them has.
-fn missing_names(row: &Row) -> Vec<Finding> {
-    names_for(&row.id)
+/// Returns a finding for each required prefix that no test of the row has.
+fn missing_tests(row: &Row) -> Vec<Finding> {
+    test_prefixes(&row.id)
         .into_iter()
-        .filter(|start| !row.tests.iter().any(|test| test.starts_with(start)))
-        .map(|start| Finding::NotNamed { id: row.id.clone(), start })
+        .filter(|prefix| !row.tests.iter().any(|test| test.starts_with(prefix)))
+        .map(|prefix| Finding::MissingTest { id: row.id.clone(), prefix })
         .collect()
 }
 
-/// Each guarded test, with what asks for it.
-type Guards<'a> = BTreeMap<&'a str, Vec<&'a str>>;
+/// Names of guarded tests, each with its guards: the retry contract or the ids of rows that list the test.
+type GuardedTests<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-fn guards(rows: &[Row]) -> Guards<'_> {
+fn guarded_tests(rows: &[Row]) -> GuardedTests<'_> {
     let contract = BACKOFF_TESTS.iter().map(|&test| (test, "the retry contract"));
     let listed = rows.iter().flat_map(|row| row.tests.iter().map(|test| (test.as_str(), row.id.as_str())));
-    let mut guards = Guards::new();
+    let mut guarded = GuardedTests::new();
     for (test, by) in contract.chain(listed) {
-        guards.entry(test).or_default().push(by);
+        guarded.entry(test).or_default().push(by);
     }
-    guards
+    guarded
 }
 
-fn broken_promises(test: &str, guarded_by: &str, runs: &[TestRun]) -> Vec<Finding> {
+/// Returns a finding if a guarded test did not run, and one for each of its runs that does not count as passed.
+fn violations_of_test(test: &str, guarded_by: &str, runs: &[TestRun]) -> Vec<Finding> {
     let mut occurrences = runs.iter().filter(|run| run.name() == test).peekable();
     if occurrences.peek().is_none() {
         return vec![Finding::NotRun { test: test.to_owned(), guarded_by: guarded_by.to_owned() }];
@@ -89,26 +92,28 @@ fn not_passed(run: &TestRun, guarded_by: &str) -> Option<Finding> {
         TestResult::Passed => None,
         TestResult::Failed => Some(Finding::Failed { path, guarded_by }),
         TestResult::Ignored(reason) => {
-            let reason = reason.clone().unwrap_or_else(|| "no reason given".to_owned());
+            let reason = reason.clone().unwrap_or_else(|| "without a reason".to_owned());
             Some(Finding::Ignored { path, reason, guarded_by })
         }
-        TestResult::Unknown(result) => Some(Finding::Unclear { path, result: result.clone(), guarded_by }),
+        TestResult::Unknown(result) => {
+            Some(Finding::UnknownResult { path, result: result.clone(), guarded_by })
+        }
     }
 }
 
-/// A backoff test that ran, and not where it belongs.
-fn moved_away(test: &str, runs: &[TestRun]) -> Option<Finding> {
+/// Returns a finding if a backoff test ran, but never in the test binary of the retry contract.
+fn wrong_binary(test: &str, runs: &[TestRun]) -> Option<Finding> {
     let mut binaries = runs.iter().filter(|run| run.name() == test).map(|run| &run.binary);
     let first = binaries.next()?;
-    let at_home = |binary: &Binary| binary.source == BACKOFF_TESTS_SOURCE;
-    let moved = !at_home(first) && !binaries.any(at_home);
-    moved.then(|| Finding::Elsewhere { test: test.to_owned(), binary: first.clone() })
+    let is_contract = |binary: &TestBinary| binary.source == BACKOFF_TESTS_SOURCE;
+    let moved = !is_contract(first) && !binaries.any(is_contract);
+    moved.then(|| Finding::WrongBinary { test: test.to_owned(), binary: first.clone() })
 }
 
-fn unlisted_tests(runs: &[TestRun], guards: &Guards<'_>) -> Vec<Finding> {
+fn unlisted_tests(runs: &[TestRun], guarded: &GuardedTests<'_>) -> Vec<Finding> {
     let unlisted: BTreeSet<&str> = runs
         .iter()
-        .filter(|run| is_criterion_test(run.name()) && !guards.contains_key(run.name()))
+        .filter(|run| is_criterion_test(run.name()) && !guarded.contains_key(run.name()))
         .map(|run| run.path.as_str())
         .collect();
     unlisted.into_iter().map(|path| Finding::Unlisted { path: path.to_owned() }).collect()

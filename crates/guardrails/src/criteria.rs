@@ -1,7 +1,7 @@
-//! What must stay covered, as constants: a change here is one that a reviewer sees.
+//! The criteria that must stay covered, as constants, so that a reviewer sees every change to them.
 //!
-//! A criterion has a row in the requirements ([`REQUIRED_IDS`]), and its row names a test for it, under its own name
-//! ([`names_for`]).
+//! Each criterion has a row in the requirements ([`REQUIRED_IDS`]). Its row lists a test for each prefix that
+//! [`test_prefixes`] returns.
 
 /// The tests of the retry contract (S1 §3.3). They must run and pass under exactly these names.
 pub const BACKOFF_TESTS: [&str; 5] = [
@@ -12,12 +12,12 @@ pub const BACKOFF_TESTS: [&str; 5] = [
     "test_jitter_produces_variance",
 ];
 
-/// Where the backoff tests run, as cargo prints it: a test of the same name elsewhere does not stand in for them.
+/// Source file of the backoff tests, as cargo prints it. A test of the same name in another file does not replace them.
 pub const BACKOFF_TESTS_SOURCE: &str = "tests/retry_contract.rs";
 
-/// Every criterion that needs a row in `docs/requirements.md`.
+/// Ids of the criteria that need a row in `docs/requirements.md`.
 ///
-/// S0-NFR-004 and S2-NFR-004 (compliance) are not here: both documents say that they ask for nothing.
+/// S0-NFR-004 and S2-NFR-004 (compliance) are not here, because both documents state no requirement for them.
 pub const REQUIRED_IDS: &[&str] = &[
     // S0: retry jitter and retry budget
     "S0-FR-001-AC1",
@@ -89,27 +89,29 @@ pub const REQUIRED_IDS: &[&str] = &[
     "S4-RESET",
 ];
 
-/// Criteria whose tests are named otherwise than the id says, and how: the row needs a test for each start of a name.
-const NAMED_OTHERWISE: &[(&str, &[&str])] = &[
-    // The contract names its tests itself.
+/// Criteria whose tests do not have the prefix derived from the id, with the prefixes that their rows need instead.
+const PREFIX_EXCEPTIONS: &[(&str, &[&str])] = &[
+    // The retry contract prescribes the names of its tests.
     ("S0-NFR-002", &["test_jitter_produces_variance"]),
     ("S1-3.3", &BACKOFF_TESTS),
-    // Held by the tests of other criteria.
+    // The tests of other criteria cover these.
     ("S0-NFR-005", &["s4_main_flow_every_failure_"]),
     ("S0-NFR-006", &["s2_nfr006_"]),
     ("S2-FR-002-AC3", &["s0_fr003_ac1_2xx_marks_", "s4_s2_"]),
     ("S2-NFR-002", &["s2_fr004_ac1_", "s2_fr005_ac2_cancel_in_flight_"]),
 ];
 
-/// How the names of a criterion's tests start, as in `s2_fr004_ac3_` for `S2-FR-004-AC3`. Its row needs one for each.
-pub fn names_for(id: &str) -> Vec<String> {
-    match NAMED_OTHERWISE.iter().find(|(otherwise, _)| *otherwise == id) {
-        Some((_, starts)) => starts.iter().map(|&start| start.to_owned()).collect(),
+/// Returns the prefixes of a criterion's test names, as in `s2_fr004_ac3_` for `S2-FR-004-AC3`.
+///
+/// The row of the criterion needs a test for each prefix.
+pub fn test_prefixes(id: &str) -> Vec<String> {
+    match PREFIX_EXCEPTIONS.iter().find(|(exception, _)| *exception == id) {
+        Some((_, prefixes)) => prefixes.iter().map(|&prefix| prefix.to_owned()).collect(),
         None => vec![id.to_ascii_lowercase().replace("fr-", "fr").replace(['-', '.'], "_") + "_"],
     }
 }
 
-/// Whether a test is named after a criterion: `s0_…` to `s4_…`.
+/// Returns whether a test name has the prefix of a requirement document: `s0_` to `s4_`.
 pub(crate) fn is_criterion_test(name: &str) -> bool {
     matches!(name.as_bytes(), [b's', b'0'..=b'4', b'_', ..])
 }
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn criterion_tests_are_those_of_the_five_documents() {
+    fn criterion_tests_start_with_s0_to_s4() {
         for name in ["s0_fr001_ac1_x", "s1_3_4_x", "s4_"] {
             assert!(is_criterion_test(name), "{name}");
         }
@@ -131,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_a_form_for_test_names() {
-        let forms = [
+    fn test_prefixes_are_derived_from_ids() {
+        let prefixes = [
             ("S2-FR-004-AC3", "s2_fr004_ac3_"),
             ("S0-NFR-003", "s0_nfr003_"),
             ("S1-3.4", "s1_3_4_"),
@@ -141,10 +143,10 @@ mod tests {
             ("S3-FLOW-1", "s3_flow_1_"),
             ("S4-S1", "s4_s1_"),
         ];
-        for (id, form) in forms {
-            assert_eq!(names_for(id), [form]);
+        for (id, prefix) in prefixes {
+            assert_eq!(test_prefixes(id), [prefix]);
         }
-        assert_eq!(names_for("S1-3.3"), BACKOFF_TESTS);
+        assert_eq!(test_prefixes("S1-3.3"), BACKOFF_TESTS);
     }
 
     #[test]
@@ -153,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn criteria_that_are_named_otherwise_are_required_ones_and_once() {
-        let renamed: Vec<_> = NAMED_OTHERWISE.iter().map(|(id, _)| id).collect();
-        assert_eq!(renamed.iter().collect::<BTreeSet<_>>().len(), renamed.len());
-        assert!(renamed.iter().all(|id| REQUIRED_IDS.contains(id)), "{renamed:?}");
+    fn prefix_exceptions_are_unique_and_required() {
+        let exceptions: Vec<_> = PREFIX_EXCEPTIONS.iter().map(|(id, _)| id).collect();
+        assert_eq!(exceptions.iter().collect::<BTreeSet<_>>().len(), exceptions.len());
+        assert!(exceptions.iter().all(|id| REQUIRED_IDS.contains(id)), "{exceptions:?}");
     }
 }

@@ -1,68 +1,72 @@
-//! Reads the log of a `cargo test` run, stdout and stderr together: cargo says on stderr which test binary it runs,
-//! and libtest prints on stdout one line `test path::to::name ... result` per test.
+//! Parser for the log of a `cargo test` run, stdout and stderr together. cargo prints on stderr which test binary it
+//! runs, and libtest prints on stdout one line `test path::to::name ... result` per test.
 //!
 //! ```text
 //!      Running tests/retry_contract.rs (target/debug/deps/retry_contract-582123af89f3b5b0)
 //! test test_delay_never_negative ... ok
 //! ```
 //!
-//! A result counts only below the line of its binary. Anything else in the log is skipped, doc tests included: their
-//! names hold spaces and are nobody's promise. A result that is not known is kept as it stands, so that only a plain
-//! `ok` can ever count as passed.
+//! A result counts only below the line of its binary. The parser skips all other lines. It also skips doc tests: their
+//! names contain spaces, and none of them is guarded. It keeps an unknown result as text, so that only a plain `ok`
+//! counts as passed.
 
 use std::fmt;
 
+/// The test results of one log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TestLog {
-    /// In the log's order. A name may occur several times: once per crate or module that has it.
+    /// Results in the order of the log. A name occurs once per crate or module that has it.
     pub runs: Vec<TestRun>,
-    /// How many results stand under no binary. They are in no other field.
-    pub without_binary: usize,
+    /// Number of results that are below no binary. `runs` does not contain them.
+    pub results_without_binary: usize,
 }
 
-/// One test in one test binary.
+/// One test in one test binary, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestRun {
-    pub binary: Binary,
+    pub binary: TestBinary,
     /// Modules and function, as in `tests::a_test_name`.
     pub path: String,
-    /// Such a test passes where it breaks.
+    /// Whether the test has `#[should_panic]`, so that a failing assertion makes it pass.
     pub should_panic: bool,
     pub result: TestResult,
 }
 
-/// A test binary, as cargo announces it.
+/// A test binary, as cargo announces it in a `Running …` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Binary {
-    /// `tests/retry_contract.rs`, or `unittests src/lib.rs`: relative to the package, which cargo does not name.
+pub struct TestBinary {
+    /// Source file relative to the package: `tests/retry_contract.rs`, or `unittests src/lib.rs`. cargo does not print
+    /// the package.
     pub source: String,
-    /// The executable without directory and hash: `retry_contract`, or `posthaste_domain`.
+    /// File name of the executable without its hash: `retry_contract`, or `posthaste_domain`.
     pub name: String,
 }
 
-impl fmt::Display for Binary {
+impl fmt::Display for TestBinary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.source)
     }
 }
 
+/// The result that libtest printed for a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TestResult {
     Passed,
     Failed,
-    /// With the reason of `#[ignore = "reason"]`, where there is one.
+    /// Not run. Holds the reason of `#[ignore = "reason"]`, if the attribute has one.
     Ignored(Option<String>),
-    /// Anything else that stood where the result belongs.
+    /// Any other text in the position of the result.
     Unknown(String),
 }
 
 impl TestRun {
-    /// The function's name: the last segment of the path.
+    /// Returns the name of the test function: the last segment of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit("::").next().unwrap_or(&self.path)
     }
 }
 
+/// Parses the combined stdout and stderr of `cargo test`.
 pub fn parse_log(text: &str) -> TestLog {
     let mut log = TestLog::default();
     let mut binary = None;
@@ -74,21 +78,22 @@ pub fn parse_log(text: &str) -> TestLog {
         } else if let Some((path, should_panic, result)) = parse_run(line) {
             match binary.clone() {
                 Some(binary) => log.runs.push(TestRun { binary, path, should_panic, result }),
-                None => log.without_binary += 1,
+                None => log.results_without_binary += 1,
             }
         }
     }
     log
 }
 
-/// cargo aligns its verbs to one column; the spaces before them are part of the line.
-fn parse_binary(line: &str) -> Option<Binary> {
+/// Parses a `Running …` line of cargo, including the spaces that cargo prints in front of it.
+fn parse_binary(line: &str) -> Option<TestBinary> {
     let (source, executable) = line.strip_prefix("     Running ")?.strip_suffix(')')?.split_once(" (")?;
     let file = executable.rsplit('/').next()?;
     let (name, _hash) = file.rsplit_once('-')?;
-    Some(Binary { source: source.to_owned(), name: name.to_owned() })
+    Some(TestBinary { source: source.to_owned(), name: name.to_owned() })
 }
 
+/// Parses a result line of libtest into path, `#[should_panic]` and result.
 fn parse_run(line: &str) -> Option<(String, bool, TestResult)> {
     let (test, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let (path, should_panic) = match test.strip_suffix(" - should panic") {
@@ -120,14 +125,14 @@ mod tests {
     const CONTRACT: &str =
         "     Running tests/retry_contract.rs (target/debug/deps/retry_contract-582123af89f3b5b0)\n";
 
-    fn only(line: &str) -> TestRun {
+    fn parse_one(line: &str) -> TestRun {
         let log = parse_log(&format!("{DOMAIN}{line}\n"));
-        assert_eq!((log.runs.len(), log.without_binary), (1, 0), "{line}");
+        assert_eq!((log.runs.len(), log.results_without_binary), (1, 0), "{line}");
         log.runs.into_iter().next().unwrap()
     }
 
     #[test]
-    fn each_result_belongs_to_the_binary_above_it() {
+    fn result_belongs_to_the_binary_above_it() {
         let log = parse_log(&format!("{DOMAIN}test a ... ok\n{CONTRACT}test b ... ok\ntest c ... ok\n"));
         let binaries: Vec<_> = log.runs.iter().map(|run| (run.name(), run.binary.to_string())).collect();
         let contract = || "retry_contract (tests/retry_contract.rs)".to_owned();
@@ -142,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn results_under_no_binary_do_not_count() {
+    fn results_below_no_binary_do_not_count() {
         let doc_tests = "   Doc-tests posthaste_domain\n";
         let log = parse_log(&format!("test a ... ok\n{DOMAIN}{doc_tests}test b ... ok\n"));
-        assert_eq!(log, TestLog { runs: vec![], without_binary: 2 });
+        assert_eq!(log, TestLog { runs: vec![], results_without_binary: 2 });
     }
 
     #[test]
-    fn only_the_line_of_cargo_announces_a_binary() {
+    fn only_a_running_line_of_cargo_announces_a_binary() {
         let others = [
             CONTRACT.trim_start(),
             "     Running tests/retry_contract.rs\n",
@@ -157,39 +162,39 @@ mod tests {
             "   Compiling tests/retry_contract.rs (target/debug/deps/retry_contract-582123af89f3b5b0)\n",
         ];
         for line in others {
-            assert_eq!(parse_log(&format!("{line}test a ... ok\n")).without_binary, 1, "{line}");
+            assert_eq!(parse_log(&format!("{line}test a ... ok\n")).results_without_binary, 1, "{line}");
         }
     }
 
     #[test]
-    fn each_result_is_told_apart() {
-        assert_eq!(only("test a::b ... ok").result, TestResult::Passed);
-        assert_eq!(only("test a::b ... FAILED").result, TestResult::Failed);
-        assert_eq!(only("test a::b ... ignored").result, TestResult::Ignored(None));
+    fn each_result_is_parsed() {
+        assert_eq!(parse_one("test a::b ... ok").result, TestResult::Passed);
+        assert_eq!(parse_one("test a::b ... FAILED").result, TestResult::Failed);
+        assert_eq!(parse_one("test a::b ... ignored").result, TestResult::Ignored(None));
         assert_eq!(
-            only("test a::b ... ignored, slow ... for now").result,
+            parse_one("test a::b ... ignored, slow ... for now").result,
             TestResult::Ignored(Some("slow ... for now".to_owned()))
         );
     }
 
     #[test]
-    fn only_a_plain_ok_passes() {
+    fn only_plain_ok_counts_as_passed() {
         for line in ["test b ... okay", "test b ... OK", "test b ... ok noise", "test b ... noise ok"] {
-            assert!(matches!(only(line).result, TestResult::Unknown(_)), "{line}");
+            assert!(matches!(parse_one(line).result, TestResult::Unknown(_)), "{line}");
         }
     }
 
     #[test]
     fn name_is_the_last_segment_of_the_path() {
-        assert_eq!(only("test tests::deep::a_name ... ok").name(), "a_name");
-        assert_eq!(only("test a_name ... ok").name(), "a_name");
+        assert_eq!(parse_one("test tests::deep::a_name ... ok").name(), "a_name");
+        assert_eq!(parse_one("test a_name ... ok").name(), "a_name");
     }
 
     #[test]
-    fn a_test_that_should_panic_is_marked() {
-        let run = only("test tests::a_name - should panic ... ok");
+    fn should_panic_tests_are_marked() {
+        let run = parse_one("test tests::a_name - should panic ... ok");
         assert_eq!((run.name(), run.should_panic), ("a_name", true));
-        assert!(!only("test tests::should_panic ... ok").should_panic);
+        assert!(!parse_one("test tests::should_panic ... ok").should_panic);
     }
 
     #[test]

@@ -1,34 +1,39 @@
-//! Reads the list of criteria and their tests out of `docs/requirements.md`.
+//! Parser for the list of criteria and their tests in `docs/requirements.md`.
 //!
-//! The list is every Markdown table whose header is exactly `| id | what | tests |`; other text and other tables
-//! are left alone. A row is:
+//! The list consists of every Markdown table with exactly the header `| id | what | tests |`. The parser ignores other
+//! text and other tables. A row is:
 //!
 //! ```text
 //! | S0-FR-001-AC1 | jitter is valid from 0 to 10000 | `s0_fr001_ac1_range` `s0_fr001_ac1_env` |
 //! | S2-FR-003-AC2 | the list takes a limit          | `s2_fr003_ac2_limit` |
 //! ```
 //!
-//! A row that reads otherwise is malformed and says why; it is never skipped. A table ends at an empty line.
+//! A row in any other form becomes a [`MalformedRow`] with the reason; the parser skips no row. A table ends at an empty
+//! line.
 
 use thiserror::Error;
 
 const HEADER: [&str; 3] = ["id", "what", "tests"];
 
+/// The parsed list of requirements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requirements {
     pub rows: Vec<Row>,
     pub malformed: Vec<MalformedRow>,
 }
 
-/// One criterion.
+/// One criterion and the tests that cover it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
+    /// Line number in the file, from 1.
     pub line: usize,
+    /// Id of the criterion, as in `S0-FR-001-AC1`.
     pub id: String,
-    /// At least one.
+    /// Names of test functions, without their modules; at least one.
     pub tests: Vec<String>,
 }
 
+/// A row that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {error}")]
 pub struct MalformedRow {
@@ -36,73 +41,78 @@ pub struct MalformedRow {
     pub error: RowError,
 }
 
+/// Why a row could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RowError {
     #[error(
         "`{0}` is not a row of three cells; write `| id | what | tests |`, and an empty line after the table"
     )]
     NotThreeCells(String),
-    #[error("`{0}` stands where the line `|---|---|---|` belongs; put it under the header")]
+    #[error("`{0}` follows the header directly; put the line `|---|---|---|` between them")]
     NoSeparator(String),
     #[error("`{0}` is not an id; write capitals, digits, dots and hyphens, as in `S0-FR-001-AC1`")]
     BadId(String),
-    #[error("{id} has a row already, at line {first_line}; name all its tests there")]
+    #[error("{id} already has a row at line {first_line}; list all its tests there")]
     DuplicateId { id: String, first_line: usize },
-    #[error("{0} says nothing under `what`; say what it asks for")]
-    NothingAsked(String),
-    #[error("{0} names no test; name one in backticks")]
+    #[error("{0} has an empty cell under `what`; describe the requirement")]
+    NoDescription(String),
+    #[error("{0} lists no test; list one in backticks")]
     NoTests(String),
     #[error("{id} has `{word}` under `tests`; write test function names in backticks, without their modules")]
     BadTestName { id: String, word: String },
 }
 
-enum Place {
+/// The part of the document that the parser is in.
+enum ParsePosition {
     Text,
-    CodeFence,
+    CodeBlock,
     BelowHeader,
-    Rows,
+    TableRows,
 }
 
+/// Parses all tables of requirements in a Markdown text.
 pub fn parse_requirements(text: &str) -> Requirements {
-    let mut found = Requirements::default();
-    let mut place = Place::Text;
+    let mut requirements = Requirements::default();
+    let mut position = ParsePosition::Text;
     for (line, content) in (1..).zip(text.lines().map(str::trim)) {
         let fence = content.starts_with("```");
-        place = match place {
-            Place::CodeFence if fence => Place::Text,
-            Place::CodeFence => Place::CodeFence,
-            Place::Text if fence => Place::CodeFence,
-            Place::Text if cells(content).is_some_and(|cells| cells == HEADER) => Place::BelowHeader,
-            Place::Text => Place::Text,
-            Place::BelowHeader => {
-                if !is_separator(content) {
-                    found.refuse(line, RowError::NoSeparator(content.to_owned()));
-                }
-                Place::Rows
+        position = match position {
+            ParsePosition::CodeBlock if fence => ParsePosition::Text,
+            ParsePosition::CodeBlock => ParsePosition::CodeBlock,
+            ParsePosition::Text if fence => ParsePosition::CodeBlock,
+            ParsePosition::Text if cells(content).is_some_and(|cells| cells == HEADER) => {
+                ParsePosition::BelowHeader
             }
-            Place::Rows if content.is_empty() => Place::Text,
-            Place::Rows => {
-                found.take(line, content);
-                Place::Rows
+            ParsePosition::Text => ParsePosition::Text,
+            ParsePosition::BelowHeader => {
+                if !is_separator(content) {
+                    requirements.push_malformed(line, RowError::NoSeparator(content.to_owned()));
+                }
+                ParsePosition::TableRows
+            }
+            ParsePosition::TableRows if content.is_empty() => ParsePosition::Text,
+            ParsePosition::TableRows => {
+                requirements.push_row(line, content);
+                ParsePosition::TableRows
             }
         };
     }
-    found
+    requirements
 }
 
 impl Requirements {
-    fn take(&mut self, line: usize, content: &str) {
-        match parse_row(line, content).and_then(|row| self.refuse_duplicate(row)) {
+    fn push_row(&mut self, line: usize, content: &str) {
+        match parse_row(line, content).and_then(|row| self.reject_duplicate(row)) {
             Ok(row) => self.rows.push(row),
-            Err(error) => self.refuse(line, error),
+            Err(error) => self.push_malformed(line, error),
         }
     }
 
-    fn refuse(&mut self, line: usize, error: RowError) {
+    fn push_malformed(&mut self, line: usize, error: RowError) {
         self.malformed.push(MalformedRow { line, error });
     }
 
-    fn refuse_duplicate(&self, row: Row) -> Result<Row, RowError> {
+    fn reject_duplicate(&self, row: Row) -> Result<Row, RowError> {
         match self.rows.iter().find(|earlier| earlier.id == row.id) {
             Some(earlier) => Err(RowError::DuplicateId { id: row.id, first_line: earlier.line }),
             None => Ok(row),
@@ -117,16 +127,16 @@ fn parse_row(line: usize, content: &str) -> Result<Row, RowError> {
         return Err(RowError::BadId(id.to_owned()));
     }
     if what.is_empty() {
-        return Err(RowError::NothingAsked(id.to_owned()));
+        return Err(RowError::NoDescription(id.to_owned()));
     }
-    let tests = parse_names(id, tests)?;
+    let tests = parse_test_names(id, tests)?;
     if tests.is_empty() {
         return Err(RowError::NoTests(id.to_owned()));
     }
     Ok(Row { line, id: id.to_owned(), tests })
 }
 
-fn parse_names(id: &str, names: &str) -> Result<Vec<String>, RowError> {
+fn parse_test_names(id: &str, names: &str) -> Result<Vec<String>, RowError> {
     names
         .split(|c: char| c == ',' || c.is_whitespace())
         .filter(|word| !word.is_empty())
@@ -149,11 +159,11 @@ fn is_test_name(name: &str) -> bool {
 }
 
 fn is_separator(line: &str) -> bool {
-    let is_rule = |cell: &str| cell.contains('-') && cell.chars().all(|c| c == '-' || c == ':');
-    cells(line).is_some_and(|cells| cells.len() == HEADER.len() && cells.into_iter().all(is_rule))
+    let is_dashes = |cell: &str| cell.contains('-') && cell.chars().all(|c| c == '-' || c == ':');
+    cells(line).is_some_and(|cells| cells.len() == HEADER.len() && cells.into_iter().all(is_dashes))
 }
 
-/// The trimmed cells of a table line; `\|` does not end a cell. None where the line is not framed by pipes.
+/// Splits a table line into its trimmed cells; `\|` does not end a cell. None unless the line starts and ends with a pipe.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let mut rest = line.strip_prefix('|')?;
     let mut cells = Vec::new();
@@ -164,6 +174,7 @@ fn cells(line: &str) -> Option<Vec<&str>> {
     rest.is_empty().then_some(cells)
 }
 
+/// Returns the byte index of the first pipe without a backslash before it.
 fn unescaped_pipe(text: &str) -> Option<usize> {
     text.match_indices('|').map(|(at, _)| at).find(|&at| !text[..at].ends_with('\\'))
 }

@@ -1,5 +1,5 @@
-//! What stands beside the binary says only what is true of it: the files of `deploy/` parse, and they and the runbook
-//! name metrics, settings and commands that exist, and sections that can be found.
+//! Rules about `deploy/` and the runbook: the files parse, and they name only metrics, settings, commands and sections
+//! that exist.
 
 #[path = "deploy/alerts.rs"]
 mod alerts;
@@ -18,6 +18,6 @@ mod promql;
 #[path = "deploy/settings.rs"]
 mod settings;
 
-fn assert_none(faults: &[String]) {
-    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+fn assert_none(violations: &[String]) {
+    assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
 }

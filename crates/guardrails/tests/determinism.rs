@@ -1,4 +1,5 @@
-//! What a seed's exact replay rests on and no lint holds: choices are made in a fixed order.
+//! Rule: code that runs in the simulation iterates and polls in a fixed order, so that a seed replays exactly. No lint
+//! enforces this.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +7,15 @@ use std::path::{Path, PathBuf};
 /// Crates whose code runs inside the simulation.
 const SIMULATED: [&str; 4] = ["store", "store-memory", "engine", "sim"];
 
-/// What makes a choice by chance, and what to use instead.
+/// Types and functions with a random order, each with its replacement.
 const RANDOM_ORDER: [(&str, &str); 3] = [
     ("HashMap", "iterates in random order; use BTreeMap"),
     ("HashSet", "iterates in random order; use BTreeSet"),
     ("watch::channel", "wakes its receivers in random order; use a Notify and a value"),
 ];
 
-/// One line for each place in a source that leaves its order to chance.
-fn left_to_chance(source: &str) -> Vec<String> {
+/// Returns one line for each use of a random order in a source.
+fn find_random_order(source: &str) -> Vec<String> {
     let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     let lines: Vec<&str> = code.filter(|line| !line.trim().is_empty()).collect();
     let mut found = Vec::new();
@@ -29,27 +30,28 @@ fn left_to_chance(source: &str) -> Vec<String> {
     found
 }
 
-fn sources(directory: &Path) -> Vec<PathBuf> {
+/// Returns the Rust files in a directory and its subdirectories.
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory)
         .unwrap_or_else(|error| panic!("cannot list {}: {error}", directory.display()));
-    let paths = entries.map(|entry| entry.expect("the directory can be listed").path());
+    let paths = entries.map(|entry| entry.expect("a directory entry can be read").path());
     paths
-        .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] })
+        .flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] })
         .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
         .collect()
 }
 
 #[test]
-fn what_runs_in_the_simulation_leaves_no_order_to_chance() {
+fn simulated_code_has_a_fixed_order() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is in crates/");
     let mut found = Vec::new();
     for name in SIMULATED {
-        let sources = sources(&crates.join(name).join("src"));
+        let sources = rust_files(&crates.join(name).join("src"));
         assert!(!sources.is_empty(), "{name} has no sources");
         for path in sources {
             let source = fs::read_to_string(&path).expect("a source can be read");
             found.extend(
-                left_to_chance(&source).into_iter().map(|place| format!("{}: {place}", path.display())),
+                find_random_order(&source).into_iter().map(|found| format!("{}: {found}", path.display())),
             );
         }
     }
@@ -57,9 +59,9 @@ fn what_runs_in_the_simulation_leaves_no_order_to_chance() {
 }
 
 #[test]
-fn an_unbiased_select_and_a_hash_map_are_refused() {
-    let doctored = "use std::collections::HashMap;\ntokio::select! {\n    // biased;\n    _ = a => {}\n}\n";
-    assert_eq!(left_to_chance(doctored).len(), 2);
-    assert!(left_to_chance("tokio::select! {\n    biased;\n    _ = a => {}\n}\n").is_empty());
-    assert!(left_to_chance("//! no HashMap here\n").is_empty());
+fn unbiased_select_and_hash_map_are_found() {
+    let source = "use std::collections::HashMap;\ntokio::select! {\n    // biased;\n    _ = a => {}\n}\n";
+    assert_eq!(find_random_order(source).len(), 2);
+    assert!(find_random_order("tokio::select! {\n    biased;\n    _ = a => {}\n}\n").is_empty());
+    assert!(find_random_order("//! no HashMap here\n").is_empty());
 }

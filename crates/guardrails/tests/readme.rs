@@ -1,16 +1,18 @@
-//! README states the retry contract as it is: it is a commitment to receivers.
+//! Rule: README states the retry contract, because the contract is a commitment to receivers.
 
 use std::fs;
 use std::path::Path;
 
 fn readme() -> String {
-    let root =
-        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this package is two levels deep");
-    fs::read_to_string(root.join("README.md")).expect("there is a README")
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this package is two levels below the root");
+    fs::read_to_string(root.join("README.md")).expect("README.md can be read")
 }
 
-/// What a text lacks of the contract.
-fn missing(text: &str) -> Vec<&'static str> {
+/// Returns the statements of the retry contract that a text does not contain.
+fn missing_statements(text: &str) -> Vec<&'static str> {
     let contract = [
         "| 1 | 60 s ± 20 % | 1 min |",
         "| 2 | 120 s ± 20 % | 3 min |",
@@ -25,11 +27,11 @@ fn missing(text: &str) -> Vec<&'static str> {
 
 #[test]
 fn s1_phase3_readme_states_every_delay_the_jitter_and_the_floor() {
-    assert_eq!(missing(&readme()), Vec::<&str>::new());
+    assert_eq!(missing_statements(&readme()), Vec::<&str>::new());
 }
 
 #[test]
-fn a_readme_with_a_shorter_delay_is_noticed() {
-    let doctored = readme().replace("60 s ± 20 %", "5 s");
-    assert!(!missing(&doctored).is_empty());
+fn readme_with_a_shorter_delay_is_found() {
+    let changed = readme().replace("60 s ± 20 %", "5 s");
+    assert!(!missing_statements(&changed).is_empty());
 }

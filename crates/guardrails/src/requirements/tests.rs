@@ -1,4 +1,4 @@
-//! The format of the list, by example.
+//! Tests of the table format.
 
 use super::*;
 
@@ -6,14 +6,16 @@ fn table(rows: &str) -> String {
     format!("| id | what | tests |\n|---|---|---|\n{rows}\n")
 }
 
-fn only_row(row: &str) -> Row {
+/// Parses a table with this row, which must be well formed.
+fn parse_valid(row: &str) -> Row {
     let parsed = parse_requirements(&table(row));
     assert_eq!(parsed.malformed, []);
     assert_eq!(parsed.rows.len(), 1, "{row}");
     parsed.rows.into_iter().next().unwrap()
 }
 
-fn only_error(row: &str) -> RowError {
+/// Parses a table with this row, which must be malformed, and returns the reason.
+fn parse_malformed(row: &str) -> RowError {
     let parsed = parse_requirements(&table(row));
     assert_eq!(parsed.rows, [], "{row}");
     assert_eq!(parsed.malformed.len(), 1, "{row}");
@@ -22,19 +24,19 @@ fn only_error(row: &str) -> RowError {
 }
 
 #[test]
-fn names_are_separated_by_spaces_or_commas() {
-    let row = only_row("| S1-3.3 | the five tests | `test_a`, `test_b` `test_c` |");
+fn test_names_are_separated_by_spaces_or_commas() {
+    let row = parse_valid("| S1-3.3 | the five tests | `test_a`, `test_b` `test_c` |");
     assert_eq!((row.line, row.id.as_str()), (3, "S1-3.3"));
     assert_eq!(row.tests, ["test_a", "test_b", "test_c"]);
 }
 
 #[test]
-fn an_escaped_pipe_stays_in_its_cell() {
-    assert_eq!(only_row(r"| S4-F1 | `a \| b` | `s4_f1_a` |").tests, ["s4_f1_a"]);
+fn escaped_pipe_does_not_end_a_cell() {
+    assert_eq!(parse_valid(r"| S4-F1 | `a \| b` | `s4_f1_a` |").tests, ["s4_f1_a"]);
 }
 
 #[test]
-fn malformed_rows_say_why() {
+fn each_malformed_row_has_its_reason() {
     let id = || "S4-F1".to_owned();
     let bad_word = |word: &str| RowError::BadTestName { id: id(), word: word.to_owned() };
     let cases = [
@@ -43,7 +45,7 @@ fn malformed_rows_say_why() {
         ("S4-F1 without pipes", RowError::NotThreeCells("S4-F1 without pipes".to_owned())),
         ("| s4 f1 | what | `a` |", RowError::BadId("s4 f1".to_owned())),
         ("| | what | `a` |", RowError::BadId(String::new())),
-        ("| S4-F1 | | `a` |", RowError::NothingAsked(id())),
+        ("| S4-F1 | | `a` |", RowError::NoDescription(id())),
         ("| S4-F1 | what | |", RowError::NoTests(id())),
         ("| S4-F1 | what | , |", RowError::NoTests(id())),
         ("| S4-F1 | what | a |", bad_word("a")),
@@ -53,12 +55,12 @@ fn malformed_rows_say_why() {
         ("| S4-F1 | what | `a`, not yet: the rest |", bad_word("not")),
     ];
     for (row, error) in cases {
-        assert_eq!(only_error(row), error);
+        assert_eq!(parse_malformed(row), error);
     }
 }
 
 #[test]
-fn a_second_row_for_an_id_is_malformed() {
+fn second_row_for_an_id_is_malformed() {
     let parsed = parse_requirements(&table("| S4-F1 | what | `a` |\n| S4-F1 | what | `b` |"));
     let error = RowError::DuplicateId { id: "S4-F1".to_owned(), first_line: 3 };
     assert_eq!(parsed.malformed, [MalformedRow { line: 4, error }]);
@@ -66,7 +68,7 @@ fn a_second_row_for_an_id_is_malformed() {
 }
 
 #[test]
-fn a_header_without_its_rule_is_malformed() {
+fn header_without_a_separator_is_malformed() {
     let parsed = parse_requirements("| id | what | tests |\n| S4-F1 | what | `a` |\n");
     assert!(matches!(parsed.malformed[..], [MalformedRow { line: 2, error: RowError::NoSeparator(_) }]));
 }

@@ -1,21 +1,25 @@
-//! The alerts: each can be understood and acted on, and those that the requirements ask for are there.
+//! Rules about alerts: each has a severity, a description and a section in the runbook, and the alerts that the
+//! requirements name exist.
 
 use std::collections::BTreeSet;
 
 use yaml_rust2::Yaml;
 
 use crate::assert_none;
-use crate::files::{read, yaml_at};
+use crate::files::{read, read_yaml};
 use crate::metrics::{self, Metrics};
-use crate::promql::series;
+use crate::promql::series_names;
 
 const RULES: &str = "deploy/prometheus/posthaste.rules.yml";
 const RUNBOOK: &str = "docs/operations.md";
 
+/// An alerting rule.
 #[derive(Clone, Debug, Default)]
 struct Alert {
     name: String,
+    /// PromQL of `expr`.
     expression: String,
+    /// Value of `for`; empty when the alert fires at once.
     holds_for: String,
     severity: String,
     summary: String,
@@ -23,23 +27,24 @@ struct Alert {
     runbook: String,
 }
 
+/// The alerting and recording rules of [`RULES`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     alerts: Vec<Alert>,
-    /// Recorded series, each with its expression.
+    /// Names of recorded series, each with its expression.
     pub(crate) recorded: Vec<(String, String)>,
 }
 
-pub(crate) fn rules() -> Rules {
-    let document = yaml_at(RULES);
-    let groups = document["groups"].as_vec().expect("the rules are in groups");
+pub(crate) fn read_rules() -> Rules {
+    let document = read_yaml(RULES);
+    let groups = document["groups"].as_vec().expect("the rules file has groups");
     let text = |value: &Yaml| value.as_str().unwrap_or_default().to_owned();
-    let mut found = Rules::default();
+    let mut rules = Rules::default();
     for rule in groups.iter().flat_map(|group| group["rules"].as_vec().expect("a group has rules")) {
         let expression = text(&rule["expr"]);
         if rule["record"].is_badvalue() {
             let (labels, annotations) = (&rule["labels"], &rule["annotations"]);
-            found.alerts.push(Alert {
+            rules.alerts.push(Alert {
                 name: text(&rule["alert"]),
                 expression,
                 holds_for: text(&rule["for"]),
@@ -49,21 +54,21 @@ pub(crate) fn rules() -> Rules {
                 runbook: text(&annotations["runbook"]),
             });
         } else {
-            found.recorded.push((text(&rule["record"]), expression));
+            rules.recorded.push((text(&rule["record"]), expression));
         }
     }
-    found
+    rules
 }
 
 impl Rules {
-    /// What can be read besides the metrics of the product.
-    pub(crate) fn readable(&self) -> BTreeSet<String> {
+    /// Returns the series that exist in addition to the metrics of Posthaste.
+    fn extra_series(&self) -> BTreeSet<String> {
         let recorded = self.recorded.iter().map(|(name, _)| name.clone());
         recorded.chain(["up", "ALERTS"].map(str::to_owned)).collect()
     }
 }
 
-/// The anchors of a Markdown text's headings, as they are made on the way to a page.
+/// Returns the link anchors that GitHub generates for the headings of a Markdown text.
 fn anchors(markdown: &str) -> BTreeSet<String> {
     let headings =
         markdown.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
@@ -75,123 +80,133 @@ fn anchors(markdown: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What an alert lacks for whoever it wakes.
-fn lacks(alert: &Alert, anchors: &BTreeSet<String>) -> Vec<String> {
-    let mut lacks = Vec::new();
+/// Returns one line for each part that an alert must have and does not have.
+fn missing_parts(alert: &Alert, anchors: &BTreeSet<String>) -> Vec<String> {
+    let mut missing = Vec::new();
     if alert.name.is_empty() || !alert.name.starts_with("Posthaste") {
-        lacks.push("a name that starts with Posthaste".to_owned());
+        missing.push("name that starts with Posthaste".to_owned());
     }
     if !["page", "warning"].contains(&alert.severity.as_str()) {
-        lacks.push("a severity of page or warning".to_owned());
+        missing.push("severity of page or warning".to_owned());
     }
-    for (what, text) in [("a summary", &alert.summary), ("a description", &alert.description)] {
+    for (part, text) in [("summary", &alert.summary), ("description", &alert.description)] {
         if text.trim().is_empty() {
-            lacks.push(what.to_owned());
+            missing.push(part.to_owned());
         }
     }
     match alert.runbook.split_once('#') {
         Some((RUNBOOK, anchor)) if anchor == alert.name.to_lowercase() && anchors.contains(anchor) => {}
         _ => {
-            lacks.push(format!("a section `### {}` in {RUNBOOK}, and `runbook` with its anchor", alert.name));
+            missing.push(format!(
+                "section `### {}` in {RUNBOOK} with a `runbook` annotation that links to it",
+                alert.name
+            ));
         }
     }
-    lacks.into_iter().map(|what| format!("{} lacks {what}", alert.name)).collect()
+    missing.into_iter().map(|part| format!("{} has no {part}", alert.name)).collect()
 }
 
-/// The names in an expression that nothing has.
-pub(crate) fn unknown_series(place: &str, expression: &str, metrics: &Metrics, rules: &Rules) -> Vec<String> {
-    let readable = rules.readable();
-    let unknown =
-        series(expression).into_iter().filter(|name| !readable.contains(name) && !metrics.expose(name));
-    unknown.map(|name| format!("{place} reads {name}, and Posthaste exposes {metrics}")).collect()
+/// Returns one line for each series in an expression that neither Posthaste nor a recording rule exposes.
+pub(crate) fn unknown_series(rule: &str, expression: &str, metrics: &Metrics, rules: &Rules) -> Vec<String> {
+    let extra = rules.extra_series();
+    let unknown = series_names(expression)
+        .into_iter()
+        .filter(|name| !extra.contains(name) && !metrics.has_series(name));
+    unknown
+        .map(|name| format!("{rule} reads {name}, which does not exist; Posthaste exposes {metrics}"))
+        .collect()
 }
 
-/// What is missing of the thresholds of the dead-letter rate.
-fn dead_letter_faults(rules: &Rules) -> Vec<String> {
+/// Checks the recording rules and the thresholds of the dead-letter rate.
+fn dead_letter_violations(rules: &Rules) -> Vec<String> {
     let recorded =
         |name: &str| rules.recorded.iter().find(|(record, _)| record == name).map(|(_, expr)| expr.as_str());
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     let ratio = "posthaste:dead_letter_ratio:1h";
     let parts = ["posthaste:dead_letters:increase1h", "posthaste:ended:increase1h"];
     if recorded(ratio) != Some(&parts.join(" / ")) {
-        faults.push(format!("{ratio} is not {}", parts.join(" / ")));
+        violations.push(format!("{ratio} must be {}", parts.join(" / ")));
     }
     for (name, metric) in parts.iter().zip(["webhook_dead_letters_total", "webhook_deliveries_total"]) {
-        if !recorded(name).is_some_and(|expression| series(expression).contains(metric)) {
-            faults.push(format!("{name} does not count {metric}"));
+        if !recorded(name).is_some_and(|expression| series_names(expression).contains(metric)) {
+            violations.push(format!("{name} must read {metric}"));
         }
     }
     for (severity, over) in [("page", "0.05"), ("warning", "0.02")] {
         let expression = format!("{ratio} > {over} and {} >= 50", parts[1]);
         if !rules.alerts.iter().any(|alert| alert.severity == severity && alert.expression == expression) {
-            faults.push(format!("no {severity} on `{expression}`"));
+            violations.push(format!("no alert with severity {severity} has the expression `{expression}`"));
         }
     }
-    faults
+    violations
 }
 
-/// What is missing of the alert on delays that the retry contract forbids.
-fn anomaly_faults(rules: &Rules, metrics: &Metrics) -> Vec<String> {
-    let mut faults = Vec::new();
+/// Checks the alert on retry delays that the retry contract forbids.
+fn anomaly_violations(rules: &Rules, metrics: &Metrics) -> Vec<String> {
+    let mut violations = Vec::new();
     let is_anomaly = |alert: &&Alert| alert.name == "PosthasteRetriesTooFast";
     let Some(alert) = rules.alerts.iter().find(is_anomaly) else {
-        return vec!["there is no alert PosthasteRetriesTooFast".to_owned()];
+        return vec!["the alert PosthasteRetriesTooFast is missing".to_owned()];
     };
-    let counted = format!("increase(webhook_retry_delay_bucket{{le=\"{}\"}}[10m])", metrics::BELOW_THE_FLOOR);
-    if alert.expression != format!("sum by (job) ({counted}) > 0") {
-        faults.push(format!("it does not count every delay under 30 s: {}", alert.expression));
+    let increase =
+        format!("increase(webhook_retry_delay_bucket{{le=\"{}\"}}[10m])", metrics::BUCKET_BELOW_FLOOR);
+    if alert.expression != format!("sum by (job) ({increase}) > 0") {
+        violations.push(format!(
+            "PosthasteRetriesTooFast does not count every delay under 30 s: {}",
+            alert.expression
+        ));
     }
     if alert.severity != "page" || !alert.holds_for.is_empty() {
-        faults.push("it does not page at the first one".to_owned());
+        violations.push("PosthasteRetriesTooFast does not page at the first forbidden delay".to_owned());
     }
-    if !metrics.has_bucket_below_the_floor() {
-        faults.push("webhook_retry_delay has no bucket for delays under 30 s".to_owned());
+    if !metrics.has_bucket_below_floor() {
+        violations.push("webhook_retry_delay has no bucket for delays under 30 s".to_owned());
     }
-    faults
+    violations
 }
 
 #[test]
-fn every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on() {
-    let (rules, anchors) = (rules(), anchors(&read(RUNBOOK)));
-    assert!(rules.alerts.len() >= 10, "the alerts are found: {}", rules.alerts.len());
-    assert_none(&rules.alerts.iter().flat_map(|alert| lacks(alert, &anchors)).collect::<Vec<_>>());
+fn every_alert_has_severity_description_and_runbook_section() {
+    let (rules, anchors) = (read_rules(), anchors(&read(RUNBOOK)));
+    assert!(rules.alerts.len() >= 10, "only {} alerts were found", rules.alerts.len());
+    assert_none(&rules.alerts.iter().flat_map(|alert| missing_parts(alert, &anchors)).collect::<Vec<_>>());
     let names: BTreeSet<_> = rules.alerts.iter().map(|alert| &alert.name).collect();
-    assert_eq!(names.len(), rules.alerts.len(), "an alert's name is its own");
+    assert_eq!(names.len(), rules.alerts.len(), "two alerts have the same name");
 }
 
 #[test]
-fn every_rule_reads_only_what_posthaste_exposes() {
-    let (rules, metrics) = (rules(), metrics::exposed());
+fn every_rule_reads_only_exposed_series() {
+    let (rules, metrics) = (read_rules(), metrics::read_exposed());
     let alerts = rules.alerts.iter().map(|alert| (&alert.name, &alert.expression));
     let recorded = rules.recorded.iter().map(|(name, expression)| (name, expression));
-    let faults = alerts
+    let violations = alerts
         .chain(recorded)
         .flat_map(|(name, expression)| unknown_series(name, expression, &metrics, &rules));
-    assert_none(&faults.collect::<Vec<_>>());
+    assert_none(&violations.collect::<Vec<_>>());
 }
 
-/// One Prometheus may watch several, each under a job of its own.
+/// One Prometheus may scrape several installations, each with its own job.
 #[test]
-fn no_rule_is_for_one_installation_alone() {
-    let rules = rules();
+fn no_rule_selects_a_single_job() {
+    let rules = read_rules();
     let expressions = rules.alerts.iter().map(|alert| (&alert.name, &alert.expression));
     let recorded = rules.recorded.iter().map(|(name, expression)| (name, expression));
-    let faults = expressions.chain(recorded).filter(|(_, expression)| expression.contains("job=\""));
-    assert_none(&faults.map(|(name, _)| format!("{name} is for one job alone")).collect::<Vec<_>>());
+    let violations = expressions.chain(recorded).filter(|(_, expression)| expression.contains("job=\""));
+    assert_none(&violations.map(|(name, _)| format!("{name} selects a single job")).collect::<Vec<_>>());
 }
 
 #[test]
 fn s1_dead_letter_rate_pages_over_5_percent_and_warns_over_2() {
-    assert_none(&dead_letter_faults(&rules()));
+    assert_none(&dead_letter_violations(&read_rules()));
 }
 
 #[test]
 fn s1_phase3_anomaly_a_retry_under_30_s_pages_at_the_first() {
-    assert_none(&anomaly_faults(&rules(), &metrics::exposed()));
+    assert_none(&anomaly_violations(&read_rules(), &metrics::read_exposed()));
 }
 
 #[test]
-fn links_within_the_runbook_lead_somewhere() {
+fn links_within_the_runbook_have_a_target() {
     let runbook = read(RUNBOOK);
     let anchors = anchors(&runbook);
     let links = runbook.split("](#").skip(1).filter_map(|rest| rest.split(')').next());
@@ -201,45 +216,53 @@ fn links_within_the_runbook_lead_somewhere() {
 }
 
 #[test]
-fn other_thresholds_and_a_slower_anomaly_are_noticed() {
-    let doctored = |change: fn(&mut Alert)| {
-        let mut rules = rules();
+fn changed_thresholds_and_severities_are_found() {
+    let with_alerts_changed = |change: fn(&mut Alert)| {
+        let mut rules = read_rules();
         rules.alerts.iter_mut().for_each(change);
         rules
     };
-    let lax = doctored(|alert| {
+    let high_thresholds = with_alerts_changed(|alert| {
         alert.expression = alert.expression.replace("> 0.05", "> 0.5").replace("> 0", "> 9");
     });
-    assert_eq!(dead_letter_faults(&lax).len(), 2, "{:?}", dead_letter_faults(&lax));
-    assert_eq!(anomaly_faults(&lax, &metrics::exposed()).len(), 1);
-    let quiet = doctored(|alert| "warning".clone_into(&mut alert.severity));
-    assert_eq!(dead_letter_faults(&quiet).len(), 1);
-    assert_eq!(anomaly_faults(&quiet, &metrics::exposed()).len(), 1);
-    let late = doctored(|alert| "1h".clone_into(&mut alert.holds_for));
-    assert_eq!(anomaly_faults(&late, &metrics::exposed()).len(), 1);
+    assert_eq!(
+        dead_letter_violations(&high_thresholds).len(),
+        2,
+        "{:?}",
+        dead_letter_violations(&high_thresholds)
+    );
+    assert_eq!(anomaly_violations(&high_thresholds, &metrics::read_exposed()).len(), 1);
+    let warnings_only = with_alerts_changed(|alert| "warning".clone_into(&mut alert.severity));
+    assert_eq!(dead_letter_violations(&warnings_only).len(), 1);
+    assert_eq!(anomaly_violations(&warnings_only, &metrics::read_exposed()).len(), 1);
+    let delayed = with_alerts_changed(|alert| "1h".clone_into(&mut alert.holds_for));
+    assert_eq!(anomaly_violations(&delayed, &metrics::read_exposed()).len(), 1);
 }
 
 #[test]
-fn an_alert_without_its_parts_is_noticed() {
-    let anchors = anchors("# A\n## When the store is away\n### PosthasteDown\n");
+fn alert_without_a_required_part_is_found() {
+    let anchors = anchors("# A\n## When the store is unavailable\n### PosthasteDown\n");
     assert!(anchors.contains("when-the-store-is-unavailable"));
-    let down = rules()
+    let down = read_rules()
         .alerts
         .into_iter()
         .find(|alert| alert.name == "PosthasteDown")
-        .expect("there is such an alert");
-    assert_eq!(lacks(&down, &anchors), [] as [&str; 0]);
-    assert_eq!(lacks(&Alert { summary: String::new(), ..down.clone() }, &anchors).len(), 1);
-    assert_eq!(lacks(&Alert { severity: "critical".to_owned(), ..down.clone() }, &anchors).len(), 1);
-    assert_eq!(lacks(&Alert { runbook: "docs/operations.md#gone".to_owned(), ..down }, &anchors).len(), 1);
+        .expect("the rules have an alert PosthasteDown");
+    assert_eq!(missing_parts(&down, &anchors), [] as [&str; 0]);
+    assert_eq!(missing_parts(&Alert { summary: String::new(), ..down.clone() }, &anchors).len(), 1);
+    assert_eq!(missing_parts(&Alert { severity: "critical".to_owned(), ..down.clone() }, &anchors).len(), 1);
+    assert_eq!(
+        missing_parts(&Alert { runbook: "docs/operations.md#gone".to_owned(), ..down }, &anchors).len(),
+        1
+    );
 }
 
 #[test]
-fn a_series_that_is_not_exposed_is_noticed() {
-    let (rules, metrics) = (rules(), metrics::exposed());
-    let faults = |expression: &str| unknown_series("a rule", expression, &metrics, &rules).len();
-    assert_eq!(faults("webhook_retry_queue_depth > 0 and up == 1"), 0);
-    assert_eq!(faults("webhook_retry_queue_depths > 0"), 1);
-    assert_eq!(faults("rate(webhook_deliveries[5m])"), 1, "counters end in _total");
-    assert_eq!(faults("posthaste:no_such_record"), 1);
+fn series_that_is_not_exposed_is_found() {
+    let (rules, metrics) = (read_rules(), metrics::read_exposed());
+    let unknown = |expression: &str| unknown_series("a rule", expression, &metrics, &rules).len();
+    assert_eq!(unknown("webhook_retry_queue_depth > 0 and up == 1"), 0);
+    assert_eq!(unknown("webhook_retry_queue_depths > 0"), 1);
+    assert_eq!(unknown("rate(webhook_deliveries[5m])"), 1, "counters end in _total");
+    assert_eq!(unknown("posthaste:no_such_record"), 1);
 }

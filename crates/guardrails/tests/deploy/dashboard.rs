@@ -1,17 +1,17 @@
-//! The dashboard can be imported, and shows what is measured.
+//! Rules about the Grafana dashboard: it can be imported, and its panels read series that exist.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::alerts::{rules, unknown_series};
+use crate::alerts::{read_rules, unknown_series};
 use crate::assert_none;
 use crate::files::read;
 use crate::metrics;
 
 const DASHBOARD: &str = "deploy/grafana/posthaste.json";
 
-fn dashboard() -> Value {
+fn read_dashboard() -> Value {
     serde_json::from_str(&read(DASHBOARD)).expect("the dashboard is JSON")
 }
 
@@ -19,7 +19,7 @@ fn panels(dashboard: &Value) -> &Vec<Value> {
     dashboard["panels"].as_array().expect("the dashboard has panels")
 }
 
-/// Each expression, with the title of its panel.
+/// Returns the title of each panel with each of its PromQL expressions.
 fn expressions(dashboard: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of_panel = |panel: &Value| {
@@ -30,37 +30,37 @@ fn expressions(dashboard: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_dashboard_can_be_imported_and_asks_for_its_data_source() {
-    let dashboard = dashboard();
+fn dashboard_can_be_imported_with_any_data_source() {
+    let dashboard = read_dashboard();
     assert_eq!(dashboard["uid"], "posthaste");
-    assert!(dashboard["id"].is_null(), "the number is the importer's to give");
-    let variables = dashboard["templating"]["list"].as_array().expect("there are variables");
+    assert!(dashboard["id"].is_null(), "Grafana assigns the id at import");
+    let variables = dashboard["templating"]["list"].as_array().expect("the dashboard has variables");
     assert!(
         variables.iter().any(|variable| variable["name"] == "datasource" && variable["type"] == "datasource")
     );
     let panels = panels(&dashboard);
     let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64()).collect();
-    assert_eq!(ids.len(), panels.len(), "every panel has a number of its own");
+    assert_eq!(ids.len(), panels.len(), "two panels have the same id");
     for panel in panels.iter().filter(|panel| panel["type"] != "row") {
         assert_eq!(panel["datasource"]["uid"], "${datasource}", "{}", panel["title"]);
     }
 }
 
 #[test]
-fn every_panel_reads_only_what_posthaste_exposes() {
-    let (dashboard, rules, metrics) = (dashboard(), rules(), metrics::exposed());
+fn every_panel_reads_only_exposed_series() {
+    let (dashboard, rules, metrics) = (read_dashboard(), read_rules(), metrics::read_exposed());
     let expressions = expressions(&dashboard);
-    assert!(expressions.len() >= 15, "expressions are found: {}", expressions.len());
-    let faults = expressions
+    assert!(expressions.len() >= 15, "only {} expressions were found", expressions.len());
+    let violations = expressions
         .iter()
         .flat_map(|(title, expression)| unknown_series(title, expression, &metrics, &rules));
-    assert_none(&faults.collect::<Vec<_>>());
+    assert_none(&violations.collect::<Vec<_>>());
 }
 
 #[test]
-fn everything_that_the_contract_measures_has_a_panel() {
+fn every_metric_of_the_contract_has_a_panel() {
     let expressions: String =
-        expressions(&dashboard()).into_iter().map(|(_, expression)| expression + "\n").collect();
-    let unseen = metrics::CONTRACT.iter().filter(|name| !expressions.contains(**name));
-    assert_eq!(unseen.collect::<Vec<_>>(), [] as [&&str; 0]);
+        expressions(&read_dashboard()).into_iter().map(|(_, expression)| expression + "\n").collect();
+    let without_panel = metrics::CONTRACT.iter().filter(|name| !expressions.contains(**name));
+    assert_eq!(without_panel.collect::<Vec<_>>(), [] as [&&str; 0]);
 }

@@ -1,4 +1,4 @@
-//! The files of `deploy/`, and that they can be read as what they are.
+//! Files of `deploy/`. Rules: YAML and JSON files parse, and no file names the host of a third party.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,9 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::assert_none;
 
+/// A text file of the repository.
 pub(crate) struct File {
-    /// Relative to the root of the repository.
+    /// Path relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) text: String,
 }
@@ -31,16 +32,20 @@ fn workspace() -> &'static Path {
         .expect("this package is two levels below the root")
 }
 
+/// Reads a file by its path relative to the root of the repository.
 pub(crate) fn read(path: &str) -> String {
     let path = workspace().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
-/// The files at a path and in the directories below it, in order; none where there is nothing.
-pub(crate) fn below(path: &str) -> Vec<File> {
+/// Reads the file at a path, or all files in the directory at a path and its subdirectories, sorted by path. Returns none
+/// if the path does not exist.
+pub(crate) fn files_at(path: &str) -> Vec<File> {
     let mut found = paths(&workspace().join(path));
     found.sort();
-    let relative = |path: PathBuf| path.strip_prefix(workspace()).expect("it is below").display().to_string();
+    let relative = |path: PathBuf| {
+        path.strip_prefix(workspace()).expect("the path is in the workspace").display().to_string()
+    };
     found.into_iter().map(relative).map(|path| File { text: read(&path), path }).collect()
 }
 
@@ -49,31 +54,31 @@ fn paths(path: &Path) -> Vec<PathBuf> {
         return vec![path.to_owned()];
     }
     let Ok(entries) = fs::read_dir(path) else { return vec![] };
-    entries.flat_map(|entry| paths(&entry.expect("a directory can be listed").path())).collect()
+    entries.flat_map(|entry| paths(&entry.expect("a directory entry can be read").path())).collect()
 }
 
-/// What is shipped. Copies of the examples, which hold secrets, are not.
-pub(crate) fn shipped() -> Vec<File> {
-    let files = below("deploy").into_iter();
+/// Reads the files of `deploy/`, except local `.env` files, which contain secrets.
+pub(crate) fn deploy_files() -> Vec<File> {
+    let files = files_at("deploy").into_iter();
     let files: Vec<_> = files.filter(|file| !file.has_extension(&["env"])).collect();
-    assert!(!files.is_empty(), "deploy/ has files");
+    assert!(!files.is_empty(), "deploy/ has no files");
     files
 }
 
-/// The documents of a YAML file.
-pub(crate) fn yaml(file: &File) -> Result<Vec<Yaml>, String> {
+/// Parses the documents of a YAML file.
+pub(crate) fn parse_yaml(file: &File) -> Result<Vec<Yaml>, String> {
     YamlLoader::load_from_str(&file.text).map_err(|error| format!("{}: not YAML: {error}", file.path))
 }
 
-/// The only document of a YAML file.
-pub(crate) fn yaml_at(path: &str) -> Yaml {
+/// Reads a YAML file with exactly one document.
+pub(crate) fn read_yaml(path: &str) -> Yaml {
     let file = File { path: path.to_owned(), text: read(path) };
-    let mut documents = yaml(&file).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(documents.len(), 1, "{path} is one document");
+    let mut documents = parse_yaml(&file).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(documents.len(), 1, "{path} must have one document");
     documents.remove(0)
 }
 
-/// Every entry of every mapping in a document, as key and value.
+/// Returns the key and value of every entry of every mapping in a document.
 pub(crate) fn entries(document: &Yaml) -> Vec<(&str, &Yaml)> {
     match document {
         Yaml::Hash(mapping) => {
@@ -85,7 +90,7 @@ pub(crate) fn entries(document: &Yaml) -> Vec<(&str, &Yaml)> {
     }
 }
 
-/// Where a text points on the network: what stands between `://`, or what comes before a user name's `@`, and the path.
+/// Returns the host of each URL in a text.
 fn hosts(text: &str) -> Vec<&str> {
     let ends = |c: char| c.is_whitespace() || "/'\"`)],?".contains(c);
     let authorities = text.split("://").skip(1).filter_map(|rest| rest.split(ends).next());
@@ -93,22 +98,22 @@ fn hosts(text: &str) -> Vec<&str> {
     without_user.filter_map(|host| host.split(':').next()).filter(|host| !host.is_empty()).collect()
 }
 
-/// The service of PostgreSQL in the compose file is reached by its name there.
-fn may_be_named(host: &str) -> bool {
+/// Returns whether a file may name this host: example domains, loopback, and the service `postgres` of the compose file.
+fn is_allowed_host(host: &str) -> bool {
     host.ends_with(".example") || host.starts_with("127.") || ["localhost", "postgres"].contains(&host)
 }
 
 #[test]
 fn every_yaml_file_of_deploy_parses() {
-    let files: Vec<_> = shipped().into_iter().filter(File::is_yaml).collect();
-    assert!(files.len() >= 5, "there are rules, a compose file and manifests");
-    assert_none(&files.iter().filter_map(|file| yaml(file).err()).collect::<Vec<_>>());
+    let files: Vec<_> = deploy_files().into_iter().filter(File::is_yaml).collect();
+    assert!(files.len() >= 5, "expected the alert rules, the compose file and the manifests");
+    assert_none(&files.iter().filter_map(|file| parse_yaml(file).err()).collect::<Vec<_>>());
 }
 
 #[test]
 fn every_json_file_of_deploy_parses() {
-    let files: Vec<_> = shipped().into_iter().filter(|file| file.has_extension(&["json"])).collect();
-    assert!(!files.is_empty(), "there is a dashboard");
+    let files: Vec<_> = deploy_files().into_iter().filter(|file| file.has_extension(&["json"])).collect();
+    assert!(!files.is_empty(), "expected the dashboard");
     for file in files {
         let parsed = serde_json::from_str::<serde_json::Value>(&file.text);
         assert!(parsed.is_ok(), "{}: not JSON: {parsed:?}", file.path);
@@ -116,24 +121,27 @@ fn every_json_file_of_deploy_parses() {
 }
 
 #[test]
-fn no_file_of_deploy_points_to_a_host_of_somebody() {
-    let named = |file: &File| {
-        let foreign = hosts(&file.text).into_iter().filter(|host| !may_be_named(host));
-        foreign.map(|host| format!("{}: {host}; write a host under .example", file.path)).collect::<Vec<_>>()
+fn no_file_of_deploy_names_a_foreign_host() {
+    let violations = |file: &File| {
+        let foreign = hosts(&file.text).into_iter().filter(|host| !is_allowed_host(host));
+        foreign
+            .map(|host| format!("{}: {host} belongs to a third party; use a host under .example", file.path))
+            .collect::<Vec<_>>()
     };
-    assert_none(&shipped().iter().flat_map(named).collect::<Vec<_>>());
+    assert_none(&deploy_files().iter().flat_map(violations).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_broken_file_and_a_foreign_host_are_noticed() {
-    let broken = |text: &str| yaml(&File { path: "x.yml".to_owned(), text: text.to_owned() }).is_err();
-    assert!(broken("a: [1, 2"));
-    assert!(broken("a: 1\na: 2\n"), "a key that stands twice hides one of its values");
-    assert!(!broken("a: 1\n---\nb: 2\n"));
+fn invalid_yaml_and_foreign_hosts_are_found() {
+    let is_invalid =
+        |text: &str| parse_yaml(&File { path: "x.yml".to_owned(), text: text.to_owned() }).is_err();
+    assert!(is_invalid("a: [1, 2"));
+    assert!(is_invalid("a: 1\na: 2\n"), "a duplicate key hides one of its values");
+    assert!(!is_invalid("a: 1\n---\nb: 2\n"));
     let text = "see https://docs.vendor.com/x and postgres://u:p@db.example:5432/d or http://127.0.0.1:8600";
     assert_eq!(hosts(text), ["docs.vendor.com", "db.example", "127.0.0.1"]);
     assert_eq!(
-        hosts(text).into_iter().filter(|host| !may_be_named(host)).collect::<Vec<_>>(),
+        hosts(text).into_iter().filter(|host| !is_allowed_host(host)).collect::<Vec<_>>(),
         ["docs.vendor.com"]
     );
 }

@@ -1,30 +1,26 @@
-//! Numbers that are written twice agree: how long a process may take to stop, and what it is built with.
+//! Rules about numbers that `deploy/` repeats: the time a process may take to stop, and the Rust version.
 
-use crate::files::{File, below, entries, read, shipped, yaml};
+use crate::files::{File, deploy_files, entries, parse_yaml, read};
+use crate::settings::{REFERENCE, setting_rows};
 
-/// What a worker gets to finish unless it is configured, as the table of settings says.
+/// Returns the default time that requests in flight may take to finish after a stop signal.
 fn shutdown_seconds() -> i64 {
-    let source: String = below("crates/config/src").into_iter().map(|file| file.text).collect();
-    let setting =
-        source.split("name: \"shutdown_seconds\"").nth(1).and_then(|rest| rest.split("..PLAIN").next());
-    let default = setting.and_then(|setting| setting.split("Fallback::Text(\"").nth(1));
-    let default = default.and_then(|rest| rest.split('"').next()).and_then(|text| text.parse().ok());
-    default.expect(
-        "the setting shutdown_seconds and its default are in crates/config/src; if they are declared \
-         otherwise now, teach this test to read them",
-    )
+    let reference = read(REFERENCE);
+    let row = setting_rows(&reference).into_iter().find(|[name, ..]| *name == "`shutdown_seconds`");
+    let default = row.and_then(|[_, _, _, default, _]| default.parse().ok());
+    default.expect("the reference lists shutdown_seconds with its default")
 }
 
-/// What comes after that: the store is closed, and the last traces are sent meanwhile.
+/// Time after the shutdown period in which the process closes the store and sends the last traces.
 const CLOSING_SECONDS: i64 = 10;
 
-/// How long each file waits before it kills a process of ours, in seconds.
-fn waits(file: &File) -> Vec<i64> {
+/// Returns the stop timeouts in a deployment file: the seconds from the stop signal until the process is killed.
+fn stop_timeouts(file: &File) -> Vec<i64> {
     let seconds = |text: &str| text.trim_end_matches('s').parse().ok();
     let unit = file.text.lines().filter_map(|line| line.strip_prefix("TimeoutStopSec=")).filter_map(seconds);
-    let documents = if file.is_yaml() { yaml(file).unwrap_or_default() } else { vec![] };
-    let given = documents.iter().flat_map(entries);
-    let manifests = given.filter_map(|(key, value)| match key {
+    let documents = if file.is_yaml() { parse_yaml(file).unwrap_or_default() } else { vec![] };
+    let entries = documents.iter().flat_map(entries);
+    let manifests = entries.filter_map(|(key, value)| match key {
         "terminationGracePeriodSeconds" => value.as_i64(),
         "stop_grace_period" => value.as_str().and_then(seconds),
         _ => None,
@@ -33,38 +29,42 @@ fn waits(file: &File) -> Vec<i64> {
 }
 
 #[test]
-fn nobody_kills_a_worker_before_it_had_its_time_to_finish() {
-    let stopping = shutdown_seconds() + CLOSING_SECONDS;
+fn stop_timeouts_exceed_the_shutdown_period() {
+    let needed = shutdown_seconds() + CLOSING_SECONDS;
     let mut files = 0;
-    for file in shipped() {
-        let waits = waits(&file);
-        files += usize::from(!waits.is_empty());
+    for file in deploy_files() {
+        let timeouts = stop_timeouts(&file);
+        files += usize::from(!timeouts.is_empty());
         assert!(
-            waits.iter().all(|wait| *wait > stopping),
-            "{}: waits {waits:?} s, and a process takes up to {stopping} s to stop",
+            timeouts.iter().all(|timeout| *timeout > needed),
+            "{}: the stop timeouts are {timeouts:?} s, but a process needs up to {needed} s to stop",
             file.path
         );
     }
-    assert!(files >= 4, "the unit, the compose file and both deployments say how long they wait: {files}");
+    assert!(
+        files >= 4,
+        "expected a stop timeout in the unit, the compose file and both deployments; {files} files have one"
+    );
 }
 
 #[test]
-fn the_image_is_built_with_the_rust_of_the_workspace() {
+fn image_is_built_with_the_rust_version_of_the_workspace() {
     let manifest = read("Cargo.toml");
     let version = manifest.split("rust-version = \"").nth(1).and_then(|rest| rest.split('"').next());
     let version = version.expect("the workspace has a rust-version");
     assert!(
         read("deploy/Dockerfile").contains(&format!("FROM rust:{version}-")),
-        "deploy/Dockerfile: rust:{version}-…"
+        "deploy/Dockerfile must build from rust:{version}-…"
     );
 }
 
 #[test]
-fn a_wait_in_any_of_its_forms_is_read() {
-    let waits = |path: &str, text: &str| waits(&File { path: path.to_owned(), text: text.to_owned() });
-    assert_eq!(waits("a.service", "[Service]\nTimeoutStopSec=20s\n"), [20]);
+fn stop_timeouts_are_read_in_each_form() {
+    let timeouts =
+        |path: &str, text: &str| stop_timeouts(&File { path: path.to_owned(), text: text.to_owned() });
+    assert_eq!(timeouts("a.service", "[Service]\nTimeoutStopSec=20s\n"), [20]);
     assert_eq!(
-        waits("a.yaml", "spec: {terminationGracePeriodSeconds: 10}\n---\nstop_grace_period: 5s\n"),
+        timeouts("a.yaml", "spec: {terminationGracePeriodSeconds: 10}\n---\nstop_grace_period: 5s\n"),
         [10, 5]
     );
 }

@@ -1,14 +1,14 @@
-//! What Posthaste exposes, read out of the source that registers it.
+//! Metrics that Posthaste exposes, read from the source that registers them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::files::below;
+use crate::files::files_at;
 
-/// Where metrics are registered: `registry.register("webhook_…", …)`, and closures that do so by name.
-const SOURCE: [&str; 2] = ["crates/api/src/metrics.rs", "crates/api/src/metrics"];
+/// Source files that register metrics with `registry.register("webhook_…", …)` or a closure around it.
+const SOURCES: [&str; 2] = ["crates/api/src/metrics.rs", "crates/api/src/metrics"];
 
-/// The metrics of the contract, with underscores, as they are registered. Counters get `_total` on the way out.
+/// Metrics of the contract, under the names they are registered with. The exposition appends `_total` to counters.
 pub(crate) const CONTRACT: [&str; 11] = [
     "webhook_retry_queue_depth",
     "webhook_retry_delay",
@@ -36,23 +36,24 @@ const COUNTERS: [&str; 5] = [
     "webhook_api_requests",
 ];
 
-/// The retry contract's floor is 30 s, which itself is allowed. So what breaks it is counted by the last bucket below.
-pub(crate) const BELOW_THE_FLOOR: &str = "29.999";
+/// Upper bound of the histogram bucket for delays that the retry contract forbids. The contract allows 30 s itself, so the
+/// bucket ends just below it.
+pub(crate) const BUCKET_BELOW_FLOOR: &str = "29.999";
 
-/// Every metric by the name that it is registered under, and the bounds of the retry delays.
+/// Names of the registered metrics, and the bucket bounds of `webhook_retry_delay`.
 pub(crate) struct Metrics {
     registered: BTreeSet<String>,
-    retry_delays: Vec<f64>,
+    retry_delay_bounds: Vec<f64>,
 }
 
-pub(crate) fn exposed() -> Metrics {
-    let source: String = SOURCE.into_iter().flat_map(below).map(|file| file.text).collect();
+pub(crate) fn read_exposed() -> Metrics {
+    let source: String = SOURCES.into_iter().flat_map(files_at).map(|file| file.text).collect();
     let metrics = parse(&source);
     let missing: Vec<_> = CONTRACT.iter().filter(|name| !metrics.registered.contains(**name)).collect();
     assert!(
         missing.is_empty(),
-        "{} registers no {missing:?}; if metrics are registered otherwise now, teach this test to read them",
-        SOURCE.join(" and ")
+        "{} does not register {missing:?}; if metrics are registered in another form now, change `parse` in this file",
+        SOURCES.join(" and ")
     );
     metrics
 }
@@ -71,28 +72,28 @@ fn parse(source: &str) -> Metrics {
         bounds.unwrap_or_default().split(',').filter_map(|bound| bound.trim().replace('_', "").parse().ok());
     Metrics {
         registered: literals.filter(is_name).map(str::to_owned).collect(),
-        retry_delays: bounds.collect(),
+        retry_delay_bounds: bounds.collect(),
     }
 }
 
 impl Metrics {
-    /// Whether a series of this name is scraped.
-    pub(crate) fn expose(&self, series: &str) -> bool {
+    /// Returns whether `/metrics` has a series of this name.
+    pub(crate) fn has_series(&self, series: &str) -> bool {
         let suffixes: BTreeMap<&str, &[&str]> = HISTOGRAMS
             .iter()
             .map(|name| (*name, ["_bucket", "_count", "_sum"].as_slice()))
             .chain(COUNTERS.iter().map(|name| (*name, ["_total"].as_slice())))
             .collect();
-        let has = |name: &String| match suffixes.get(name.as_str()) {
+        let exposes = |name: &String| match suffixes.get(name.as_str()) {
             Some(suffixes) => suffixes.iter().any(|suffix| series.strip_suffix(suffix) == Some(name)),
             None => series == name,
         };
-        self.registered.iter().any(has)
+        self.registered.iter().any(exposes)
     }
 
-    /// Whether 29 is the last bound below the floor, and the floor is one too.
-    pub(crate) fn has_bucket_below_the_floor(&self) -> bool {
-        self.retry_delays.windows(2).any(|bounds| bounds == [29.999, 30.0])
+    /// Returns whether the retry delays have a bucket that ends just below 30 s, followed by one that ends at 30 s.
+    pub(crate) fn has_bucket_below_floor(&self) -> bool {
+        self.retry_delay_bounds.windows(2).any(|bounds| bounds == [29.999, 30.0])
     }
 }
 
@@ -103,13 +104,13 @@ impl fmt::Display for Metrics {
 }
 
 #[test]
-fn names_and_bounds_are_found_in_the_source_and_comments_are_not() {
+fn names_and_bounds_are_read_from_code_and_not_from_comments() {
     let metrics = parse(
         "// \"webhook_old\"\nconst RETRY_DELAY_SECONDS: [f64; 3] = [\n    29.999, 30.0,\n    1_800.0,\n];\n\
          registry.register(\"webhook_retry_delay\", \"webhook words\", x);\n",
     );
     assert_eq!(metrics.to_string(), "webhook_retry_delay");
-    assert!(metrics.has_bucket_below_the_floor());
-    assert!(metrics.expose("webhook_retry_delay_bucket") && !metrics.expose("webhook_retry_delay"));
-    assert!(!parse("const RETRY_DELAY_SECONDS: [f64; 2] = [20.0, 30.0];").has_bucket_below_the_floor());
+    assert!(metrics.has_bucket_below_floor());
+    assert!(metrics.has_series("webhook_retry_delay_bucket") && !metrics.has_series("webhook_retry_delay"));
+    assert!(!parse("const RETRY_DELAY_SECONDS: [f64; 2] = [20.0, 30.0];").has_bucket_below_floor());
 }

@@ -1,15 +1,15 @@
-//! Which series an expression of PromQL reads.
+//! A scanner for PromQL that returns the series an expression reads.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
 use std::str::CharIndices;
 
 const OPERATORS: [&str; 6] = ["and", "or", "unless", "bool", "offset", "atan2"];
-/// What is followed by a list of labels.
+/// Keywords that a list of labels follows.
 const GROUPINGS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// The names of the series, without what selects among them.
-pub(crate) fn series(expression: &str) -> BTreeSet<String> {
+/// Returns the names of the series in an expression, without label selectors.
+pub(crate) fn series_names(expression: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut chars = expression.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -20,14 +20,14 @@ pub(crate) fn series(expression: &str) -> BTreeSet<String> {
             c if c.is_ascii_digit() => {
                 word_end(&mut chars, at);
             }
-            c if is_of_name(c) => {
+            c if is_name_char(c) => {
                 let name = &expression[at..word_end(&mut chars, at)];
                 let rest = expression[at + name.len()..].trim_start();
                 if GROUPINGS.contains(&name) {
                     if rest.starts_with('(') {
                         skip_to(&mut chars, ')');
                     }
-                } else if !OPERATORS.contains(&name) && !is_called(rest) {
+                } else if !OPERATORS.contains(&name) && !follows_function(rest) {
                     names.insert(name.to_owned());
                 }
             }
@@ -37,20 +37,20 @@ pub(crate) fn series(expression: &str) -> BTreeSet<String> {
     names
 }
 
-/// Whether a name before this is that of a function or an aggregation.
-fn is_called(rest: &str) -> bool {
-    let word = rest.split(|c| !is_of_name(c)).next().unwrap_or_default();
+/// Returns whether the name before this text is a function or an aggregation.
+fn follows_function(rest: &str) -> bool {
+    let word = rest.split(|c| !is_name_char(c)).next().unwrap_or_default();
     rest.starts_with('(') || word == "by" || word == "without"
 }
 
-fn is_of_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Moves past the word that begins at `start`, and returns where it ends.
+/// Advances past the word that begins at `start`, and returns the index of its end.
 fn word_end(chars: &mut Peekable<CharIndices<'_>>, start: usize) -> usize {
     let mut end = start + 1;
-    while let Some((at, _)) = chars.next_if(|(_, c)| is_of_name(*c)) {
+    while let Some((at, _)) = chars.next_if(|(_, c)| is_name_char(*c)) {
         end = at + 1;
     }
     end
@@ -77,7 +77,7 @@ fn skip_to(chars: &mut Peekable<CharIndices<'_>>, end: char) {
 }
 
 #[test]
-fn the_series_of_an_expression_are_found_and_nothing_else_is() {
+fn only_series_names_are_returned() {
     let cases: [(&str, &[&str]); 7] = [
         ("up == 0", &["up"]),
         ("absent(up{job=\"posthaste\"} == 1)", &["up"]),
@@ -88,6 +88,6 @@ fn the_series_of_an_expression_are_found_and_nothing_else_is() {
         ("(sum(a) or 0 * b)\n+ c", &["a", "b", "c"]),
     ];
     for (expression, names) in cases {
-        assert_eq!(series(expression).into_iter().collect::<Vec<_>>(), names, "{expression}");
+        assert_eq!(series_names(expression).into_iter().collect::<Vec<_>>(), names, "{expression}");
     }
 }
