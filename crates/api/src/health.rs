@@ -30,7 +30,7 @@ pub struct Check {
     #[schema(example = "store")]
     pub name: &'static str,
     pub ok: bool,
-    #[schema(example = "reachable")]
+    #[schema(example = "responds")]
     pub detail: String,
 }
 
