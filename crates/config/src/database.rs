@@ -1,74 +1,71 @@
-//! Which store, and where it is.
+//! The database URL: a SQLite file or a PostgreSQL server.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use super::redacted::Redacted;
-use super::values::path;
+use posthaste::tokio_postgres::config::Host;
+use posthaste::{Database, InvalidUrl, PostgresUrl};
 
+use super::parse::path;
+
+/// A parsed database URL. No file has been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
-    /// A file, relative to the working directory where it is not absolute.
+    /// The path of a SQLite file, relative to the working directory if it is not absolute.
     Sqlite(PathBuf),
-    /// The whole URL, for the driver to read: it may name several hosts.
-    Postgres(Redacted),
+    /// The URL of a PostgreSQL server, which may name several hosts.
+    Postgres(Box<PostgresUrl>),
 }
 
 impl DatabaseUrl {
-    /// Whether only this host can reach it, as far as its URL tells: a file, a socket, or a loopback address.
-    pub fn is_here(&self) -> bool {
-        match self {
-            Self::Sqlite(_) => true,
-            Self::Postgres(url) => hosts(url.reveal()).iter().all(|host| is_loopback(host)),
-        }
-    }
-
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with("sqlite:") {
-            return sqlite(text).map(Self::Sqlite);
+            return sqlite_path(text).map(Self::Sqlite);
         }
         let Some(rest) = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"))
         else {
-            return Err("events are kept in SQLite or PostgreSQL, and this names neither".to_owned());
+            return Err("events are stored in SQLite or PostgreSQL, and this names neither".to_owned());
         };
         if rest.is_empty() {
             return Err("it names no host and no database".to_owned());
         }
         if rest.chars().any(|char| char.is_whitespace() || char.is_control()) {
-            return Err("it holds a space or a control character; write them percent-encoded".to_owned());
+            return Err("it contains a space or a control character; write them percent-encoded".to_owned());
         }
-        posthaste::check_postgres_url(text)?;
-        Ok(Self::Postgres(Redacted::new(text)))
+        let url = PostgresUrl::parse(text).map_err(|error| match error {
+            InvalidUrl::Malformed(reason) => reason,
+            error => error.to_string(),
+        })?;
+        Ok(Self::Postgres(Box::new(url)))
+    }
+
+    /// Returns the database, not opened. Reads the certificates that a PostgreSQL URL names.
+    pub fn database(&self) -> Result<Database, InvalidUrl> {
+        match self {
+            Self::Sqlite(path) => Ok(Database::sqlite(path)),
+            Self::Postgres(url) => Database::parsed_postgres((**url).clone()),
+        }
+    }
+
+    /// Returns whether the URL names a database that only this host can reach: a file, a socket or a loopback address.
+    pub fn is_on_this_host(&self) -> bool {
+        let Self::Postgres(url) = self else { return true };
+        let driver = url.driver_config();
+        let is_remote = |host: &Host| matches!(host, Host::Tcp(name) if !is_loopback_name(name));
+        !driver.get_hosts().iter().any(is_remote) && driver.get_hostaddrs().iter().all(is_loopback)
     }
 }
 
-/// The hosts of a URL, which may name several; a socket's directory has none.
-fn hosts(url: &str) -> Vec<String> {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = authority.split(['/', '?']).next().unwrap_or_default();
-    let listed = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-    let parameter = url.split(['?', '&']).find_map(|part| part.strip_prefix("host="));
-    let all = listed.split(',').chain(parameter.into_iter().flat_map(|hosts| hosts.split(',')));
-    all.map(without_port)
-        .filter(|host| !host.is_empty() && !host.starts_with(['/', '%']))
-        .map(str::to_owned)
-        .collect()
+fn is_loopback_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip| is_loopback(&ip))
 }
 
-fn without_port(host: &str) -> &str {
-    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((v6, _)) => v6,
-        None => host.split(':').next().unwrap_or_default(),
-    }
+fn is_loopback(ip: &IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
 }
 
-fn is_loopback(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
-}
-
-/// What follows `sqlite://` is the path as it is: nothing is decoded, and there are no parameters.
-fn sqlite(text: &str) -> Result<PathBuf, String> {
+/// Parses a SQLite URL. The path after `sqlite://` is taken as it is: nothing is decoded, and there are no parameters.
+fn sqlite_path(text: &str) -> Result<PathBuf, String> {
     if text.contains(":memory:") || text.contains("mode=memory") {
         return Err(
             "a database in memory loses every event that it has accepted when the process ends; name a file"
@@ -79,7 +76,7 @@ fn sqlite(text: &str) -> Result<PathBuf, String> {
         return Err("two slashes are missing after sqlite:".to_owned());
     };
     if file.contains(['?', '#']) {
-        return Err("parameters are not taken; remove everything from the ? or # on".to_owned());
+        return Err("parameters are not supported; remove everything from the ? or # on".to_owned());
     }
     if file.is_empty() || file.ends_with('/') {
         return Err("it names no file".to_owned());
@@ -92,8 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_here_when_only_this_host_can_reach_it() {
-        let here = |url: &str| DatabaseUrl::parse(url).unwrap().is_here();
+    fn database_is_on_this_host_if_only_this_host_can_reach_it() {
+        let is_on_this_host = |url: &str| DatabaseUrl::parse(url).unwrap().is_on_this_host();
         for url in [
             "sqlite://posthaste.db",
             "postgres://127.0.0.1/p",
@@ -101,13 +98,17 @@ mod tests {
             "postgresql://[::1]:5432,127.0.0.2/p",
             "postgres:///p?host=/run/postgresql",
             "postgres://%2Frun%2Fpostgresql/p",
+            "postgres://localhost/p?hostaddr=127.0.0.1",
         ] {
-            assert!(here(url), "{url}");
+            assert!(is_on_this_host(url), "{url}");
         }
-        for url in
-            ["postgres://db.example/p", "postgres://127.0.0.1,db.example/p", "postgres:///p?host=db.example"]
-        {
-            assert!(!here(url), "{url}");
+        for url in [
+            "postgres://db.example/p",
+            "postgres://127.0.0.1,db.example/p",
+            "postgres:///p?host=db.example",
+            "postgres://localhost/p?hostaddr=10.1.2.3",
+        ] {
+            assert!(!is_on_this_host(url), "{url}");
         }
     }
 }

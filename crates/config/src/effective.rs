@@ -1,22 +1,22 @@
-//! What holds, and why: a row of `posthaste config`.
+//! The rows of `posthaste config`: every setting with its value and its source.
 
 use serde_json::{Value, json};
 
 use super::mask::one_line;
-use super::source::Source;
-use super::table::{Secrecy, Setting};
+use super::setting::{Secrecy, Setting};
+use super::sources::Source;
 
-/// A setting with its value as text, secrets masked, and where it came from.
+/// The value of a setting as text, with secrets masked, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effective {
+pub struct EffectiveSetting {
     pub setting: &'static Setting,
-    /// None where it is left out and has no default.
+    /// None if no source sets it and it has no default.
     pub value: Option<String>,
     pub source: Source,
 }
 
-impl Effective {
-    /// Name, value and source, each on one line, for a table.
+impl EffectiveSetting {
+    /// Returns name, value and source, each on one line, for a table.
     pub fn row(&self) -> [String; 3] {
         let value = match &self.value {
             Some(value) => one_line(value),
@@ -25,6 +25,7 @@ impl Effective {
         [self.setting.name.to_owned(), value, self.source.to_string()]
     }
 
+    /// Returns the setting as an object of `posthaste config --json`.
     pub fn to_json(&self) -> Value {
         json!({
             "name": self.setting.name,
@@ -34,8 +35,8 @@ impl Effective {
         })
     }
 
-    /// Whether a part of the value, or all of it, is masked.
+    /// Returns whether a part of the value, or all of it, may be masked.
     pub fn is_secret(&self) -> bool {
-        self.setting.secrecy != Secrecy::Open
+        self.setting.secrecy != Secrecy::Public
     }
 }

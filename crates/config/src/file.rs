@@ -1,4 +1,4 @@
-//! The configuration file: TOML, one key per setting, no sections.
+//! The configuration file: TOML with one key per setting and no sections.
 
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -8,22 +8,24 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 use super::mask::shortened;
-use super::nearest::nearest;
-use super::table::{Form, SETTINGS, Setting, setting};
+use super::setting::Setting;
+use super::settings::setting;
+use super::suggestion::nearest_setting;
+use super::value_type::ValueType;
 
-/// Used when it is there and no other file is named.
+/// The file that is read if it exists and no other file is named.
 pub const FILE_DEFAULT: &str = "posthaste.toml";
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A file that has been read from the disk, and not yet understood.
+/// The text of a configuration file, not parsed yet.
 #[derive(Clone)]
 pub struct ConfigFile {
     pub path: PathBuf,
     pub text: String,
 }
 
-/// The text may hold secrets.
+/// Shows the path only, because the text may contain secrets.
 impl std::fmt::Debug for ConfigFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConfigFile").field("path", &self.path).finish_non_exhaustive()
@@ -31,7 +33,7 @@ impl std::fmt::Debug for ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file that is named, which must be there, or [`FILE_DEFAULT`] where there is one.
+    /// Reads the named file, which must exist, or else [`FILE_DEFAULT`] if it exists.
     pub fn find(named: Option<&Path>) -> Result<Option<Self>, ConfigError> {
         let path = named.unwrap_or(Path::new(FILE_DEFAULT));
         match read_to_string(path) {
@@ -44,6 +46,7 @@ impl ConfigFile {
         }
     }
 
+    /// Returns the line on which a span starts, from 1.
     fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
         1 + before.iter().filter(|&&byte| byte == b'\n').count()
@@ -60,16 +63,16 @@ fn read_to_string(path: &Path) -> io::Result<String> {
 }
 
 /// A value of the file, as text.
-pub(super) struct Entry {
-    pub(super) setting: &'static Setting,
-    pub(super) line: usize,
-    pub(super) text: String,
+pub(crate) struct FileEntry {
+    pub(crate) setting: &'static Setting,
+    pub(crate) line: usize,
+    pub(crate) text: String,
 }
 
-/// Every value of the file that has the right type, and what is wrong with the others.
-pub(super) fn entries(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Vec<Entry> {
+/// Parses a file. Returns the values that have the right type, and appends the errors of the others.
+pub(crate) fn parse_file(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Vec<FileEntry> {
     let (table, malformed) = DeTable::parse_recoverable(&file.text);
-    // The parser's own text repeats the line, which may hold a secret; its message does not.
+    // The parser's `Display` repeats the line, which may contain a secret; its message does not.
     errors.extend(malformed.iter().map(|error| ConfigError::Malformed {
         path: file.path.clone(),
         line: error.span().map_or(1, |span| file.line(&span)),
@@ -82,22 +85,22 @@ pub(super) fn entries(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Vec<E
     for (key, value) in table.get_ref() {
         let line = file.line(&key.span());
         let Some(setting) = setting(key.get_ref()) else {
-            errors.extend(unknown(file, key.get_ref(), line, value.get_ref()));
+            errors.extend(unknown_key(file, key.get_ref(), line, value.get_ref()));
             continue;
         };
         let path = || file.path.clone();
-        match text_of(setting.form, value.get_ref()).map(|text| text.trim().to_owned()) {
+        match value_text(setting.value_type, value.get_ref()).map(|text| text.trim().to_owned()) {
             None => {
-                let found = found(value.get_ref());
+                let found = type_name(value.get_ref());
                 errors.push(ConfigError::WrongType { path: path(), line, setting, found });
             }
             Some(text) if text.is_empty() => {
                 errors.push(ConfigError::EmptyKey { path: path(), line, setting });
             }
-            Some(text) => entries.push(Entry { setting, line, text }),
+            Some(text) => entries.push(FileEntry { setting, line, text }),
         }
     }
-    // The parser sorts by key; people read from the top.
+    // The parser sorts by key; errors are reported from the top of the file.
     errors.sort_by_key(|error| match error {
         ConfigError::UnknownKey { line, .. }
         | ConfigError::WrongType { line, .. }
@@ -107,14 +110,14 @@ pub(super) fn entries(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Vec<E
     entries
 }
 
-/// Keys in sections are settings nowhere: each is reported under its whole name, which often is one.
-fn unknown(file: &ConfigFile, key: &str, line: usize, value: &DeValue<'_>) -> Vec<ConfigError> {
-    let names = SETTINGS.into_iter().map(|setting| setting.name);
+/// Reports an unknown key. A section is reported as one error per key, because section and key together often resemble a
+/// setting.
+fn unknown_key(file: &ConfigFile, key: &str, line: usize, value: &DeValue<'_>) -> Vec<ConfigError> {
     let error = |line, key: &str, guess: &str| ConfigError::UnknownKey {
         path: file.path.clone(),
         line,
         key: shortened(key),
-        nearest: nearest(guess, names.clone()),
+        nearest: nearest_setting(guess).map(|setting| setting.name),
     };
     match value.as_table() {
         Some(section) if !section.is_empty() => section
@@ -128,34 +131,40 @@ fn unknown(file: &ConfigFile, key: &str, line: usize, value: &DeValue<'_>) -> Ve
     }
 }
 
-/// The value as it would be written in the environment; none if its type is not the setting's.
-fn text_of(form: Form, value: &DeValue<'_>) -> Option<String> {
-    match (form, value) {
-        (Form::Text | Form::SecondsList | Form::TextList | Form::SwitchOrTextList, DeValue::String(text)) => {
-            Some(text.to_string())
-        }
-        (Form::Whole | Form::Seconds, DeValue::Integer(number)) => {
+/// Returns a value as the environment would write it, or none if it has the wrong type.
+fn value_text(value_type: ValueType, value: &DeValue<'_>) -> Option<String> {
+    match (value_type, value) {
+        (
+            ValueType::Text | ValueType::SecondsList | ValueType::TextList | ValueType::BooleanOrTextList,
+            DeValue::String(text),
+        ) => Some(text.to_string()),
+        (ValueType::Integer | ValueType::Seconds, DeValue::Integer(number)) => {
             let decimal = i64::from_str_radix(number.as_str(), number.radix());
             Some(decimal.map_or_else(|_| number.to_string(), |decimal| decimal.to_string()))
         }
-        (Form::Seconds, DeValue::Float(number)) => Some(number.to_string()),
-        (Form::Switch | Form::SwitchOrTextList, DeValue::Boolean(switch)) => Some(switch.to_string()),
-        (Form::SecondsList, DeValue::Array(steps)) => joined(Form::Seconds, steps.iter()),
-        (Form::TextList | Form::SwitchOrTextList, DeValue::Array(items)) => joined(Form::Text, items.iter()),
+        (ValueType::Seconds, DeValue::Float(number)) => Some(number.to_string()),
+        (ValueType::Boolean | ValueType::BooleanOrTextList, DeValue::Boolean(boolean)) => {
+            Some(boolean.to_string())
+        }
+        (ValueType::SecondsList, DeValue::Array(steps)) => joined(ValueType::Seconds, steps.iter()),
+        (ValueType::TextList | ValueType::BooleanOrTextList, DeValue::Array(items)) => {
+            joined(ValueType::Text, items.iter())
+        }
         _ => None,
     }
 }
 
-/// An item that holds a comma would be taken for two.
+/// Joins the items of an array by commas. Returns none if an item contains a comma, because it would become two items.
 fn joined<'a, 'i: 'a>(
-    form: Form,
+    value_type: ValueType,
     items: impl Iterator<Item = &'a toml::Spanned<DeValue<'i>>>,
 ) -> Option<String> {
-    let texts: Option<Vec<_>> = items.map(|item| text_of(form, item.get_ref())).collect();
+    let texts: Option<Vec<_>> = items.map(|item| value_text(value_type, item.get_ref())).collect();
     texts.filter(|texts| !texts.iter().any(|text| text.contains(','))).map(|texts| texts.join(","))
 }
 
-fn found(value: &DeValue<'_>) -> &'static str {
+/// Returns the TOML type of a value, in words.
+fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "text",
         DeValue::Integer(_) => "a whole number",

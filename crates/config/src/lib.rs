@@ -1,73 +1,70 @@
-//! The configuration: flag over environment over file over default.
+//! The settings of the `posthaste` command. A flag overrides the environment, the environment overrides the file, and
+//! the file overrides the default.
 //!
 //! ```text
-//!  flags, environment, file ─► gather ─► read ─► check ─► files ─► Config
-//!                              which      what    do they   can they   typed values, and
-//!                              text wins  it is   agree     be read    where each came from
+//!  flags, environment, file ─► precedence ─► settings ─► validate ─► Config
+//!                              collects      parses      compares    typed values,
+//!                              the texts     each text   the values  each with its source
 //! ```
 //!
-//! [`judge`] is a pure function of its [`Sources`]; it touches neither the environment nor the disk. [`load`] reads the
-//! files that the values name as well, so that nothing that is made of a configuration fails for its sake, and
-//! [`load_for_store`] those that it takes to open the store. [`SETTINGS`] is the one table: loading, what `posthaste config` prints, the example file and the reference all derive from it. All
-//! problems are found at once, each in the words of whoever wrote the value, and none shows a secret.
+//! Module `settings` declares every setting once; parsing, `posthaste config`, flags, the example file and the reference
+//! derive from it. [`parse`] is a pure function of its [`Sources`]. [`load`] also reads the files that values name, and
+//! [`load_for_store`] only the files that opening the store takes. All problems of a configuration are reported at once,
+//! and no message shows a secret.
 #![forbid(unsafe_code)]
 
-mod check;
+mod config;
 mod database;
+mod declaration;
+mod declare;
 mod documents;
 mod effective;
 mod error;
 mod file;
-mod files;
-mod gather;
 mod mask;
-mod nearest;
-mod options;
-mod read;
-mod reading;
-mod redacted;
+mod parse;
+mod precedence;
 mod retry;
-mod source;
-mod table;
-mod typed;
+mod setting;
+mod settings;
+mod sources;
+mod suggestion;
+mod validate;
+mod value_type;
 mod values;
 
 pub use database::DatabaseUrl;
 pub use documents::{example_file, reference, reference_table};
-pub use effective::Effective;
-pub use error::{ConfigError, Written};
+pub use effective::EffectiveSetting;
+pub use error::{ConfigError, DisplayValue};
 pub use file::{ConfigFile, FILE_DEFAULT};
-pub use redacted::Redacted;
-pub use source::{Source, Sources};
-pub use table::{Fallback, Form, SETTINGS, Secrecy, Section, Setting, setting};
-pub use typed::Config;
-pub use values::{Dns, LogFormat};
+pub use parse::{Dns, LogFormat, RetryStrategy};
+pub use setting::{DefaultValue, Secrecy, Section, Setting};
+pub use settings::{Config, setting, settings};
+pub use sources::{Source, Sources};
+pub use value_type::ValueType;
 
-/// The configuration that these sources make, or everything that is wrong with them and with the files that they name.
+use validate::FileChecks;
+
+/// Parses and validates a configuration, and checks the files that its values name. Returns all problems.
 pub fn load(sources: &Sources<'_>) -> Result<Config, Vec<ConfigError>> {
-    made_of(sources, files::check)
+    build(sources, FileChecks::All)
 }
 
-/// As [`load`], for whoever opens the store and sends nothing: of the files, only the store's are read.
+/// As [`load`], for a command that opens the store and sends nothing: checks only the files of the store.
 pub fn load_for_store(sources: &Sources<'_>) -> Result<Config, Vec<ConfigError>> {
-    made_of(sources, files::check_store)
+    build(sources, FileChecks::Store)
 }
 
-/// As [`load`], whatever is in the files.
-pub fn judge(sources: &Sources<'_>) -> Result<Config, Vec<ConfigError>> {
-    made_of(sources, |_, _| {})
+/// As [`load`], without reading any file.
+pub fn parse(sources: &Sources<'_>) -> Result<Config, Vec<ConfigError>> {
+    build(sources, FileChecks::None)
 }
 
-fn made_of(
-    sources: &Sources<'_>,
-    check_files: fn(&mut reading::Reading, &Config),
-) -> Result<Config, Vec<ConfigError>> {
-    let mut reading = gather::gather(sources);
-    let mut config = read::read(&mut reading);
-    check::check(&mut reading, &config);
-    check_files(&mut reading, &config);
-    let (effective, warnings) = reading.finish()?;
-    config.settings = effective;
-    config.warnings = warnings;
+fn build(sources: &Sources<'_>, files: FileChecks) -> Result<Config, Vec<ConfigError>> {
+    let mut values = precedence::collect(sources);
+    let mut config = Config::read(&mut values);
+    validate::validate(&mut values, &mut config, files);
+    (config.settings, config.warnings) = values.finish()?;
     Ok(config)
 }

@@ -1,19 +1,20 @@
-//! What of a value may be shown: in messages, in logs, by `posthaste config`. Messages and logs repeat the beginning of
-//! a long value; `posthaste config` prints all of it.
+//! Masks secrets in values that are shown: in messages, in logs and by `posthaste config`. Messages and logs show the
+//! start of a long value; `posthaste config` prints all of it.
 //!
-//! A secret is never shown, not even its length. Of a URL, the user name of a database and the parameters that are
-//! known to be harmless are shown; whatever is not recognised is taken for a password.
+//! A secret is never shown, not even its length. Of a URL, the user name of a database and harmless parameters are shown;
+//! every part that is not recognised is treated as a password.
 
-use super::table::{Secrecy, Setting};
+use super::setting::{Secrecy, Setting};
 
-pub(super) const MASK: &str = "***";
+pub(crate) const MASK: &str = "***";
 
-/// Longest piece of a value that a message repeats, in characters.
+/// Most characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
+/// URL schemes whose structure is known.
 const SCHEMES_SHOWN: [&str; 7] = ["postgres", "postgresql", "http", "https", "httph", "socks5", "socks5h"];
 
-/// Parameters of database URLs that hold nothing to hide.
+/// Parameters of database URLs that contain no secret.
 const PARAMETERS_SHOWN: [&str; 18] = [
     "application_name",
     "channel_binding",
@@ -35,34 +36,35 @@ const PARAMETERS_SHOWN: [&str; 18] = [
     "user",
 ];
 
-/// The whole value, without its secrets.
-pub(super) fn masked(setting: &Setting, text: &str) -> String {
+/// Returns the whole value with its secrets masked.
+pub(crate) fn masked(setting: &Setting, text: &str) -> String {
     match setting.secrecy {
-        Secrecy::Open => text.to_owned(),
-        Secrecy::Credentials => url_shown(text),
+        Secrecy::Public => text.to_owned(),
+        Secrecy::Credentials => masked_url(text),
         Secrecy::Secret => MASK.to_owned(),
     }
 }
 
-/// Whether a value holds something that nobody else may see.
-pub(super) fn holds_secret(setting: &Setting, text: &str) -> bool {
+/// Returns whether a value contains a secret.
+pub(crate) fn contains_secret(setting: &Setting, text: &str) -> bool {
     masked(setting, text).contains(MASK)
 }
 
-/// For a message.
-pub(super) fn shown(setting: &Setting, text: &str) -> String {
+/// Returns a value for a message: masked, shortened, on one line.
+pub(crate) fn display_text(setting: &Setting, text: &str) -> String {
     shortened(&masked(setting, text))
 }
 
-/// One line of bounded length, whatever it holds.
-pub(super) fn shortened(text: &str) -> String {
+/// Cuts a text to a bounded length and escapes its control characters.
+pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => one_line(&text[..end]) + "…",
         None => one_line(text),
     }
 }
 
-pub(super) fn one_line(text: &str) -> String {
+/// Escapes control characters, so that the text stays on one line.
+pub(crate) fn one_line(text: &str) -> String {
     let mut shown = String::new();
     for char in text.chars() {
         if char.is_control() { shown.extend(char.escape_default()) } else { shown.push(char) }
@@ -70,30 +72,32 @@ pub(super) fn one_line(text: &str) -> String {
     shown
 }
 
-fn url_shown(text: &str) -> String {
+/// Masks the credentials, unknown parameters and the fragment of a URL.
+fn masked_url(text: &str) -> String {
     if text.starts_with("sqlite:") {
         return text.to_owned();
     }
-    let known = text.split_once("://").filter(|(scheme, _)| SCHEMES_SHOWN.contains(scheme));
-    let Some((scheme, rest)) = known else { return MASK.to_owned() };
-    // The last @ rather than the first: a password may hold one that is not escaped.
+    let known_scheme = text.split_once("://").filter(|(scheme, _)| SCHEMES_SHOWN.contains(scheme));
+    let Some((scheme, rest)) = known_scheme else { return MASK.to_owned() };
+    // Splits at the last @, because a password may contain an @ that is not escaped.
     let (user, rest) = match rest.rsplit_once('@') {
-        Some((credentials, rest)) => (format!("{}@", user_shown(scheme, credentials)), rest),
+        Some((credentials, rest)) => (format!("{}@", masked_user(scheme, credentials)), rest),
         None => (String::new(), rest),
     };
     let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
-    let (place, query) = match rest.split_once('?') {
-        Some((place, query)) => (place, format!("?{}", query_shown(scheme, query))),
+    let (location, query) = match rest.split_once('?') {
+        Some((location, query)) => (location, format!("?{}", masked_query(scheme, query))),
         None => (rest, String::new()),
     };
-    let authority = place.split('/').next().unwrap_or_default();
+    let authority = location.split('/').next().unwrap_or_default();
     if !authority.split(',').all(is_host) {
         return format!("{scheme}://{MASK}");
     }
-    format!("{scheme}://{user}{place}{query}")
+    format!("{scheme}://{user}{location}{query}")
 }
 
-/// A host with or without a port. Anything else before the path may be a password whose @ went missing.
+/// Returns whether a text is a host with or without a port. Any other text before the path may be a password without
+/// its @.
 fn is_host(text: &str) -> bool {
     let after_host = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
         Some((_, after)) => after,
@@ -103,8 +107,8 @@ fn is_host(text: &str) -> bool {
     port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The user name of a database tells one role from another; elsewhere it may be a token.
-fn user_shown(scheme: &str, credentials: &str) -> String {
+/// Masks a password. Keeps the user name of a database; in other URLs, the user name may be a token.
+fn masked_user(scheme: &str, credentials: &str) -> String {
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
     };
@@ -115,10 +119,11 @@ fn user_shown(scheme: &str, credentials: &str) -> String {
     }
 }
 
-fn query_shown(scheme: &str, query: &str) -> String {
+/// Masks every parameter that is not known to be harmless.
+fn masked_query(scheme: &str, query: &str) -> String {
     let is_shown = |name: &str| is_postgres(scheme) && PARAMETERS_SHOWN.contains(&name);
     let shown = |pair: &str| match pair.split_once('=') {
-        // What follows a further = belongs to a parameter whose & went missing.
+        // A second = starts another parameter whose & is missing.
         Some((name, value)) if is_shown(name) && !value.contains('=') => pair.to_owned(),
         Some(("password", _)) => format!("password={MASK}"),
         _ => MASK.to_owned(),
@@ -132,15 +137,15 @@ fn is_postgres(scheme: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::setting;
+    use super::super::settings::setting;
     use super::*;
 
     fn shown_as(name: &str, text: &str) -> String {
-        shown(setting(name).unwrap(), text)
+        display_text(setting(name).unwrap(), text)
     }
 
     #[test]
-    fn a_database_url_is_shown_without_its_password() {
+    fn database_url_is_shown_without_its_password() {
         for (text, expected) in [
             ("sqlite:///var/lib/posthaste.db", "sqlite:///var/lib/posthaste.db"),
             ("postgres://db.example/shop", "postgres://db.example/shop"),
@@ -168,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_only_tune_a_connection_are_no_secret() {
+    fn parameters_that_tune_a_connection_are_shown() {
         let setting = setting("database_url").unwrap();
         for parameter in [
             "keepalives=1",
@@ -184,13 +189,13 @@ mod tests {
             "application_name=shop",
         ] {
             let url = format!("postgres://app@db.example/shop?{parameter}");
-            assert!(!holds_secret(setting, &url), "{url}");
-            assert!(holds_secret(setting, &format!("{url}&password=hunter2")), "{url}");
+            assert!(!contains_secret(setting, &url), "{url}");
+            assert!(contains_secret(setting, &format!("{url}&password=hunter2")), "{url}");
         }
     }
 
     #[test]
-    fn the_credentials_of_a_proxy_are_not_shown_at_all() {
+    fn proxy_url_is_shown_without_its_credentials() {
         assert_eq!(
             shown_as("egress_proxy", "http://token:hunter2@proxy.example:3128"),
             "http://***@proxy.example:3128"
@@ -199,12 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_shows_not_even_how_long_it_is() {
+    fn mask_hides_the_length_of_a_secret() {
         assert_eq!(shown_as("signing_secret", "x"), shown_as("signing_secret", "whsec_ABCDEFG"));
     }
 
     #[test]
-    fn what_is_shown_is_one_short_line() {
+    fn displayed_value_is_one_short_line() {
         assert_eq!(shown_as("listen", "a\nb\u{1b}[2Jc"), "a\\nb\\u{1b}[2Jc");
         assert!(shown_as("listen", &"x".repeat(1_000_000)).len() < 100);
     }

@@ -1,19 +1,20 @@
-//! The file: its types, its keys, and where it is looked for.
+//! The configuration file: how it is found, its keys and the types of its values.
 
 use std::path::Path;
 
-use posthaste_config::{ConfigFile, SETTINGS};
+use posthaste_config::{ConfigFile, settings};
 use posthaste_sender::AllowedNetworks;
 
-use crate::{Said, assert_words};
+use crate::{UserInput, assert_contains};
 
-fn refusal(text: &str) -> String {
-    Said::nothing().file(text).refusal()
+/// Returns the only error of a file with this text.
+fn error(text: &str) -> String {
+    UserInput::new().file(text).only_error()
 }
 
 #[test]
-fn a_key_that_is_not_known_is_refused_with_its_line_and_the_nearest() {
-    for (text, words) in [
+fn unknown_key_is_an_error_with_its_line_and_the_nearest_setting() {
+    for (text, parts) in [
         ("lisen = '127.0.0.1:1'", &["line 1: lisen is not a setting", "did you mean listen?"][..]),
         ("\n\nretry_base_secs = 60", &["line 3: retry_base_secs", "did you mean retry_base_seconds?"]),
         ("LISTEN = '127.0.0.1:1'", &["LISTEN is not", "did you mean listen?"]),
@@ -27,14 +28,14 @@ fn a_key_that_is_not_known_is_refused_with_its_line_and_the_nearest() {
         ("BASE_RETRY_DELAY = 60", &["BASE_RETRY_DELAY is not a setting"]),
         ("'' = 1", &["is not a setting"]),
     ] {
-        assert_words(&refusal(text), &["posthaste.toml, line "]);
-        assert_words(&refusal(text), words);
+        assert_contains(&error(text), &["posthaste.toml, line "]);
+        assert_contains(&error(text), parts);
     }
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_refused_with_what_to_write() {
-    for (text, words) in [
+fn value_of_the_wrong_type_is_an_error_with_an_example() {
+    for (text, parts) in [
         (
             "concurrency = '512'",
             &["concurrency is text", "whole number without quotes", "concurrency = 512"][..],
@@ -59,100 +60,104 @@ fn a_value_of_the_wrong_type_is_refused_with_what_to_write() {
         ("api_keys = ['a:viewer:0123456789abcdef,b']", &["an array of texts without commas"]),
         ("allow_private_networks = 10", &["true, false, text in quotes"]),
     ] {
-        assert_words(&refusal(text), &["posthaste.toml, line 1: "]);
-        assert_words(&refusal(text), words);
+        assert_contains(&error(text), &["posthaste.toml, line 1: "]);
+        assert_contains(&error(text), parts);
     }
 }
 
 #[test]
 fn lists_may_be_arrays_or_text() {
     for text in ["retry_schedule_seconds = [30, 60.5]", "retry_schedule_seconds = '30, 60.5'"] {
-        let config = Said::nothing().file(format!("retry_strategy = 'schedule'\n{text}")).load().unwrap();
+        let config = UserInput::new().file(format!("retry_strategy = 'schedule'\n{text}")).parse().unwrap();
         assert_eq!(config.retry_policy.max_backoff().as_millis(), 60_500, "{text}");
     }
-    let allowed = |text: &str| Said::nothing().file(text).load().unwrap().allowed_networks;
+    let allowed = |text: &str| UserInput::new().file(text).parse().unwrap().allow_private_networks;
     let two = AllowedNetworks::parse("10.0.0.0/8,192.168.1.7").unwrap();
     assert_eq!(allowed("allow_private_networks = ['10.0.0.0/8', '192.168.1.7']"), two);
     assert_eq!(allowed("allow_private_networks = '10.0.0.0/8,192.168.1.7'"), two);
     assert_eq!(allowed("allow_private_networks = true"), AllowedNetworks::private());
     let secrets = "signing_secret = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA']";
-    assert_eq!(Said::nothing().file(secrets).load().unwrap().signing_secrets.len(), 2);
+    assert_eq!(UserInput::new().file(secrets).parse().unwrap().signing_secret.unwrap().secrets().len(), 2);
 }
 
 #[test]
-fn numbers_may_be_written_as_toml_writes_them() {
+fn numbers_may_use_the_syntax_of_toml() {
     let config =
-        Said::nothing().file("concurrency = 1_000\nretry_batch_size = 0x10\ntimeout_seconds = 0.5").load();
+        UserInput::new().file("concurrency = 1_000\nretry_batch_size = 0x10\ntimeout_seconds = 0.5").parse();
     let config = config.unwrap();
-    assert_eq!((config.concurrency, config.retry_batch, config.timeout.as_millis()), (1_000, 16, 500));
-    assert_words(&refusal("concurrency = -1"), &["concurrency = -1", "whole number"]);
-    assert_words(&refusal("concurrency = 99999999999999999999"), &["99999999999999999999", "out of range"]);
-    assert_words(&refusal("timeout_seconds = inf"), &["inf", "number of seconds"]);
-    assert_words(&refusal("timeout_seconds = -0.5"), &["-0.5", "number of seconds"]);
+    assert_eq!(
+        (config.concurrency, config.retry_batch_size, config.timeout_seconds.as_millis()),
+        (1_000, 16, 500)
+    );
+    assert_contains(&error("concurrency = -1"), &["concurrency = -1", "whole number"]);
+    assert_contains(&error("concurrency = 99999999999999999999"), &["99999999999999999999", "out of range"]);
+    assert_contains(&error("timeout_seconds = inf"), &["inf", "number of seconds"]);
+    assert_contains(&error("timeout_seconds = -0.5"), &["-0.5", "number of seconds"]);
 }
 
 #[test]
-fn text_that_is_not_toml_is_refused_by_line() {
+fn text_that_is_not_toml_is_an_error_with_its_line() {
     for (text, line) in [
         ("listen", "line 1"),
         ("\nlisten =", "line 2"),
         ("dns = 'own'\ndns = 'own'", "line 2"),
         ("[", "line 1"),
     ] {
-        let messages = Said::nothing().file(text).load().unwrap_err();
-        assert_words(&messages[0], &["posthaste.toml, ", line, "not TOML"]);
+        let messages = UserInput::new().file(text).parse().unwrap_err();
+        assert_contains(&messages[0], &["posthaste.toml, ", line, "not TOML"]);
     }
 }
 
 #[test]
-fn an_empty_value_is_refused_in_the_file() {
+fn empty_value_in_the_file_is_an_error() {
     for text in ["api_keys = ''", "api_keys = []", "worker_id = '  '", "retry_schedule_seconds = []"] {
-        assert_words(&refusal(text), &["line 1", "is empty", "remove the line"]);
+        assert_contains(&error(text), &["line 1", "is empty", "remove the line"]);
     }
 }
 
 #[test]
-fn the_file_is_judged_even_where_others_go_over_it() {
-    let said = Said::nothing().file("concurrency = 'many'").env("POSTHASTE_CONCURRENCY", "5");
-    assert_words(&said.refusal(), &["concurrency is text"]);
+fn file_is_validated_even_if_other_sources_override_it() {
+    let input = UserInput::new().file("concurrency = 'many'").env("POSTHASTE_CONCURRENCY", "5");
+    assert_contains(&input.only_error(), &["concurrency is text"]);
 }
 
 #[test]
-fn problems_of_the_file_come_from_the_top() {
-    let messages = Said::nothing().file("zebra = 1\nlog = 1\nant = 1").load().unwrap_err();
+fn errors_of_the_file_are_sorted_by_line() {
+    let messages = UserInput::new().file("zebra = 1\nlog = 1\nant = 1").parse().unwrap_err();
     let lines: Vec<_> = messages.iter().map(|message| message.split(':').next().unwrap()).collect();
     assert_eq!(lines, ["posthaste.toml, line 1", "posthaste.toml, line 2", "posthaste.toml, line 3"]);
 }
 
 #[test]
-fn a_file_that_is_named_must_be_there_and_readable() {
-    let gone = ConfigFile::find(Some(Path::new("no-such-directory/posthaste.toml"))).unwrap_err().to_string();
-    assert_words(&gone, &["no-such-directory/posthaste.toml", "--config"]);
+fn named_file_must_exist_and_be_readable() {
+    let missing =
+        ConfigFile::find(Some(Path::new("no-such-directory/posthaste.toml"))).unwrap_err().to_string();
+    assert_contains(&missing, &["no-such-directory/posthaste.toml", "--config"]);
     let directory = ConfigFile::find(Some(Path::new("."))).unwrap_err().to_string();
-    assert_words(&directory, &["cannot be used", "--config"]);
-    // Cargo runs tests in the directory of the package, where there is no configuration.
+    assert_contains(&directory, &["cannot be used", "--config"]);
+    // Cargo runs tests in the package's directory, which has no configuration file.
     assert!(ConfigFile::find(None).unwrap().is_none());
 }
 
 #[test]
-fn a_file_is_read_as_it_stands() {
+fn file_is_read_whole_and_not_shown_by_debug() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let found = ConfigFile::find(Some(&manifest)).unwrap().unwrap();
     assert_eq!(found.path, manifest);
     assert!(found.text.contains("[package]"));
-    assert!(!format!("{found:?}").contains("[package]"), "what is in a file is not shown");
+    assert!(!format!("{found:?}").contains("[package]"), "Debug does not show the text of a file");
 }
 
 #[test]
-fn an_endless_file_is_not_read_to_its_end() {
+fn endless_file_is_rejected_at_the_size_limit() {
     let message = ConfigFile::find(Some(Path::new("/dev/zero"))).unwrap_err().to_string();
-    assert_words(&message, &["/dev/zero", "larger than 1048576 bytes"]);
+    assert_contains(&message, &["/dev/zero", "larger than 1048576 bytes"]);
 }
 
 #[test]
-fn every_setting_is_a_key() {
-    for setting in SETTINGS {
+fn every_setting_is_a_key_of_the_file() {
+    for setting in settings() {
         let text = format!("{} = 2026-01-01", setting.name);
-        assert_words(&refusal(&text), &[setting.name, "is a date or time"]);
+        assert_contains(&error(&text), &[setting.name, "is a date or time"]);
     }
 }

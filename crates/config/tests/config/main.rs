@@ -1,33 +1,34 @@
-//! The configuration, from its sources to what the engine is given.
-#![expect(clippy::unwrap_used, reason = "what only sets a test up says enough by failing it")]
+//! Tests of the configuration, from its sources to the settings of the engine.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
-mod agreement;
-mod criteria;
+mod conflicts;
 mod defaults;
 mod documents;
 mod file;
-mod files;
+mod invalid_values;
+mod named_files;
 mod precedence;
-mod refusals;
+mod requirements;
 mod rules;
-mod safety;
+mod secrecy;
 mod warnings;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use posthaste_config::{Config, ConfigFile, Sources, judge, load, load_for_store};
+use posthaste_config::{Config, ConfigError, ConfigFile, Sources};
 
-/// What a user has said, in every place where it can be said.
+/// The values that a user sets, by source.
 #[derive(Debug, Clone, Default)]
-struct Said {
+struct UserInput {
     flags: BTreeMap<String, String>,
     env: BTreeMap<OsString, OsString>,
     file: Option<ConfigFile>,
 }
 
-impl Said {
-    fn nothing() -> Self {
+impl UserInput {
+    /// Sets nothing.
+    fn new() -> Self {
         Self::default()
     }
 
@@ -47,39 +48,43 @@ impl Said {
     }
 
     fn sources(&self) -> Sources<'_> {
-        Sources { flags: &self.flags, env: &self.env, file: self.file.as_ref(), env_elsewhere: &[] }
+        Sources { flags: &self.flags, env: &self.env, file: self.file.as_ref(), command_variables: &[] }
     }
 
-    /// The configuration, whatever is in the files that it names, or its problems as they are shown.
+    /// Parses the configuration without reading files. Returns the messages of its errors.
+    fn parse(&self) -> Result<Config, Vec<String>> {
+        posthaste_config::parse(&self.sources()).map_err(|errors| messages(&errors))
+    }
+
+    /// As `parse`, and checks the files that values name.
     fn load(&self) -> Result<Config, Vec<String>> {
-        judge(&self.sources()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+        posthaste_config::load(&self.sources()).map_err(|errors| messages(&errors))
     }
 
-    /// The same with what is wrong with the files.
-    fn load_with_files(&self) -> Result<Config, Vec<String>> {
-        load(&self.sources()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
-    }
-
-    /// The same with what is wrong with the store's files.
+    /// As `parse`, and checks the files of the store.
     fn load_for_store(&self) -> Result<Config, Vec<String>> {
-        load_for_store(&self.sources()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+        posthaste_config::load_for_store(&self.sources()).map_err(|errors| messages(&errors))
     }
 
-    /// The one problem that there is.
-    fn refusal(&self) -> String {
-        let mut refusals = self.load().expect_err("the configuration is refused");
-        assert_eq!(refusals.len(), 1, "{refusals:#?}");
-        refusals.remove(0)
+    /// Returns the message of the only error.
+    fn only_error(&self) -> String {
+        let mut errors = self.parse().expect_err("the configuration is invalid");
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        errors.remove(0)
     }
 }
 
-/// Set in the environment and nowhere else.
-fn env(pairs: &[(&str, &str)]) -> Said {
-    pairs.iter().fold(Said::nothing(), |said, (name, value)| said.env(name, *value))
+fn messages(errors: &[ConfigError]) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
 }
 
-fn assert_words(message: &str, words: &[&str]) {
-    for word in words {
-        assert!(message.contains(word), "{word:?} is not in {message:?}");
+/// Sets these environment variables and nothing else.
+fn env(pairs: &[(&str, &str)]) -> UserInput {
+    pairs.iter().fold(UserInput::new(), |input, (name, value)| input.env(name, *value))
+}
+
+fn assert_contains(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
     }
 }

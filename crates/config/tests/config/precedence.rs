@@ -1,9 +1,9 @@
-//! Flag over environment over file over default, for every setting of the table.
+//! Precedence of flag, environment, file and default, for every setting.
 
-use posthaste_config::{Form, SETTINGS, Section, Setting, Source};
+use posthaste_config::{Section, Setting, Source, ValueType, settings};
 use posthaste_domain::WorkerId;
 
-use crate::{Said, assert_words, env};
+use crate::{UserInput, assert_contains, env};
 
 const SECRETS: [&str; 3] = [
     "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
@@ -11,7 +11,7 @@ const SECRETS: [&str; 3] = [
     "whsec_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB",
 ];
 
-/// For the file, the environment and a flag.
+/// Per setting, a value for the file, for the environment and for the flag.
 const VALUES: [(&str, [&str; 3]); 32] = [
     ("database_url", ["sqlite://file.db", "sqlite:///env.db", "postgres://db.example/flag"]),
     ("retention_days", ["1", "2", "3"]),
@@ -49,73 +49,75 @@ const VALUES: [(&str, [&str; 3]); 32] = [
 
 fn values_of(setting: &Setting) -> [&'static str; 3] {
     let found = VALUES.iter().find(|(name, _)| *name == setting.name);
-    found.unwrap_or_else(|| panic!("give {} three values in VALUES", setting.name)).1
+    found.unwrap_or_else(|| panic!("add three values of {} to VALUES", setting.name)).1
 }
 
-fn in_file(setting: &Setting, value: &str) -> String {
-    let bare = matches!(setting.form, Form::Whole | Form::Seconds | Form::Switch);
+/// Returns a line of the file that sets the value.
+fn file_line(setting: &Setting, value: &str) -> String {
+    let bare = matches!(setting.value_type, ValueType::Integer | ValueType::Seconds | ValueType::Boolean);
     if bare { format!("{} = {value}\n", setting.name) } else { format!("{} = '{value}'\n", setting.name) }
 }
 
-/// Where the value comes from, and what it is as far as it is shown.
-fn holds(said: &Said, setting: &Setting) -> (Source, Option<String>) {
-    let config = said.load().unwrap_or_else(|errors| panic!("{}: {errors:#?}", setting.name));
-    let effective = config.setting(setting.name).unwrap();
-    (effective.source.clone(), effective.value.clone())
+/// Returns the source and the masked value of a setting.
+fn effective(input: &UserInput, setting: &Setting) -> (Source, Option<String>) {
+    let config = input.parse().unwrap_or_else(|errors| panic!("{}: {errors:#?}", setting.name));
+    let found = config.setting(setting.name).unwrap();
+    (found.source.clone(), found.value.clone())
 }
 
+/// Returns the value as it is shown.
 fn shown(setting: &Setting, value: &str) -> Option<String> {
     let secret = matches!(setting.name, "signing_secret" | "api_keys");
     Some(if secret { "***" } else { value }.to_owned())
 }
 
 #[test]
-fn each_layer_goes_over_the_ones_below_it() {
-    for setting in SETTINGS {
+fn each_source_overrides_the_weaker_ones() {
+    for setting in settings() {
         let [file, env, flag] = values_of(setting);
-        let said = Said::nothing();
-        assert_eq!(holds(&said, setting).0, Source::Default);
+        let input = UserInput::new();
+        assert_eq!(effective(&input, setting).0, Source::Default);
 
-        let said = said.file(in_file(setting, file));
+        let input = input.file(file_line(setting, file));
         let from_file = Source::File { path: "posthaste.toml".into(), line: 1 };
-        assert_eq!(holds(&said, setting), (from_file, shown(setting, file)));
+        assert_eq!(effective(&input, setting), (from_file, shown(setting, file)));
 
-        let said = match setting.env_also {
-            Some(also) => {
-                let said = said.env(also, env);
-                assert_eq!(holds(&said, setting), (Source::Environment(also), shown(setting, env)));
-                said
+        let input = match setting.env_alias {
+            Some(alias) => {
+                let input = input.env(alias, env);
+                assert_eq!(effective(&input, setting), (Source::Environment(alias), shown(setting, env)));
+                input
             }
-            None => said,
+            None => input,
         };
-        let said = said.env(setting.env, env);
-        assert_eq!(holds(&said, setting), (Source::Environment(setting.env), shown(setting, env)));
+        let input = input.env(&setting.env, env);
+        assert_eq!(effective(&input, setting), (Source::Environment(&setting.env), shown(setting, env)));
 
-        let said = said.flag(setting.name, flag);
-        assert_eq!(holds(&said, setting), (Source::Flag(setting.flag), shown(setting, flag)));
+        let input = input.flag(setting.name, flag);
+        assert_eq!(effective(&input, setting), (Source::Flag(&setting.flag), shown(setting, flag)));
     }
 }
 
-/// A setting that is listed and then forgotten would pass every other test.
+/// A setting whose value is never stored would pass every other test.
 #[test]
-fn every_setting_changes_what_is_made_of_it() {
-    for setting in SETTINGS {
-        let made = |said: Said| {
-            // A schedule needs its strategy to be seen.
-            let said = if setting.name == "retry_schedule_seconds" {
-                said.env("POSTHASTE_RETRY_STRATEGY", "schedule")
+fn every_setting_changes_the_configuration() {
+    for setting in settings() {
+        let debug_output = |input: UserInput| {
+            // The schedule has no effect under the other strategy.
+            let input = if setting.name == "retry_schedule_seconds" {
+                input.env("POSTHASTE_RETRY_STRATEGY", "schedule")
             } else {
-                said
+                input
             };
-            let mut config = said.load().unwrap();
+            let mut config = input.parse().unwrap();
             config.settings.clear();
             config.warnings.clear();
             format!("{config:?}")
         };
         let [value, ..] = values_of(setting);
         assert_ne!(
-            made(Said::nothing()),
-            made(Said::nothing().flag(setting.name, value)),
+            debug_output(UserInput::new()),
+            debug_output(UserInput::new().flag(setting.name, value)),
             "{} does nothing",
             setting.name
         );
@@ -125,71 +127,77 @@ fn every_setting_changes_what_is_made_of_it() {
 #[test]
 fn every_setting_of_a_worker_reaches_the_engine() {
     let is_of_a_worker = |setting: &Setting| match setting.section {
-        // A guard leaves no trace once it is passed.
+        // This one only permits other values.
         Section::Dispatch | Section::Retries => setting.name != "allow_fast_retries",
         _ => setting.name == "retention_days",
     };
-    for setting in SETTINGS.into_iter().filter(|setting| is_of_a_worker(setting)) {
-        let given = |said: Said| {
-            let said = match setting.name {
-                "retry_schedule_seconds" => said.env("POSTHASTE_RETRY_STRATEGY", "schedule"),
-                _ => said,
+    for setting in settings().filter(|setting| is_of_a_worker(setting)) {
+        let engine_settings = |input: UserInput| {
+            let input = match setting.name {
+                "retry_schedule_seconds" => input.env("POSTHASTE_RETRY_STRATEGY", "schedule"),
+                _ => input,
             };
-            let config = said.load().unwrap();
+            let config = input.parse().unwrap();
             format!("{:?}", config.engine_settings(WorkerId::new("w").unwrap()))
         };
         let [value, ..] = values_of(setting);
-        assert_ne!(given(Said::nothing()), given(Said::nothing().flag(setting.name, value)), "{setting:?}");
+        assert_ne!(
+            engine_settings(UserInput::new()),
+            engine_settings(UserInput::new().flag(setting.name, value)),
+            "{setting:?}"
+        );
     }
 }
 
 #[test]
-fn two_names_may_agree() {
-    let config = env(&[("BASE_RETRY_DELAY", "90"), ("POSTHASTE_RETRY_BASE_SECONDS", " 90 ")]).load().unwrap();
+fn two_variables_of_a_setting_may_agree() {
+    let config =
+        env(&[("BASE_RETRY_DELAY", "90"), ("POSTHASTE_RETRY_BASE_SECONDS", " 90 ")]).parse().unwrap();
     let effective = config.setting("retry_base_seconds").unwrap();
     assert_eq!(effective.source, Source::Environment("POSTHASTE_RETRY_BASE_SECONDS"));
 }
 
 #[test]
-fn two_names_that_differ_are_refused_with_both_and_their_values() {
-    for setting in SETTINGS {
-        let Some(also) = setting.env_also else { continue };
+fn two_variables_that_differ_are_an_error_with_both_values() {
+    for setting in settings() {
+        let Some(alias) = setting.env_alias else { continue };
         let [_, one, other] = values_of(setting);
-        let message = env(&[(also, one), (setting.env, other)]).refusal();
-        let [also, canonical] = [format!("{also}={one}"), format!("{}={other}", setting.env)];
-        assert_words(&message, &[&also, &canonical, setting.name, "differ", "remove one"]);
+        let message = env(&[(alias, one), (&setting.env, other)]).only_error();
+        let [alias, canonical] = [format!("{alias}={one}"), format!("{}={other}", setting.env)];
+        assert_contains(&message, &[&alias, &canonical, setting.name, "differ", "remove one"]);
     }
 }
 
 #[test]
-fn two_names_that_differ_are_refused_even_under_a_flag() {
-    let said = env(&[("HTTP_POOL_SIZE", "10"), ("POSTHASTE_HTTP_POOL_SIZE", "11")]);
-    assert_words(&said.flag("http_pool_size", "12").refusal(), &["HTTP_POOL_SIZE=10", "differ"]);
+fn two_variables_that_differ_are_an_error_even_if_a_flag_overrides_them() {
+    let input = env(&[("HTTP_POOL_SIZE", "10"), ("POSTHASTE_HTTP_POOL_SIZE", "11")]);
+    assert_contains(&input.flag("http_pool_size", "12").only_error(), &["HTTP_POOL_SIZE=10", "differ"]);
 }
 
 #[test]
-fn an_empty_variable_counts_as_not_set() {
-    let said = env(&[("POSTHASTE_HTTP_POOL_SIZE", "  "), ("HTTP_POOL_SIZE", "10"), ("POSTHASTE_LISTEN", "")])
-        .file("listen = '127.0.0.1:1'");
-    let config = said.load().unwrap();
+fn empty_variable_counts_as_not_set() {
+    let input =
+        env(&[("POSTHASTE_HTTP_POOL_SIZE", "  "), ("HTTP_POOL_SIZE", "10"), ("POSTHASTE_LISTEN", "")])
+            .file("listen = '127.0.0.1:1'");
+    let config = input.parse().unwrap();
     assert_eq!(config.setting("http_pool_size").unwrap().source, Source::Environment("HTTP_POOL_SIZE"));
     assert_eq!(config.listen.port(), 1);
 }
 
 #[test]
-fn names_are_told_apart_by_case_as_the_environment_does() {
-    let config = env(&[("http_pool_size", "10"), ("posthaste_listen", "127.0.0.1:1")]).load().unwrap();
-    assert_eq!((config.per_destination, config.listen.port()), (20, 8600));
+fn names_of_variables_are_case_sensitive() {
+    let config = env(&[("http_pool_size", "10"), ("posthaste_listen", "127.0.0.1:1")]).parse().unwrap();
+    assert_eq!((config.http_pool_size, config.listen.port()), (20, 8600));
 }
 
 #[test]
-fn sources_read_as_their_users_call_them() {
-    let said = Said::nothing().file("\nlog = 'warn'").env("HTTP_POOL_SIZE", "10").flag("dns", "system");
-    let config = said.load().unwrap();
+fn sources_are_shown_as_the_user_wrote_them() {
+    let input = UserInput::new().file("\nlog = 'warn'").env("HTTP_POOL_SIZE", "10").flag("dns", "system");
+    let config = input.parse().unwrap();
     let row = |name: &str| config.setting(name).unwrap().row();
     assert_eq!(row("log"), ["log", "warn", "posthaste.toml:2"]);
     assert_eq!(row("http_pool_size"), ["http_pool_size", "10", "HTTP_POOL_SIZE"]);
     assert_eq!(row("dns"), ["dns", "system", "--dns"]);
     assert_eq!(row("concurrency"), ["concurrency", "512", "default"]);
-    assert_eq!(row("ca_file")[1], "(none, and the system's authorities alone are trusted)");
+    assert_eq!(row("ca_file")[1], "(none; only the system's authorities are trusted)");
 }

@@ -1,10 +1,10 @@
-//! A rule in words is the rule that is applied.
+//! The rules in words agree with the parsers.
 
-use posthaste_config::{SETTINGS, Setting};
+use posthaste_config::{Setting, settings};
 
-use crate::Said;
+use crate::UserInput;
 
-/// The ends of "from 1 to 100", where a rule has them.
+/// Returns the bounds of a rule such as "from 1 to 100".
 fn range(setting: &Setting) -> Option<(u64, u64)> {
     let (_, rest) = setting.rule.split_once("from ")?;
     let (low, rest) = rest.split_once(" to ")?;
@@ -12,28 +12,27 @@ fn range(setting: &Setting) -> Option<(u64, u64)> {
     Some((low.parse().ok()?, high.parse().ok()?))
 }
 
-fn is_accepted(setting: &Setting, value: u64) -> bool {
-    Said::nothing().flag(setting.name, &value.to_string()).load().is_ok()
+fn is_valid(setting: &Setting, value: u64) -> bool {
+    UserInput::new().flag(setting.name, &value.to_string()).parse().is_ok()
 }
 
 #[test]
-fn both_ends_of_a_range_are_accepted_and_what_lies_beyond_is_not() {
-    let ranges: Vec<_> =
-        SETTINGS.into_iter().filter_map(|setting| Some((setting, range(setting)?))).collect();
+fn both_bounds_of_a_range_are_valid_and_values_beyond_are_not() {
+    let ranges: Vec<_> = settings().filter_map(|setting| Some((setting, range(setting)?))).collect();
     for (setting, (low, high)) in &ranges {
-        assert!(is_accepted(setting, *low) && is_accepted(setting, *high), "{} {low} {high}", setting.name);
-        assert!(!is_accepted(setting, high + 1), "{} {high}", setting.name);
-        assert!(low.checked_sub(1).is_none_or(|below| !is_accepted(setting, below)), "{}", setting.name);
+        assert!(is_valid(setting, *low) && is_valid(setting, *high), "{} {low} {high}", setting.name);
+        assert!(!is_valid(setting, high + 1), "{} {high}", setting.name);
+        assert!(low.checked_sub(1).is_none_or(|below| !is_valid(setting, below)), "{}", setting.name);
     }
     assert!(ranges.len() >= 14, "{}", ranges.len());
 }
 
 #[test]
-fn words_that_a_rule_offers_are_accepted() {
+fn names_in_a_rule_are_valid() {
     for name in ["retry_strategy", "allow_fast_retries", "dns", "log_format"] {
         let setting = posthaste_config::setting(name).unwrap();
-        for word in setting.rule.split(" or ") {
-            assert!(Said::nothing().flag(name, word).load().is_ok(), "{name} {word}");
+        for value in setting.rule.split(" or ") {
+            assert!(UserInput::new().flag(name, value).parse().is_ok(), "{name} {value}");
         }
     }
 }

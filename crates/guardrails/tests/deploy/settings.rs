@@ -107,7 +107,8 @@ fn unknown_variable_is_found() {
 
 #[test]
 fn variables_are_found_in_the_reference_and_in_the_help_of_commands() {
-    let reference = "| setting | effect |\n|---|---|\n| `a` | does A | a word | none | `POSTHASTE_A`, `OLD_A` |\n";
+    let reference =
+        "| setting | effect |\n|---|---|\n| `a` | does A | a word | none | `POSTHASTE_A`, `OLD_A` |\n";
     assert_eq!(setting_variables(reference), ["POSTHASTE_A", "OLD_A"]);
     assert_eq!(command_variables("/// URL [env: POSTHASTE_B]\n/// [env: x]"), ["POSTHASTE_B"]);
 }

@@ -1,4 +1,4 @@
-//! Where values come from.
+//! The sources of values: flags, environment variables, the configuration file and defaults.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,29 +7,36 @@ use std::path::PathBuf;
 
 use super::file::ConfigFile;
 
-/// Everything that a configuration is made of.
+/// The sources that a configuration is parsed from.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
-    /// By the name of the setting, as in `listen`.
+    /// Values of flags, by the name of the setting, such as `listen`.
     pub flags: &'a BTreeMap<String, String>,
+    /// All environment variables.
     pub env: &'a BTreeMap<OsString, OsString>,
+    /// The configuration file, if there is one.
     pub file: Option<&'a ConfigFile>,
-    /// Variables that begin as ours do and are no settings: what commands read for themselves.
-    pub env_elsewhere: &'a [&'a str],
+    /// Variables that start with `POSTHASTE_` but are read by commands and are not settings.
+    pub command_variables: &'a [&'a str],
 }
 
 impl Sources<'_> {
-    /// Nothing said: every setting takes its default.
+    /// Sources that set nothing: every setting has its default.
     pub const NONE: Sources<'static> =
-        Sources { flags: &BTreeMap::new(), env: &BTreeMap::new(), file: None, env_elsewhere: &[] };
+        Sources { flags: &BTreeMap::new(), env: &BTreeMap::new(), file: None, command_variables: &[] };
 }
 
-/// Where the value of a setting comes from.
+/// The source of one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Default,
-    File { path: PathBuf, line: usize },
+    File {
+        path: PathBuf,
+        line: usize,
+    },
+    /// An environment variable, by name.
     Environment(&'static str),
+    /// A flag, with its two hyphens.
     Flag(&'static str),
 }
 

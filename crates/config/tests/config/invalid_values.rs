@@ -1,14 +1,14 @@
-//! Values that cannot be used, and what their users are told.
+//! Invalid values and their messages.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
-use posthaste_config::{Form, Secrecy, Setting, setting};
+use posthaste_config::{Secrecy, Setting, ValueType, setting};
 
-use crate::{Said, assert_words, env};
+use crate::{UserInput, assert_contains, env};
 
-/// A setting, a value that it cannot have, and words that the message must hold beside the name, the value and the rule.
-const REFUSED: &[(&str, &str, &[&str])] = &[
+/// A setting, an invalid value, and the parts that the message must contain beside the name, the value and the rule.
+const INVALID: &[(&str, &str, &[&str])] = &[
     ("database_url", "posthaste.db", &["SQLite or PostgreSQL"]),
     ("database_url", "mysql://db.example/shop", &["SQLite or PostgreSQL"]),
     ("database_url", "Postgres://db.example/shop", &["SQLite or PostgreSQL"]),
@@ -18,7 +18,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("database_url", "sqlite:posthaste.db", &["two slashes are missing"]),
     ("database_url", "sqlite://", &["names no file"]),
     ("database_url", "sqlite:///var/lib/", &["names no file"]),
-    ("database_url", "sqlite://x.db?mode=ro", &["parameters are not taken"]),
+    ("database_url", "sqlite://x.db?mode=ro", &["parameters are not supported"]),
     ("database_url", "sqlite://~/x.db", &["~ is not expanded"]),
     ("database_url", "postgres://", &["names no host"]),
     ("database_url", "postgres://db.example/my shop", &["percent-encoded"]),
@@ -38,9 +38,9 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("listen", ":8600", &["not an address and a port"]),
     ("listen", "127.0.0.1", &["not an address and a port"]),
     ("listen", "127.0.0.1:65536", &["not an address and a port"]),
-    ("listen", "localhost:8600", &["names are not looked up"]),
+    ("listen", "localhost:8600", &["host names are not resolved"]),
     ("listen", "::1:8600:x", &["not an address and a port"]),
-    ("listen", "http://127.0.0.1:8600", &["the host is not an address"]),
+    ("listen", "http://127.0.0.1:8600", &["the host is not an IP address"]),
     ("api_keys", "hunter2", &["key 1 is not of the form name:role:key"]),
     ("api_keys", "ops:operator:hunter2", &["key 1 has 7 characters", "16 to 512"]),
     ("api_keys", "MfKQ9r8GKYqrTwjU:operator:ops", &["key 1 has 3 characters"]),
@@ -56,8 +56,8 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("idempotency_hours", "8761", &["out of range"]),
     ("shutdown_seconds", "3600.001", &["out of range"]),
     ("shutdown_seconds", "-1", &["number of seconds"]),
-    ("retry_strategy", "linear", &["none of the words"]),
-    ("retry_strategy", "Exponential", &["none of the words"]),
+    ("retry_strategy", "linear", &["not one of the valid values"]),
+    ("retry_strategy", "Exponential", &["not one of the valid values"]),
     ("retry_base_seconds", "1m", &["number of seconds, such as 60 or 0.5"]),
     ("retry_base_seconds", "60.", &["number of seconds"]),
     ("retry_base_seconds", ".5", &["number of seconds"]),
@@ -79,9 +79,9 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("max_retry_attempts", "five", &["whole number"]),
     ("retry_budget", "-1", &["whole number"]),
     ("retry_budget", "4294967296", &["out of range"]),
-    ("allow_fast_retries", "yes", &["neither"]),
-    ("allow_fast_retries", "1", &["neither"]),
-    ("allow_fast_retries", "True", &["neither"]),
+    ("allow_fast_retries", "yes", &["not one of the valid values"]),
+    ("allow_fast_retries", "1", &["not one of the valid values"]),
+    ("allow_fast_retries", "True", &["not one of the valid values"]),
     ("timeout_seconds", "0", &["out of range"]),
     ("timeout_seconds", "0.000", &["out of range"]),
     ("timeout_seconds", "86401", &["out of range"]),
@@ -114,7 +114,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     (
         "signing_secret",
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-        &["the same secret is there twice"],
+        &["the same secret twice"],
     ),
     ("allow_private_networks", "yes", &["is not a network"]),
     ("allow_private_networks", "10.0.0.1/8", &["names a host", "write 10.0.0.0/8 or 10.0.0.1/32"]),
@@ -125,14 +125,14 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("egress_proxy", "https://proxy.example:3128", &["TLS to the proxy"]),
     ("egress_proxy", "http://proxy.example", &["no port"]),
     ("egress_proxy", "http://proxy.example:3128/path", &["after the port"]),
-    ("dns", "1.1.1.1", &["none of the words"]),
+    ("dns", "1.1.1.1", &["not one of the valid values"]),
     ("log", "verbose", &["not a level"]),
     ("log", "info,posthaste_engine", &["not a level"]),
     ("log", "posthaste_engine=loud", &["not a level"]),
     ("log", "=info", &["not a level"]),
     ("log", "info,", &["not a level"]),
-    ("log_format", "text", &["none of the words"]),
-    ("log_format", "JSON", &["none of the words"]),
+    ("log_format", "text", &["not one of the valid values"]),
+    ("log_format", "JSON", &["not one of the valid values"]),
     ("otlp_endpoint", "collector.example:4318", &["http://"]),
     ("otlp_endpoint", "grpc://collector.example:4317", &["http://"]),
     ("otlp_endpoint", "http://", &["not a URL"]),
@@ -140,105 +140,106 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("otlp_endpoint", "http://collector.example?token=hunter2", &["not sent", "from the ?"]),
 ];
 
-/// Everything that is wrong with a value by itself is told with the default; what is wrong beside others is not here.
-fn assert_told(message: &str, written: &str, setting: &Setting, value: &str, words: &[&str]) {
-    assert_words(message, &[written, setting.name, setting.rule, &setting.default.to_string()]);
-    assert_words(message, words);
+/// Checks the message of a value that breaks the rule of its setting.
+fn assert_message(message: &str, written: &str, setting: &Setting, value: &str, parts: &[&str]) {
+    assert_contains(message, &[written, setting.name, &setting.rule, &setting.default.to_string()]);
+    assert_contains(message, parts);
     match setting.secrecy {
-        Secrecy::Open => assert_words(message, &[value]),
-        Secrecy::Secret => assert_words(message, &["***"]),
+        Secrecy::Public => assert_contains(message, &[value]),
+        Secrecy::Secret => assert_contains(message, &["***"]),
         Secrecy::Credentials => {}
     }
     assert!(!message.contains("hunter2") && !message.contains("MfKQ9r8G"), "{message}");
     assert!(!message.contains('\n'), "{message}");
 }
 
-/// As it would be written in the file, where its type alone does not refuse it.
-fn in_file(setting: &Setting, value: &str) -> Option<String> {
-    match setting.form {
-        Form::Whole if value.starts_with('+') => None,
-        Form::Whole => value.parse::<i64>().ok().map(|number| number.to_string()),
-        Form::Seconds if value.starts_with(|c: char| c.is_ascii_digit()) && !value.ends_with('.') => {
+/// Returns a value as TOML, or none if its type alone would be rejected.
+fn toml_value(setting: &Setting, value: &str) -> Option<String> {
+    match setting.value_type {
+        ValueType::Integer if value.starts_with('+') => None,
+        ValueType::Integer => value.parse::<i64>().ok().map(|number| number.to_string()),
+        ValueType::Seconds if value.starts_with(|c: char| c.is_ascii_digit()) && !value.ends_with('.') => {
             value.parse::<f64>().ok().map(|_| value.to_owned())
         }
-        Form::Seconds | Form::Switch => None,
+        ValueType::Seconds | ValueType::Boolean => None,
         _ => Some(format!("'{value}'")),
     }
 }
 
 #[test]
-fn the_table_has_at_least_80_rows_and_every_setting() {
-    assert!(REFUSED.len() >= 80, "{}", REFUSED.len());
-    let missing = posthaste_config::SETTINGS
-        .into_iter()
-        .filter(|setting| !REFUSED.iter().any(|(name, ..)| *name == setting.name))
+fn at_least_80_invalid_values_cover_every_setting() {
+    assert!(INVALID.len() >= 80, "{}", INVALID.len());
+    let missing = posthaste_config::settings()
+        .filter(|setting| !INVALID.iter().any(|(name, ..)| *name == setting.name))
         .map(|setting| setting.name);
     assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
-fn a_value_in_the_environment_is_refused_under_the_name_of_its_variable() {
-    for (name, value, words) in REFUSED {
+fn invalid_value_in_the_environment_is_an_error_that_names_its_variable() {
+    for (name, value, parts) in INVALID {
         let setting = setting(name).unwrap();
-        let names = [Some(setting.env), setting.env_also];
-        for variable in names.into_iter().flatten() {
-            let message = env(&[(variable, value)]).refusal();
-            assert_told(&message, &format!("{variable}="), setting, value, words);
+        for variable in [Some(setting.env.as_str()), setting.env_alias].into_iter().flatten() {
+            let message = env(&[(variable, value)]).only_error();
+            assert_message(&message, &format!("{variable}="), setting, value, parts);
         }
     }
 }
 
 #[test]
-fn a_value_of_a_flag_is_refused_under_the_name_of_the_flag() {
-    for (name, value, words) in REFUSED {
+fn invalid_value_of_a_flag_is_an_error_that_names_the_flag() {
+    for (name, value, parts) in INVALID {
         let setting = setting(name).unwrap();
-        let message = Said::nothing().flag(name, value).refusal();
-        assert_told(&message, &format!("{} ", setting.flag), setting, value, words);
+        let message = UserInput::new().flag(name, value).only_error();
+        assert_message(&message, &format!("{} ", setting.flag), setting, value, parts);
     }
 }
 
 #[test]
-fn a_value_in_the_file_is_refused_with_its_key_and_line() {
+fn invalid_value_in_the_file_is_an_error_with_its_key_and_line() {
     let mut tried = 0;
-    for (name, value, words) in REFUSED {
+    for (name, value, parts) in INVALID {
         let setting = setting(name).unwrap();
-        let Some(text) = in_file(setting, value) else { continue };
-        let message = Said::nothing().file(format!("# first line\n\n{name} = {text}\n")).refusal();
-        assert_told(&message, &format!("posthaste.toml, line 3: {name} = "), setting, value, words);
+        let Some(text) = toml_value(setting, value) else { continue };
+        let message = UserInput::new().file(format!("# first line\n\n{name} = {text}\n")).only_error();
+        assert_message(&message, &format!("posthaste.toml, line 3: {name} = "), setting, value, parts);
         tried += 1;
     }
     assert!(tried > 60, "{tried}");
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
-    let said = env(&[("POSTHASTE_CONCURRENCY", "0"), ("HTTP_POOL_SIZE", "none"), ("BASE_RETRY_DELAY", "5")])
+fn all_errors_are_reported_at_once() {
+    let input = env(&[("POSTHASTE_CONCURRENCY", "0"), ("HTTP_POOL_SIZE", "none"), ("BASE_RETRY_DELAY", "5")])
         .file("lisen = 1\ndns = 2")
         .flag("log", "loud")
         .flag("colour", "always");
-    let messages = said.load().unwrap_err();
+    let messages = input.parse().unwrap_err();
     assert_eq!(messages.len(), 7, "{messages:#?}");
     let all = messages.join("\n");
-    assert_words(
+    assert_contains(
         &all,
         &["POSTHASTE_CONCURRENCY", "HTTP_POOL_SIZE", "BASE_RETRY_DELAY", "lisen", "dns", "--log", "colour"],
     );
 }
 
 #[test]
-fn a_variable_that_is_not_text_is_refused_without_its_bytes() {
-    let said = Said::nothing().env("POSTHASTE_SIGNING_SECRET", OsString::from_vec(b"whsec_\xff".to_vec()));
-    assert_words(&said.refusal(), &["POSTHASTE_SIGNING_SECRET is not UTF-8 text", "whsec_ and the base64"]);
+fn variable_that_is_not_utf8_is_an_error_without_its_bytes() {
+    let input = UserInput::new().env("POSTHASTE_SIGNING_SECRET", OsString::from_vec(b"whsec_\xff".to_vec()));
+    assert_contains(
+        &input.only_error(),
+        &["POSTHASTE_SIGNING_SECRET is not UTF-8 text", "whsec_ and the base64"],
+    );
 }
 
 #[test]
-fn an_empty_flag_is_refused() {
-    let message = Said::nothing().flag("egress_proxy", " ").refusal();
-    assert_words(&message, &["--egress-proxy is empty", "none, and receivers are dialled directly"]);
+fn empty_flag_is_an_error() {
+    let message = UserInput::new().flag("egress_proxy", " ").only_error();
+    assert_contains(&message, &["--egress-proxy is empty", "none; receivers are dialled directly"]);
 }
 
 #[test]
-fn a_long_value_is_not_repeated_whole() {
-    let message = env(&[("POSTHASTE_LOG", &"x".repeat(100_000))]).refusal();
+fn long_value_is_shortened_in_its_message() {
+    let message = env(&[("POSTHASTE_LOG", &"x".repeat(100_000))]).only_error();
     assert!(message.len() < 500, "{}", message.len());
 }

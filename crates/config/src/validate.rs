@@ -1,0 +1,80 @@
+//! Rules between settings, and rules about the files that values name.
+
+use posthaste_sender::InvalidOptions;
+
+use super::retry::retry_policy;
+use super::settings::{Config, TABLE};
+use super::values::Values;
+
+/// The files that validation reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileChecks {
+    None,
+    /// The certificates of the database.
+    Store,
+    /// All files that values name.
+    All,
+}
+
+/// Validates values against each other and builds the retry policy.
+pub(crate) fn validate(values: &mut Values, config: &mut Config, files: FileChecks) {
+    config.retry_policy = retry_policy(values, config);
+    require_keys_beyond_loopback(values, config);
+    warn_of_fast_retries(values, config);
+    warn_of_pool_beyond_concurrency(values, config);
+    if files == FileChecks::All {
+        check_ca_file(values, config);
+    }
+    if files != FileChecks::None {
+        check_database_certificates(values, config);
+    }
+}
+
+fn require_keys_beyond_loopback(values: &mut Values, config: &Config) {
+    let is_open = !config.listens_on_loopback() && config.api_keys.is_none();
+    if is_open && values.are_comparable(&[&TABLE.listen, &TABLE.api_keys]) {
+        let reason = format!(
+            "every client that can reach this address could use the API, because there are no keys; \
+             set {} ({}), or listen on a loopback address such as {}",
+            TABLE.api_keys.env, TABLE.api_keys.rule, TABLE.listen.default,
+        );
+        values.reject_conflict(&TABLE.listen, reason);
+    }
+}
+
+fn warn_of_fast_retries(values: &mut Values, config: &Config) {
+    if config.allow_fast_retries {
+        let value = values.display(&TABLE.allow_fast_retries);
+        values.warnings.push(format!(
+            "{value}: first retry delays under 30 s are allowed, which breaks the retry contract \
+             (docs/retry-contract.md); this setting is for tests, remove it elsewhere"
+        ));
+    }
+}
+
+fn warn_of_pool_beyond_concurrency(values: &mut Values, config: &Config) {
+    let is_beyond = config.http_pool_size > config.concurrency;
+    let comparable = values.are_comparable(&[&TABLE.http_pool_size, &TABLE.concurrency]);
+    if is_beyond && values.is_set(&TABLE.http_pool_size) && comparable {
+        let [pool, all] = [values.display(&TABLE.http_pool_size), values.display(&TABLE.concurrency)];
+        values.warnings.push(format!(
+            "{pool}: one destination cannot get more requests than all destinations together ({all}); \
+             raise {} or lower this",
+            TABLE.concurrency.name
+        ));
+    }
+}
+
+fn check_ca_file(values: &mut Values, config: &Config) {
+    if let Some(file) = &config.ca_file
+        && let Err(InvalidOptions::Certificates { reason, .. }) = posthaste::check_ca_file(file)
+    {
+        values.reject_invalid(&TABLE.ca_file, format!("it cannot be used: {reason}"));
+    }
+}
+
+fn check_database_certificates(values: &mut Values, config: &Config) {
+    if let Err(error) = config.database_url.database() {
+        values.reject_invalid(&TABLE.database_url, error.to_string());
+    }
+}
