@@ -1,70 +1,74 @@
-//! One module per command. Each says how it went with its exit code; an error is told to the person by `main`.
+//! One module per command. A command returns its exit code, or an error that `main` prints.
 
 mod completions;
 mod config;
+mod config_sources;
 mod dispatch;
 mod dlq;
 mod doctor;
 mod events;
-mod front;
-mod given;
+mod http_listener;
+mod lifecycle;
 mod listen;
 mod migrate;
+mod open;
 mod openapi;
-mod opening;
 mod overview;
 mod pages;
-mod running;
 mod secret;
 mod send;
 mod serve;
+mod spinner;
 mod worker;
-mod working;
 
 use std::process::ExitCode;
 
-pub(crate) use given::Given;
+pub(crate) use config_sources::ConfigSources;
 
 use crate::cli::{Cli, Command, ServerArgs, SettingFlags};
-use crate::client::{Client, Server};
-use crate::terminal::{self, Look};
+use crate::client::{ApiClient, ServerUrl};
+use crate::terminal::{self, OutputStyle};
 
+/// Runs the command of the command line.
 pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let look = Look::of_stdout(cli.no_color);
+    let style = OutputStyle::for_stdout(cli.no_color);
     let file = cli.config.clone();
-    let given = |flags: &SettingFlags| Given::new(file.clone(), flags);
+    let sources = |flags: &SettingFlags| ConfigSources::new(file.clone(), flags);
     let no_color = cli.no_color;
-    // What it takes to run, for commands that log what they do.
-    let begin = |flags: &SettingFlags| {
-        given(flags).load().inspect(|config| running::begin(config, terminal::log_is_coloured(no_color)))
+    // For the commands that deliver: they log what they do.
+    let load_and_init_log = |flags: &SettingFlags| {
+        sources(flags)
+            .load()
+            .inspect(|config| lifecycle::init_log(config, terminal::log_uses_color(no_color)))
     };
-    let client = |args: &ServerArgs| client(args, &given(&SettingFlags::default()));
+    let client = |args: &ServerArgs| client(args, &sources(&SettingFlags::default()));
     match cli.into_command() {
-        Command::Serve(args) => serve::run(&args, file.as_deref(), begin(&args.settings)?).await,
-        Command::Worker(flags) => worker::run(begin(&flags)?).await,
+        Command::Serve(args) => serve::run(&args, file.as_deref(), load_and_init_log(&args.settings)?).await,
+        Command::Worker(flags) => worker::run(load_and_init_log(&flags)?).await,
         Command::Dispatch(args) => {
             dispatch::ensure_once(&args)?;
-            dispatch::run(begin(&args.settings)?).await
+            dispatch::run(load_and_init_log(&args.settings)?).await
         }
-        Command::Migrate(flags) => migrate::run(given(&flags).load_for_store()?).await,
+        Command::Migrate(flags) => migrate::run(sources(&flags).load_for_store()?).await,
         Command::Send(args) => send::run(&args, &client(&args.server)?).await,
-        Command::Listen(args) => listen::run(&args, look).await,
-        Command::Overview(args) => overview::run(args.json, &client(&args.server)?, look).await,
-        Command::Dlq(command) => dlq::run(&command, &client(command.server())?, look).await,
-        Command::Events(command) => events::run(&command, &client(command.server())?, look).await,
-        Command::Doctor(args) => doctor::run(&args, &given(&args.settings), look).await,
+        Command::Listen(args) => listen::run(&args, style).await,
+        Command::Overview(args) => overview::run(args.json, &client(&args.server)?, style).await,
+        Command::Dlq(command) => dlq::run(&command, &client(command.server())?, style).await,
+        Command::Events(command) => events::run(&command, &client(command.server())?, style).await,
+        Command::Doctor(args) => doctor::run(&args, &sources(&args.settings), style).await,
         Command::Openapi => openapi::run(),
-        Command::Config(args) => config::run(&args, &given(&args.settings), look),
-        Command::Secret(flags) => secret::run(given(&flags).load_for_store()?).await,
+        Command::Config(args) => config::run(&args, &sources(&args.settings), style),
+        Command::Secret(flags) => secret::run(sources(&flags).load_for_store()?).await,
         Command::Completions(args) => completions::run(args.shell),
     }
 }
 
-/// The configuration is looked at only where no server is named: it may be on another machine.
-fn client(args: &ServerArgs, given: &Given) -> anyhow::Result<Client> {
+/// Returns a client of the named server, or of the server that the configuration describes. The configuration is not read
+/// if a server is named, which may be on another host.
+fn client(args: &ServerArgs, sources: &ConfigSources) -> anyhow::Result<ApiClient> {
     let server = match args.server() {
-        Some(url) => Server::parse(&url)?,
-        None => Server::listening_at(given.judge()?.listen),
+        Some(url) => ServerUrl::parse(&url)?,
+        None => ServerUrl::listening_at(sources.parse()?.listen),
     };
-    Ok(Client::new(server, args.key().as_deref())?)
+    Ok(ApiClient::new(server, args.key().as_deref())?)
 }

@@ -1,10 +1,9 @@
-//! What people see: output that may be piped, colours only where they show, errors that say what to do.
+//! Output to the terminal: data on standard output, notes and errors on standard error.
 //!
-//! Data goes to standard output, everything else to standard error. Who reads our output may stop reading at any
-//! time: that ends a command quietly.
+//! The reader of standard output may close it at any time, as `head` does. That ends a command without an error.
 
 mod json;
-mod look;
+mod style;
 mod table;
 mod text;
 pub(crate) mod time;
@@ -12,27 +11,27 @@ pub(crate) mod time;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-pub(crate) use json::indented;
-pub(crate) use look::{Look, Paint, log_is_coloured};
-pub(crate) use table::{Column, Laid, Listing, fields};
-pub(crate) use text::{counted, harmless, harmless_line, quoted};
+pub(crate) use json::indent_json;
+pub(crate) use style::{Color, OutputStyle, log_uses_color};
+pub(crate) use table::{Column, RenderedTable, Table, render_fields};
+pub(crate) use text::{escape_line, escape_text, pluralize, shell_quote};
 
 use crate::client::ClientError;
 
-/// Bad usage or configuration, by the contract of the command line.
+/// The exit code of bad usage and of an invalid configuration.
 pub(crate) const EXIT_USAGE: u8 = 2;
 
-/// Nobody reads our output any more.
+/// The reader of standard output has closed it.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 struct OutputClosed;
 
-/// What was asked for cannot be done however the server fares: the command line or the configuration must change.
+/// An error in the command line or the configuration. The message says what to change; the exit code is [`EXIT_USAGE`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BadUsage(pub(crate) String);
 
-/// Writes to standard output, a line at least, at once.
+/// Writes text to standard output and flushes it. Adds a line break if the text does not end with one.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
@@ -43,46 +42,46 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     })
 }
 
-/// As [`print`], of work that was asked for and goes on although nobody reads of it any more.
-pub(crate) fn print_if_read(text: &str) -> anyhow::Result<()> {
+/// As [`print`], but succeeds if standard output is closed: the command's work continues without a reader.
+pub(crate) fn print_unless_closed(text: &str) -> anyhow::Result<()> {
     match print(text) {
         Err(error) if error.is::<OutputClosed>() => Ok(()),
         printed => printed,
     }
 }
 
-/// Writes bytes that are meant for a program to standard output, as they are, with a newline behind them.
-pub(crate) fn print_answer(answer: &[u8]) -> anyhow::Result<()> {
-    print(&String::from_utf8_lossy(answer))
+/// Writes the body of a response to standard output, unchanged, for programs.
+pub(crate) fn print_response(body: &[u8]) -> anyhow::Result<()> {
+    print(&String::from_utf8_lossy(body))
 }
 
-/// Tells a person that a table has no room for these columns. Programs read JSON, and get no notes about tables.
-pub(crate) fn note_left_out(columns: &[&str]) {
+/// Notes on standard error which columns a table hides. Only a terminal gets the note.
+pub(crate) fn note_omitted_columns(columns: &[&str]) {
     if !columns.is_empty() && io::stderr().is_terminal() {
-        note(&format!("Too narrow to show {}: --json has all.", columns.join(", ")));
+        note(&format!("Too narrow to show {}; --json shows everything.", columns.join(", ")));
     }
 }
 
-/// Tells people something on standard error. Nobody there to be told is no error.
+/// Writes a line for people to standard error. A closed standard error is ignored.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Shows why a command failed, and decides how it exits.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+/// Prints why a command failed and returns its exit code.
+pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     if error.is::<OutputClosed>() {
         return ExitCode::SUCCESS;
     }
-    note(&format!("posthaste: {}", harmless(&message(error))));
+    note(&format!("posthaste: {}", escape_text(&message(error))));
     if is_usage(error) { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
-    let by_client = |cause: &ClientError| cause.is_usage();
-    error.chain().any(|cause| cause.is::<BadUsage>() || cause.downcast_ref().is_some_and(by_client))
+    let in_client = |cause: &ClientError| cause.is_usage_error();
+    error.chain().any(|cause| cause.is::<BadUsage>() || cause.downcast_ref().is_some_and(in_client))
 }
 
-/// An error and its causes, without those that an outer message already tells.
+/// Joins an error and its causes, without causes that an outer message already contains.
 fn message(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -93,11 +92,11 @@ fn message(error: &anyhow::Error) -> String {
     message
 }
 
-/// Shows help, the version or what is wrong with the command line.
-pub(crate) fn usage(shown: &clap::Error) -> ExitCode {
-    // Help that nobody reads to its end was still given.
-    let _ = shown.print();
-    if shown.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
+/// Prints help, the version or an error in the command line, and returns the exit code.
+pub(crate) fn print_usage(message: &clap::Error) -> ExitCode {
+    // A reader that closes the output early is no error.
+    let _ = message.print();
+    if message.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
 }
 
 #[cfg(test)]
@@ -107,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_is_already_told_is_not_told_again() {
+    fn a_cause_that_an_outer_message_contains_is_not_repeated() {
         let error =
             anyhow!("connection refused").context("nothing answers: connection refused").context("outer");
         assert_eq!(message(&error), "outer: nothing answers: connection refused");
     }
 
     #[test]
-    fn bad_usage_is_known_under_any_context() {
+    fn bad_usage_is_recognised_under_any_context() {
         let error = anyhow::Error::new(BadUsage("no such file".into())).context("cannot send");
         assert!(is_usage(&error));
         assert!(!is_usage(&anyhow!("no such file")));

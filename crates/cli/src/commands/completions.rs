@@ -1,4 +1,4 @@
-//! `posthaste completions`: made from the command line itself, so that they never differ from it.
+//! `posthaste completions`: generates shell completions from the declared command line.
 
 use std::process::ExitCode;
 

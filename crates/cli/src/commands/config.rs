@@ -1,28 +1,32 @@
-//! `posthaste config`: what holds, and where it comes from.
+//! `posthaste config`: prints every setting with its value and its source.
 
 use std::process::ExitCode;
 
-use posthaste_config::Effective;
+use posthaste_config::EffectiveSetting;
 
 use crate::cli::ConfigArgs;
-use crate::commands::Given;
-use crate::terminal::{self, Column, Laid, Listing, Look, Paint};
+use crate::commands::ConfigSources;
+use crate::terminal::{self, Color, Column, OutputStyle, RenderedTable, Table};
 
 const COLUMNS: &[Column] =
-    &[Column::new("setting", 0), Column::new("value", 0).shrinking_to(24), Column::new("from", 1)];
+    &[Column::new("setting", 0), Column::new("value", 0).min_width(24), Column::new("from", 1)];
 
-pub(crate) fn run(args: &ConfigArgs, given: &Given, look: Look) -> anyhow::Result<ExitCode> {
-    let config = given.judge()?;
+pub(crate) fn run(
+    args: &ConfigArgs,
+    sources: &ConfigSources,
+    style: OutputStyle,
+) -> anyhow::Result<ExitCode> {
+    let config = sources.parse()?;
     if args.json {
         terminal::print(&format!("{:#}", config.to_json()))?;
     } else {
-        let mut listing = Listing::of(COLUMNS);
-        for [name, value, source] in config.settings.iter().map(Effective::row) {
-            listing.push(vec![(name, Paint::Bold), (value, Paint::Plain), (source, Paint::Dim)]);
+        let mut table = Table::new(COLUMNS);
+        for [name, value, source] in config.settings.iter().map(EffectiveSetting::row) {
+            table.push(vec![(name, Color::Bold), (value, Color::Plain), (source, Color::Dim)]);
         }
-        let Laid { text, left_out } = listing.lay_out(look);
+        let RenderedTable { text, omitted_columns } = table.render(style);
         terminal::print(&text)?;
-        terminal::note_left_out(&left_out);
+        terminal::note_omitted_columns(&omitted_columns);
     }
     for warning in &config.warnings {
         terminal::note(&format!("posthaste: warning: {warning}"));

@@ -1,10 +1,10 @@
-//! `posthaste dispatch --once`: one cycle, and its report as one line.
+//! `posthaste dispatch --once`: runs one cycle and prints its report as one line of JSON.
 
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::service::stop::{Signals, stop};
+use crate::service::shutdown::{ProcessSignals, shutdown_channel};
 use crate::service::traces::Traces;
 use anyhow::bail;
 use posthaste::domain::{CycleReport, WorkerId};
@@ -14,68 +14,68 @@ use posthaste_config::Config;
 use serde_json::json;
 
 use crate::cli::DispatchArgs;
-use crate::commands::{opening, running};
-use crate::terminal::{self, BadUsage, counted};
+use crate::commands::{lifecycle, open};
+use crate::terminal::{self, BadUsage, pluralize};
 
-/// Whoever leaves it out may expect a process that goes on delivering, which is another command.
+/// Requires `--once`: without it, a user may expect a process that continues to deliver, as `posthaste worker` does.
 pub(crate) fn ensure_once(args: &DispatchArgs) -> Result<(), BadUsage> {
     if args.once {
         return Ok(());
     }
-    let advice = "dispatch makes one cycle and says so: write `posthaste dispatch --once`, or run `posthaste worker` to \
-                  go on delivering";
+    let advice = "dispatch runs one cycle only: write `posthaste dispatch --once`, or run `posthaste worker` to deliver \
+                  continuously";
     Err(BadUsage(advice.to_owned()))
 }
 
-/// The first signal lets what is in flight finish, the second does not wait.
+/// Runs the cycle. After the first signal, deliveries in flight may finish; a second signal ends the command at once.
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
-    let options = opening::options(&config)?;
+    let mut signals = ProcessSignals::register()?;
+    let options = open::options(&config)?;
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.follow(opening::open(&mut signals, options, &config).await?);
+    let posthaste = traces.instrument(open::open_instance(&mut signals, options, &config).await?);
     let worker_id = posthaste.settings().worker_id.clone();
 
-    let ended = one_cycle(&posthaste, &mut signals, config.shutdown).await;
-    let Some(ended) = ended else { return Ok(ExitCode::FAILURE) };
-    let reported = ended.map_err(anyhow::Error::from).and_then(|(report, drained)| {
-        terminal::print(&line(&worker_id, &report))?;
-        Ok(drained)
+    let result = run_cycle(&posthaste, &mut signals, config.shutdown_seconds).await;
+    let Some(result) = result else { return Ok(ExitCode::FAILURE) };
+    let printed = result.map_err(anyhow::Error::from).and_then(|(report, drain_report)| {
+        terminal::print(&report_line(&worker_id, &report))?;
+        Ok(drain_report)
     });
-    // Whoever does not wait for this loses nothing of what was reported.
+    // A signal may skip this: the results are already stored and printed.
     tokio::select! {
         _ = async { tokio::join!(traces.flush(), posthaste.close()) } => {}
         _ = signals.next() => {}
     }
-    match reported? {
+    match printed? {
         DrainReport { released: 0, unreleased: 0 } => Ok(ExitCode::SUCCESS),
-        DrainReport { released, unreleased: left } => bail!(
-            "stopped before everything in flight had finished: {} given back and due at once, {left} left until their \
-             leases expire",
-            counted(released as u64, "event")
+        DrainReport { released, unreleased } => bail!(
+            "stopped before all deliveries in flight had finished: {} released and due at once, {unreleased} unreleased \
+             and due when their leases expire",
+            pluralize(released as u64, "event")
         ),
     }
 }
 
-/// None when a second signal came.
-async fn one_cycle(
+/// Runs one cycle. Returns None if a second signal ended it.
+async fn run_cycle(
     posthaste: &Posthaste,
-    signals: &mut Signals,
+    signals: &mut ProcessSignals,
     deadline: Duration,
 ) -> Option<Result<(CycleReport, DrainReport), DispatchError>> {
-    let (stopper, mut told) = stop();
-    let mut cycle = pin!(posthaste.dispatch_once_until(told.stopped(), deadline));
+    let (shutdown_trigger, mut shutdown) = shutdown_channel();
+    let mut cycle = pin!(posthaste.dispatch_once_until(shutdown.wait(), deadline));
     tokio::select! {
         biased;
-        ended = &mut cycle => Some(ended),
-        _ = running::until_stopped(signals, std::future::pending()) => {
-            stopper.stop();
-            running::unless_hurried(signals, cycle).await
+        result = &mut cycle => Some(result),
+        _ = lifecycle::wait_for_shutdown(signals, std::future::pending()) => {
+            shutdown_trigger.fire();
+            lifecycle::run_until_signal(signals, cycle).await
         }
     }
 }
 
-/// Named as the log names them.
-fn line(worker_id: &WorkerId, report: &CycleReport) -> String {
+/// Returns the report as JSON, with the field names of the log line `dispatch cycle complete`.
+fn report_line(worker_id: &WorkerId, report: &CycleReport) -> String {
     json!({
         "worker_id": worker_id.as_str(),
         "claimed_count": report.claimed_count,

@@ -1,4 +1,4 @@
-//! `posthaste dlq`: what could not be delivered, and putting it back in line.
+//! `posthaste dlq`: lists dead-lettered events and requeues them.
 
 mod requeue;
 
@@ -7,18 +7,18 @@ use std::process::ExitCode;
 use posthaste_domain::Timestamp;
 
 use crate::cli::{DlqCommand, ServerArgs};
-use crate::client::{Client, Event};
-use crate::commands::pages::List;
-use crate::terminal::{Column, Listing, Look, Paint, time};
+use crate::client::{ApiClient, Event};
+use crate::commands::pages::EventList;
+use crate::terminal::{Color, Column, OutputStyle, Table, time};
 
 const COLUMNS: &[Column] = &[
     Column::new("EVENT ID", 0),
     Column::new("FAILED", 0),
     Column::new("WHY", 2),
-    Column::new("ATTEMPTS", 4).right(),
-    Column::new("TYPE", 5).shrinking_to(12),
-    Column::new("LAST ERROR", 1).shrinking_to(16),
-    Column::new("DESTINATION", 3).shrinking_to(20),
+    Column::new("ATTEMPTS", 4).align_right(),
+    Column::new("TYPE", 5).min_width(12),
+    Column::new("LAST ERROR", 1).min_width(16),
+    Column::new("DESTINATION", 3).min_width(20),
     Column::new("FAILED (UTC)", 6),
 ];
 
@@ -31,35 +31,43 @@ impl DlqCommand {
     }
 }
 
-pub(crate) async fn run(command: &DlqCommand, client: &Client, look: Look) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    command: &DlqCommand,
+    client: &ApiClient,
+    style: OutputStyle,
+) -> anyhow::Result<ExitCode> {
     match command {
         DlqCommand::List(args) => {
-            let list =
-                List { path: "dlq", filters: Vec::new(), table, empty: "The dead-letter queue is empty." };
-            list.show(&args.list, client, look).await?;
+            let list = EventList {
+                path: "dlq",
+                filters: Vec::new(),
+                table,
+                empty: "The dead-letter queue is empty.",
+            };
+            list.show(&args.list, client, style).await?;
             Ok(ExitCode::SUCCESS)
         }
         DlqCommand::Requeue(args) => requeue::run(args, client).await,
     }
 }
 
-fn table(events: &[Event], now: Timestamp) -> Listing {
-    let mut listing = Listing::of(COLUMNS);
+fn table(events: &[Event], now: Timestamp) -> Table {
+    let mut table = Table::new(COLUMNS);
     for event in events {
         let failed = event.updated_at.as_deref();
-        let plain = |text: &str| (text.to_owned(), Paint::Plain);
-        listing.push(vec![
+        let plain = |text: &str| (text.to_owned(), Color::Plain);
+        table.push(vec![
             plain(&event.event_id),
-            plain(&time::age(failed, now)),
-            (event.failure_kind.clone().unwrap_or_default(), Paint::Bad),
-            plain(&event.tries()),
+            plain(&time::format_age(failed, now)),
+            (event.failure_kind.clone().unwrap_or_default(), Color::Bad),
+            plain(&event.attempt_count()),
             plain(&event.event_type),
             plain(event.last_error.as_deref().unwrap_or_default()),
             plain(&event.destination_url),
-            (failed.and_then(time::parse).map(time::utc).unwrap_or_default(), Paint::Dim),
+            (failed.and_then(time::parse).map(time::format_utc).unwrap_or_default(), Color::Dim),
         ]);
     }
-    listing
+    table
 }
 
 #[cfg(test)]
@@ -67,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dead_letter_is_one_line_of_what_failed_when_and_why() {
+    fn a_dead_letter_is_one_line_with_time_and_cause_of_its_failure() {
         let now = time::parse("2026-01-31T16:31:02Z").unwrap();
         let event = Event {
             event_id: "msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5".into(),
@@ -80,7 +88,8 @@ mod tests {
             updated_at: Some("2026-01-31T14:31:02Z".into()),
             ..Event::default()
         };
-        let shown = |width| table(std::slice::from_ref(&event), now).lay_out(Look { colour: false, width });
+        let shown =
+            |width| table(std::slice::from_ref(&event), now).render(OutputStyle { color: false, width });
         let everything = "\
 EVENT ID                              FAILED   WHY        ATTEMPTS  TYPE          LAST ERROR           \
 DESTINATION                 FAILED (UTC)
@@ -91,7 +100,7 @@ https://shop.example/hooks  2026-01-31 14:31:02Z";
 EVENT ID                              FAILED   WHY        LAST ERROR
 msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  2 h ago  exhausted  HTTP 503: try later";
         assert_eq!(shown(Some(80)).text, eighty);
-        assert_eq!(shown(Some(80)).left_out, ["ATTEMPTS", "TYPE", "DESTINATION", "FAILED (UTC)"]);
-        assert_eq!(shown(Some(104)).left_out, ["ATTEMPTS", "TYPE", "FAILED (UTC)"]);
+        assert_eq!(shown(Some(80)).omitted_columns, ["ATTEMPTS", "TYPE", "DESTINATION", "FAILED (UTC)"]);
+        assert_eq!(shown(Some(104)).omitted_columns, ["ATTEMPTS", "TYPE", "FAILED (UTC)"]);
     }
 }

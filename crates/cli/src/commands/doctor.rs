@@ -1,7 +1,7 @@
-//! `posthaste doctor`: looks at everything that a start would need, and says what to fix. Changes nothing.
+//! `posthaste doctor`: checks everything that a start needs and reports what to fix. Changes nothing.
 
+mod checks;
 mod disk;
-mod examine;
 mod finding;
 mod store;
 
@@ -10,19 +10,24 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use crate::cli::DoctorArgs;
-use crate::commands::{Given, working};
-use crate::terminal::{self, Column, Listing, Look, Paint};
+use crate::commands::ConfigSources;
+use crate::commands::spinner::with_spinner;
+use crate::terminal::{self, Color, Column, OutputStyle, Table};
 
 use finding::{Finding, Verdict};
 
 const COLUMNS: &[Column] = &[Column::new("", 0), Column::new("check", 0), Column::new("finding", 0)];
 
-pub(crate) async fn run(args: &DoctorArgs, given: &Given, look: Look) -> anyhow::Result<ExitCode> {
-    // What is wrong with a file is found by the check that needs it, and hides nothing else.
-    let judged = given.try_judge();
-    let readable = judged.is_ok();
-    let findings = match judged {
-        Ok(config) => working::show("looking", examine::everything(&config)).await,
+pub(crate) async fn run(
+    args: &DoctorArgs,
+    sources: &ConfigSources,
+    style: OutputStyle,
+) -> anyhow::Result<ExitCode> {
+    // Parsed without files: the check that needs a file reports what is wrong with it, beside all other findings.
+    let parsed = sources.try_parse();
+    let is_valid = parsed.is_ok();
+    let findings = match parsed {
+        Ok(config) => with_spinner("checking", checks::run_all(&config)).await,
         Err(errors) => errors
             .iter()
             .map(|error| Finding::new("configuration", Verdict::Broken, error.to_string()))
@@ -32,28 +37,27 @@ pub(crate) async fn run(args: &DoctorArgs, given: &Given, look: Look) -> anyhow:
         let findings: Vec<_> = findings.iter().map(Finding::to_json).collect();
         terminal::print(&format!("{:#}", json!({ "findings": findings })))?;
     } else {
-        terminal::print(&table(&findings, look))?;
+        terminal::print(&render(&findings, style))?;
     }
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
-    Ok(match (readable, broken) {
+    Ok(match (is_valid, broken) {
         (false, _) => ExitCode::from(terminal::EXIT_USAGE),
         (true, true) => ExitCode::FAILURE,
         (true, false) => ExitCode::SUCCESS,
     })
 }
 
-/// What is to be done stands on a line of its own, below what was found.
-fn table(findings: &[Finding], look: Look) -> String {
-    // Findings are sentences: they are wrapped by the terminal rather than cut.
-    let look_uncut = Look { width: None, ..look };
-    let mut listing = Listing::of(COLUMNS);
+/// Renders the findings, one per row, at any width: the terminal wraps long findings, so that none is truncated.
+fn render(findings: &[Finding], style: OutputStyle) -> String {
+    let unlimited = OutputStyle { width: None, ..style };
+    let mut table = Table::new(COLUMNS);
     for finding in findings {
-        let paint = finding.verdict.paint();
-        listing.push(vec![
-            (finding.verdict.word().to_owned(), paint),
-            (finding.check.to_owned(), Paint::Bold),
-            (finding.text.clone(), Paint::Plain),
+        let color = finding.verdict.color();
+        table.push(vec![
+            (finding.verdict.as_str().to_owned(), color),
+            (finding.check.to_owned(), Color::Bold),
+            (finding.text.clone(), Color::Plain),
         ]);
     }
-    listing.render(look_uncut)
+    table.render(unlimited).text
 }

@@ -1,4 +1,4 @@
-//! `posthaste events`: what there is, why it is where it is, and ending it.
+//! `posthaste events`: lists events, shows one with its explanation, and cancels one.
 
 mod card;
 
@@ -8,19 +8,19 @@ use posthaste_domain::Timestamp;
 use serde_json::json;
 
 use crate::cli::{CancelArgs, EventsCommand, EventsListArgs, ServerArgs, ShowArgs};
-use crate::client::{Client, ClientError, Event, SettleResult};
-use crate::commands::pages::List;
-use crate::terminal::{self, Column, Laid, Listing, Look, Paint, time};
+use crate::client::{ActionResult, ApiClient, ClientError, Event};
+use crate::commands::pages::EventList;
+use crate::terminal::{self, Color, Column, OutputStyle, RenderedTable, Table, time};
 
 const COLUMNS: &[Column] = &[
     Column::new("EVENT ID", 0),
     Column::new("STATUS", 0),
-    Column::new("ATTEMPTS", 4).right(),
+    Column::new("ATTEMPTS", 4).align_right(),
     Column::new("NEXT", 1),
-    Column::new("TYPE", 5).shrinking_to(12),
+    Column::new("TYPE", 5).min_width(12),
     Column::new("CREATED", 6),
-    Column::new("DESTINATION", 3).shrinking_to(20),
-    Column::new("LAST ERROR", 2).shrinking_to(16),
+    Column::new("DESTINATION", 3).min_width(20),
+    Column::new("LAST ERROR", 2).min_width(16),
     Column::new("CREATED (UTC)", 7),
 ];
 
@@ -34,77 +34,82 @@ impl EventsCommand {
     }
 }
 
-pub(crate) async fn run(command: &EventsCommand, client: &Client, look: Look) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    command: &EventsCommand,
+    client: &ApiClient,
+    style: OutputStyle,
+) -> anyhow::Result<ExitCode> {
     match command {
-        EventsCommand::List(args) => list(args, client, look).await?,
-        EventsCommand::Show(args) => show(args, client, look).await?,
+        EventsCommand::List(args) => list(args, client, style).await?,
+        EventsCommand::Show(args) => show(args, client, style).await?,
         EventsCommand::Cancel(args) => cancel(args, client).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(args: &EventsListArgs, client: &Client, look: Look) -> anyhow::Result<()> {
+async fn list(args: &EventsListArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
     let status = args.status.map(|status| ("status", status.as_str()));
     let destination = args.destination.as_deref().map(|url| ("destination", url));
-    let list = List {
+    let list = EventList {
         path: "events",
         filters: status.into_iter().chain(destination).collect(),
         table,
-        empty: "There are no such events.",
+        empty: "No events match.",
     };
-    list.show(&args.list, client, look).await
+    list.show(&args.list, client, style).await
 }
 
-fn table(events: &[Event], now: Timestamp) -> Listing {
-    let mut listing = Listing::of(COLUMNS);
+fn table(events: &[Event], now: Timestamp) -> Table {
+    let mut table = Table::new(COLUMNS);
     for event in events {
         let created = event.created_at.as_deref();
-        let plain = |text: &str| (text.to_owned(), Paint::Plain);
-        listing.push(vec![
+        let plain = |text: &str| (text.to_owned(), Color::Plain);
+        table.push(vec![
             plain(&event.event_id),
-            (event.status().to_owned(), Paint::of_status(event.status())),
-            plain(&event.tries()),
-            plain(&next(event, now)),
+            (event.status().to_owned(), Color::for_status(event.status())),
+            plain(&event.attempt_count()),
+            plain(&next_attempt(event, now)),
             plain(&event.event_type),
-            plain(&time::age(created, now)),
+            plain(&time::format_age(created, now)),
             plain(&event.destination_url),
             plain(event.last_error.as_deref().unwrap_or_default()),
-            (created.and_then(time::parse).map(time::utc).unwrap_or_default(), Paint::Dim),
+            (created.and_then(time::parse).map(time::format_utc).unwrap_or_default(), Color::Dim),
         ]);
     }
-    listing
+    table
 }
 
-/// When a pending event is attempted next.
-fn next(event: &Event, now: Timestamp) -> String {
+/// Formats the time of the next attempt of a pending event.
+fn next_attempt(event: &Event, now: Timestamp) -> String {
     match event.next_attempt_at.as_deref().filter(|_| event.status() == "pending") {
         Some(text) if time::parse(text).is_some_and(|at| at <= now) => "due".to_owned(),
-        text => time::age(text, now),
+        text => time::format_age(text, now),
     }
 }
 
-async fn show(args: &ShowArgs, client: &Client, look: Look) -> anyhow::Result<()> {
-    let answer = client.get(&["events", &args.event_id], &[]).await.map_err(ClientError::of_arguments)?;
+async fn show(args: &ShowArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
+    let response =
+        client.get(&["events", &args.event_id], &[]).await.map_err(ClientError::blame_arguments)?;
     if args.json {
-        return terminal::print_answer(answer.as_bytes());
+        return terminal::print_response(response.as_bytes());
     }
-    let Laid { text, left_out } = card::render(&answer.read()?, time::now(), look);
+    let RenderedTable { text, omitted_columns } = card::render(&response.parse()?, time::now(), style);
     terminal::print(&text)?;
-    terminal::note_left_out(&left_out);
+    terminal::note_omitted_columns(&omitted_columns);
     Ok(())
 }
 
-async fn cancel(args: &CancelArgs, client: &Client) -> anyhow::Result<()> {
+async fn cancel(args: &CancelArgs, client: &ApiClient) -> anyhow::Result<()> {
     let body = args.reason.as_ref().map(|reason| json!({ "reason": reason }).to_string().into_bytes());
-    let answer = client.post(&["events", &args.event_id, "cancel"], body).await;
-    let answer = answer.map_err(ClientError::of_arguments)?;
+    let response = client.post(&["events", &args.event_id, "cancel"], body).await;
+    let response = response.map_err(ClientError::blame_arguments)?;
     if args.json {
-        return terminal::print_answer(answer.as_bytes());
+        return terminal::print_response(response.as_bytes());
     }
-    let SettleResult { event_id, delivery_status } = answer.read()?;
-    let (event_id, status) = (terminal::harmless_line(&event_id), terminal::harmless_line(&delivery_status));
+    let ActionResult { event_id, delivery_status } = response.parse()?;
+    let (event_id, status) = (terminal::escape_line(&event_id), terminal::escape_line(&delivery_status));
     terminal::print(&format!("{event_id} is cancelled: {status}"))?;
-    terminal::note(&format!("`posthaste dlq requeue {event_id}` puts it back in line."));
+    terminal::note(&format!("`posthaste dlq requeue {event_id}` makes it pending again."));
     Ok(())
 }
 
@@ -134,11 +139,11 @@ mod tests {
 
     fn shown(width: Option<u16>) -> String {
         let now = time::parse("2026-01-31T16:31:02Z").unwrap();
-        table(&events(), now).render(Look { colour: false, width })
+        table(&events(), now).render(OutputStyle { color: false, width }).text
     }
 
     #[test]
-    fn eighty_columns_show_what_matters_first() {
+    fn eighty_columns_show_status_next_attempt_and_error() {
         let expected = "\
 EVENT ID                              STATUS     NEXT     LAST ERROR
 msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  pending    in 42 s  HTTP 503: try later

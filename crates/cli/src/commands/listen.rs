@@ -1,75 +1,75 @@
-//! `posthaste listen`: a receiver to develop against.
+//! `posthaste listen`: a receiver for development.
 //!
 //! ```text
-//!  accept ─► receive: read, check the signature, choose an answer ─► answer
-//!                        └─► Delivery ─► show
+//!  accept ─► receive: read, check the signature, choose a status ─► respond
+//!                        └─► Delivery ─► print
 //! ```
 //!
-//! It listens on loopback only and remembers a bounded number of events. Whoever sends to it is a stranger: requests
-//! are bounded in size and time, and what they hold is shown without what a terminal would act on.
+//! It listens on loopback only and remembers a bounded number of events. Senders are not trusted: requests are bounded
+//! in size and time, and control characters in them are escaped before they are printed.
 
-mod answering;
 mod delivery;
 mod receive;
-mod show;
-mod tally;
+mod render;
+mod response_policy;
+mod totals;
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::service::stop::Signals;
+use crate::service::shutdown::ProcessSignals;
 use anyhow::Context as _;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::cli::ListenArgs;
-use crate::client::pause;
-use crate::terminal::{self, BadUsage, Look, time};
-use answering::Answering;
+use crate::terminal::{self, BadUsage, OutputStyle, time};
+use crate::timers::sleep;
 use delivery::Delivery;
 use receive::Receiver;
-use tally::Tally;
+use response_policy::ResponsePolicy;
+use totals::DeliveryTotals;
 
-/// More than a worker opens to one destination.
+/// Concurrent connections: more than a worker opens to one destination.
 const CONNECTIONS_MAX: usize = 256;
-/// Deliveries that wait to be shown; then requests wait too.
-const UNSHOWN_MAX: usize = 64;
+/// Received deliveries that wait to be printed. Beyond this, requests wait before they get a response.
+const UNPRINTED_MAX: usize = 64;
 
-pub(crate) async fn run(args: &ListenArgs, look: Look) -> anyhow::Result<ExitCode> {
-    let keys = keys(&args.secrets())?;
-    let mut signals = Signals::listen()?;
+pub(crate) async fn run(args: &ListenArgs, style: OutputStyle) -> anyhow::Result<ExitCode> {
+    let keys = parse_keys(&args.secrets())?;
+    let mut signals = ProcessSignals::register()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).await.with_context(|| {
         format!(
-            "cannot listen on port {}; choose another with --port, or any that is free with --port 0",
+            "cannot listen on port {}; choose another with --port, or any free one with --port 0",
             args.port
         )
     })?;
     let url = format!("http://{}/", listener.local_addr()?);
-    introduce(&url, keys.is_some());
-    let (deliveries, mut arrived) = mpsc::channel(UNSHOWN_MAX);
-    let receiver = Receiver::new(keys, Answering::new(args), deliveries);
-    let mut tally = Tally::started(time::now());
+    print_introduction(&url, keys.is_some());
+    let (deliveries, mut received) = mpsc::channel(UNPRINTED_MAX);
+    let receiver = Receiver::new(keys, ResponsePolicy::new(args), deliveries);
+    let mut totals = DeliveryTotals::start(time::now());
     let mut accepting = std::pin::pin!(accept(listener, Arc::new(receiver)));
     loop {
         tokio::select! {
             biased;
             _ = signals.next() => break,
-            Some(delivery) = arrived.recv() => take(&delivery, &mut tally, args.json, look)?,
+            Some(delivery) = received.recv() => print_delivery(&delivery, &mut totals, args.json, style)?,
             never = &mut accepting => match never {},
         }
     }
-    // What was answered is shown, also when the end came between the two.
-    while let Ok(delivery) = arrived.try_recv() {
-        take(&delivery, &mut tally, args.json, look)?;
+    // Print the deliveries that were received before the signal.
+    while let Ok(delivery) = received.try_recv() {
+        print_delivery(&delivery, &mut totals, args.json, style)?;
     }
-    terminal::note(&tally.summary(time::now()));
+    terminal::note(&totals.summary(time::now()));
     Ok(ExitCode::SUCCESS)
 }
 
-fn keys(secrets: &[String]) -> Result<Option<SigningKeys>, BadUsage> {
+fn parse_keys(secrets: &[String]) -> Result<Option<SigningKeys>, BadUsage> {
     if secrets.is_empty() {
         return Ok(None);
     }
@@ -78,12 +78,12 @@ fn keys(secrets: &[String]) -> Result<Option<SigningKeys>, BadUsage> {
     keys.map(Some).map_err(|error| BadUsage(format!("{error}; `posthaste secret` prints the right one")))
 }
 
-fn introduce(url: &str, checked: bool) {
+fn print_introduction(url: &str, checked: bool) {
     terminal::note(&format!("Listening on {url} until Ctrl-C."));
     terminal::note(if checked {
         "Signatures are checked."
     } else {
-        "Signatures are not checked: give the secret with --secret \"$(posthaste secret)\" or in \
+        "Signatures are not checked: add --secret \"$(posthaste secret)\", or set the secret in \
          POSTHASTE_SIGNING_SECRET."
     });
     terminal::note(&format!(
@@ -91,13 +91,23 @@ fn introduce(url: &str, checked: bool) {
     ));
 }
 
-fn take(delivery: &Delivery, tally: &mut Tally, json: bool, look: Look) -> anyhow::Result<()> {
-    let since_last = tally.add(delivery);
-    let shown = if json { show::line(delivery, since_last) } else { show::card(delivery, since_last, look) };
-    terminal::print(&shown)
+/// Adds a delivery to the totals and prints it.
+fn print_delivery(
+    delivery: &Delivery,
+    totals: &mut DeliveryTotals,
+    json: bool,
+    style: OutputStyle,
+) -> anyhow::Result<()> {
+    let since_last = totals.add(delivery);
+    let text = if json {
+        render::json_line(delivery, since_last)
+    } else {
+        render::card(delivery, since_last, style)
+    };
+    terminal::print(&text)
 }
 
-/// Serves connections until it is dropped.
+/// Accepts and serves connections until it is dropped.
 async fn accept(listener: TcpListener, receiver: Arc<Receiver>) -> std::convert::Infallible {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -110,8 +120,8 @@ async fn accept(listener: TcpListener, receiver: Arc<Receiver>) -> std::convert:
                     drop(slot);
                 });
             }
-            // Out of descriptors, or a connection that went away first: both pass.
-            Err(_) => pause(Duration::from_millis(50)).await,
+            // Out of file descriptors, or the peer has disconnected: both are temporary.
+            Err(_) => sleep(Duration::from_millis(50)).await,
         }
     }
 }

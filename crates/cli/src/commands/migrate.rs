@@ -1,4 +1,4 @@
-//! `posthaste migrate`: the schema, created or brought up to date.
+//! `posthaste migrate`: creates or upgrades the schema.
 
 use std::process::ExitCode;
 
@@ -6,19 +6,20 @@ use anyhow::Context as _;
 use posthaste::MigrationReport;
 use posthaste_config::Config;
 
-use crate::commands::{opening, working};
+use crate::commands::open;
+use crate::commands::spinner::with_spinner;
 use crate::terminal;
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let database = opening::database(&config)?;
-    let migrating = working::show("bringing the schema up to date", database.migrate());
-    let migrated = migrating.await.with_context(|| format!("cannot migrate {}", opening::place(&config)));
-    let MigrationReport { from, to } = migrated?;
-    let done = match from {
+    let url = open::masked_url(&config);
+    let database = open::database(&config)?;
+    let report = with_spinner("migrating the schema", database.migrate()).await;
+    let MigrationReport { from, to } = report.with_context(|| format!("cannot migrate {url}"))?;
+    let result = match from {
         0 => format!("created the schema, version {to}"),
         _ if from == to => format!("nothing to do: the schema is at version {to}"),
         _ => format!("upgraded the schema from version {from} to version {to}"),
     };
-    terminal::print(&format!("{done} ({})", opening::place(&config)))?;
+    terminal::print(&format!("{result} ({url})"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `posthaste openapi`: the document that a server answers at `/openapi.json`, without one.
+//! `posthaste openapi`: prints the document that a server has at `/openapi.json`. Needs no server.
 
 use std::process::ExitCode;
 

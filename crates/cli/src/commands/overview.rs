@@ -1,42 +1,43 @@
-//! `posthaste overview`: where events stand, in numbers.
+//! `posthaste overview`: the number of events in each state.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::client::{Client, Overview};
-use crate::terminal::{self, Column, Listing, Look, Paint, time};
+use crate::client::{ApiClient, Overview};
+use crate::terminal::{self, Color, Column, OutputStyle, Table, time};
 
-const COLUMNS: &[Column] = &[Column::new("EVENTS", 0), Column::new("COUNT", 0).right(), Column::new("", 1)];
+const COLUMNS: &[Column] =
+    &[Column::new("EVENTS", 0), Column::new("COUNT", 0).align_right(), Column::new("", 1)];
 
-pub(crate) async fn run(json: bool, client: &Client, look: Look) -> anyhow::Result<ExitCode> {
-    let answer = client.get(&["overview"], &[]).await?;
+pub(crate) async fn run(json: bool, client: &ApiClient, style: OutputStyle) -> anyhow::Result<ExitCode> {
+    let response = client.get(&["overview"], &[]).await?;
     if json {
-        terminal::print_answer(answer.as_bytes())?;
+        terminal::print_response(response.as_bytes())?;
     } else {
-        terminal::print(&render(&answer.read()?, look))?;
+        terminal::print(&render(&response.parse()?, style))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn render(overview: &Overview, look: Look) -> String {
+fn render(overview: &Overview, style: OutputStyle) -> String {
     let oldest = overview.oldest_pending_age_seconds.and_then(|age| Duration::try_from_secs_f64(age).ok());
-    let waiting = oldest.map_or_else(String::new, |age| format!("the oldest for {}", time::in_words(age)));
-    let repair = if overview.failed_count > 0 { "see them with `posthaste dlq list`" } else { "" };
-    let mut listing = Listing::of(COLUMNS);
-    let mut row = |name: &str, count: u64, paint: Paint, remark: &str| {
-        let paint = if count > 0 { paint } else { Paint::Plain };
-        listing.push(vec![
-            (name.to_owned(), Paint::Plain),
-            (count.to_string(), paint),
-            (remark.to_owned(), Paint::Dim),
+    let waiting = oldest.map_or_else(String::new, |age| format!("oldest: {}", time::format_duration(age)));
+    let advice = if overview.failed_count > 0 { "list them with `posthaste dlq list`" } else { "" };
+    let mut table = Table::new(COLUMNS);
+    let mut row = |name: &str, count: u64, color: Color, remark: &str| {
+        let color = if count > 0 { color } else { Color::Plain };
+        table.push(vec![
+            (name.to_owned(), Color::Plain),
+            (count.to_string(), color),
+            (remark.to_owned(), Color::Dim),
         ]);
     };
-    row("pending", overview.pending_count, Paint::Waiting, &waiting);
-    row("  due now", overview.pending_ready_count, Paint::Waiting, "");
-    row("  retrying", overview.retrying_count, Paint::Waiting, "");
-    row("failed", overview.failed_count, Paint::Bad, repair);
-    row("delivered", overview.delivered_count, Paint::Good, "");
-    listing.render(look)
+    row("pending", overview.pending_count, Color::Waiting, &waiting);
+    row("  due now", overview.pending_ready_count, Color::Waiting, "");
+    row("  retrying", overview.retrying_count, Color::Waiting, "");
+    row("failed", overview.failed_count, Color::Bad, advice);
+    row("delivered", overview.delivered_count, Color::Good, "");
+    table.render(style).text
 }
 
 #[cfg(test)]
@@ -55,21 +56,22 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_under_each_other_with_what_to_do_beside_them() {
+    fn counts_are_aligned_and_failed_events_come_with_advice() {
         let expected = "\
 EVENTS      COUNT
-pending        12  the oldest for 3 min
+pending        12  oldest: 3 min
   due now       3
   retrying      4
-failed          2  see them with `posthaste dlq list`
+failed          2  list them with `posthaste dlq list`
 delivered    9999";
-        assert_eq!(render(&overview(), Look::PLAIN), expected);
+        assert_eq!(render(&overview(), OutputStyle::PLAIN), expected);
     }
 
     #[test]
-    fn nothing_failed_needs_no_advice() {
-        let calm = Overview { failed_count: 0, oldest_pending_age_seconds: None, ..overview() };
-        let shown = render(&calm, Look::PLAIN);
+    fn without_failed_events_there_is_no_advice() {
+        let healthy = Overview { failed_count: 0, oldest_pending_age_seconds: None, ..overview() };
+        let shown = render(&healthy, OutputStyle::PLAIN);
+
         assert!(!shown.contains("dlq") && !shown.contains("oldest"), "{shown}");
     }
 }

@@ -1,101 +1,109 @@
-//! Lists of events, page by page: each page is shown when it arrives, so that a list may be of any length.
+//! Lists of events, page by page. Each page is printed when it arrives, so that a list of any length needs little memory.
 
 use anyhow::bail;
 use posthaste_domain::Timestamp;
 
 use crate::cli::ListArgs;
-use crate::client::{Answer, Client, ClientError, Event, Page};
-use crate::terminal::{self, Laid, Listing, Look, time};
+use crate::client::{ApiClient, ApiResponse, ClientError, Event, EventPage};
+use crate::terminal::{self, OutputStyle, RenderedTable, Table, time};
 
-/// The most that the API gives at once.
-const PAGE_MAX: u32 = 200;
+/// The largest page that the API returns.
+const PAGE_EVENTS_MAX: u32 = 200;
 
-/// Goes through a list of the API.
+/// Requests the pages of a list, one after the other.
 pub(super) struct Pages<'a> {
-    client: &'a Client,
+    client: &'a ApiClient,
     path: &'a str,
     filters: Vec<(&'a str, &'a str)>,
     limit: String,
     cursor: Option<String>,
-    /// Whether the next request is made of what a person gave: cursors of later pages are the server's.
-    by_hand: bool,
-    rest: Rest,
+    /// Whether the next request consists of the user's arguments, so that a bad request is bad usage. The cursors of
+    /// later pages come from the server.
+    from_arguments: bool,
+    state: PagingState,
 }
 
-/// What follows the page that came last.
-enum Rest {
+/// Whether another page follows the last one.
+enum PagingState {
     More,
-    Nothing,
-    /// The same page again, and again.
-    NoEnd,
+    Done,
+    /// The server returned the cursor of the page it was sent: the list would never end.
+    Looping,
 }
 
 impl<'a> Pages<'a> {
-    /// All of a list, in as few pages as can be.
-    pub(super) fn all(client: &'a Client, path: &'a str) -> Self {
+    /// Starts at the first page of a whole list, with the largest pages.
+    pub(super) fn all(client: &'a ApiClient, path: &'a str) -> Self {
         Self {
             client,
             path,
             filters: Vec::new(),
-            limit: PAGE_MAX.to_string(),
+            limit: PAGE_EVENTS_MAX.to_string(),
             cursor: None,
-            by_hand: false,
-            rest: Rest::More,
+            from_arguments: false,
+            state: PagingState::More,
         }
     }
 
-    /// The next page, as it came and as it is read; none after the last.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Option<(Answer, Page)>> {
-        match self.rest {
-            Rest::More => {}
-            Rest::Nothing => return Ok(None),
-            Rest::NoEnd => bail!("the server's list does not end: it gave the same page twice"),
+    /// Requests the next page. Returns the response and its parsed page, or None after the last page.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<(ApiResponse, EventPage)>> {
+        match self.state {
+            PagingState::More => {}
+            PagingState::Done => return Ok(None),
+            PagingState::Looping => bail!("the server's list does not end: it returned the same page twice"),
         }
         let mut query = self.filters.clone();
         query.push(("limit", &self.limit));
         query.extend(self.cursor.as_deref().map(|cursor| ("cursor", cursor)));
-        let answer = self.client.get(&[self.path], &query).await;
-        let answer = if self.by_hand { answer.map_err(ClientError::of_arguments) } else { answer }?;
-        let page: Page = answer.read()?;
-        self.rest = match &page.next_cursor {
-            None => Rest::Nothing,
-            next if *next == self.cursor => Rest::NoEnd,
-            _ => Rest::More,
+        let response = self.client.get(&[self.path], &query).await;
+        let response =
+            if self.from_arguments { response.map_err(ClientError::blame_arguments) } else { response }?;
+        let page: EventPage = response.parse()?;
+        self.state = match &page.next_cursor {
+            None => PagingState::Done,
+            next if *next == self.cursor => PagingState::Looping,
+            _ => PagingState::More,
         };
         self.cursor.clone_from(&page.next_cursor);
-        self.by_hand = false;
-        Ok(Some((answer, page)))
+        self.from_arguments = false;
+        Ok(Some((response, page)))
     }
 }
 
-/// A list of the API and how its events are shown.
-pub(super) struct List<'a> {
+/// A list command: the API's list, its filters, and how its events are printed.
+pub(super) struct EventList<'a> {
     pub(super) path: &'a str,
     pub(super) filters: Vec<(&'a str, &'a str)>,
-    pub(super) table: fn(&[Event], Timestamp) -> Listing,
-    /// What is said when there is nothing to list.
+    pub(super) table: fn(&[Event], Timestamp) -> Table,
+    /// The note that replaces an empty table.
     pub(super) empty: &'a str,
 }
 
-impl List<'_> {
-    pub(super) async fn show(&self, args: &ListArgs, client: &Client, look: Look) -> anyhow::Result<()> {
-        let limit = if args.all { PAGE_MAX } else { args.limit };
+impl EventList<'_> {
+    /// Prints one page, or all pages with `--all`.
+    pub(super) async fn show(
+        &self,
+        args: &ListArgs,
+        client: &ApiClient,
+        style: OutputStyle,
+    ) -> anyhow::Result<()> {
+        let limit = if args.all { PAGE_EVENTS_MAX } else { args.limit };
         let mut pages = Pages {
             filters: self.filters.clone(),
             limit: limit.to_string(),
             cursor: args.cursor.clone(),
-            by_hand: true,
+            from_arguments: true,
             ..Pages::all(client, self.path)
         };
-        let mut left_out = Vec::new();
+        let mut omitted_columns = Vec::new();
         let mut first = true;
-        while let Some((answer, page)) = pages.next().await? {
+        while let Some((response, page)) = pages.next().await? {
             if args.json {
-                terminal::print_answer(answer.as_bytes())?;
+                terminal::print_response(response.as_bytes())?;
             } else {
-                for column in self.show_page(&page, first, look)? {
-                    if !left_out.contains(&column) {
-                        left_out.push(column);
+                for column in self.show_page(&page, first, style)? {
+                    if !omitted_columns.contains(&column) {
+                        omitted_columns.push(column);
                     }
                 }
             }
@@ -105,12 +113,17 @@ impl List<'_> {
             }
             first = false;
         }
-        terminal::note_left_out(&left_out);
+        terminal::note_omitted_columns(&omitted_columns);
         Ok(())
     }
 
-    /// Returns the columns that there was no room for.
-    fn show_page(&self, page: &Page, first: bool, look: Look) -> anyhow::Result<Vec<&'static str>> {
+    /// Prints a page and returns the columns that the width hides.
+    fn show_page(
+        &self,
+        page: &EventPage,
+        first: bool,
+        style: OutputStyle,
+    ) -> anyhow::Result<Vec<&'static str>> {
         if page.events.is_empty() {
             if first {
                 terminal::note(self.empty);
@@ -118,16 +131,17 @@ impl List<'_> {
             return Ok(Vec::new());
         }
         let table = (self.table)(&page.events, time::now());
-        // A page has widths of its own, so on a terminal it needs its titles; what reads a pipe needs them once.
-        let table = if first || look.width.is_some() { table } else { table.untitled() };
-        let Laid { text, left_out } = table.lay_out(look);
+        // On a terminal the columns of each page have their own widths, so each page repeats its titles. A pipe gets
+        // them once.
+        let table = if first || style.width.is_some() { table } else { table.without_header() };
+        let RenderedTable { text, omitted_columns } = table.render(style);
         terminal::print(&text)?;
-        Ok(left_out)
+        Ok(omitted_columns)
     }
 }
 
 fn note_more(next_cursor: Option<&str>) {
-    if let Some(next) = next_cursor.map(terminal::harmless_line) {
-        terminal::note(&format!("There are more: add --all, or --cursor '{next}' for the next page."));
+    if let Some(next) = next_cursor.map(terminal::escape_line) {
+        terminal::note(&format!("There are more events: add --all, or --cursor '{next}' for the next page."));
     }
 }

@@ -1,4 +1,4 @@
-//! `posthaste secret`: what receivers check signatures with.
+//! `posthaste secret`: prints the signing secrets, with which receivers check signatures.
 
 use std::process::ExitCode;
 
@@ -6,21 +6,20 @@ use posthaste::OsRandom;
 use posthaste::domain::signature::Secret;
 use posthaste_config::Config;
 
-use crate::commands::opening;
+use crate::commands::open;
 use crate::terminal;
 
-/// One per line, the newest first. Where they come from is told beside them: signed is with those of the process that
-/// delivers, whose configuration may be another.
+/// Prints the secrets to standard output, one per line, the newest first, and their source to standard error: the process
+/// that delivers may have another configuration, and so other secrets.
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let place = opening::place(&config);
-    if !config.signing_secrets.is_empty() {
-        terminal::note("posthaste: from signing_secret, as configured here");
-        return print(config.signing_secrets.iter().map(Secret::reveal));
+    if let Some(keys) = &config.signing_secret {
+        terminal::note("posthaste: from signing_secret in this configuration");
+        return print(keys.secrets().iter().map(Secret::reveal));
     }
-    // Nothing of the instance is changed: this may run under another configuration than its processes.
-    let opened = opening::attach(&config).await?;
+    // Create and migrate nothing: this command may run with another configuration than the instance.
+    let opened = open::open_existing_store(&config).await?;
     let secrets = opened.store().signing_secrets(&OsRandom::new()?.secret()).await?;
-    terminal::note(&format!("posthaste: kept in {place}"));
+    terminal::note(&format!("posthaste: from {}", open::masked_url(&config)));
     print(secrets.iter().map(Secret::reveal))
 }
 

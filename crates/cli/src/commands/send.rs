@@ -1,4 +1,4 @@
-//! `posthaste send`: one event, through the API, its payload exactly as it was given.
+//! `posthaste send`: enqueues one event through the API. The payload is sent byte for byte.
 
 mod wait;
 
@@ -10,14 +10,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::cli::SendArgs;
-use crate::client::{Accepted, Client, ClientError};
+use crate::client::{AcceptedEvent, ApiClient, ClientError, Event};
 use crate::terminal::{self, BadUsage};
-use wait::Watched;
+use wait::PolledEvent;
 
-/// More than any server accepts; what is read must end.
+/// The most bytes read from a file or standard input, which may be endless. More than any server accepts.
 const PAYLOAD_BYTES_MAX: u64 = 32 * 1_024 * 1_024;
 
-/// The body of the request, in the API's words.
+/// The body of the request.
 #[derive(Serialize)]
 struct NewEvent<'a> {
     destination_url: &'a str,
@@ -35,19 +35,19 @@ struct NewEvent<'a> {
     max_attempts: Option<u32>,
 }
 
-pub(crate) async fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let body = body(args, &payload(args)?)?;
-    let answer = match &args.idempotency_key {
-        Some(key) => client.post_once(&["events"], body, key).await,
+pub(crate) async fn run(args: &SendArgs, client: &ApiClient) -> anyhow::Result<ExitCode> {
+    let body = request_body(args, &read_payload(args)?)?;
+    let response = match &args.idempotency_key {
+        Some(key) => client.post_idempotent(&["events"], body, key).await,
         None => client.post(&["events"], Some(body)).await,
     };
-    let answer = answer.map_err(ClientError::of_arguments)?;
-    let Accepted { event_id } = answer.read()?;
+    let response = response.map_err(ClientError::blame_arguments)?;
+    let AcceptedEvent { event_id } = response.parse()?;
     if !args.json {
-        // Whoever waits is told by the exit code too.
-        terminal::print_if_read(&terminal::harmless_line(&event_id))?;
+        // A closed standard output must not end --wait: its exit code is a result too.
+        terminal::print_unless_closed(&terminal::escape_line(&event_id))?;
     } else if !args.wait {
-        terminal::print_answer(answer.as_bytes())?;
+        terminal::print_response(response.as_bytes())?;
     }
     if !args.wait {
         return Ok(ExitCode::SUCCESS);
@@ -55,15 +55,15 @@ pub(crate) async fn run(args: &SendArgs, client: &Client) -> anyhow::Result<Exit
     if args.json {
         terminal::note(&format!("{event_id} was accepted"));
     }
-    let watched = wait::until_settled(client, &event_id, args.timeout).await?;
+    let PolledEvent { response, event } = wait::wait_until_settled(client, &event_id, args.timeout).await?;
     if args.json {
-        terminal::print_answer(watched.answer.as_bytes())?;
+        terminal::print_response(response.as_bytes())?;
     }
-    terminal::note(&told(&watched, &event_id));
-    Ok(if watched.event.status() == "delivered" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    terminal::note(&describe_result(&event, &event_id));
+    Ok(if event.status() == "delivered" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn body(args: &SendArgs, payload: &RawValue) -> anyhow::Result<Vec<u8>> {
+fn request_body(args: &SendArgs, payload: &RawValue) -> anyhow::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&NewEvent {
         destination_url: &args.url,
         event_type: &args.event_type,
@@ -76,9 +76,10 @@ fn body(args: &SendArgs, payload: &RawValue) -> anyhow::Result<Vec<u8>> {
     })?)
 }
 
-/// Raw, because what is signed and sent is this text and no other spelling of it.
-fn payload(args: &SendArgs) -> Result<Box<RawValue>, BadUsage> {
-    let (text, from) = match (&args.data, &args.file) {
+/// Reads the payload from the arguments, a file or standard input. It stays raw text, because exactly these bytes are
+/// signed and delivered.
+fn read_payload(args: &SendArgs) -> Result<Box<RawValue>, BadUsage> {
+    let (text, source) = match (&args.data, &args.file) {
         (Some(data), _) => (data.clone(), "--data".to_owned()),
         (None, Some(path)) if path.as_os_str() == "-" => {
             read(io::stdin().lock(), "standard input".to_owned())?
@@ -88,40 +89,40 @@ fn payload(args: &SendArgs) -> Result<Box<RawValue>, BadUsage> {
             let file = File::open(path).map_err(|error| BadUsage(format!("cannot open {name}: {error}")))?;
             read(file, name)?
         }
-        (None, None) => return Err(BadUsage("give a payload with --data or --file".to_owned())),
+        (None, None) => return Err(BadUsage("add a payload with --data or --file".to_owned())),
     };
     serde_json::from_str(&text).map_err(|error| {
         let example = r#"--data '{"invoice": 17}'"#;
-        BadUsage(format!("the payload in {from} is not JSON ({error}): write it as in {example}"))
+        BadUsage(format!("the payload in {source} is not JSON ({error}): write it as in {example}"))
     })
 }
 
-/// What was read, and from where.
-fn read(from: impl Read, name: String) -> Result<(String, String), BadUsage> {
+/// Reads a bounded text. Returns it with the name of its source.
+fn read(source: impl Read, name: String) -> Result<(String, String), BadUsage> {
     let mut text = String::new();
-    match from.take(PAYLOAD_BYTES_MAX + 1).read_to_string(&mut text) {
+    match source.take(PAYLOAD_BYTES_MAX + 1).read_to_string(&mut text) {
         Ok(bytes) if bytes as u64 > PAYLOAD_BYTES_MAX => Err(BadUsage(format!(
-            "{name} holds more than {PAYLOAD_BYTES_MAX} bytes: no server accepts as many"
+            "{name} holds more than {PAYLOAD_BYTES_MAX} bytes, which no server accepts"
         ))),
         Ok(_) => Ok((text, name)),
         Err(error) => Err(BadUsage(format!("cannot read {name}: {error}"))),
     }
 }
 
-fn told(watched: &Watched, event_id: &str) -> String {
-    let event = &watched.event;
-    let attempts = terminal::counted(event.attempts.into(), "attempt");
-    let error = event.last_error.as_deref().map(|error| format!(": {}", terminal::harmless_line(error)));
+/// Describes the event after the wait: delivered, failed, or still pending because the wait timed out.
+fn describe_result(event: &Event, event_id: &str) -> String {
+    let attempts = terminal::pluralize(event.attempts.into(), "attempt");
+    let error = event.last_error.as_deref().map(|error| format!(": {}", terminal::escape_line(error)));
     let error = error.unwrap_or_default();
     match event.status() {
         "delivered" => format!("delivered after {attempts}"),
         "pending" => format!(
-            "still pending after {attempts}, and no longer waited for: it goes on being delivered. \
-             `posthaste events show {event_id}` tells how it fares"
+            "still pending after {attempts}: stopped waiting, delivery continues. \
+             `posthaste events show {event_id}` shows its state"
         ),
         status => format!(
-            "{status} after {attempts}{error}. `posthaste events show {event_id}` tells more, `posthaste dlq requeue \
-             {event_id}` tries again"
+            "{status} after {attempts}{error}. `posthaste events show {event_id}` shows the attempts, `posthaste dlq \
+             requeue {event_id}` tries again"
         ),
     }
 }

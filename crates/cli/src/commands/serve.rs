@@ -1,4 +1,4 @@
-//! `posthaste serve`: API, page and worker in one process.
+//! `posthaste serve`: API, dashboard and worker in one process.
 
 mod banner;
 
@@ -6,36 +6,36 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::service::stop::Signals;
+use crate::service::shutdown::ProcessSignals;
 use crate::service::traces::Traces;
 use posthaste_config::Config;
 
 use crate::cli::ServeArgs;
-use crate::commands::front::{Behind, Front};
-use crate::commands::{opening, running};
+use crate::commands::http_listener::{HttpListener, Routes};
+use crate::commands::{lifecycle, open};
 use crate::terminal;
 use banner::Banner;
 
 pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
-    let mut options = opening::options(&config)?;
-    let front = Front::open(&config).await?;
-    options.observer = Arc::clone(&front.metrics) as _;
-    // Only a worker makes attempts.
+    let mut signals = ProcessSignals::register()?;
+    let mut options = open::options(&config)?;
+    let listener = HttpListener::bind(&config).await?;
+    options.observer = Arc::clone(&listener.metrics) as _;
+    // Spans are of attempts, which only a worker makes.
     let collector = config.otlp_endpoint.as_ref().filter(|_| !args.no_worker);
     let traces = Traces::start(collector, &options.settings.worker_id)?;
-    let posthaste = traces.follow(opening::open(&mut signals, options, &config).await?);
+    let posthaste = traces.instrument(open::open_instance(&mut signals, options, &config).await?);
     let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
 
-    let address = front.address;
-    let mut serving = front.serve(&Behind::ApiAndPage, &config, &posthaste, worker.as_ref());
+    let address = listener.address;
+    let mut server = listener.serve(&Routes::ApiAndDashboard, &config, &posthaste, worker.as_ref());
     tracing::info!(%address, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
-    // For people; nobody may be reading.
-    let _ = terminal::print(&Banner::of(args, file, &config, address).shown(&config));
-    let exit_code = running::until_stopped(&mut signals, serving.ended()).await;
-    let finishing = async {
-        tokio::join!(serving.stop(), running::drain(worker, config.shutdown));
+    // A closed standard output must not end the service.
+    let _ = terminal::print(&Banner::new(args, file, &config, address).render(&config));
+    let exit_code = lifecycle::wait_for_shutdown(&mut signals, server.wait_for_end()).await;
+    let shutdown = async {
+        tokio::join!(server.stop(), lifecycle::drain_worker(worker, config.shutdown_seconds));
         tokio::join!(traces.flush(), posthaste.close());
     };
-    Ok(running::finish(signals, exit_code, finishing).await)
+    Ok(lifecycle::finish(signals, exit_code, shutdown).await)
 }

@@ -1,65 +1,63 @@
-//! `posthaste worker`: delivers, and nothing else.
+//! `posthaste worker`: delivers events, without API and dashboard.
 //!
-//! Where it is told to listen, it answers probes and scrapes there. It does not listen unasked: many workers may share a
-//! host, and with it the default port.
+//! If `listen` is set, it serves health probes and metrics there. By default it does not listen: many workers may share a
+//! host, and all would want the default port.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::service::stop::Signals;
+use crate::service::shutdown::ProcessSignals;
 use crate::service::traces::Traces;
 use posthaste_config::{Config, Source};
 
-use crate::commands::front::{Behind, Front};
-use crate::commands::{opening, running};
-use crate::terminal::BadUsage;
+use crate::commands::http_listener::{HttpListener, Routes};
+use crate::commands::{lifecycle, open};
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
-    let mut options = opening::options(&config)?;
-    let front = front(&config).await?;
-    if let Some(front) = &front {
-        options.observer = Arc::clone(&front.metrics) as _;
+    let mut signals = ProcessSignals::register()?;
+    let mut options = open::options(&config)?;
+    let listener = bind_for_probes(&config).await;
+    if let Some(listener) = &listener {
+        options.observer = Arc::clone(&listener.metrics) as _;
     }
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.follow(opening::open(&mut signals, options, &config).await?);
+    let posthaste = traces.instrument(open::open_instance(&mut signals, options, &config).await?);
     let worker = posthaste.start_worker()?;
 
     let worker_id = &posthaste.settings().worker_id;
-    let serving = front.map(|front| {
-        tracing::info!(address = %front.address, %worker_id, "listening for probes and scrapes");
-        front.serve(&Behind::Probes, &config, &posthaste, Some(&worker))
+    let server = listener.map(|listener| {
+        tracing::info!(address = %listener.address, %worker_id, "listening for probes and scrapes");
+        listener.serve(&Routes::Probes, &config, &posthaste, Some(&worker))
     });
     tracing::info!(%worker_id, concurrency = config.concurrency, "delivering");
-    // Deliveries do not depend on probes.
-    let exit_code = running::until_stopped(&mut signals, std::future::pending()).await;
-    let finishing = async {
-        let stop_serving = async {
-            if let Some(serving) = serving {
-                serving.stop().await;
+    // Deliveries continue if the server for probes ends.
+    let exit_code = lifecycle::wait_for_shutdown(&mut signals, std::future::pending()).await;
+    let shutdown = async {
+        let stop_server = async {
+            if let Some(server) = server {
+                server.stop().await;
             }
         };
-        tokio::join!(stop_serving, running::drain(Some(worker), config.shutdown));
+        tokio::join!(stop_server, lifecycle::drain_worker(Some(worker), config.shutdown_seconds));
         tokio::join!(traces.flush(), posthaste.close());
     };
-    Ok(running::finish(signals, exit_code, finishing).await)
+    Ok(lifecycle::finish(signals, exit_code, shutdown).await)
 }
 
-/// Another process of this host may have the port, from the same file or environment: deliveries do not depend on it.
-async fn front(config: &Config) -> anyhow::Result<Option<Front>> {
-    if !is_told_to_listen(config) {
-        return Ok(None);
+/// Binds the configured address, if one is set. A failure is only a warning: another process of this host may use the
+/// same configuration, and deliveries do not need the port.
+async fn bind_for_probes(config: &Config) -> Option<HttpListener> {
+    if !sets_listen(config) {
+        return None;
     }
-    match Front::open(config).await {
-        Ok(front) => Ok(Some(front)),
-        Err(error) if error.is::<BadUsage>() => Err(error),
-        Err(error) => {
-            tracing::warn!(error = format!("{error:#}"), "no probes and no metrics of this worker");
-            Ok(None)
-        }
-    }
+    let bound = HttpListener::bind(config).await;
+    bound
+        .inspect_err(|error| {
+            tracing::warn!(error = format!("{error:#}"), "this worker serves no probes and no metrics");
+        })
+        .ok()
 }
 
-fn is_told_to_listen(config: &Config) -> bool {
+fn sets_listen(config: &Config) -> bool {
     config.setting("listen").is_some_and(|effective| effective.source != Source::Default)
 }

@@ -1,37 +1,38 @@
-//! Text of strangers, made fit for a terminal: nothing in it moves a cursor, hides or reorders what is read. And words,
-//! made fit to be copied into a shell.
+//! Untrusted text, escaped so that it cannot move a terminal's cursor or hide or reorder other text; and text quoted
+//! for a shell.
 
 use posthaste_domain::Excerpt;
 
-/// Keeps lines and tabs; whatever else does not show is written out, as `\u{1b}`.
-pub(crate) fn harmless(text: &str) -> String {
-    written_out(text, |c| matches!(c, '\n' | '\t'))
+/// Escapes invisible characters, as `\u{1b}`, but keeps line breaks and tabs.
+pub(crate) fn escape_text(text: &str) -> String {
+    escape_except(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// As [`harmless`], on one line.
-pub(crate) fn harmless_line(text: &str) -> String {
-    written_out(text, |_| false)
+/// Escapes invisible characters, line breaks included: the result is one line.
+pub(crate) fn escape_line(text: &str) -> String {
+    escape_except(text, |_| false)
 }
 
-/// `1 event`, `2 events`; what is more than one ends in an s.
-pub(crate) fn counted(count: u64, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+/// Returns `1 event`, `2 events`: the count and its noun, with an s unless the count is 1.
+pub(crate) fn pluralize(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-fn written_out(text: &str, keep: impl Fn(char) -> bool) -> String {
-    let mut shown = String::with_capacity(text.len());
+fn escape_except(text: &str, keep: impl Fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_hidden(c) && !keep(c) {
-            shown.extend(c.escape_default());
+        if is_invisible(c) && !keep(c) {
+            escaped.extend(c.escape_default());
         } else {
-            shown.push(c);
+            escaped.push(c);
         }
     }
-    shown
+    escaped
 }
 
-/// What an excerpt would leave out, apart from spaces.
-pub(crate) fn is_hidden(c: char) -> bool {
+/// Whether a character shows nothing by itself: a control or formatting character, but not a space. These are the
+/// characters that an [`Excerpt`] drops.
+pub(crate) fn is_invisible(c: char) -> bool {
     match c {
         ' '..='~' => false,
         '\u{2028}' | '\u{2029}' => true,
@@ -41,8 +42,8 @@ pub(crate) fn is_hidden(c: char) -> bool {
     }
 }
 
-/// As a shell reads it as one word.
-pub(crate) fn quoted(word: &str) -> String {
+/// Quotes text, where necessary, so that a shell reads it as one word.
+pub(crate) fn shell_quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -56,14 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_and_reordering_are_written_out() {
-        assert_eq!(harmless_line("a\u{1b}[2Jb\r\n\u{202e}c"), r"a\u{1b}[2Jb\r\n\u{202e}c");
-        assert_eq!(harmless("one\n\ttwo\u{7f}"), "one\n\ttwo\\u{7f}");
+    fn control_and_reordering_characters_are_escaped() {
+        assert_eq!(escape_line("a\u{1b}[2Jb\r\n\u{202e}c"), r"a\u{1b}[2Jb\r\n\u{202e}c");
+        assert_eq!(escape_text("one\n\ttwo\u{7f}"), "one\n\ttwo\\u{7f}");
     }
 
     #[test]
-    fn text_of_any_language_stays_as_it_is() {
+    fn text_of_any_language_is_unchanged() {
         let text = "Grüße, 請求書\u{3000}支払済, счёт";
-        assert_eq!(harmless_line(text), text);
+        assert_eq!(escape_line(text), text);
     }
 }

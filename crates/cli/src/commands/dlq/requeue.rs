@@ -1,4 +1,4 @@
-//! Putting dead-lettered events back in line, a few at a time, one request each.
+//! `posthaste dlq requeue`: requeues dead-lettered events with one request each, a few requests at a time.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -8,101 +8,108 @@ use futures_util::{StreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::RequeueArgs;
-use crate::client::{Answer, Client, ClientError, Overview, SettleResult};
+use crate::client::{ActionResult, ApiClient, ApiResponse, ClientError, Overview};
 use crate::commands::pages::Pages;
-use crate::terminal::{self, BadUsage, counted, harmless_line};
+use crate::terminal::{self, BadUsage, escape_line, pluralize};
 
-/// Requests at once: enough that they share commits, few enough that deliveries go on.
+/// Concurrent requests: enough to share commits in the store, few enough not to delay deliveries.
 const CONCURRENCY: usize = 8;
 
-pub(super) async fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let mut requeue = Requeue { client, json: args.json, bar: ProgressBar::hidden(), done: 0, refused: 0 };
+pub(super) async fn run(args: &RequeueArgs, client: &ApiClient) -> anyhow::Result<ExitCode> {
+    let mut requeue =
+        Requeue { client, json: args.json, bar: ProgressBar::hidden(), requeued: 0, refused: 0 };
     if args.all {
-        return requeue.all(args.yes).await;
+        return requeue.requeue_all(args.yes).await;
     }
-    requeue.each(args.event_ids.clone(), true).await?;
+    requeue.requeue_events(args.event_ids.clone(), true).await?;
     Ok(if requeue.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// A running requeue command: its options, and the events that the server has requeued or refused so far.
 struct Requeue<'a> {
-    client: &'a Client,
+    client: &'a ApiClient,
     json: bool,
     bar: ProgressBar,
-    done: u64,
+    requeued: u64,
     refused: u64,
 }
 
 impl Requeue<'_> {
-    /// Ends although events may fail again meanwhile: those stand before the first page, and pages go on from there.
-    async fn all(&mut self, yes: bool) -> anyhow::Result<ExitCode> {
-        let overview: Overview = self.client.get(&["overview"], &[]).await?.read()?;
-        if overview.failed_count == 0 {
+    /// Requeues the whole queue. Terminates even if requeued events fail again meanwhile: the list starts with the latest
+    /// failures, so new failures are added before the pages that are still to come.
+    async fn requeue_all(&mut self, yes: bool) -> anyhow::Result<ExitCode> {
+        let overview: Overview = self.client.get(&["overview"], &[]).await?.parse()?;
+        let failed = overview.failed_count;
+        if failed == 0 {
             terminal::note("The dead-letter queue is empty.");
             return Ok(ExitCode::SUCCESS);
         }
-        if !yes && !confirmed(overview.failed_count)? {
+        if !yes && !confirm(failed)? {
             terminal::note("Nothing was requeued.");
             return Ok(ExitCode::FAILURE);
         }
-        self.bar = bar(overview.failed_count);
-        let ended = self.each_page().await;
+        self.bar = progress_bar(failed);
+        let result = self.requeue_pages().await;
         self.bar.finish_and_clear();
-        ended.with_context(|| format!("stopped after {}", counted(self.done, "event")))?;
+        result.with_context(|| format!("stopped after {}", pluralize(self.requeued, "event")))?;
         let refused = match self.refused {
             0 => String::new(),
             count => format!(", {count} had left the queue meanwhile"),
         };
-        terminal::note(&format!("{} requeued{refused}.", self.done));
+        terminal::note(&format!("{} requeued{refused}.", self.requeued));
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn each_page(&mut self) -> anyhow::Result<()> {
+    async fn requeue_pages(&mut self) -> anyhow::Result<()> {
         let mut pages = Pages::all(self.client, "dlq");
         while let Some((_, page)) = pages.next().await? {
-            self.each(page.events.into_iter().map(|event| event.event_id).collect(), false).await?;
+            let event_ids = page.events.into_iter().map(|event| event.event_id).collect();
+            self.requeue_events(event_ids, false).await?;
         }
         Ok(())
     }
 
-    async fn each(&mut self, event_ids: Vec<String>, named: bool) -> anyhow::Result<()> {
+    /// Requeues these events. With `verbose`, prints the result of each.
+    async fn requeue_events(&mut self, event_ids: Vec<String>, verbose: bool) -> anyhow::Result<()> {
         let client = self.client;
         let requests = event_ids.into_iter().map(|event_id| async move {
-            let answer = client.post(&["dlq", &event_id, "requeue"], None).await;
-            (event_id, answer)
+            let response = client.post(&["dlq", &event_id, "requeue"], None).await;
+            (event_id, response)
         });
-        // In their order, so that answers can be told apart by it.
-        let mut answers = stream::iter(requests).buffered(CONCURRENCY);
-        while let Some((event_id, answer)) = answers.next().await {
+        // `buffered` keeps the order: with --json, the n-th line is the response for the n-th id.
+        let mut responses = stream::iter(requests).buffered(CONCURRENCY);
+        while let Some((event_id, response)) = responses.next().await {
             self.bar.inc(1);
-            self.take(&event_id, answer, named)?;
+            self.record(&event_id, response, verbose)?;
         }
         Ok(())
     }
 
-    /// Neither a refusal of one event nor a reader who has seen enough keeps the others from being requeued.
-    fn take(
+    /// Counts and prints one response. A refused event and a closed standard output are no errors: the other events are
+    /// still requeued.
+    fn record(
         &mut self,
         event_id: &str,
-        answer: Result<Answer, ClientError>,
-        named: bool,
+        response: Result<ApiResponse, ClientError>,
+        verbose: bool,
     ) -> anyhow::Result<()> {
-        match answer {
-            Ok(answer) => {
-                self.done += 1;
+        match response {
+            Ok(response) => {
+                self.requeued += 1;
                 if self.json {
-                    let answer = String::from_utf8_lossy(answer.as_bytes());
-                    return self.bar.suspend(|| terminal::print_if_read(&answer));
+                    let body = String::from_utf8_lossy(response.as_bytes());
+                    return self.bar.suspend(|| terminal::print_unless_closed(&body));
                 }
-                if named {
-                    let SettleResult { event_id, delivery_status } = answer.read()?;
-                    let told = format!("{event_id} is requeued: {delivery_status}");
-                    return terminal::print_if_read(&harmless_line(&told));
+                if verbose {
+                    let ActionResult { event_id, delivery_status } = response.parse()?;
+                    let line = format!("{event_id} is requeued: {delivery_status}");
+                    return terminal::print_unless_closed(&escape_line(&line));
                 }
                 Ok(())
             }
-            Err(refused) if refused.is_about_the_event() => {
+            Err(refused) if refused.is_event_rejection() => {
                 self.refused += 1;
-                if named {
+                if verbose {
                     terminal::note(&format!("posthaste: {event_id}: {refused}"));
                 }
                 Ok(())
@@ -112,11 +119,11 @@ impl Requeue<'_> {
     }
 }
 
-/// Asks the person, if there is one to ask.
-fn confirmed(count: u64) -> anyhow::Result<bool> {
-    let all = format!("all of the dead-letter queue, {}", counted(count, "event"));
+/// Asks the user for confirmation. Without a terminal on standard input, `--yes` is required.
+fn confirm(count: u64) -> anyhow::Result<bool> {
+    let all = format!("all of the dead-letter queue, {}", pluralize(count, "event"));
     if !io::stdin().is_terminal() {
-        let advice = format!("add --yes to requeue {all}, without being asked");
+        let advice = format!("add --yes to requeue {all}, without confirmation");
         return Err(BadUsage(advice).into());
     }
     terminal::note(&format!("Requeue {all}? [y/N]"));
@@ -125,8 +132,8 @@ fn confirmed(count: u64) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Shown on a terminal only.
-fn bar(count: u64) -> ProgressBar {
+/// Returns a progress bar, which is visible on a terminal only.
+fn progress_bar(count: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos} of {len} requeued, {eta} to go");
     ProgressBar::new(count).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

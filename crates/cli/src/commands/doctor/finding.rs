@@ -1,40 +1,44 @@
-//! What a check found.
+//! The result of a check.
 
 use serde_json::{Value, json};
 
-use crate::terminal::Paint;
+use crate::terminal::Color;
 
+/// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Good,
-    /// It works, and is worth a thought.
+    Ok,
+    /// A warning: Posthaste works, with a risk.
     Careful,
+    /// An error: Posthaste, or a part of it, cannot work.
     Broken,
 }
 
 impl Verdict {
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Self::Good => "ok",
+            Self::Ok => "ok",
             Self::Careful => "careful",
             Self::Broken => "broken",
         }
     }
 
-    pub(super) const fn paint(self) -> Paint {
+    pub(super) const fn color(self) -> Color {
         match self {
-            Self::Good => Paint::Good,
-            Self::Careful => Paint::Waiting,
-            Self::Broken => Paint::Bad,
+            Self::Ok => Color::Good,
+            Self::Careful => Color::Waiting,
+            Self::Broken => Color::Bad,
         }
     }
 }
 
+/// What one check found.
 #[derive(Debug, Clone)]
 pub(super) struct Finding {
+    /// The name of the check.
     pub(super) check: &'static str,
     pub(super) verdict: Verdict,
-    /// What was found and, where it is not good, what to do about it.
+    /// The state that the check found and, unless it is fine, how to fix it.
     pub(super) text: String,
 }
 
@@ -44,6 +48,6 @@ impl Finding {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({ "check": self.check, "verdict": self.verdict.word(), "finding": self.text })
+        json!({ "check": self.check, "verdict": self.verdict.as_str(), "finding": self.text })
     }
 }

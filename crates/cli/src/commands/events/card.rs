@@ -1,51 +1,55 @@
-//! One event for people: the explanation first, then its fields, then its attempts.
+//! One event for people: its explanation, its fields, operators' actions, then its attempts.
 
 use std::time::Duration;
 
 use posthaste_domain::Timestamp;
 
-use crate::client::{Action, Attempt, Event};
-use crate::terminal::{Column, Laid, Listing, Look, Paint, fields, harmless, harmless_line, time};
+use crate::client::{Attempt, AuditEntry, Event};
+use crate::terminal::{
+    Color, Column, OutputStyle, RenderedTable, Table, escape_line, escape_text, render_fields, time,
+};
 
-const ATTEMPTS: &[Column] = &[
-    Column::new("ATTEMPT", 0).right(),
+const ATTEMPT_COLUMNS: &[Column] = &[
+    Column::new("ATTEMPT", 0).align_right(),
     Column::new("STARTED (UTC)", 1),
     Column::new("AGE", 2),
-    Column::new("TOOK", 1).right(),
+    Column::new("TOOK", 1).align_right(),
     Column::new("RESULT", 0),
-    Column::new("WORKER", 4).shrinking_to(12),
-    Column::new("EXCERPT", 3).shrinking_to(16),
+    Column::new("WORKER", 4).min_width(12),
+    Column::new("EXCERPT", 3).min_width(16),
 ];
 
-pub(super) fn render(event: &Event, now: Timestamp, look: Look) -> Laid {
-    let mut left_out = Vec::new();
+/// Renders the card. The returned omitted columns are those of the table of attempts.
+pub(super) fn render(event: &Event, now: Timestamp, style: OutputStyle) -> RenderedTable {
+    let mut omitted_columns = Vec::new();
     let mut card = String::new();
     if let Some(explanation) = &event.explanation {
-        card.push_str(&Paint::of_status(event.status()).on(&harmless(explanation), look));
+        card.push_str(&Color::for_status(event.status()).paint(&escape_text(explanation), style));
         card.push_str("\n\n");
     }
-    card.push_str(&fields(&pairs(event, now), look));
-    for action in &event.audit {
-        card.push_str(&told(action, now));
+    card.push_str(&render_fields(&fields(event, now), style));
+    for entry in &event.audit {
+        card.push_str(&render_audit_entry(entry, now));
     }
     if !event.history.is_empty() {
         card.push('\n');
-        let attempts = attempts(&event.history, now).lay_out(look);
+        let attempts = attempts_table(&event.history, now).render(style);
         card.push_str(&attempts.text);
-        left_out = attempts.left_out;
+        omitted_columns = attempts.omitted_columns;
     }
-    Laid { text: card, left_out }
+    RenderedTable { text: card, omitted_columns }
 }
 
-fn told(action: &Action, now: Timestamp) -> String {
-    let Action { action, actor, at, reason } = action;
-    let why = reason.as_deref().map(|reason| format!(": {}", harmless_line(reason))).unwrap_or_default();
-    format!("\n{} by {}, {}{why}\n", harmless_line(action), harmless_line(actor), time::in_full(at, now))
+fn render_audit_entry(entry: &AuditEntry, now: Timestamp) -> String {
+    let AuditEntry { action, actor, at, reason } = entry;
+    let reason = reason.as_deref().map(|reason| format!(": {}", escape_line(reason))).unwrap_or_default();
+    format!("\n{} by {}, {}{reason}\n", escape_line(action), escape_line(actor), time::format_full(at, now))
 }
 
-fn pairs(event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
-    let at = |text: &Option<String>| text.as_deref().map(|text| time::in_full(text, now));
-    let pairs = [
+/// Returns the names and values of the fields that the event has.
+fn fields(event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
+    let at = |text: &Option<String>| text.as_deref().map(|text| time::format_full(text, now));
+    let fields = [
         ("event id", Some(event.event_id.clone())),
         ("type", Some(event.event_type.clone())),
         ("status", Some(event.status().to_owned())),
@@ -62,34 +66,35 @@ fn pairs(event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
         ("payment request", event.payment_request_id.clone()),
         ("session", event.session_id.clone()),
     ];
-    pairs.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect()
+    fields.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect()
 }
 
-fn attempts(history: &[Attempt], now: Timestamp) -> Listing {
-    let mut listing = Listing::of(ATTEMPTS);
+fn attempts_table(history: &[Attempt], now: Timestamp) -> Table {
+    let mut table = Table::new(ATTEMPT_COLUMNS);
     for attempt in history {
         let started = attempt.started_at.as_deref();
         let took = attempt.duration_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1_000.0).ok());
-        let plain = |text: &str| (text.to_owned(), Paint::Plain);
-        listing.push(vec![
+        let plain = |text: &str| (text.to_owned(), Color::Plain);
+        table.push(vec![
             plain(&attempt.attempt.to_string()),
-            plain(&started.and_then(time::parse).map(time::utc).unwrap_or_default()),
-            plain(&time::age(started, now)),
-            plain(&took.map(time::in_words).unwrap_or_default()),
-            result(attempt),
+            plain(&started.and_then(time::parse).map(time::format_utc).unwrap_or_default()),
+            plain(&time::format_age(started, now)),
+            plain(&took.map(time::format_duration).unwrap_or_default()),
+            result_cell(attempt),
             plain(attempt.worker_id.as_deref().unwrap_or_default()),
             plain(attempt.excerpt.as_deref().unwrap_or_default()),
         ]);
     }
-    listing
+    table
 }
 
-fn result(attempt: &Attempt) -> (String, Paint) {
+/// Returns the result of an attempt as a cell: its HTTP status, or its error class if there was no response.
+fn result_cell(attempt: &Attempt) -> (String, Color) {
     match (attempt.http_status, &attempt.error_class) {
-        (Some(status @ 200..=299), _) => (format!("HTTP {status}"), Paint::Good),
-        (Some(status), _) => (format!("HTTP {status}"), Paint::Bad),
-        (None, Some(class)) => (class.clone(), Paint::Bad),
-        (None, None) => ("no result".to_owned(), Paint::Waiting),
+        (Some(status @ 200..=299), _) => (format!("HTTP {status}"), Color::Good),
+        (Some(status), _) => (format!("HTTP {status}"), Color::Bad),
+        (None, Some(class)) => (class.clone(), Color::Bad),
+        (None, None) => ("no result".to_owned(), Color::Waiting),
     }
 }
 
@@ -107,7 +112,7 @@ mod tests {
             excerpt: Some(excerpt.to_owned()),
             worker_id: Some("web-1".into()),
         };
-        let action = |action: &str, at: &str, reason: Option<&str>| Action {
+        let action = |action: &str, at: &str, reason: Option<&str>| AuditEntry {
             action: action.into(),
             actor: "ops".into(),
             at: at.into(),
@@ -138,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_explained_then_described_then_its_attempts_are_listed() {
+    fn a_card_shows_explanation_fields_actions_and_attempts_in_that_order() {
         let now = time::parse("2026-01-31T16:35:02Z").unwrap();
         let expected = "\
 Retry 2 of 5 is due, after HTTP 503: try later.
@@ -160,15 +165,15 @@ requeue by ops, 2026-01-31 16:35:00Z (2 s ago)
 ATTEMPT  STARTED (UTC)         AGE          TOOK  RESULT    WORKER  EXCERPT
       1  2026-01-31 16:31:02Z  4 min ago  128 ms  connect   web-1   refused
       2  2026-01-31 16:32:02Z  3 min ago  128 ms  HTTP 503  web-1   try later";
-        let shown = render(&event(), now, Look::PLAIN);
-        assert_eq!((shown.text.as_str(), shown.left_out.as_slice()), (expected, [].as_slice()));
+        let shown = render(&event(), now, OutputStyle::PLAIN);
+        assert_eq!((shown.text.as_str(), shown.omitted_columns.as_slice()), (expected, [].as_slice()));
     }
 
     #[test]
-    fn a_narrow_terminal_gets_attempts_without_their_excerpts() {
-        let Laid { text: shown, left_out } =
-            render(&event(), Timestamp::from_secs(1), Look { colour: false, width: Some(48) });
-        assert!(left_out.contains(&"EXCERPT"), "{left_out:?}");
+    fn a_narrow_terminal_hides_the_excerpts_of_attempts() {
+        let RenderedTable { text: shown, omitted_columns } =
+            render(&event(), Timestamp::from_secs(1), OutputStyle { color: false, width: Some(48) });
+        assert!(omitted_columns.contains(&"EXCERPT"), "{omitted_columns:?}");
         let titles = shown.lines().find(|line| line.starts_with("ATTEMPT")).unwrap();
         assert!(titles.contains("RESULT") && !titles.contains("EXCERPT"), "{shown}");
     }

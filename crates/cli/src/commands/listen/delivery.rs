@@ -1,10 +1,11 @@
-//! One delivery: what arrived, what its signature says, what it was answered.
+//! A received delivery and the check of its signature.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use posthaste_domain::Timestamp;
 use posthaste_domain::signature::{SignedHeaders, SigningKeys, TOLERANCE_DEFAULT};
 
+/// A POST request as it was received, with the status of the response.
 #[derive(Debug, Clone)]
 pub(super) struct Delivery {
     pub(super) at: Timestamp,
@@ -13,41 +14,45 @@ pub(super) struct Delivery {
     pub(super) event_type: Option<String>,
     pub(super) attempt: Option<u32>,
     pub(super) content_type: Option<String>,
-    pub(super) check: Check,
+    pub(super) check: SignatureCheck,
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
 }
 
+/// The result of checking a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Check {
+pub(super) enum SignatureCheck {
     Verified,
-    /// And why.
+    /// Missing, malformed or wrong; with the reason.
     NotVerified(String),
-    /// There is no secret to check it with.
+    /// Not checked, because the command has no secret.
     Unchecked,
 }
 
-impl Check {
-    pub(super) fn of(keys: Option<&SigningKeys>, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
+impl SignatureCheck {
+    /// Verifies the signature of a request.
+    pub(super) fn run(keys: Option<&SigningKeys>, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
         let Some(keys) = keys else { return Self::Unchecked };
-        match signed(headers).and_then(|signed| {
+        match signed_headers(headers).and_then(|signed| {
             keys.verify(signed, body, now, TOLERANCE_DEFAULT).map_err(|error| error.to_string())
         }) {
             Ok(()) => Self::Verified,
-            Err(why) => Self::NotVerified(why),
+            Err(reason) => Self::NotVerified(reason),
         }
     }
 }
 
-fn signed(headers: &HeaderMap) -> Result<SignedHeaders<'_>, String> {
-    let needed = |name: &str| text(headers, name).ok_or_else(|| format!("the header {name} is missing"));
+fn signed_headers(headers: &HeaderMap) -> Result<SignedHeaders<'_>, String> {
+    let required =
+        |name: &str| header_text(headers, name).ok_or_else(|| format!("the header {name} is missing"));
     Ok(SignedHeaders {
-        id: needed("webhook-id")?,
-        timestamp: needed("webhook-timestamp")?,
-        signature: needed("webhook-signature")?,
+        id: required("webhook-id")?,
+        timestamp: required("webhook-timestamp")?,
+        signature: required("webhook-signature")?,
     })
 }
 
-pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// Returns the value of a header, if it is visible ASCII.
+pub(super) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }

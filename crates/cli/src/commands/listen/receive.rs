@@ -1,4 +1,4 @@
-//! From a connection to deliveries: requests are read whole, checked, shown, and answered.
+//! Serves a connection: reads each request whole, checks its signature, passes it on to be printed, and responds.
 
 use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
@@ -16,35 +16,35 @@ use posthaste_domain::signature::SigningKeys;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::answering::Answering;
-use super::delivery::{Check, Delivery, text};
-use crate::client::{pause, within};
+use super::delivery::{Delivery, SignatureCheck, header_text};
+use super::response_policy::ResponsePolicy;
 use crate::terminal::time;
+use crate::timers::{sleep, with_timeout};
 
-/// The largest payload that a server can be configured to accept.
+/// The largest payload that a Posthaste server can be configured to accept.
 const BODY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 const HEAD_BYTES_MAX: usize = 64 * 1_024;
-/// For the head of a request, and again for its body.
+/// Limit for reading the head of a request, and again for its body.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-type Answer = Response<Full<Bytes>>;
-
+/// Receives deliveries on any number of connections.
 pub(super) struct Receiver {
     keys: Option<SigningKeys>,
-    answering: Mutex<Answering>,
+    policy: Mutex<ResponsePolicy>,
+    /// Deliveries to print.
     deliveries: mpsc::Sender<Delivery>,
 }
 
 impl Receiver {
     pub(super) fn new(
         keys: Option<SigningKeys>,
-        answering: Answering,
+        policy: ResponsePolicy,
         deliveries: mpsc::Sender<Delivery>,
     ) -> Self {
-        Self { keys, answering: Mutex::new(answering), deliveries }
+        Self { keys, policy: Mutex::new(policy), deliveries }
     }
 
-    /// Until the sender hangs up, or breaks the protocol: then its next delivery comes on another connection.
+    /// Serves requests until the sender closes the connection or violates HTTP.
     pub(super) async fn serve(&self, stream: TcpStream) {
         let service = service_fn(|request| async { Ok::<_, Infallible>(self.receive(request).await) });
         let _ = http1::Builder::new()
@@ -55,35 +55,35 @@ impl Receiver {
             .await;
     }
 
-    async fn receive(&self, request: Request<Incoming>) -> Answer {
+    async fn receive(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         if request.method() != Method::POST {
-            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "deliveries are POST requests");
-            answer.headers_mut().insert(ALLOW, http::HeaderValue::from_static("POST"));
-            return answer;
+            let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "deliveries are POST requests");
+            response.headers_mut().insert(ALLOW, http::HeaderValue::from_static("POST"));
+            return response;
         }
         let (head, body) = request.into_parts();
-        let too_large = || plain(StatusCode::PAYLOAD_TOO_LARGE, "more than 16 MiB");
+        let too_large = || text_response(StatusCode::PAYLOAD_TOO_LARGE, "more than 16 MiB");
         if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
             return too_large();
         }
-        let body = match within(READ_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        let body = match with_timeout(READ_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
             Some(Ok(body)) => body.to_bytes(),
             Some(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
-            Some(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the body ended early"),
-            None => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+            Some(Err(_)) => return text_response(StatusCode::BAD_REQUEST, "the body ended early"),
+            None => return text_response(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
         };
         let at = time::now();
-        let header = |name: &str| text(&head.headers, name).map(str::to_owned);
-        let check = Check::of(self.keys.as_ref(), &head.headers, &body, at);
+        let header = |name: &str| header_text(&head.headers, name).map(str::to_owned);
+        let check = SignatureCheck::run(self.keys.as_ref(), &head.headers, &body, at);
         let event_id = header("webhook-id");
         let (status, delay) = {
-            let mut answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner);
-            (answering.choose(event_id.as_deref(), &check), answering.delay)
+            let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+            (policy.choose_status(event_id.as_deref(), &check), policy.delay)
         };
-        let words = match &check {
-            Check::NotVerified(why) if status == StatusCode::UNAUTHORIZED => why.clone(),
+        let message = match &check {
+            SignatureCheck::NotVerified(reason) if status == StatusCode::UNAUTHORIZED => reason.clone(),
             _ if status.is_success() => "received".to_owned(),
-            _ => format!("answered {} as asked", status.as_u16()),
+            _ => format!("responded {} as configured", status.as_u16()),
         };
         let delivery = Delivery {
             at,
@@ -96,18 +96,18 @@ impl Receiver {
             status,
             body,
         };
-        // Nobody shows it any more: the command is about to end, and the answer still holds.
+        // Fails only while the command shuts down and prints no more; the sender still gets its response.
         let _ = self.deliveries.send(delivery).await;
         if !delay.is_zero() {
-            pause(delay).await;
+            sleep(delay).await;
         }
-        plain(status, &words)
+        text_response(status, &message)
     }
 }
 
-fn plain(status: StatusCode, words: &str) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(format!("{words}\n"))));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer
+fn text_response(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(format!("{message}\n"))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }

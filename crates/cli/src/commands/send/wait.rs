@@ -1,82 +1,87 @@
-//! Waiting for an event to settle, by asking: soon at first, every second later.
+//! Waits until an event is settled by polling its state, at first after 50 ms, later every second.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 use posthaste_domain::Timestamp;
 
-use crate::client::{Answer, Client, ClientError, Event, pause, within};
-use crate::commands::working::Spinner;
-use crate::terminal::{self, harmless_line, time};
+use crate::client::{ApiClient, ApiResponse, ClientError, Event};
+use crate::commands::spinner::Spinner;
+use crate::terminal::{self, escape_line, time};
+use crate::timers::{sleep, with_timeout};
 
-const ASK_AGAIN_FIRST: Duration = Duration::from_millis(50);
-const ASK_AGAIN_LAST: Duration = Duration::from_secs(1);
-/// A server may be restarted while somebody waits. Silence longer than this is told as an error.
-const UNANSWERED_MAX: u32 = 15;
+const POLL_INTERVAL_FIRST: Duration = Duration::from_millis(50);
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// Consecutive polls that may fail, so that the wait survives a restart of the server.
+const FAILED_POLLS_MAX: u32 = 15;
 
-/// An event as it was last seen.
-pub(super) struct Watched {
-    pub(super) answer: Answer,
+/// The state of an event in the latest poll.
+pub(super) struct PolledEvent {
+    pub(super) response: ApiResponse,
     pub(super) event: Event,
 }
 
-/// Returns what was last seen when it has settled, or when the time is up.
-pub(super) async fn until_settled(
-    client: &Client,
+/// Polls until the event is delivered or failed, or until the timeout. Returns the latest state.
+pub(super) async fn wait_until_settled(
+    client: &ApiClient,
     event_id: &str,
     timeout: Option<Duration>,
-) -> anyhow::Result<Watched> {
-    let mut watch = Watch { client, event_id, progress: Progress::start(), last: None };
+) -> anyhow::Result<PolledEvent> {
+    let mut poller = EventPoller { client, event_id, progress: Progress::start(), latest: None };
     let settled = match timeout {
-        Some(limit) => within(limit, watch.settle()).await.transpose(),
-        None => watch.settle().await.map(Some),
+        Some(limit) => with_timeout(limit, poller.poll_until_settled()).await.transpose(),
+        None => poller.poll_until_settled().await.map(Some),
     };
-    settled.with_context(|| format!("{event_id} was accepted, but cannot be watched"))?;
-    watch.last.with_context(|| {
-        format!("{event_id} was accepted, and not heard of in time: `posthaste events show {event_id}` looks again")
+    settled.with_context(|| format!("{event_id} was accepted, but its state cannot be read"))?;
+    poller.latest.with_context(|| {
+        format!(
+            "{event_id} was accepted, but its state was not read within the timeout: run `posthaste events show \
+             {event_id}`"
+        )
     })
 }
 
-struct Watch<'a> {
-    client: &'a Client,
+struct EventPoller<'a> {
+    client: &'a ApiClient,
     event_id: &'a str,
     progress: Progress,
-    last: Option<Watched>,
+    latest: Option<PolledEvent>,
 }
 
-impl Watch<'_> {
-    async fn settle(&mut self) -> Result<(), ClientError> {
-        let mut ask_again = ASK_AGAIN_FIRST;
-        let mut unanswered = 0;
+impl EventPoller<'_> {
+    async fn poll_until_settled(&mut self) -> Result<(), ClientError> {
+        let mut interval = POLL_INTERVAL_FIRST;
+        let mut failed_polls = 0;
         loop {
-            match self.look().await {
-                Ok(watched) => {
-                    unanswered = 0;
-                    self.progress.show(&watched.event, time::now());
-                    let settled = watched.event.status() != "pending";
-                    self.last = Some(watched);
+            match self.poll().await {
+                Ok(polled) => {
+                    failed_polls = 0;
+                    self.progress.show(&polled.event, time::now());
+                    let settled = polled.event.status() != "pending";
+                    self.latest = Some(polled);
                     if settled {
                         return Ok(());
                     }
                 }
-                Err(error) if error.may_pass() && unanswered < UNANSWERED_MAX => unanswered += 1,
+                Err(error) if error.is_transient() && failed_polls < FAILED_POLLS_MAX => failed_polls += 1,
                 Err(error) => return Err(error),
             }
-            pause(ask_again).await;
-            ask_again = (ask_again * 2).min(ASK_AGAIN_LAST);
+            sleep(interval).await;
+            interval = (interval * 2).min(POLL_INTERVAL_MAX);
         }
     }
 
-    async fn look(&self) -> Result<Watched, ClientError> {
-        let answer = self.client.get(&["events", self.event_id], &[]).await?;
-        let event = answer.read()?;
-        Ok(Watched { answer, event })
+    async fn poll(&self) -> Result<PolledEvent, ClientError> {
+        let response = self.client.get(&["events", self.event_id], &[]).await?;
+        let event = response.parse()?;
+        Ok(PolledEvent { response, event })
     }
 }
 
-/// A spinner on a terminal; elsewhere a line for each failed attempt.
+/// Shows progress: a spinner on a terminal, otherwise a line per failed attempt.
 struct Progress {
     spinner: Spinner,
+    /// Attempts of the event when it was last shown.
     attempts: u32,
 }
 
@@ -86,25 +91,25 @@ impl Progress {
     }
 
     fn show(&mut self, event: &Event, now: Timestamp) {
-        let standing = standing(event, now);
-        if !self.spinner.is_seen() && event.attempts > self.attempts && event.status() == "pending" {
-            terminal::note(&standing);
+        let progress = describe_progress(event, now);
+        if !self.spinner.is_visible() && event.attempts > self.attempts && event.status() == "pending" {
+            terminal::note(&progress);
         }
         self.attempts = event.attempts;
-        self.spinner.say(standing);
+        self.spinner.set_message(progress);
     }
 }
 
-/// `pending, attempt 2 of 6 in 42 s, last error: 503 …`.
-fn standing(event: &Event, now: Timestamp) -> String {
+/// Returns `pending, attempt 2 of 6 in 42 s, last error: 503 …`.
+fn describe_progress(event: &Event, now: Timestamp) -> String {
     let next = event.next_attempt_at.as_deref().and_then(time::parse);
     let when = match next {
-        Some(at) if at > now => format!(" {}", time::relative(at, now)),
+        Some(at) if at > now => format!(" {}", time::format_relative(at, now)),
         _ => " now".to_owned(),
     };
     let attempt = format!("attempt {} of {}{when}", event.attempts.saturating_add(1), event.max_attempts);
     let error = match &event.last_error {
-        Some(error) => format!(", last error: {}", harmless_line(error)),
+        Some(error) => format!(", last error: {}", escape_line(error)),
         None => String::new(),
     };
     format!("{}, {attempt}{error}", event.status())
@@ -115,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pending_event_is_told_with_its_next_attempt_and_what_went_wrong() {
+    fn progress_of_a_pending_event_names_its_next_attempt_and_last_error() {
         let now = time::parse("2026-01-31T16:31:02Z").unwrap();
         let mut event = Event {
             delivery_status: Some("pending".into()),
@@ -123,10 +128,13 @@ mod tests {
             next_attempt_at: Some("2026-01-31T16:31:01Z".into()),
             ..Event::default()
         };
-        assert_eq!(standing(&event, now), "pending, attempt 1 of 6 now");
+        assert_eq!(describe_progress(&event, now), "pending, attempt 1 of 6 now");
         event.attempts = 1;
         event.next_attempt_at = Some("2026-01-31T16:31:44Z".into());
         event.last_error = Some("503 busy\u{1b}".into());
-        assert_eq!(standing(&event, now), r"pending, attempt 2 of 6 in 42 s, last error: 503 busy\u{1b}");
+        assert_eq!(
+            describe_progress(&event, now),
+            r"pending, attempt 2 of 6 in 42 s, last error: 503 busy\u{1b}"
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! What is told at the start on standard output: where it is, where its data are, and what to try next.
+//! The banner that `posthaste serve` prints at its start: its URL, its database, and commands to try.
 //!
-//! People get lines to read and to copy. Where nobody watches and the log is JSON, standard output often ends up in the
-//! same place as the log: there it is one line of JSON, in the log's words.
+//! It is text to read and to copy. If standard output is no terminal and the log is JSON, a collector often merges the
+//! two: then the banner is one line of JSON with the field names of the log.
 
 mod first_event;
 
@@ -14,21 +14,24 @@ use posthaste_config::{Config, DatabaseUrl, LogFormat};
 use serde::Serialize;
 
 use crate::cli::ServeArgs;
-use crate::client::Server;
-use crate::commands::opening;
+use crate::client::ServerUrl;
+use crate::commands::open;
 use crate::terminal::time;
 use first_event::FirstEvent;
 
+/// The contents of the banner.
 pub(super) struct Banner {
     message: String,
     url: String,
+    /// Where the data are stored.
     data: String,
     docs: String,
     first_event: Option<FirstEvent>,
 }
 
+/// The banner as one line of JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct BannerJson<'a> {
     timestamp: String,
     level: &'a str,
     message: &'a str,
@@ -40,53 +43,56 @@ struct Line<'a> {
 }
 
 impl Banner {
-    pub(super) fn of(args: &ServeArgs, file: Option<&Path>, config: &Config, address: SocketAddr) -> Self {
-        let server = Server::listening_at(address);
+    pub(super) fn new(args: &ServeArgs, file: Option<&Path>, config: &Config, address: SocketAddr) -> Self {
+        let server = ServerUrl::listening_at(address);
         let others =
             if address.ip().is_unspecified() { " and on every other address of this host" } else { "" };
         Self {
             message: format!("Posthaste {} listens on {server}/{others}", env!("CARGO_PKG_VERSION")),
             url: format!("{server}/"),
-            data: data(config),
+            data: describe_database(config),
             docs: format!("{server}/docs"),
-            first_event: FirstEvent::of(args, file, config, &server),
+            first_event: FirstEvent::new(args, file, config, &server),
         }
     }
 
-    pub(super) fn shown(&self, config: &Config) -> String {
-        let watched = io::stdout().is_terminal() || logs::format(config.log_format) == LogFormat::Pretty;
-        if watched { self.text() } else { self.line(time::rfc3339(time::now())) }
+    /// Renders the banner as text or as JSON, depending on standard output and the format of the log.
+    pub(super) fn render(&self, config: &Config) -> String {
+        let as_text =
+            io::stdout().is_terminal() || logs::choose_format(config.log_format) == LogFormat::Pretty;
+        if as_text { self.text() } else { self.json_line(time::format_rfc3339(time::now())) }
     }
 
     fn text(&self) -> String {
         let Self { message, data, docs, .. } = self;
         let mut text = format!("{message}\n  data     {data}\n  docs     {docs}\n");
-        if let Some(FirstEvent { place, listen, curl }) = &self.first_event {
+        if let Some(FirstEvent { location, listen, curl }) = &self.first_event {
             let curl = curl.join(" \\\n               ");
             text.push_str(&format!(
-                "  try      a receiver, in another terminal {place}:\n             {listen}\n"
+                "  try      a receiver, in another terminal {location}:\n             {listen}\n"
             ));
             text.push_str(&format!("           then\n             curl {curl}\n"));
         }
         text
     }
 
-    fn line(&self, timestamp: String) -> String {
+    fn json_line(&self, timestamp: String) -> String {
         let Self { message, url, data, docs, first_event } = self;
         let commands = first_event.as_ref();
         let commands = commands.map(|first| [first.listen.clone(), format!("curl {}", first.curl.join(" "))]);
-        let line = Line { timestamp, level: "INFO", message, url, data, docs, commands };
-        serde_json::to_string(&line).expect("text can be written")
+        let line = BannerJson { timestamp, level: "INFO", message, url, data, docs, commands };
+        serde_json::to_string(&line).expect("strings serialize")
     }
 }
 
-fn data(config: &Config) -> String {
-    match &config.database {
+/// Returns the path of the SQLite file or the URL of the PostgreSQL database.
+fn describe_database(config: &Config) -> String {
+    match &config.database_url {
         DatabaseUrl::Sqlite(path) => {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             format!("{} (SQLite)", absolute.display())
         }
-        DatabaseUrl::Postgres(_) => opening::place(config).to_owned(),
+        DatabaseUrl::Postgres(_) => open::masked_url(config).to_owned(),
     }
 }
 

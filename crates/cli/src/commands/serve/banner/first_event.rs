@@ -1,4 +1,4 @@
-//! The first event of whoever has just started it: commands that send one and receive it, on this machine.
+//! The commands of the banner: a receiver on this machine, and a request that sends a first event to it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -7,67 +7,72 @@ use posthaste::sender::AddressGuard;
 use posthaste_config::{Config, DatabaseUrl, Source};
 
 use crate::cli::ServeArgs;
-use crate::client::Server;
-use crate::commands::opening;
-use crate::terminal::quoted;
+use crate::client::ServerUrl;
+use crate::commands::open;
+use crate::terminal::shell_quote;
 
-/// Where `posthaste listen` listens unless told otherwise.
+/// The default address of `posthaste listen`.
 const RECEIVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8700);
 
+/// The two commands to copy.
 pub(super) struct FirstEvent {
-    /// Where the receiver is to be started.
-    pub(super) place: &'static str,
+    /// Where to run the receiver: its directory and environment.
+    pub(super) location: &'static str,
+    /// The command that runs the receiver.
     pub(super) listen: String,
-    /// Its arguments.
+    /// The arguments of `curl` that send the event.
     pub(super) curl: Vec<String>,
 }
 
 impl FirstEvent {
-    /// None where what is sent would not arrive: a worker must be here, and dial this machine by itself.
-    pub(super) fn of(
+    /// Returns the commands, or None if the event would not arrive: this process must have a worker, which may dial
+    /// loopback and uses no proxy.
+    pub(super) fn new(
         args: &ServeArgs,
         file: Option<&Path>,
         config: &Config,
-        server: &Server,
+        server: &ServerUrl,
     ) -> Option<Self> {
-        let dialled = AddressGuard::new(config.allowed_networks.clone()).permit(RECEIVER).is_ok();
-        let arrives = !args.no_worker && dialled && config.egress_proxy.is_none();
+        let is_permitted = AddressGuard::new(config.allow_private_networks.clone()).permit(RECEIVER).is_ok();
+        let arrives = !args.no_worker && is_permitted && config.egress_proxy.is_none();
         arrives.then(|| Self {
-            place: place(config),
-            listen: listen(args, file, config),
-            curl: curl(config, server),
+            location: receiver_location(config),
+            listen: listen_command(args, file, config),
+            curl: curl_arguments(config, server),
         })
     }
 }
 
-/// What `posthaste secret` reads must be what this process reads.
-fn place(config: &Config) -> &'static str {
-    let by_environment = |name| matches!(source(config, name), Some(Source::Environment(_)));
-    if by_environment("database_url") || by_environment("signing_secret") {
+/// Names the environment where it matters: `posthaste secret` must find the same secret as this process.
+fn receiver_location(config: &Config) -> &'static str {
+    let is_from_environment = |name| matches!(source(config, name), Some(Source::Environment(_)));
+    if is_from_environment("database_url") || is_from_environment("signing_secret") {
         "in this directory, with this environment"
     } else {
         "in this directory"
     }
 }
 
-fn listen(args: &ServeArgs, file: Option<&Path>, config: &Config) -> String {
+/// Returns the command of the receiver, with the flags of this process that determine the secret.
+fn listen_command(args: &ServeArgs, file: Option<&Path>, config: &Config) -> String {
     if let Some(Source::Flag(_)) = source(config, "signing_secret") {
         return "posthaste listen --secret YOUR_SIGNING_SECRET".to_owned();
     }
     let mut secret = "posthaste secret".to_owned();
     if let Some(file) = file {
-        secret.push_str(&format!(" --config {}", quoted(&file.to_string_lossy())));
+        secret.push_str(&format!(" --config {}", shell_quote(&file.to_string_lossy())));
     }
-    if let Some((_, url)) = args.settings.given().find(|(name, _)| *name == "database_url") {
-        // What is not shown as it was given has a password in it.
-        let is_open = matches!(config.database, DatabaseUrl::Sqlite(_)) || opening::place(config) == url;
-        let url = if is_open { quoted(url) } else { "YOUR_DATABASE_URL".to_owned() };
+    if let Some((_, url)) = args.settings.iter().find(|(name, _)| *name == "database_url") {
+        // A URL that differs from its masked form contains a password.
+        let is_public =
+            matches!(config.database_url, DatabaseUrl::Sqlite(_)) || open::masked_url(config) == url;
+        let url = if is_public { shell_quote(url) } else { "YOUR_DATABASE_URL".to_owned() };
         secret.push_str(&format!(" --database-url {url}"));
     }
     format!("posthaste listen --secret \"$({secret})\"")
 }
 
-fn curl(config: &Config, server: &Server) -> Vec<String> {
+fn curl_arguments(config: &Config, server: &ServerUrl) -> Vec<String> {
     let key = config.api_keys.as_ref().map(|_| "-H 'authorization: Bearer YOUR_KEY'".to_owned());
     let event = format!(
         r#"{{"destination_url": "http://{RECEIVER}/", "event_type": "invoice.paid", "payload": {{"invoice": 17}}}}"#

@@ -1,4 +1,4 @@
-//! What a start says, to whom, and what it keeps to itself.
+//! Tests of the banner: its text, its JSON, its commands, and the secrets that it hides.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use super::*;
 const LOOPBACK: &str = "127.0.0.1:8600";
 const KEYS: &str = "POSTHASTE_API_KEYS=orders:producer:0123456789abcdef";
 
-/// As `posthaste serve` with these flags and variables makes it.
+/// Returns the banner of `posthaste serve` with this address, these flags and these variables.
 fn banner_at(address: &str, flags: &[&str], env: &[&str]) -> Banner {
     let (file, flags) = match flags {
         ["--config", file, rest @ ..] => (Some(Path::new(*file)), rest),
@@ -27,7 +27,7 @@ fn banner_at(address: &str, flags: &[&str], env: &[&str]) -> Banner {
     let matches = command.get_matches_from([&["serve"], flags].concat());
     let args = ServeArgs { no_worker, settings: SettingFlags::from_arg_matches(&matches).unwrap() };
     let flags: BTreeMap<_, _> =
-        args.settings.given().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        args.settings.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let listen = format!("POSTHASTE_LISTEN={address}");
     let variable = |text: &&str| {
         let (name, value) = text.split_once('=').unwrap();
@@ -35,7 +35,7 @@ fn banner_at(address: &str, flags: &[&str], env: &[&str]) -> Banner {
     };
     let env: BTreeMap<_, _> = [listen.as_str()].iter().chain(env).map(variable).collect();
     let config = load(&Sources { flags: &flags, env: &env, ..Sources::NONE }).unwrap();
-    Banner::of(&args, file, &config, address.parse().unwrap())
+    Banner::new(&args, file, &config, address.parse().unwrap())
 }
 
 fn banner(flags: &[&str], env: &[&str]) -> Banner {
@@ -43,12 +43,12 @@ fn banner(flags: &[&str], env: &[&str]) -> Banner {
 }
 
 #[track_caller]
-fn listen(flags: &[&str], env: &[&str]) -> String {
-    banner(flags, env).first_event.expect("it can be tried").listen
+fn listen_command(flags: &[&str], env: &[&str]) -> String {
+    banner(flags, env).first_event.expect("the banner has commands to try").listen
 }
 
 #[test]
-fn people_are_told_where_it_is_where_its_data_are_and_what_to_try() {
+fn the_text_names_url_database_and_commands_to_try() {
     let here = std::env::current_dir().unwrap();
     let expected = format!(
         "\
@@ -70,64 +70,68 @@ Posthaste {version} listens on http://127.0.0.1:8600/
 }
 
 #[test]
-fn programs_get_the_same_as_one_line_of_json() {
-    let line = banner(&[], &[]).line("2026-01-31T16:31:02Z".to_owned());
+fn the_json_is_one_line_with_the_same_contents() {
+    let line = banner(&[], &[]).json_line("2026-01-31T16:31:02Z".to_owned());
     assert_eq!(line.lines().count(), 1);
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(told["url"], "http://127.0.0.1:8600/");
-    assert!(told["data"].as_str().unwrap().ends_with("/posthaste.db (SQLite)"), "{told}");
-    assert_eq!(told["try"][0], "posthaste listen --secret \"$(posthaste secret)\"");
-    let curl = told["try"][1].as_str().unwrap();
+    let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object["url"], "http://127.0.0.1:8600/");
+    assert!(object["data"].as_str().unwrap().ends_with("/posthaste.db (SQLite)"), "{object}");
+    assert_eq!(object["try"][0], "posthaste listen --secret \"$(posthaste secret)\"");
+    let curl = object["try"][1].as_str().unwrap();
     assert!(curl.starts_with("curl http://127.0.0.1:8600/v1/webhook-outbox/events -H "), "{curl}");
-    let silent = banner(&["--no-worker"], &[]).line(String::new());
-    assert!(!silent.contains("\"try\""), "{silent}");
+    let without_worker = banner(&["--no-worker"], &[]).json_line(String::new());
+    assert!(!without_worker.contains("\"try\""), "{without_worker}");
 }
 
 #[test]
-fn what_was_given_as_a_flag_is_repeated_so_that_the_secret_is_found() {
+fn flags_that_determine_the_secret_are_repeated() {
     assert_eq!(
-        listen(&["--config", "my own.toml", "--database-url", "sqlite://it's.db"], &[]),
+        listen_command(&["--config", "my own.toml", "--database-url", "sqlite://it's.db"], &[]),
         r#"posthaste listen --secret "$(posthaste secret --config 'my own.toml' --database-url 'sqlite://it'\''s.db')""#
     );
     let plain = "postgres://me@127.0.0.1/hooks";
     assert_eq!(
-        listen(&["--database-url", plain], &[]),
+        listen_command(&["--database-url", plain], &[]),
         format!("posthaste listen --secret \"$(posthaste secret --database-url {plain})\"")
     );
 }
 
 #[test]
-fn secrets_that_were_given_as_flags_are_not_shown() {
-    let with_password = listen(&["--database-url", "postgres://me:hunter2@127.0.0.1/hooks"], &[]);
+fn secrets_in_flags_are_not_shown() {
+    let with_password = listen_command(&["--database-url", "postgres://me:hunter2@127.0.0.1/hooks"], &[]);
     assert_eq!(
         with_password,
         "posthaste listen --secret \"$(posthaste secret --database-url YOUR_DATABASE_URL)\""
     );
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    assert_eq!(listen(&["--signing-secret", secret], &[]), "posthaste listen --secret YOUR_SIGNING_SECRET");
+    let with_secret = listen_command(&["--signing-secret", secret], &[]);
+    assert_eq!(with_secret, "posthaste listen --secret YOUR_SIGNING_SECRET");
     let shown = banner(&[], &[KEYS]).text();
     assert!(shown.contains("Bearer YOUR_KEY") && !shown.contains("0123456789abcdef"), "{shown}");
 }
 
 #[test]
-fn an_environment_is_not_repeated_and_said_to_be_needed() {
+fn a_required_environment_is_mentioned_and_not_repeated() {
     let shown = banner(&[], &["POSTHASTE_DATABASE_URL=sqlite://other.db"]).text();
     assert!(shown.contains("in another terminal in this directory, with this environment:"), "{shown}");
     assert!(shown.contains("\"$(posthaste secret)\""), "{shown}");
 }
 
 #[test]
-fn nothing_is_to_be_tried_that_would_not_arrive() {
-    assert!(banner(&["--no-worker"], &[]).first_event.is_none(), "nobody sends");
-    assert!(banner(&["--allow-private-networks", "false"], &[]).first_event.is_none(), "it is forbidden");
+fn there_are_no_commands_if_the_event_would_not_arrive() {
+    assert!(banner(&["--no-worker"], &[]).first_event.is_none(), "there is no worker");
+    assert!(
+        banner(&["--allow-private-networks", "false"], &[]).first_event.is_none(),
+        "loopback is forbidden"
+    );
     assert!(banner(&["--egress-proxy", "http://127.0.0.1:3128"], &[]).first_event.is_none());
-    assert!(banner_at("0.0.0.0:8600", &[], &[KEYS]).first_event.is_none(), "loopback is closed");
-    let opened = ["--allow-private-networks", "127.0.0.0/8"];
-    assert!(banner_at("0.0.0.0:8600", &opened, &[KEYS]).first_event.is_some());
+    assert!(banner_at("0.0.0.0:8600", &[], &[KEYS]).first_event.is_none(), "loopback is forbidden");
+    let allowed = ["--allow-private-networks", "127.0.0.0/8"];
+    assert!(banner_at("0.0.0.0:8600", &allowed, &[KEYS]).first_event.is_some());
 }
 
 #[test]
-fn a_service_on_every_address_is_shown_where_this_machine_reaches_it() {
+fn a_server_on_every_address_is_shown_with_a_loopback_url() {
     let shown = banner_at("0.0.0.0:8600", &[], &[KEYS]).text();
     let first = shown.lines().next().unwrap();
     assert!(first.ends_with(" listens on http://127.0.0.1:8600/ and on every other address of this host"));

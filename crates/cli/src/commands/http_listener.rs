@@ -1,0 +1,141 @@
+//! The HTTP server of a process: API and dashboard, or only metrics and health probes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::service::readiness::ProcessReadiness;
+use crate::service::shutdown::{ShutdownTrigger, shutdown_channel};
+use crate::service::{dashboard, http};
+use anyhow::Context as _;
+use posthaste::engine::{Publisher, TokioClock};
+use posthaste::{Posthaste, RunningWorker};
+use posthaste_api::{Access, Api, EnqueueSettings, Metrics, Streams};
+use posthaste_config::Config;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// A bound port that accepts no connections yet.
+pub(crate) struct HttpListener {
+    pub(crate) address: SocketAddr,
+    /// The metrics that this server exposes, to be installed as the observer of the worker.
+    pub(crate) metrics: Arc<Metrics>,
+    listener: TcpListener,
+    access: Access,
+}
+
+/// The routes that a server has.
+pub(crate) enum Routes {
+    ApiAndDashboard,
+    /// Metrics, liveness and readiness only.
+    Probes,
+}
+
+/// A running HTTP server.
+pub(crate) struct HttpServer {
+    task: JoinHandle<()>,
+    shutdown_trigger: ShutdownTrigger,
+    streams: Streams,
+}
+
+impl HttpListener {
+    /// Binds the configured address. A start binds before it creates anything, because a port in use is its most likely
+    /// failure.
+    pub(crate) async fn bind(config: &Config) -> anyhow::Result<Self> {
+        let listen = config.listen;
+        let listener = TcpListener::bind(listen).await.with_context(|| {
+            format!(
+                "cannot listen on {listen}; if another Posthaste uses it, stop that one or choose another address with \
+                 --listen"
+            )
+        })?;
+        let address = listener.local_addr()?;
+        Ok(Self { address, metrics: Metrics::new(), listener, access: access(config, address) })
+    }
+
+    /// Starts to serve these routes.
+    pub(crate) fn serve(
+        self,
+        routes: &Routes,
+        config: &Config,
+        posthaste: &Posthaste,
+        worker: Option<&RunningWorker>,
+    ) -> HttpServer {
+        let streams = Streams::new();
+        let health = worker.map(RunningWorker::health);
+        if let Some(health) = &health {
+            self.metrics.watch_worker(health.clone());
+        }
+        let api = Api {
+            store: Arc::clone(posthaste.store()),
+            publisher: publisher(posthaste, worker),
+            access: self.access,
+            enqueue_settings: enqueue_settings(config),
+            retry_policy: config.retry_policy.clone(),
+            metrics: self.metrics,
+            readiness: Arc::new(ProcessReadiness {
+                store: Arc::clone(posthaste.store()),
+                health,
+                poll_interval: config.poll_interval_ms,
+            }),
+            streams: streams.clone(),
+            warnings: config.warnings.clone(),
+        };
+        let router = match routes {
+            Routes::ApiAndDashboard => api.router(dashboard::router()),
+            Routes::Probes => api.probe_router(),
+        };
+        let (shutdown_trigger, shutdown) = shutdown_channel();
+        let task = tokio::spawn(http::serve(self.listener, router, shutdown, config.shutdown_seconds));
+        HttpServer { task, shutdown_trigger, streams }
+    }
+}
+
+impl HttpServer {
+    /// Resolves if the server ends without [`stop`](Self::stop), which is a bug.
+    pub(crate) async fn wait_for_end(&mut self) {
+        if let Err(error) = (&mut self.task).await {
+            tracing::error!(%error, "the HTTP server panicked");
+        }
+    }
+
+    /// Stops accepting requests, ends streams, and waits for requests in progress.
+    pub(crate) async fn stop(self) {
+        self.shutdown_trigger.fire();
+        self.streams.end();
+        // If the task has already ended, `wait_for_end` has logged why.
+        if !self.task.is_finished()
+            && let Err(error) = self.task.await
+        {
+            tracing::error!(%error, "the HTTP server panicked");
+        }
+    }
+}
+
+/// Requires API keys if the configuration has any, or else a client on this host.
+fn access(config: &Config, listen: SocketAddr) -> Access {
+    match &config.api_keys {
+        None => Access::Loopback { listen },
+        Some(keys) => Access::Keys(keys.clone()),
+    }
+}
+
+fn enqueue_settings(config: &Config) -> EnqueueSettings {
+    EnqueueSettings {
+        payload_bytes_max: config.payload_bytes_max,
+        default_max_attempts: config.retry_policy.max_attempts(),
+        idempotency_retention: config.idempotency_hours,
+    }
+}
+
+/// Returns the worker's publisher, which is notified of each settle, or without a worker one that polls the store.
+fn publisher(posthaste: &Posthaste, worker: Option<&RunningWorker>) -> Publisher {
+    match worker {
+        Some(worker) => worker.publisher().clone(),
+        None => {
+            let publisher = Publisher::new(Arc::clone(posthaste.store()));
+            let poll_interval = posthaste.settings().poll_interval;
+            tokio::spawn(publisher.clone().run(Arc::new(TokioClock::start()), poll_interval));
+            publisher
+        }
+    }
+}
