@@ -40,9 +40,9 @@ pub(crate) trait Permission: Send + Sync + 'static {
 
 /// Permission to enqueue events.
 pub(crate) enum Enqueue {}
-/// Permission to read one event by its id. Producers have it too, but do not see which operators acted on the event.
+/// Permission to read one event by its id. Producers also have it, but do not see which operators acted on the event.
 pub(crate) enum ReadOneEvent {}
-/// Permission to read everything.
+/// Permission to read all events, counts and notices.
 pub(crate) enum ReadAll {}
 /// Permission to requeue and cancel events.
 pub(crate) enum Operate {}
@@ -70,7 +70,7 @@ pub(crate) struct Authorized<P> {
 }
 
 impl<P> Authorized<P> {
-    /// Whether the caller may see the names of operators who acted on an event. Producers may not.
+    /// Returns whether the caller may see the names of operators who acted on an event. Producers may not.
     pub(crate) fn may_see_operators(&self) -> bool {
         self.role != Some(Role::Producer)
     }

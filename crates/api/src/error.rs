@@ -114,12 +114,12 @@ fn join_roles(roles: &[Role]) -> String {
 }
 
 impl ApiError {
-    /// A bad request without details.
+    /// Builds the error of a bad request without details.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into(), details: None }
     }
 
-    /// A bad request, with details that locate the mistake.
+    /// Builds the error of a bad request, with details that locate the mistake.
     pub(crate) fn invalid_at(message: impl Into<String>, details: Value) -> Self {
         Self::Invalid { message: message.into(), details: Some(details) }
     }

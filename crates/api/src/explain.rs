@@ -6,8 +6,8 @@ use posthaste_store::{CircuitState, DestinationState, EventView, ManualAction};
 
 use crate::timestamp::Rfc3339;
 
-/// Explains an event's state. `policy` limits the attempts of a pending event. A delivered or failed event is explained from
-/// its row alone, because the policy may have changed since.
+/// Explains an event's state. For a pending event, `policy` determines the limit of its attempts. For a delivered or
+/// failed event only its row counts, because the policy may have changed since.
 pub(crate) fn explain(
     event: &EventView,
     destination: Option<&DestinationState>,

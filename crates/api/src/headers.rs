@@ -19,7 +19,7 @@ const DEFAULTS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// Middleware: adds the default headers to a response.
+/// Middleware: adds each default header that the response does not have yet.
 pub(crate) async fn add_default_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in DEFAULTS {

@@ -16,7 +16,7 @@ const MESSAGE_CHARS_MAX: usize = 400;
 /// The longest part of a field name that an error repeats, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Parses a whole body. `T` may borrow from it.
+/// Parses a whole body as JSON. `T` may borrow from the body.
 pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, ApiError> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json)

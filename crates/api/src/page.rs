@@ -11,7 +11,7 @@ use crate::query::{QueryParameters, excerpt, invalid_parameter};
 /// The end of year 9999 in microseconds. No store holds a later time, and some cannot represent one.
 const TIMESTAMP_MAX_MICROS: i64 = 253_402_300_799_999_999;
 
-/// The listing that a cursor belongs to. Listings are sorted differently, so a cursor is valid in its own only.
+/// The listing that a cursor belongs to. Listings are sorted differently, so a cursor is valid only in its own listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
     DeadLetters,
@@ -28,7 +28,7 @@ impl Listing {
     }
 }
 
-/// Parses `limit` and `cursor`.
+/// Parses the query parameters `limit` and `cursor`.
 pub(crate) fn parse_page_request(
     parameters: &QueryParameters,
     listing: Listing,

@@ -36,7 +36,7 @@ pub(crate) const STREAMS_FULL: &str =
 pub(crate) const SHUTTING_DOWN: &str = "this process is shutting down; reconnect in a moment";
 pub(crate) const INVALID_LAST_EVENT_ID: &str =
     "Last-Event-ID is not an id of this stream; omit it to receive new notices only";
-/// Interval of comments on a stream without notices. They keep both sides from taking the connection for dead.
+/// Interval of comments on a stream without notices. They show both sides that the connection is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a client may read nothing before it is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -198,7 +198,7 @@ impl StreamTask {
         }
     }
 
-    /// Sends notices from the store up to where the live notices begin.
+    /// Sends the missed notices from the store, up to the position at which live notices begin.
     async fn catch_up(&mut self) -> Result<(), StreamEnd> {
         while self.position < self.live.cursor() {
             let page = self.store.notices(Some(self.position), CATCH_UP_PAGE).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Decision, OutcomeBucket, Transition};
 
-/// The counters of one cycle. Field names are the names in the log line.
+/// The counters of one dispatch cycle. The log line uses the same field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CycleReport {
     pub claimed_count: u64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Classification, FailureKind, Outcome, RandomDraw, RetryPolicy};
 
-/// The attempts of an event, made and allowed, when an attempt begins.
+/// How many attempts an event has made and how many it may make, when an attempt begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptCounts {
     /// Attempts recorded before this one.

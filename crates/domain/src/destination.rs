@@ -7,7 +7,7 @@ use url::{Host, Url};
 /// Longest accepted URL, in bytes.
 const URL_LEN_MAX: usize = 2_048;
 
-/// The URL to which an event is sent. Whether its *address* may be dialled, the sender checks when it connects.
+/// The URL to which an event is sent. The sender checks the resolved *address* separately, when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationUrl(String);
 
@@ -46,7 +46,7 @@ impl DestinationUrl {
         &self.0
     }
 
-    /// Validates the URL again before it is dialled: other programs may have written to the store.
+    /// Validates the URL again before the sender connects, because other programs may have written to the store.
     pub fn to_url(&self) -> Result<Url, InvalidDestination> {
         parse_and_validate(&self.0)
     }

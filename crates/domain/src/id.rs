@@ -22,7 +22,8 @@ pub enum InvalidId {
     FullStop { value: String },
 }
 
-/// Accepts visible ASCII only, because ids appear in HTTP headers, URLs and log lines.
+/// Checks that an id has 1 to [`ID_LEN_MAX`] visible ASCII characters, because ids appear in HTTP headers, URLs and log
+/// lines. `what` names the id in the error.
 fn validate(what: &'static str, value: String) -> Result<String, InvalidId> {
     let is_length_valid = (1..=ID_LEN_MAX).contains(&value.len());
     if is_length_valid && value.bytes().all(|b| b.is_ascii_graphic()) {
@@ -103,7 +104,7 @@ impl fmt::Display for WorkerId {
 pub struct MessageId(Uuid);
 
 impl MessageId {
-    /// Builds an id from the time of the store's clock and ten random bytes.
+    /// Builds a UUID of version 7 from the time of the store's clock and ten random bytes.
     pub fn v7(at: Timestamp, random: [u8; 10]) -> Self {
         let millis = u64::try_from(at.as_micros() / 1_000).unwrap_or(0);
         Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())

@@ -21,7 +21,8 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// Returns the cause of the next attempt. `is_requeued`: the last operator action on the event was a requeue.
+    /// Returns the cause of the next attempt. `is_requeued` means that the last operator action on the event was a
+    /// requeue.
     pub const fn for_attempt(is_requeued: bool, attempts: u32) -> Self {
         if is_requeued && attempts == 0 { Self::Manual } else { Self::Scheduled }
     }
@@ -32,7 +33,8 @@ named_variants!(Trigger {
     Manual => "manual",
 });
 
-/// A worker's right to attempt one event, with the data to send. Only a lease can be sent.
+/// A worker's right to attempt one event, with the data to send. The sender takes a lease, so no event is sent without
+/// one.
 #[derive(Clone)]
 pub struct Lease {
     pub token: LeaseToken,

@@ -51,7 +51,7 @@ impl Secret {
         Self::from_bytes(BASE64.decode(encoded).map_err(|_| InvalidSecret::Base64)?)
     }
 
-    /// Checks the length of the key.
+    /// Builds a secret from its raw bytes. Refuses a length outside 24 to 64 bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, InvalidSecret> {
         let bytes = Zeroizing::new(bytes);
         if KEY_BYTES.contains(&bytes.len()) {
@@ -61,7 +61,7 @@ impl Secret {
         }
     }
 
-    /// The text form, which receivers get.
+    /// Returns the secret in its text form, to configure a receiver.
     pub fn reveal(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("{PREFIX}{}", BASE64.encode(&*self.0)))
     }

@@ -25,14 +25,14 @@ impl Timestamp {
         self.0.div_euclid(1_000_000)
     }
 
-    /// Returns the time `by` later. Saturates instead of wrapping into the past.
-    pub fn after(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(micros(by)))
+    /// Adds a duration. Saturates instead of wrapping into the past.
+    pub fn after(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(micros(duration)))
     }
 
-    /// Returns the time `by` earlier, saturating.
-    pub fn before(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(micros(by)))
+    /// Subtracts a duration, saturating.
+    pub fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(duration)))
     }
 
     /// Returns the time elapsed since `earlier`, or zero if `earlier` is later.

@@ -18,7 +18,8 @@ pub struct TraceParent {
 impl TraceParent {
     /// Parses a `traceparent`, or returns `None` if the text deviates from the standard.
     ///
-    /// Of a future version it reads the four known fields and ignores the rest, as the standard requires.
+    /// If the version is newer than this parser, it reads the four known fields and ignores the rest, as the standard
+    /// requires.
     pub fn parse(text: &str) -> Option<Self> {
         let (prefix, rest) = text.split_at_checked(PREFIX_LEN)?;
         let mut parts = prefix.split('-');
@@ -49,7 +50,7 @@ impl TraceParent {
     }
 }
 
-/// Writes version 00, also when a later version was parsed: the standard requires it of a forwarder.
+/// Writes version 00 even if a later version was parsed: the standard requires this when a header is forwarded.
 impl fmt::Display for TraceParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)

@@ -118,7 +118,8 @@ impl Transition {
         self.outcome().last_error()
     }
 
-    /// The pause that the receiver requested for the whole destination. It applies in every state of this event.
+    /// The pause that the receiver requested for the whole destination. It applies even if this event is in a terminal
+    /// state.
     pub fn destination_pause(&self) -> Option<Duration> {
         self.outcome().requested_pause()
     }

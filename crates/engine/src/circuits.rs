@@ -10,7 +10,7 @@ use posthaste_store::{CircuitReport, CircuitState};
 use crate::worker::Worker;
 
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// A report stays visible for three intervals, so that one lost report makes no gap.
+/// How long operators see a report: three intervals, so that one lost report leaves no gap.
 const REPORT_TTL: Duration = Duration::from_secs(15);
 
 /// The circuit breakers of all destinations that this worker has recently sent to.
@@ -95,14 +95,14 @@ impl Circuits {
         self.tripped(now).into_iter().filter(|(_, circuit)| *circuit != Circuit::Closed).count()
     }
 
-    /// Returns the present state of every circuit in the tripped set.
+    /// Returns the current state of every circuit in the tripped set.
     fn tripped(&self, now: Duration) -> Vec<(DestinationId, Circuit)> {
         let mut table = self.table();
         let BreakerTable { breakers, tripped } = &mut *table;
         tripped.iter().filter_map(|id| Some((*id, breakers.get_mut(id)?.breaker.circuit(now)))).collect()
     }
 
-    /// Removes breakers with no request in flight and no recent failure to remember.
+    /// Removes breakers that have no request in flight and no recent failure.
     fn remove_idle(&self, now: Duration) {
         let mut table = self.table();
         let BreakerTable { breakers, tripped } = &mut *table;

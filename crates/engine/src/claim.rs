@@ -14,7 +14,7 @@ use crate::phase::Phase;
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 
-/// How long a claim waits for results that an outage has delayed to be written before it.
+/// How long a claim waits until the results that an outage has delayed are written.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
 /// Claims until the worker drains, then waits for the deliveries in flight.
@@ -71,14 +71,14 @@ struct ClaimSummary {
     next: NextClaim,
 }
 
-/// When the next claim is worth making.
+/// When to make the next claim.
 #[derive(Debug, Clone, Copy)]
 enum NextClaim {
-    /// All slots are used: when one is released.
+    /// All slots are used: claim when a slot is released.
     AfterRelease,
-    /// Slots are available and more events may be due: at once.
+    /// Slots are available and more events may be due: claim at once.
     Now,
-    /// Slots are available and nothing is due that could be sent: after a wake-up, a release or the poll interval.
+    /// Slots are available, but no due event can be sent: claim after a wake-up, a release or the poll interval.
     AfterWakeup,
 }
 
@@ -186,7 +186,8 @@ impl Claimer {
         Ok(response)
     }
 
-    /// If the last claim got no answer, repeats it for the leases that it may have been granted, and releases them.
+    /// If the store did not answer the last claim, repeats it to get the leases that it may have granted, and releases
+    /// them.
     async fn release_unanswered_claim(&mut self) {
         if self.is_unanswered
             && let Ok(response) = self.call_store(&self.plan_claim(ONLY_GRANTED_EARLIER)).await
@@ -196,7 +197,8 @@ impl Claimer {
         }
     }
 
-    /// Builds a request for what can be sent now: within the available slots, and without open circuits.
+    /// Builds a request for the events that can be sent now: within the available slots, and not to destinations with
+    /// an open circuit.
     fn plan_claim(&self, quota: Quota) -> ClaimRequest {
         let worker = &self.worker;
         let available = worker.slots.available();
@@ -217,7 +219,7 @@ impl Claimer {
         }
     }
 
-    /// Starts a delivery for each lease, and releases leases that should not be sent any more.
+    /// Starts a delivery for each lease. Releases the leases of events that should no longer be sent.
     async fn start_deliveries(&mut self, leases: Vec<Lease>, requested_at: Duration) {
         let worker = &self.worker;
         // If the claim took more than a third of the lease, the first heartbeat might come too late.
@@ -308,7 +310,7 @@ async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
     }
 }
 
-/// Logs a panic of a delivery. Unwinding has dropped its slot and its heartbeat, and its lease expires.
+/// Logs a panic of a delivery. Unwinding has already released its slot and ended its heartbeat, so its lease expires.
 fn log_panic(
     ended: Result<Option<InterruptedDelivery>, tokio::task::JoinError>,
 ) -> Option<InterruptedDelivery> {

@@ -18,7 +18,7 @@ pub trait Clock: Send + Sync + 'static {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
-/// The tokio runtime's clock. Tests pause and advance it with the runtime.
+/// The clock of the tokio runtime. Tests can pause and advance it, as they pause the runtime's time.
 #[derive(Debug)]
 pub struct TokioClock {
     start: Instant,

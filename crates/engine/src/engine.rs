@@ -94,7 +94,8 @@ impl Engine {
         Ok(Self { worker, claimer, loops })
     }
 
-    /// Runs one cycle: claims due events for all slots, delivers them and returns the cycle report.
+    /// Runs one cycle: claims at most as many due events as the worker has slots, delivers them and returns the cycle
+    /// report.
     pub async fn run_once(
         settings: Settings,
         ports: Ports,
@@ -158,7 +159,8 @@ impl Engine {
 }
 
 impl Worker {
-    /// Drains the worker and waits for its claimer. None means that the claimer has not ended by the deadline.
+    /// Drains the worker and waits until its claimer ends. Shortly before the deadline, interrupts the deliveries that
+    /// remain. Returns `None` if the claimer has not ended by the deadline.
     async fn drain<T>(&self, deadline: Duration, mut claimer: impl Future<Output = T> + Unpin) -> Option<T> {
         let clock = &*self.ports.clock;
         let release_time = RELEASE_TIME_MAX.min(deadline / 2);

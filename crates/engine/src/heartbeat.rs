@@ -41,7 +41,7 @@ struct Renewal {
     event_id: EventId,
     /// When the lease expires unless it is renewed, as computed by this worker's clock.
     expected_expiry: Duration,
-    /// A missed expiry has been logged; it is logged only once.
+    /// Whether the worker has logged that the lease expired without a renewal. It logs this once.
     is_reported: bool,
     /// The settle has started. It reports a lost lease itself, and its own commit ends the lease.
     is_settling: bool,
@@ -171,7 +171,7 @@ impl Heartbeat {
     }
 }
 
-/// Keeps a lease being renewed until it is dropped.
+/// Guard of a lease that the heartbeat renews. Dropping it stops the renewals.
 pub(crate) struct RenewalGuard {
     heartbeat: Arc<Heartbeat>,
     token: LeaseToken,

@@ -8,17 +8,18 @@ use posthaste_store::SettleResult;
 
 use crate::worker::Worker;
 
-/// Callbacks for what a worker does. The engine calls them inline, so they must return quickly. Each defaults to
-/// doing nothing.
+/// Callbacks for attempts, lost leases and abandoned events of a worker. The engine calls them inline, so they must
+/// return quickly. The default of each callback does nothing.
 pub trait Observer: Send + Sync + 'static {
-    /// An attempt has ended and was settled, or the store refused its result.
+    /// Called when an attempt has been settled, or when the store has refused its result.
     fn on_attempt(&self, _attempt: &AttemptEvent<'_>) {}
 
-    /// A lease in flight was lost: the store refused to renew it, or no renewal succeeded before it should have
-    /// expired by the worker's clock.
+    /// Called when a delivery in flight has lost its lease: the store refused the renewal, or no renewal succeeded
+    /// before the lease expired by the worker's clock.
     fn on_lease_lost(&self) {}
 
-    /// A claim dead-lettered this many events as abandoned, because each had lost too many leases in a row.
+    /// Called when a claim has dead-lettered this many events as abandoned, because each had lost too many leases in a
+    /// row.
     fn on_abandoned(&self, _events: usize) {}
 }
 
@@ -42,7 +43,7 @@ impl AttemptEvent<'_> {
 /// The observer that ignores everything.
 impl Observer for () {}
 
-/// A handle to read the health of a worker. Cheap to clone. It may outlive its worker; it then reports none.
+/// A handle to read the health of a worker. It is cheap to clone. It may outlive its worker; the counts are then zero.
 #[derive(Clone)]
 pub struct WorkerHealth(Weak<Worker>);
 

@@ -23,7 +23,7 @@ const PAGE_SIZE: usize = 500;
 pub struct Publisher {
     store: Arc<dyn Store>,
     subscribers: broadcast::Sender<PublishedNotice>,
-    /// The last position of the log that was published; none without subscribers.
+    /// The last position of the log that was published, or `None` while there are no subscribers.
     position: Arc<Mutex<Option<NoticeCursor>>>,
     wake: Arc<Notify>,
 }
@@ -53,7 +53,7 @@ impl Publisher {
         }
     }
 
-    /// Subscribes from the present end of the log.
+    /// Subscribes from the current end of the log.
     pub async fn subscribe(&self) -> Result<Subscription, StoreError> {
         // Create the receiver before reading the cursor. Notices published in between are at or before the cursor, and
         // `Subscription::next` skips them.
@@ -107,7 +107,7 @@ impl Publisher {
         Ok(has_more)
     }
 
-    /// Returns the position to read from. Without subscribers, clears it and returns none.
+    /// Returns the position to read from. Without subscribers, clears the position and returns `None`.
     fn next_position(&self) -> Option<NoticeCursor> {
         let mut position = self.position();
         if self.subscribers.receiver_count() == 0 {

@@ -1,4 +1,4 @@
-//! The port to receivers.
+//! The interface through which the engine sends requests to receivers.
 
 use std::time::Duration;
 

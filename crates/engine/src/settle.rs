@@ -65,7 +65,8 @@ pub(crate) fn settler(
 }
 
 impl Settler {
-    /// Submits a result and waits until the store has answered. None means that the store refused the result.
+    /// Submits a result and waits until the store has written it. Returns `None` if the store refused it or the write
+    /// panicked.
     pub(crate) async fn settle(
         &self,
         transition: Arc<Transition>,
@@ -105,7 +106,7 @@ impl SettleLoop {
         }
     }
 
-    /// Collects `first` and the results submitted within the next [`BATCH_DELAY`].
+    /// Collects `first` and the results submitted within the next [`BATCH_DELAY`], up to [`BATCH_MAX`] in total.
     async fn collect_batch(&mut self, first: PendingSettle) -> Vec<PendingSettle> {
         let mut batch = vec![first];
         let mut delay = self.writer.clock.sleep(BATCH_DELAY);
@@ -123,7 +124,7 @@ impl SettleLoop {
     }
 }
 
-/// Logs a panic of a batch. Its deliveries see their reply channels closed, and their leases expire.
+/// Logs a panic while a batch was written. The deliveries of the batch get no result, and their leases expire.
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "writing results panicked; this is a bug. Their events are claimed again");
@@ -158,7 +159,7 @@ impl BatchWriter {
         }
     }
 
-    /// Calls the store until it answers, and returns its answer.
+    /// Writes a batch, and retries with backoff while the store is unavailable.
     async fn settle(&self, batch: &[PendingSettle]) -> Result<Vec<SettleResult>, StoreError> {
         let mut backoff = Backoff::new();
         let mut settlements: Vec<Settlement> = batch

@@ -1,4 +1,4 @@
-//! The state that the loops of one worker share, and the ports that they use.
+//! The state that the loops of one worker share, and the adapters that they call (store, sender, clock and others).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ pub struct Ports {
     pub observer: Arc<dyn Observer>,
 }
 
-/// One worker: its settings, its ports and the state that its loops share.
+/// One worker: its settings, the adapters that it calls, and the state that its loops share.
 pub(crate) struct Worker {
     pub(crate) settings: Settings,
     pub(crate) ports: Ports,

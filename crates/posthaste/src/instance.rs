@@ -76,7 +76,7 @@ impl Posthaste {
         Ok(Self { open_store, ports, settings, signing_keys, payload_bytes_max })
     }
 
-    /// The store, as a trait object.
+    /// Returns the store as a trait object.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.ports.store
     }
@@ -122,14 +122,16 @@ impl Posthaste {
         Ok(RunningWorker { engine, _heartbeat: heartbeat })
     }
 
-    /// Attempts every event that is due now and returns a report.
+    /// Runs one dispatch cycle: attempts the events that are due, at most as many as `concurrency` allows, and returns
+    /// a report.
     pub async fn dispatch_once(&self) -> Result<CycleReport, DispatchError> {
         let (report, _) = self.dispatch_once_until(std::future::pending(), Duration::ZERO).await?;
         Ok(report)
     }
 
-    /// As [`dispatch_once`](Self::dispatch_once), until `stop` resolves. Requests in flight then have until the
-    /// deadline to finish; the leases of those that do not are released.
+    /// Runs one dispatch cycle, as [`dispatch_once`](Self::dispatch_once) does, but stops claiming when `stop`
+    /// resolves. Requests in flight then have until `deadline` to finish; the leases of unfinished requests are
+    /// released.
     pub async fn dispatch_once_until(
         &self,
         stop: impl Future<Output = ()>,
@@ -169,17 +171,18 @@ pub struct RunningWorker {
 }
 
 impl RunningWorker {
-    /// Publishes a notice for every event that reaches a terminal state.
+    /// Returns the publisher, which broadcasts a notice for every event that reaches a terminal state.
     pub fn publisher(&self) -> &Publisher {
         self.engine.publisher()
     }
 
-    /// A handle that reports whether the worker makes progress.
+    /// Returns a handle that reports whether the worker makes progress.
     pub fn health(&self) -> WorkerHealth {
         self.engine.health()
     }
 
-    /// Stops claiming and waits for requests in flight, up to the deadline.
+    /// Stops claiming and waits for requests in flight. Shortly before the deadline, interrupts the remaining ones and
+    /// releases their leases.
     pub async fn drain(self, deadline: Duration) -> DrainReport {
         self.engine.drain(deadline).await
     }

@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults. Workers are named after the host, with a random part that differs at every start.
+    /// Returns the default options. Workers are named after the host, with a random part that differs at every start.
     pub fn new(database: Database) -> Result<Self, OpenError> {
         let settings = Settings::new(lease_owner(&host_name(), &OsRandom::new()?)?);
         let mut sender = SenderOptions::new();
@@ -88,7 +88,7 @@ impl Options {
         self
     }
 
-    /// Allows deliveries to these networks, which are not public. By default, only public addresses are dialled.
+    /// Allows deliveries to these private networks. By default, the sender connects to public addresses only.
     pub fn allowed_networks(mut self, networks: AllowedNetworks) -> Self {
         self.sender.allowed_networks = networks;
         self
@@ -112,7 +112,7 @@ impl Options {
         self
     }
 
-    /// Signs deliveries with these keys instead of the secrets in the store.
+    /// Signs deliveries with these keys instead of the secrets in the store, which the first start generates.
     pub fn signing_keys(mut self, keys: SigningKeys) -> Self {
         self.signing_keys = Some(keys);
         self
@@ -131,7 +131,7 @@ impl Options {
     }
 }
 
-/// Returns the name with a random part that no other start of a process has.
+/// Returns the worker name with a random suffix that is unique to this start of the process.
 fn lease_owner(name: &str, random: &OsRandom) -> Result<WorkerId, InvalidId> {
     WorkerId::with_boot_id(name, random.boot_id())
 }

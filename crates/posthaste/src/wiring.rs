@@ -1,4 +1,5 @@
-//! The adapters behind the ports: stores, senders, resolvers. This is the only file that names their types.
+//! Selects the adapters: which store, sender and resolver an instance uses. This is the only file that names their
+//! types.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub enum DatabaseError {
     DirectoryNotWritable(PathBuf),
 }
 
-/// An open store under its concrete type.
+/// An open store with its concrete type.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum OpenStore {
@@ -80,26 +81,26 @@ pub struct MigrationReport {
 }
 
 impl Database {
-    /// A SQLite file. Opening it creates it if its directory exists.
+    /// Selects a SQLite file. Opening the database creates the file if its directory exists.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
         Self::Sqlite(path.into())
     }
 
-    /// A PostgreSQL server. Reads the certificate files that the URL names.
+    /// Selects a PostgreSQL server by its URL. Reads the certificate files that the URL names.
     #[cfg(feature = "postgres")]
     pub fn postgres(url: &str) -> Result<Self, InvalidUrl> {
         Self::parsed_postgres(PostgresUrl::parse(url)?)
     }
 
-    /// A PostgreSQL server whose URL is parsed already. Reads the certificate files that the URL names.
+    /// Selects a PostgreSQL server by a parsed URL. Reads the certificate files that the URL names.
     #[cfg(feature = "postgres")]
     pub fn parsed_postgres(url: PostgresUrl) -> Result<Self, InvalidUrl> {
         url.into_config().map(|config| Self::Postgres(Box::new(config)))
     }
 
-    /// Creates or migrates the schema and opens the store. `max_attempts` and `payload_bytes_max` become the defaults
-    /// of producers that enqueue in PostgreSQL itself.
+    /// Creates or migrates the schema and opens the store. `max_attempts` and `payload_bytes_max` become the settings
+    /// of the SQL function with which producers enqueue inside PostgreSQL.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(unused_variables, reason = "SQLite has no function that enqueues")
@@ -147,8 +148,8 @@ impl Database {
         }
     }
 
-    /// Reads the schema version and the clock without changing the database. None if the first start will create the
-    /// database or its schema.
+    /// Reads the schema version and the clock without changing the database. Returns `None` if the database or its
+    /// schema does not exist yet; the first start creates it.
     pub async fn inspect(&self) -> Result<Option<StoreHealth>, DatabaseError> {
         match self {
             #[cfg(feature = "sqlite")]
@@ -187,7 +188,7 @@ impl Database {
 }
 
 impl OpenStore {
-    /// The store as a trait object.
+    /// Returns the store as a trait object.
     pub fn store(&self) -> Arc<dyn Store> {
         match self {
             #[cfg(feature = "sqlite")]
@@ -198,7 +199,7 @@ impl OpenStore {
     }
 
     /// Closes the store, for all of its clones. A SQLite file is then complete, without a write-ahead log beside it.
-    /// Returns false if that took too long; the next start then reads the log.
+    /// Returns false if closing took too long; the next start then replays the log.
     pub async fn close(self) -> bool {
         match self {
             #[cfg(feature = "sqlite")]
@@ -209,9 +210,9 @@ impl OpenStore {
     }
 }
 
-/// The store under its concrete type, whose `enqueue_in` takes part in the caller's transaction.
+/// Access to the store with its concrete type, whose `enqueue_in` runs in the caller's transaction.
 impl Posthaste {
-    /// The SQLite store, if this instance has one.
+    /// Returns the SQLite store if this instance uses SQLite.
     #[cfg(feature = "sqlite")]
     pub fn sqlite_store(&self) -> Option<&SqliteStore> {
         match &self.open_store {
@@ -221,7 +222,7 @@ impl Posthaste {
         }
     }
 
-    /// The PostgreSQL store, if this instance has one.
+    /// Returns the PostgreSQL store if this instance uses PostgreSQL.
     #[cfg(feature = "postgres")]
     pub fn postgres_store(&self) -> Option<&PostgresStore> {
         match &self.open_store {
@@ -242,7 +243,7 @@ pub(crate) fn system_resolver() -> Arc<dyn Resolver> {
     Arc::new(SystemResolver::new())
 }
 
-/// Counts the certificate authorities that a sender with this CA file would trust, the system's included.
+/// Counts the certificate authorities that a sender with this CA file would trust, including the system's.
 pub fn count_authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
     HttpSender::count_authorities(ca_file)
 }
@@ -261,7 +262,7 @@ async fn open_sqlite(path: PathBuf) -> Result<SqliteStore, SqliteError> {
     blocking(open).await
 }
 
-/// Runs work that may wait for a file lock on a thread for blocking work.
+/// Runs `work` on tokio's blocking thread pool, because it may wait for a file lock.
 #[cfg(feature = "sqlite")]
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("opening a store does not panic")

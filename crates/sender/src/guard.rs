@@ -27,8 +27,8 @@ pub struct AddressGuard {
     allowed: AllowedNetworks,
 }
 
-/// An address that the sender may dial. It dials no other type of address, and for receivers only the guard creates one.
-/// The address of the operator's own proxy comes from the configuration and is not checked.
+/// An address that the sender may dial. The sender dials no other type, and only the guard creates this type for
+/// receivers. The address of the operator's own proxy comes from the configuration and is not checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PermittedAddress(SocketAddr);
 
@@ -97,7 +97,7 @@ impl PermittedAddress {
         self.0
     }
 
-    /// The address of the operator's own proxy, which no producer can influence.
+    /// Wraps the address of the operator's own proxy, which no producer can influence.
     pub(crate) fn from_configuration(address: SocketAddr) -> Self {
         Self(address)
     }

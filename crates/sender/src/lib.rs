@@ -1,4 +1,4 @@
-//! The HTTP sender: implements the engine's `Sender` port. One lease becomes one signed request and one outcome.
+//! The HTTP sender: implements the engine's `Sender` trait. One lease becomes one signed request and one outcome.
 //!
 //! ```text
 //!  Lease ─► request ─► pool ───────────────────────────► exchange ─► response ─► Outcome

@@ -24,8 +24,8 @@ const REQUEST_HEADER_BLOCKS: usize = 16;
 /// Error text for a receiver that has exceeded its budget.
 pub(crate) const BUDGET_EXCEEDED: &str = "the receiver sends more than any response needs";
 
-/// How much the receiver of one connection may still send. Once exhausted, it stays exhausted: no further request can
-/// revive a flood.
+/// The bytes and header blocks that a receiver may still send on one connection. An exhausted budget stays exhausted: a
+/// new request adds nothing to it, so a flood cannot continue.
 #[derive(Debug)]
 pub(crate) struct ReceiveBudget(Mutex<Remaining>);
 

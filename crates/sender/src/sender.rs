@@ -41,7 +41,8 @@ impl HttpSender {
         })
     }
 
-    /// Returns the number of certificate authorities that a sender with this CA file would trust, the system's included.
+    /// Returns the number of certificate authorities that a sender with this CA file would trust, including the
+    /// system's.
     pub fn count_authorities(ca_file: Option<&Path>) -> Result<usize, InvalidOptions> {
         load_root_certificates(RootSource::system_and(ca_file)).map(|roots| roots.len())
     }

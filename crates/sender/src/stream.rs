@@ -20,7 +20,7 @@ pub(crate) enum Stream {
     Memory(tokio::io::DuplexStream),
 }
 
-/// Calls a method of the stream in whichever variant is present.
+/// Calls a method on the stream of the current variant.
 macro_rules! delegate {
     ($stream:expr, $inner:ident => $call:expr) => {
         match $stream {

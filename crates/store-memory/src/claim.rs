@@ -11,7 +11,8 @@ use rand::RngExt as _;
 
 use crate::state::{GrantedLease, Row, State};
 
-/// Serves a claim: a repeated claim gets its leases again, a new claim abandons and grants.
+/// Serves a claim request. A repeated claim returns its leases again. A new claim dead-letters events that lost too
+/// many leases, then grants leases on due events.
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> ClaimResponse {
     let leases = extend_granted(state, now, request);
     if !leases.is_empty() {
@@ -152,7 +153,7 @@ pub(crate) fn renew(
     lost
 }
 
-/// Ends leases without an attempt. Ignores lost leases.
+/// Ends leases without recording an attempt. Ignores leases that the caller has lost.
 pub(crate) fn release(state: &mut State, now: Timestamp, leases: &[LeaseRef]) {
     for lease_ref in leases {
         if let Some(row) = state.find_leased(lease_ref.key, lease_ref.token) {

@@ -1,8 +1,8 @@
-//! The in-memory store: the reference model of the store port, simple and not optimised.
+//! The in-memory store: the reference model of the [`Store`] trait, simple and not optimised.
 //!
 //! One lock protects plain maps. Every method holds it from start to end, so each method is a transaction. The files
-//! mirror those of the port. Engine tests and the simulation run on this store, and tests compare the other stores with
-//! it, operation by operation.
+//! mirror those of `posthaste-store`. Engine tests and the simulation run on this store, and tests compare the other
+//! stores with it, operation by operation.
 #![forbid(unsafe_code)]
 
 mod claim;

@@ -87,7 +87,7 @@ pub struct Attempt {
     pub worker: WorkerId,
 }
 
-/// A destination with its circuit, its pause and the start of its failures.
+/// A destination: its circuit, its pause, and since when it has been failing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub url: DestinationUrl,

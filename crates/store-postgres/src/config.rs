@@ -57,8 +57,8 @@ impl PostgresConfig {
     }
 }
 
-/// A parsed database URL. Its certificates have not been read. `Debug` shows no part of it, because each may be a
-/// misplaced password.
+/// A parsed database URL. Its certificates have not been read. `Debug` shows no part of the URL, because any part may
+/// be a misplaced password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
     driver: tokio_postgres::Config,

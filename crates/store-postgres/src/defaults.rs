@@ -9,7 +9,7 @@ use crate::session::{Params, Sql};
 /// Defaults and limits that `app.enqueue_webhook` applies to events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnqueueFunctionDefaults {
-    /// Attempts of an event whose caller gives no number.
+    /// Maximum number of attempts of an event whose caller sets none.
     pub max_attempts: u32,
     /// Largest payload that the function accepts.
     pub payload_bytes_max: usize,

@@ -14,12 +14,12 @@ use crate::claimable::{
 use crate::convert::{PgTimestamp, unsigned};
 use crate::session::Sql;
 
-/// Rows read of one range in one step; the next step reads on from there.
+/// Maximum number of rows that one step reads of one range; the next step continues after them.
 const STEP_ROWS: usize = 5_000;
-/// The same limit as a parameter.
+/// [`STEP_ROWS`] as a statement parameter.
 pub(crate) const STEP_ROWS_MAX: i64 = 5_000;
-/// Retries that became due within this time are read again: their transaction may have committed since. A released
-/// lease of a retry, for one, makes the retry due at once.
+/// How far back each step reads retries again, because their transaction may have committed since the last step. For
+/// example, releasing the lease of a retry makes the retry due at once.
 const RETRY_OVERLAP_US: i64 = 100_000;
 /// Claims checked for expired leases in one step.
 pub(crate) const STEP_CLAIMS_MAX: i64 = 32;

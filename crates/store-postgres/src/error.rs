@@ -67,14 +67,15 @@ fn classify(state: &SqlState) -> ErrorKind {
     }
 }
 
-/// Whether a lock wait timed out or ended in a deadlock. The transaction changed nothing.
+/// Returns whether a lock wait timed out or ended in a deadlock. The transaction then changed nothing.
 pub(crate) fn is_lock_conflict(error: &tokio_postgres::Error) -> bool {
     error
         .code()
         .is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
 }
 
-/// Whether a prepared statement is missing or already there: a pooler has given the server session to another client.
+/// Returns whether the error means that a prepared statement is missing or already exists: a transaction pooler has
+/// switched server sessions.
 pub(crate) fn is_statement_missing(state: &SqlState) -> bool {
     matches!(state.code(), "26000" | "42P05")
 }

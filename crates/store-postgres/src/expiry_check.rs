@@ -1,4 +1,4 @@
-//! When a claim is next checked for expired leases: not before the first of its leases can have expired.
+//! The time of the next expiry check of a claim: the earliest time at which one of its leases may have expired.
 //!
 //! The row of a claim carries that time. It has to be recomputed when a takeover removes leases from the claim, when
 //! the claim had expired leases that have been renewed, and when a renewal shortens leases.

@@ -13,12 +13,12 @@ use crate::convert::micros;
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::Sql;
 
-/// Extends leases. Finds each event in the queue by key, fenced by the lease token. Returns the leases that their
-/// holder still has.
+/// Extends leases. Finds each event in the queue by key, fenced by the lease token. Returns the leases that are still
+/// held.
 ///
-/// A holder may extend an expired lease that no worker has taken over. A renewal never waits for a row lock: a locked
-/// row is being settled, or taken over, which only an expired lease can be. A locked lease that has not expired
-/// therefore counts as held, although it is not extended.
+/// A holder may extend an expired lease that no worker has taken over. A renewal skips locked rows instead of waiting:
+/// another statement is settling the event or taking its lease over. Only an expired lease can be taken over. So a
+/// locked lease that has not expired counts as held, although it is not extended.
 static RENEW_LEASES: Sql = Sql {
     text: "
 WITH held AS MATERIALIZED (
@@ -84,7 +84,7 @@ fn sorted_columns(held: &[LeaseRef]) -> (Vec<i64>, Vec<Uuid>) {
     held.iter().map(|held| (held.key.0, held.token.as_uuid())).unzip()
 }
 
-/// Extends leases to `lease` from now and returns those that their holder has lost.
+/// Extends leases so that they expire `lease` from now. Returns the leases that the holder has lost.
 pub(crate) async fn renew(
     store: &StoreState,
     held: &[LeaseRef],
@@ -118,7 +118,7 @@ pub(crate) async fn renew(
     Ok(held.iter().filter(|held| renewed.binary_search(held).is_err()).copied().collect())
 }
 
-/// Gives leases back without an attempt. Leases that their holder has lost are skipped.
+/// Ends leases without recording an attempt. Skips leases that the holder has lost.
 pub(crate) async fn release(store: &StoreState, held: &[LeaseRef]) -> Result<(), StoreError> {
     if held.is_empty() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The store for many workers: PostgreSQL, 13 and newer.
 //!
-//! The modules are named after the operations of the port. Each statement is beside the code that runs it, with the
-//! index that serves it.
+//! The modules are named after the operations of the `Store` trait. Each statement is beside the code that runs it,
+//! with the index that serves it.
 //!
 //! - Each process *discovers* claimable rows and keeps them in an in-memory index (`claimable`). A claim names the
 //!   destinations and ranges that it can send, so its cost does not grow with the backlog.
@@ -55,7 +55,7 @@ use tokio::task::AbortHandle;
 pub use config::{InvalidUrl, PostgresConfig, PostgresUrl};
 pub use defaults::EnqueueFunctionDefaults;
 pub use enqueue::{CallerError, enqueue_in};
-pub use migrate::{MigrateError, MigrationReport, inspect, known_version, migrate};
+pub use migrate::{MigrateError, MigrationReport, inspect, migrate, supported_schema_version};
 /// The driver, in the version whose transactions [`enqueue_in`] accepts.
 pub use tokio_postgres;
 

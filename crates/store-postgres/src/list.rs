@@ -85,10 +85,11 @@ static ALL_OF_DESTINATION: Sql =
     list_events!("SELECT d.id FROM app.webhook_events d WHERE ", of_destination!("d.destination_id"));
 /// Lists the pending events of a destination.
 ///
-/// No index holds them by key, because every enqueue would have to maintain it. While a destination is down, its
-/// pending events are its latest events, and a short scan of webhook_events_destination fills the page. Otherwise
-/// they are usually few: the statement reads all of the destination's queue (webhook_queue_destination_position) and
-/// sorts it. OFFSET 0 keeps the planner from walking the queue of all destinations by key instead.
+/// No index orders the pending events of a destination by key, because every enqueue would have to maintain it. While a
+/// destination is down, its pending events are its latest events, and a short scan of webhook_events_destination fills
+/// the page. Otherwise a destination usually has few pending events: the statement reads its whole queue
+/// (webhook_queue_destination_position) and sorts it. OFFSET 0 keeps the planner from walking the queue of all
+/// destinations by key instead.
 static PENDING_OF_DESTINATION: Sql = list_events!(
     "WITH latest AS MATERIALIZED (
          SELECT d.id FROM app.webhook_events d WHERE ",

@@ -47,7 +47,7 @@ async fn send_test_notification(store: &Weak<StoreState>) {
     }
 }
 
-/// Why listening ended.
+/// Why the connection that listens for PostgreSQL notifications ended.
 enum ListenEnd {
     /// The connection was lost.
     Disconnected,

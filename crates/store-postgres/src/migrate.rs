@@ -12,10 +12,10 @@ use tokio_postgres::{Client, IsolationLevel, Transaction};
 use crate::config::PostgresConfig;
 use crate::error::{describe, is_lock_conflict, server_message};
 
-/// Bound of [`inspect`]. [`migrate`] waits for as long as another process migrates.
+/// Timeout of [`inspect`]. [`migrate`] has none: it waits for as long as another process migrates.
 const INSPECT_WITHIN: Duration = Duration::from_secs(15);
-/// Tries of a migration that changes a table in use. A try waits for the table's lock for two seconds at most; between
-/// tries, statements that queued behind it run.
+/// Maximum number of tries of a migration that changes a table in use. A try waits at most two seconds for the table's
+/// lock; statements that queued behind it run between tries.
 const TRIES_MAX: usize = 30;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
@@ -39,10 +39,10 @@ pub struct MigrationReport {
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     #[error(
-        "the database is at schema version {found} and this Posthaste supports versions up to {known}: a newer Posthaste \
-         has migrated it; upgrade this one"
+        "the database is at schema version {found} and this Posthaste supports versions up to {supported}: a newer \
+         Posthaste has migrated it; upgrade this one"
     )]
-    Newer { found: i32, known: i32 },
+    Newer { found: i32, supported: i32 },
     #[error("PostgreSQL {found} is too old; Posthaste needs 13 or newer")]
     ServerTooOld { found: String },
     #[error(
@@ -68,7 +68,7 @@ impl From<tokio_postgres::Error> for MigrateError {
     }
 }
 
-/// What to do where the role lacks the privilege to create the schema.
+/// Returns advice for the operator if the database role may not create the schema, otherwise an empty string.
 fn privilege_advice(error: &tokio_postgres::Error) -> &'static str {
     if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
         "; make this role the owner of the schema app, by CREATE SCHEMA app AUTHORIZATION or ALTER SCHEMA app OWNER TO"
@@ -77,18 +77,18 @@ fn privilege_advice(error: &tokio_postgres::Error) -> &'static str {
     }
 }
 
-/// The schema version that this Posthaste needs.
-pub fn known_version() -> i32 {
+/// Returns the schema version that this build of Posthaste works with.
+pub fn supported_schema_version() -> i32 {
     version_of(MIGRATIONS)
 }
 
-/// The schema version after these migrations.
+/// Returns the schema version after these migrations.
 fn version_of(migrations: &[Migration]) -> i32 {
     i32::try_from(migrations.len()).expect("there are few migrations")
 }
 
-/// Brings the schema up to date, on a connection of its own. Where a table that has to change is in use, it gives way to
-/// the transactions that use it and to those that wait behind the migration, and tries again.
+/// Migrates the schema to the current version, on its own connection. If a table that it changes stays in use, the
+/// migration rolls back after a lock timeout, so that the transactions behind it can run, and tries again later.
 pub async fn migrate(config: &PostgresConfig) -> Result<MigrationReport, MigrateError> {
     apply(config, MIGRATIONS).await
 }
@@ -106,14 +106,14 @@ async fn apply(config: &PostgresConfig, migrations: &[Migration]) -> Result<Migr
     with_connection(config, async |client| apply_on(client, migrations).await).await
 }
 
-/// Reads the server's time and the schema's version, and changes nothing. Returns none where there is no schema yet.
+/// Reads the server's time and the schema version without changing anything. Returns `None` if there is no schema yet.
 #[expect(clippy::disallowed_methods, reason = "bounds a wait for the network; nothing is scheduled by it")]
 pub async fn inspect(config: &PostgresConfig) -> Result<Option<StoreHealth>, MigrateError> {
     let inspecting = with_connection(config, async |client| inspect_on(client).await);
     tokio::time::timeout(INSPECT_WITHIN, inspecting).await.unwrap_or(Err(MigrateError::NoAnswer))
 }
 
-/// Runs `work` on a connection of its own.
+/// Runs `work` on a new connection, and closes the connection afterwards.
 async fn with_connection<T>(
     config: &PostgresConfig,
     work: impl AsyncFnOnce(&mut Client) -> Result<T, MigrateError>,
@@ -160,7 +160,7 @@ async fn apply_on(client: &mut Client, migrations: &[Migration]) -> Result<Migra
     let from: i32 = rows[0].try_get(0)?;
     let to = version_of(migrations);
     if from > to {
-        return Err(MigrateError::Newer { found: from, known: to });
+        return Err(MigrateError::Newer { found: from, supported: to });
     }
     transaction.batch_execute("SET LOCAL lock_timeout = '2s'").await?;
     for ((name, sql), version) in migrations.iter().zip(1..).skip_while(|(_, version)| *version <= from) {

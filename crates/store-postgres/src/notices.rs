@@ -112,8 +112,9 @@ pub(crate) async fn run(state: Weak<StoreState>) {
     }
 }
 
-/// Assigns positions to all committed notices, broadcasts them, and returns the last position of the log. If `lock` is
-/// [`TRY_LOCK_LOG`] and another process holds the lock, does nothing: that process, or the next round, publishes them.
+/// Assigns positions to all committed notices, broadcasts the notices, and returns the last position of the log. If
+/// `lock` is [`TRY_LOCK_LOG`] and another process holds the lock, only returns the last position: that process, or the
+/// next round, publishes the notices.
 async fn assign_positions(session: &Session, lock: &Sql) -> Result<i64, tokio_postgres::Error> {
     let (lock, assign, last_position) = (
         session.prepare(lock).await?,

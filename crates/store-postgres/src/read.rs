@@ -17,7 +17,7 @@ use crate::StoreState;
 use crate::convert::{PgTimestamp, unsigned};
 use crate::error::store_error;
 use crate::event::{SELECT_EVENT, parse_event};
-use crate::migrate::known_version;
+use crate::migrate::supported_schema_version;
 use crate::session::Sql;
 
 /// Reads the stored counts by state, and counts the two states that depend on time: retries that are not due yet
@@ -89,7 +89,7 @@ pub(crate) async fn health(store: &StoreState) -> Result<StoreHealth, StoreError
 /// Parses the row of [`HEALTH`].
 pub(crate) fn parse_health(row: &Row) -> Result<StoreHealth, tokio_postgres::Error> {
     let (now, schema): (PgTimestamp, i32) = (row.try_get(0)?, row.try_get(1)?);
-    Ok(StoreHealth { now: now.0, schema: schema.into(), schema_supported: known_version().into() })
+    Ok(StoreHealth { now: now.0, schema: schema.into(), schema_supported: supported_schema_version().into() })
 }
 
 pub(crate) async fn overview(store: &StoreState) -> Result<Overview, StoreError> {
@@ -114,7 +114,7 @@ pub(crate) async fn overview(store: &StoreState) -> Result<Overview, StoreError>
     overview.await
 }
 
-/// Reads one event with its attempts and operator actions, at one snapshot.
+/// Reads one event with its attempts and operator actions, all from one snapshot.
 pub(crate) async fn event(store: &StoreState, event_id: &EventId) -> Result<EventDetail, StoreError> {
     let detail = store.sessions.operate.with(async |session| {
         let (event, history, audit) = (

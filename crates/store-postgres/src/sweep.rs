@@ -56,15 +56,16 @@ ORDER BY d.id",
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// Whether the first sweep has read every destination.
+/// Result of the first sweep of a process: whether it read every destination, or stopped early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstSweep {
     Complete,
     Partial,
 }
 
-/// Fills an empty index and sets the cursors from which discovery continues. With very many destinations it stops
-/// early, so that the first claim does not wait for all of them; a background sweep reads the rest.
+/// Runs the first sweep: fills the empty index of claimable rows and sets the cursors from which discovery continues.
+/// With very many destinations it stops early, so that the first claim does not wait for all of them; a background
+/// sweep then reads the others.
 pub(crate) async fn start_discovery(
     session: &Session,
     discovery: &mut DiscoveryState,
@@ -84,8 +85,8 @@ pub(crate) async fn start_discovery(
     Ok(FirstSweep::Partial)
 }
 
-/// Adds, for each destination, the range from its first row up to the end of first attempts and of retries. Discovery
-/// finds the rows beyond.
+/// Adds two ranges for each destination: its first attempts and its retries, each from the first row up to the position
+/// that discovery has reached. Discovery finds the rows beyond it.
 fn add_ranges(
     discovery: &mut DiscoveryState,
     rows: &[Row],

@@ -39,7 +39,7 @@ FROM app.webhook_pending_watermark w",
 /// Takes the advisory lock that keeps the watermark from being raised, until the transaction ends. Requeues hold it.
 pub(crate) static LOCK_WATERMARK_SHARED: Sql =
     Sql { text: "SELECT pg_advisory_xact_lock_shared(7526, 2)", types: &[] };
-/// Takes the same lock exclusively, or returns false if another transaction holds it.
+/// Takes the watermark's advisory lock exclusively, or returns false if another transaction holds it.
 static TRY_LOCK_WATERMARK: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 2)", types: &[] };
 
 /// Raises the watermark from $1 to $2 once every transaction below $3 has ended. Changes nothing if another transaction
@@ -54,8 +54,8 @@ WHERE w.min_key = $1 AND $2 > $1
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// Raises the watermark to a candidate if that is safe by now. The lock has a statement of its own, so that the
-/// update's snapshot includes every commit made under the shared lock.
+/// Raises the watermark to a candidate if that is safe by now. A separate statement takes the lock, so that the
+/// snapshot of the update includes every commit made under the shared lock.
 async fn raise_to(session: &Session, candidate: WatermarkCandidate) -> Result<(), tokio_postgres::Error> {
     let WatermarkCandidate { watermark, smallest_key, xmax } = candidate;
     session.client().batch_execute(BEGIN).await?;

@@ -27,7 +27,8 @@ use crate::command::WriteContext;
 use crate::error::CallError;
 use grant::ClaimWriter;
 
-/// Where the last claim stopped, so that the next one starts elsewhere. Kept in memory by the writer thread.
+/// The state that rotates claims fairly: the next claim starts at the next destination and with the other kind of
+/// attempt. The writer thread keeps it in memory.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimRotation {
     /// The destination that was last granted a first attempt.
@@ -78,7 +79,7 @@ pub(crate) fn claim(
 /// Destinations that are paused now. Index: webhook_destinations_paused.
 pub(crate) const PAUSED: &str = "SELECT id FROM webhook_destinations WHERE paused_until > ?1";
 
-/// Returns the destinations that are paused at present.
+/// Returns the destinations that are paused now.
 fn paused_destinations(db: &Connection, now: Timestamp) -> rusqlite::Result<BTreeSet<DestinationId>> {
     let mut paused = db.prepare_cached(PAUSED)?;
     paused.query_map([now.as_micros()], |row| row.get(0).map(DestinationId))?.collect()

@@ -11,7 +11,7 @@ use posthaste_domain::{EventKey, Timestamp};
 use posthaste_store::ClaimRequest;
 use rusqlite::{Connection, OptionalExtension as _};
 
-/// `webhook_claims.id`: shorter than the claim's UUID, because every leased row of `webhook_queue` stores it.
+/// The number of a claim, `webhook_claims.id`. Leased rows store it instead of the claim's UUID, because it is shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClaimNumber(pub(crate) i64);
 
@@ -21,7 +21,7 @@ pub(crate) fn next_claim_number(db: &Connection) -> rusqlite::Result<ClaimNumber
         .query_row([], |row| row.get(0).map(ClaimNumber))
 }
 
-/// A number of leases, on first attempts and on retries.
+/// How many leases a claim holds or a command ended, counted separately for first attempts and retries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LeaseCounts {
     first_attempts: i64,
@@ -78,8 +78,8 @@ pub(crate) fn due_for_expiry_check(db: &Connection, now: Timestamp) -> rusqlite:
     due.query_map([now.as_micros()], |row| row.get(0).map(ClaimNumber))?.collect()
 }
 
-/// Returns the events that a claim was granted, in the order of their keys. Events that an earlier check found to be no
-/// longer the claim's are missing.
+/// Returns the events that a claim was granted, in key order, without those that an earlier expiry check found to be no
+/// longer held.
 pub(crate) fn granted_events(db: &Connection, claim: ClaimNumber) -> rusqlite::Result<Vec<EventKey>> {
     db.prepare_cached("SELECT event_keys FROM webhook_claim_events WHERE claim_id = ?1")?
         .query_row([claim.0], |row| Ok(unpack_keys(row.get_ref(0)?.as_blob()?)))
@@ -99,7 +99,7 @@ pub(crate) fn record_check(
     Ok(())
 }
 
-/// Lowers a claim's `expiry_check_at` to `until`, where one of its leases now expires.
+/// Lowers a claim's `expiry_check_at` to `until`, the new expiry of one of its leases.
 pub(crate) fn lower_expiry_check(
     db: &Connection,
     claim: ClaimNumber,
@@ -121,7 +121,7 @@ impl EndedLeases {
         self.0.entry(claim).or_default().add(is_retry);
     }
 
-    /// Subtracts the ended leases from their claims and deletes the claims that hold none any more.
+    /// Subtracts the ended leases from their claims and deletes the claims that hold no more leases.
     pub(crate) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
         for (claim, ended) in &self.0 {
             db.prepare_cached(

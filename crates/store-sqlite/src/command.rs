@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::claim::ClaimRotation;
 use crate::error::CallError;
 
-/// What a command may use inside the group's transaction.
+/// The connection, time and random numbers that a command uses inside the group's transaction.
 pub(crate) struct WriteContext<'a> {
     pub(crate) db: &'a Connection,
     /// Read while the write lock is held, so that timestamps follow the order of commits.
@@ -20,7 +20,8 @@ pub(crate) struct WriteContext<'a> {
     pub(crate) rotation: &'a mut ClaimRotation,
 }
 
-/// How the writer treats a command besides running it.
+/// The kind of a command. It determines the command's order within a group, and whether the writer wakes the workers
+/// after the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandKind {
     /// Renewals run first: a lease that expires while its renewal is queued makes another worker repeat the delivery.
@@ -35,7 +36,7 @@ pub(crate) enum CommandKind {
 }
 
 impl CommandKind {
-    /// True when the commit may make events due.
+    /// Returns true if the commit may make events due.
     pub(crate) const fn makes_due(self) -> bool {
         matches!(self, Self::Enqueue { .. } | Self::MakesDue)
     }
@@ -64,7 +65,7 @@ impl<F> SharedWork<F> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// A guard that withdraws the work when it is dropped.
+    /// Returns a guard that withdraws the work when it is dropped.
     pub(crate) fn withdraw_on_drop(&self) -> WithdrawOnDrop<F> {
         WithdrawOnDrop(Self(Arc::clone(&self.0)))
     }

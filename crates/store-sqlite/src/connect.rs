@@ -1,4 +1,4 @@
-//! Opening and configuring of connections.
+//! Opens and configures connections.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -9,15 +9,18 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::open::OpenError;
 
-/// In older versions, a checkpoint that resets the write-ahead log beside a writer can corrupt the file.
+/// Oldest supported SQLite version, 3.51.3. In older versions, a checkpoint that resets the write-ahead log while
+/// another connection writes can corrupt the file.
 const SQLITE_MIN: i32 = 3_051_003;
-/// More than the number of distinct statements, so that every statement stays prepared.
+/// Number of prepared statements that a connection keeps: more than there are distinct statements, so that every
+/// statement stays prepared.
 const STATEMENT_CACHE_CAPACITY: usize = 128;
-/// Attempts to switch a new file to WAL mode while other processes do the same.
+/// Maximum number of attempts to switch a new file to WAL mode while other processes do the same.
 const WAL_SWITCH_ATTEMPTS: usize = 50;
 
-/// The page cache holds the indexes that claims and settles search. Memory mapping is off: with it, a disk error would be
-/// a signal that ends the process instead of an error for the caller.
+/// Settings of the writer's connection. The page cache is large enough for the indexes that claims and settles search.
+/// Memory mapping is off: with it, a disk error would be a signal that ends the process instead of an error for the
+/// caller.
 ///
 /// SQLite checkpoints every 32 MiB. A page that changes often is then copied once for many commits, and the write-ahead
 /// log, which is overwritten from its start, stays short enough to be read quickly at a restart.

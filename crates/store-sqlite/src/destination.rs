@@ -21,7 +21,7 @@ struct DestinationUpdate {
     failures: Option<FailureRun>,
 }
 
-/// How a batch of outcomes changes a destination's run of failures, which `failing_since` dates.
+/// How a batch of outcomes changes a destination's run of failures. `failing_since` is the start of that run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FailureRun {
     /// The last outcome of the batch was healthy: the destination is not failing.
@@ -33,13 +33,14 @@ enum FailureRun {
 }
 
 impl DestinationUpdates {
-    /// Pauses a destination for `wait`; the longest pause of the batch wins.
+    /// Records that a destination is paused for `wait`; the longest pause of the batch wins.
     pub(crate) fn add_pause(&mut self, destination: DestinationId, wait: Duration) {
         let update = self.0.entry(destination).or_default();
         update.pause = update.pause.max(Some(wait));
     }
 
-    /// Records a retry without a lease, due at `due`: the destination's `earliest_retry_at` must not be later.
+    /// Records that a retry is queued for the time `due`. [`write`](Self::write) lowers the destination's
+    /// `earliest_retry_at` to it.
     pub(crate) fn add_retry(&mut self, destination: DestinationId, due: Timestamp) {
         let update = self.0.entry(destination).or_default();
         update.earliest_retry_at = Some(update.earliest_retry_at.map_or(due, |earlier| earlier.min(due)));
@@ -105,7 +106,7 @@ impl DestinationUpdates {
     }
 }
 
-/// Stores the circuit states that a worker reports, each until its report expires.
+/// Stores the circuit states that a worker reports, each with the time when it expires.
 pub(crate) fn report_circuits(
     db: &Connection,
     now: Timestamp,

@@ -83,7 +83,7 @@ impl<J> JobQueue<J> {
         state
     }
 
-    /// Ignores poisoning: no code that runs under the lock can panic.
+    /// Locks the queue. Ignores poisoning, because no code that runs under the lock can panic.
     fn lock(&self) -> MutexGuard<'_, QueueState<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

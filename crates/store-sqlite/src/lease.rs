@@ -13,7 +13,8 @@ use crate::destination::DestinationUpdates;
 use crate::destination_queue::{self, QueueEntry, queue_entry_columns};
 use crate::error::CallError;
 
-/// The queue entry of a leased event and the claim that holds the lease, if the token is still the event's.
+/// Reads the queue entry of a leased event and the claim that holds the lease. Returns no row if the event no longer
+/// has this lease token.
 const HELD: &str = concat!(
     "SELECT ",
     queue_entry_columns!(),
@@ -28,8 +29,8 @@ fn find_held(
     held.query_row(by, |row| Ok((QueueEntry::from_row(row)?, ClaimNumber(row.get(5)?)))).optional()
 }
 
-/// Extends leases to `lease` from now and returns those that are lost. An expired lease that no claim has taken over can
-/// still be extended.
+/// Extends leases so that they expire `lease` from now. Returns the lost leases. An expired lease that no claim has
+/// taken over can still be extended.
 pub(crate) fn renew(
     db: &Connection,
     now: Timestamp,
@@ -55,7 +56,8 @@ pub(crate) fn renew(
     Ok(lost)
 }
 
-/// Ends leases without an attempt and returns their events to the queues. Lost leases are skipped.
+/// Ends leases without recording an attempt and returns their events to the queues. Skips leases that the caller has
+/// lost.
 pub(crate) fn release(db: &Connection, now: Timestamp, leases: &[LeaseRef]) -> Result<(), CallError> {
     let mut held = db.prepare_cached(HELD)?;
     let mut clear_lease = db.prepare_cached(

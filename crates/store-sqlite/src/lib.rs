@@ -5,9 +5,9 @@
 //! overview, dead_letters, events, … ─► queue ─► reader threads, each on its own snapshot
 //! ```
 //!
-//! Every write is durable before it is acknowledged. Several processes may open one file: each has its own writer thread,
-//! SQLite lets one of them write at a time, and leases are fenced by their tokens. The modules mirror those of the store
-//! port. Each statement is next to the code that uses it, with a comment that names its index.
+//! Every write is durable before it is acknowledged. Several processes may open one file: each has its own writer
+//! thread, SQLite lets one of them write at a time, and leases are fenced by their tokens. The modules mirror those of
+//! `posthaste-store`. Each statement is next to the code that uses it, with a comment that names its index.
 //!
 //! An application with business tables in the same file can enqueue inside its own transaction:
 //! [`SqliteStore::enqueue_in`].

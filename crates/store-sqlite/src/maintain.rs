@@ -72,13 +72,13 @@ fn remove_entries(db: &Connection, horizon: Timestamp, entries_max: usize) -> ru
     Ok(removed)
 }
 
-/// The remaining entries of the oldest row of the log.
+/// The oldest row of the notice log: the results that one commit wrote, without the entries that are removed already.
 struct OldestBatch {
     id: i64,
     entries: Vec<LogEntry>,
 }
 
-/// Reads the oldest row of the log if it is older than `horizon`.
+/// Reads the oldest row of the notice log if it is older than `horizon`.
 fn oldest_batch(db: &Connection, horizon: Timestamp) -> rusqlite::Result<Option<OldestBatch>> {
     db.prepare_cached(
         "SELECT id, entries_removed, entries

@@ -89,7 +89,8 @@ pub fn system_rng() -> Result<StdRng, OpenError> {
     StdRng::try_from_rng(&mut SysRng).map_err(|error| OpenError::NoEntropy(error.to_string()))
 }
 
-/// Makes a path absolute, so that SQLite takes no file name for its special names of in-memory and temporary databases.
+/// Makes a path absolute, so that SQLite does not mistake a file name for the special name of an in-memory or temporary
+/// database.
 pub(crate) fn absolute_path(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|source| OpenError::NoPath { path: path.to_owned(), source })
 }

@@ -15,9 +15,9 @@ use crate::claims;
 use crate::error::CallError;
 use crate::row::{self, event_columns};
 
-/// The counts of events; `pending_ready` still lacks the events whose leases have expired. First attempts are due unless
-/// they are leased; due retries are counted. The cost grows with the claims that hold leases and the retries that are
-/// due.
+/// Counts events by state; `pending_ready` does not include events whose leases have expired, which the caller adds.
+/// First attempts are due unless they are leased; due retries are counted. The cost grows with the claims that hold
+/// leases and the retries that are due.
 ///
 /// Index: webhook_destinations_earliest_retry_at. The oldest pending event has the lowest key.
 pub(crate) const OVERVIEW: &str = "
@@ -70,7 +70,7 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
-/// The failed events before a cursor, latest change first.
+/// Lists the failed events after a cursor, latest change first.
 ///
 /// Index: webhook_failures_updated_at, backwards from the cursor's timestamp. The query skips no rows except those of
 /// the cursor's own microsecond.

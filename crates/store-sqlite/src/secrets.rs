@@ -13,7 +13,7 @@ const VALID: &str = "
     WHERE retired_at IS NULL OR retired_at > ?1
     ORDER BY created_at DESC, id DESC";
 
-/// Returns the valid secrets, newest first. Stores `first` before, if there has never been a secret.
+/// Returns the valid secrets, newest first. If there has never been a secret, it stores `first` and returns it.
 pub(crate) fn valid_secrets(
     db: &Connection,
     now: Timestamp,

@@ -50,8 +50,8 @@ pub(crate) fn settle(
     Ok(results)
 }
 
-/// Adds a transition's changes of its destination and of the totals. The stored number of attempts is still the lease's,
-/// because only a settle changes it while the lease is held.
+/// Adds the changes that a transition makes to its destination and to the totals. The stored number of attempts still
+/// equals that of the lease, because only a settle changes it while the lease is held.
 fn add_changes(
     destinations: &mut DestinationUpdates,
     totals: &mut TotalsChange,
@@ -127,7 +127,8 @@ impl<'a> Statements<'a> {
         })
     }
 
-    /// The fence: returns `None` if the event is no longer leased under the transition's token.
+    /// Finds the lease that a transition was made under. This is the fence: it returns `None` if the event no longer
+    /// has the transition's token.
     fn find_lease(&mut self, transition: &Transition) -> rusqlite::Result<Option<SettledLease>> {
         let by = (transition.key().0, transition.token().as_uuid().into_bytes());
         self.find_lease

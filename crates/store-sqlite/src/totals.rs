@@ -1,9 +1,10 @@
-//! The number of events in each state, stored in one row: counting the events would cost more the longer the history.
+//! The number of events in each state, kept in one row, because counting the events would cost more as the history
+//! grows.
 
 use posthaste_domain::DeliveryStatus;
 use rusqlite::Connection;
 
-/// The changes of a command to the totals, written once in the command's transaction.
+/// The changes that a command makes to the stored event totals, written once in the command's transaction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TotalsChange {
     pending: i64,

@@ -2,7 +2,7 @@
 //!
 //! The thread takes all queued commands and runs them in one transaction, so that they share one flush of the disk. No
 //! caller gets a result before the commit has returned; if the commit fails, every caller gets the error and nothing
-//! was written. A command that panics or that SQLite fails does not affect the others: the group is rolled back, and
+//! was written. A command that panics or gets an SQLite error does not affect the others: the group is rolled back, and
 //! each command runs again in its own transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,8 @@ const QUEUE_CAPACITY: usize = 1_024;
 /// Capacity reserved for renewals, so that other calls never delay them.
 const RENEWAL_CAPACITY: usize = 64;
 
-/// A group with this many new events takes no further enqueue: a renewal that arrives meanwhile waits for the commit.
+/// Soft limit of new events in a group: once it is reached, the group takes no further enqueue. A longer commit would
+/// delay the renewals that arrive meanwhile.
 const GROUP_EVENTS: usize = 1_000;
 
 /// Commands that share a transaction.
@@ -50,7 +51,7 @@ pub(crate) struct WriterThread {
     pub(crate) random: StdRng,
     pub(crate) waker: Waker,
     pub(crate) rotation: ClaimRotation,
-    /// Whether SQLite failed the last write.
+    /// Whether the last write ended with an SQLite error.
     pub(crate) failing: Arc<AtomicBool>,
 }
 
@@ -82,8 +83,8 @@ impl Writer {
         })
     }
 
-    /// Returns whether SQLite failed the last write. A call that changes no row leaves this as it is, because such a
-    /// call also succeeds on a full disk.
+    /// Returns whether the last write ended with an SQLite error. A call that changes no row does not count, because
+    /// such a call also succeeds on a full disk.
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
@@ -124,7 +125,7 @@ impl Drop for Writer {
     }
 }
 
-/// Splits queued commands into the next group and the enqueues that are too many for it.
+/// Splits queued commands into the next group and the enqueues that exceed [`GROUP_EVENTS`].
 fn split_group(queued: Group) -> (Group, Group) {
     let mut group_events = 0;
     queued.into_iter().partition(|command| match command.kind() {
@@ -138,7 +139,8 @@ fn split_group(queued: Group) -> (Group, Group) {
 }
 
 impl WriterThread {
-    /// Runs and commits a group, then responds to its callers. If one command fails the group, each runs alone.
+    /// Runs and commits a group, then responds to its callers. If a command fails, the group is rolled back and each
+    /// command runs again in its own transaction.
     fn run_group(&mut self, mut group: Group) {
         group.retain_mut(|command| command.take_work());
         group.sort_by_key(|command| command.kind() != CommandKind::Renewal);
@@ -162,7 +164,8 @@ impl WriterThread {
         }
     }
 
-    /// Records whether SQLite failed this group; leaves the flag unchanged if the group wrote no row.
+    /// Sets the `failing` flag if SQLite returned an error for this group. Clears the flag if the commit changed a row;
+    /// a commit without changes proves nothing, because it also succeeds on a full disk.
     fn update_failing(&self, committed: &Result<(), GroupError>, changes_before: u64) {
         match committed {
             Err(GroupError::Transaction(_) | GroupError::Command(Cause::Sqlite(_))) => {

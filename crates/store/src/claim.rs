@@ -8,7 +8,7 @@ use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseTo
 /// A worker's request for leases. A worker requests only as many events as it can send at once.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
-    /// Makes the claim repeatable, so that a lost response costs no event a lease.
+    /// Makes the claim repeatable, so that a lost response does not cost its events a lease.
     ///
     /// A repeated claim returns the leases that the first call granted and that the claim still holds. It extends them
     /// to their full length and increments no counter. If it holds none, it claims events as a new claim would. The
@@ -17,20 +17,21 @@ pub struct ClaimRequest {
     pub owner: WorkerId,
     /// How long each lease lasts without renewal.
     pub lease: Duration,
-    /// Most leases to grant: the free slots of the worker.
+    /// Maximum number of leases to grant: the free slots of the worker.
     pub limit: usize,
-    /// Most retries among the leases. The others are first attempts.
+    /// Maximum number of leases on retries. The other leases are on first attempts.
     pub retries_max: usize,
-    /// Most leases for a destination that is not in `destination_slots`.
+    /// Maximum number of leases for a destination that is not in `destination_slots`.
     pub per_destination: usize,
-    /// Most leases for particular destinations. Zero excludes a destination that is saturated or has an open circuit.
+    /// Maximum number of leases for particular destinations. Zero excludes a destination that is saturated or has an
+    /// open circuit.
     pub destination_slots: BTreeMap<DestinationId, usize>,
     /// Number of lost leases in a row after which an event is dead-lettered instead of leased again.
     pub abandon_after: u32,
 }
 
 impl ClaimRequest {
-    /// The most leases that the claim may take for a destination.
+    /// Returns the maximum number of leases that the claim may take for a destination.
     pub fn slots_for(&self, destination: DestinationId) -> usize {
         self.destination_slots.get(&destination).copied().unwrap_or(self.per_destination)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posthaste_domain::{DestinationId, DestinationUrl, Timestamp, WorkerId};
 
-/// A destination with its circuit, its pause and the start of its failures.
+/// The state of a destination: its circuit, its pause, and since when it has been failing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationState {
     pub id: DestinationId,
@@ -13,7 +13,7 @@ pub struct DestinationState {
     pub circuit: CircuitState,
     /// The end of the pause that the receiver requested. Claims skip the destination until then.
     pub paused_until: Option<Timestamp>,
-    /// When the first of the current failures in a row was recorded. `None` while the destination is healthy.
+    /// When the current run of failures began. `None` while the destination is healthy.
     pub failing_since: Option<Timestamp>,
 }
 

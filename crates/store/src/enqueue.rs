@@ -1,4 +1,4 @@
-//! The request of a producer, and the response to it.
+//! The producer's enqueue request and the store's response.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ pub struct Idempotency {
     pub keep_for: Duration,
 }
 
-/// The response to an [`EnqueueRequest`].
+/// The response to an [`EnqueueRequest`]: a receipt for each stored event. A repeated request gets the receipts of the
+/// first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnqueueResponse {
     /// True when an earlier request with the same key stored the events; the receipts are those of that request.

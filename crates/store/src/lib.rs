@@ -1,4 +1,4 @@
-//! The store port: the [`Store`] trait, which the engine and the operator API use, and its types.
+//! The interface to storage: the [`Store`] trait, which the engine and the operator API call, and its types.
 //!
 //! - **Durations, not points in time.** Callers pass durations and the store adds them to its own clock. Therefore
 //!   workers on hosts with skewed clocks cannot steal each other's leases.
@@ -63,21 +63,23 @@ pub trait Store: Send + Sync + 'static {
     /// callers also poll.
     fn wakeups(&self) -> Wakeups;
 
-    /// Grants leases on due events within the limits of the request. The same step takes over expired leases.
+    /// Grants leases on due events, and takes over expired leases, within the limits of the request.
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError>;
 
-    /// Extends leases to end `lease` from now. Returns the lost leases, whose events no longer hold their tokens.
-    /// A renewal must not wait for claims and settles: an adapter with connections reserves one for renewals.
+    /// Extends leases so that they expire `lease` from now. Returns the lost leases: their tokens no longer match,
+    /// because the events were settled, cancelled or leased again. A renewal must not wait for claims and settles: an
+    /// adapter with connections reserves one for renewals.
     async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError>;
 
     /// Writes the results of attempts, the whole batch in one commit. Returns one result per settlement, in order.
     /// A repeated settlement changes nothing and returns [`SettleResult::Replayed`].
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError>;
 
-    /// Ends leases without an attempt. Their events stay due with unchanged attempts. Lost leases are ignored.
+    /// Ends leases without recording an attempt. Their events stay due, and their attempt counts do not change. Ignores
+    /// leases that the caller has lost.
     async fn release(&self, leases: &[LeaseRef]) -> Result<(), StoreError>;
 
-    /// Counts the events by state, at one snapshot.
+    /// Counts the events by state. All counts come from one snapshot.
     async fn overview(&self) -> Result<Overview, StoreError>;
 
     /// Lists failed events, most recently changed first.
@@ -103,8 +105,8 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the health of a destination.
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError>;
 
-    /// Stores the circuit states of a worker for operators to see. The last report of a destination is valid until it
-    /// expires.
+    /// Stores the circuit states of a worker, so that operators can see them. The last report of a destination is valid
+    /// until it expires.
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError>;
 
     /// Lists notices committed after a cursor, in commit order. Without a cursor it returns no notices, only the end

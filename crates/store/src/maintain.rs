@@ -5,10 +5,10 @@ use std::time::Duration;
 /// How long rows are kept, and how many one maintenance step may remove.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// How long delivered events, attempts and notices are kept. `None` keeps them for ever. Failed events are always
+    /// How long delivered events, attempts and notices are kept. `None` keeps them forever. Failed events are always
     /// kept.
     pub keep_for: Option<Duration>,
-    /// Most rows that one step removes. A small step does not block dispatch for long.
+    /// Maximum number of rows that one step removes. A small step does not block dispatch for long.
     pub rows_max: usize,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The number of events in each state, at one snapshot of the store.
+/// The number of events in each state, from one snapshot of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overview {
     pub pending: u64,

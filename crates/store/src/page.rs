@@ -2,7 +2,7 @@
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, EventKey, Timestamp};
 
-/// Most rows on a page: 1 to 200, by default 50.
+/// Maximum number of rows on a page: 1 to 200, by default 50.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit(usize);
 

@@ -9,7 +9,7 @@ use posthaste_domain::Transition;
 #[derive(Debug, Clone)]
 pub struct Settlement {
     pub transition: Arc<Transition>,
-    /// Time since the attempt ended. With it a settle delayed by an outage still records the correct time.
+    /// Time since the attempt ended. It lets a settle that an outage delayed still record when the attempt ended.
     pub ended_ago: Duration,
 }
 

@@ -33,8 +33,8 @@ impl Waker {
     }
 }
 
-/// The receiving side of wake-ups, held by a worker. It keeps a wake-up that arrives while the worker does not wait,
-/// and merges several of them into one.
+/// The receiving side of wake-ups, held by a worker. It keeps a wake-up that arrives while the worker is not waiting,
+/// and merges several wake-ups into one.
 #[derive(Debug, Clone)]
 pub struct Wakeups {
     signal: Arc<Signal>,

@@ -137,7 +137,7 @@ impl KeyEntry {
     }
 }
 
-/// Whether a text is safe as a header value (keys) and in a log line (names).
+/// Returns whether a text is safe as a header value (keys) and in a log line (names).
 fn is_visible_ascii(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }

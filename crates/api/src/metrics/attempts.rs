@@ -18,14 +18,14 @@ const RETRY_DELAY_SECONDS: [f64; 18] = [
 /// Histogram buckets for request durations.
 const LATENCY_SECONDS: [f64; 16] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 20.0, 30.0, 60.0];
-/// Histogram buckets for the time between due and claimed.
+/// Histogram buckets for the time from when an event is due until it is claimed.
 const LAG_SECONDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 3_600.0];
 
 /// Values of the label `outcome`. They are exported from the start with 0, because a rate needs a first sample.
 const OUTCOMES: [&str; 4] =
     ["delivered", "retried", FailureKind::Exhausted.as_str(), FailureKind::Gone.as_str()];
-/// Values of the label `kind`, exported from the start likewise.
+/// Values of the label `kind`, also exported from the start with 0.
 const KINDS: [FailureKind; 3] = [FailureKind::Exhausted, FailureKind::Gone, FailureKind::Abandoned];
 
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -104,7 +104,7 @@ impl AttemptMetrics {
         attempts
     }
 
-    /// Records an attempt.
+    /// Records an attempt in the counters and histograms.
     pub(super) fn on_attempt(&self, attempt: &AttemptEvent<'_>) {
         let transition = attempt.transition;
         self.latency.observe(transition.duration().as_secs_f64());

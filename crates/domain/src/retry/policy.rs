@@ -55,7 +55,7 @@ impl RetryPolicySpec {
         })
     }
 
-    /// Settings with this strategy and its defaults.
+    /// Builds the settings for a strategy, with the defaults of that strategy.
     pub fn for_strategy(strategy: Strategy) -> Self {
         Self {
             strategy,
@@ -171,8 +171,8 @@ impl RetryPolicy {
         self.max_backoff
     }
 
-    /// Returns true if the first delay is under [`FAST_RETRY_FLOOR`], which `allow_fast_retries` permitted. Warn at
-    /// every start.
+    /// Returns true if the first delay is under [`FAST_RETRY_FLOOR`], which only `allow_fast_retries` permits. The
+    /// program logs a warning at every start.
     pub fn violates_retry_contract(&self) -> bool {
         self.base_delay(0) < FAST_RETRY_FLOOR
     }
@@ -196,7 +196,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The settings that a strategy implies.
+/// The default jitter, backoff limit and retry count of a strategy.
 struct Defaults {
     jitter_bps: u32,
     max_backoff: Duration,

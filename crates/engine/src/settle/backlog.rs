@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// The results that the settler has taken and the store has not confirmed.
+/// Counts the results that are submitted but not yet written, and lets the claimer request an immediate retry.
 #[derive(Default)]
 pub(super) struct Backlog {
     pending: AtomicUsize,
@@ -30,7 +30,7 @@ impl Backlog {
         self.changed.notify_waiters();
     }
 
-    /// Resolves when [`catch_up`](Self::catch_up) wants batches in backoff to be retried at once.
+    /// Resolves when [`catch_up`](Self::catch_up) requests an immediate retry of the batches in backoff.
     pub(super) async fn retry_requested(&self) {
         self.retry_now.notified().await;
     }

@@ -36,18 +36,18 @@ pub enum InvalidNetwork {
 }
 
 impl AllowedNetworks {
-    /// No network: only public addresses are dialled.
+    /// Allows no network: the sender connects to public addresses only.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The loopback addresses of this host.
+    /// Allows the loopback addresses, `127.0.0.0/8` and `::1`.
     pub fn loopback() -> Self {
         Self::from_literals(&["127.0.0.0/8", "::1/128"])
     }
 
-    /// Networks in which an operator's own receivers usually run, loopback included. Link-local addresses are excluded,
-    /// because they serve the host itself, as metadata services do.
+    /// Allows the networks in which an operator's own receivers usually run, including loopback. Link-local addresses
+    /// are excluded, because they serve the host itself, as metadata services do.
     pub fn private() -> Self {
         let networks =
             ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10"];
@@ -75,7 +75,7 @@ impl AllowedNetworks {
         self
     }
 
-    /// Returns whether only public addresses are dialled.
+    /// Returns true if no network is allowed, so that the sender connects to public addresses only.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -22,7 +22,7 @@ use super::cache::CachedAddresses;
 use super::{LookupError, addresses_in};
 use crate::deadline::{Deadline, now};
 
-/// Upper bound of name servers that are queried; the C library has the same.
+/// Upper bound of name servers that are queried, the same as in the C library.
 const SERVERS_MAX: usize = 3;
 /// Timeout of one query, including UDP retransmissions.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ pub(super) struct DnsClient {
 
 type CacheKey = (Name, RecordType);
 
-/// A server's answer to one query. No addresses is an answer, too.
+/// A server's answer to one query. It may contain no addresses.
 struct DnsAnswer {
     addresses: Vec<IpAddr>,
     ttl: Duration,

@@ -1,9 +1,9 @@
 //! Schedules blocking lookups, so that names whose lookups hang do not delay other names.
 //!
-//! The C library blocks a thread for as long as it likes, and nothing can cancel it. Each lookup therefore needs a
-//! permit from one of three groups, by the history of its name: names that were answered, new names, and suspect names,
-//! whose last lookup failed. Names of one group never wait for names of another. A lookup that is slow exchanges its
-//! permit for one of a fourth group, so that it does not delay other names of its own group either.
+//! A call of the C library's resolver blocks its thread for an unbounded time and cannot be cancelled. Each lookup
+//! therefore needs a permit from one of three groups, by the history of its name: names that were answered, new names,
+//! and suspect names, whose last lookup failed. Names of one group never wait for names of another. A lookup that is
+//! slow exchanges its permit for one of a fourth group, so that it does not delay other names of its own group either.
 //!
 //! Concurrent lookups of one name share a single blocking call. A lookup that is still waiting for its permit is dropped
 //! when no caller waits for it any more.

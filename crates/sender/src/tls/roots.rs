@@ -24,7 +24,7 @@ pub enum RootSource<'a> {
 }
 
 impl<'a> RootSource<'a> {
-    /// The system's authorities, and those in `ca_file` if there is one.
+    /// Selects the system's authorities, and those in `ca_file` if there is one.
     pub fn system_and(ca_file: Option<&'a Path>) -> Self {
         ca_file.map_or(Self::System, Self::SystemAndFile)
     }

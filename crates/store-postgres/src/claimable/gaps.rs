@@ -90,7 +90,8 @@ impl Gaps {
         });
     }
 
-    /// Merges near gaps, then drops the oldest, until at most [`GAPS_MAX`] remain.
+    /// Merges gaps that are at most [`MERGE_DISTANCE_MAX`] apart, then drops the lowest gaps, until at most
+    /// [`GAPS_MAX`] remain.
     fn enforce_limit(&mut self) {
         while self.by_low.len() > GAPS_MAX {
             let neighbours = self.by_low.iter().zip(self.by_low.keys().skip(1));

@@ -29,12 +29,12 @@ impl ClaimPlan {
     }
 }
 
-/// The slots that a claim in progress has left: in total, for retries, and per destination.
+/// How many leases a claim in progress may still take: in total, for retries, and per destination.
 #[derive(Debug, Clone)]
 pub(crate) struct ClaimBudget {
     total: usize,
     retries: usize,
-    /// Slots that this claim has used, by destination.
+    /// Leases that this claim has taken, by destination.
     used: BTreeMap<DestinationId, usize>,
 }
 
@@ -43,14 +43,14 @@ impl ClaimBudget {
         Self { total: request.limit, retries: request.retries_max, used: BTreeMap::new() }
     }
 
-    /// Returns how many more leases the claim may take for a destination.
+    /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
     fn available(&self, request: &ClaimRequest, destination: DestinationId, is_retry: bool) -> usize {
         let used = self.used.get(&destination).copied().unwrap_or(0);
         let slots = request.slots_for(destination).saturating_sub(used).min(self.total);
         if is_retry { slots.min(self.retries) } else { slots }
     }
 
-    /// Uses up `count` slots of a destination.
+    /// Subtracts `count` leases of a destination from the budget, and from its share for retries if they are retries.
     pub(crate) fn take(&mut self, destination: DestinationId, count: usize, is_retry: bool) {
         self.total = self.total.saturating_sub(count);
         if is_retry {
@@ -62,7 +62,7 @@ impl ClaimBudget {
 
 impl ClaimableIndex {
     /// Plans the next round of a claim: expired leases first, then retries, then first attempts, each destination up to
-    /// its free slots. Retries cannot crowd out first attempts, because the request limits their number.
+    /// its free slots. The request limits the number of retries, so they cannot crowd out first attempts.
     pub(crate) fn plan(&self, request: &ClaimRequest, budget: &ClaimBudget, now: Timestamp) -> ClaimPlan {
         let mut plan = ClaimPlan::default();
         let mut budget = budget.clone();

@@ -5,7 +5,7 @@ use posthaste_domain::{DeliveryStatus, DestinationUrl};
 use posthaste_postgres_server::{Database, PostgresServer};
 use posthaste_store::{EventQuery, PageRequest, Store as _};
 use posthaste_store_postgres::{
-    MigrateError, MigrationReport, PostgresStore, inspect, known_version, migrate,
+    MigrateError, MigrationReport, PostgresStore, inspect, migrate, supported_schema_version,
 };
 
 use crate::fixture::*;
@@ -15,11 +15,11 @@ fn empty() -> Database {
 }
 
 fn all_applied() -> MigrationReport {
-    MigrationReport { from: 0, to: known_version() }
+    MigrationReport { from: 0, to: supported_schema_version() }
 }
 
 fn none_applied() -> MigrationReport {
-    MigrationReport { from: known_version(), to: known_version() }
+    MigrationReport { from: supported_schema_version(), to: supported_schema_version() }
 }
 
 /// Counts the relations, functions and schemas of Posthaste.
@@ -64,14 +64,16 @@ async fn of_many_concurrent_migrations_one_does_the_work_and_all_succeed() {
 async fn a_database_that_a_newer_posthaste_has_migrated_is_refused_with_both_versions() {
     let database = empty();
     migrate(&config(&database.url)).await.unwrap();
-    let (known, newer) = (known_version(), known_version() + 41);
+    let (supported, newer) = (supported_schema_version(), supported_schema_version() + 41);
     let sql = format!("INSERT INTO app.webhook_migrations (version, name) VALUES ({newer}, 'tomorrow')");
     query_text(PostgresServer::shared(), &database.name, &sql);
     let refused = migrate(&config(&database.url)).await.unwrap_err();
-    assert!(matches!(refused, MigrateError::Newer { found, known: k } if (found, k) == (newer, known)));
+    assert!(
+        matches!(refused, MigrateError::Newer { found, supported: s } if (found, s) == (newer, supported))
+    );
     let message = refused.to_string();
     assert!(
-        message.contains(&format!("version {newer} ")) && message.contains(&format!("up to {known}:")),
+        message.contains(&format!("version {newer} ")) && message.contains(&format!("up to {supported}:")),
         "{message}"
     );
     assert!(PostgresStore::open(config(&database.url)).await.is_err());
@@ -262,5 +264,5 @@ async fn inspecting_changes_nothing_and_returns_the_schema_version() {
     assert_eq!(objects(&database), "0\n0\n0");
     migrate(&config).await.unwrap();
     let health = inspect(&config).await.unwrap().unwrap();
-    assert!(health.is_current() && health.schema == i64::from(known_version()), "{health:?}");
+    assert!(health.is_current() && health.schema == i64::from(supported_schema_version()), "{health:?}");
 }

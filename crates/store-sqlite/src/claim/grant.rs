@@ -38,7 +38,7 @@ macro_rules! leases {
     };
 }
 
-/// First attempts of a destination, from the head of its queue.
+/// Reads first attempts of a destination, from the head of its queue.
 pub(crate) const FIRST_ATTEMPTS: &str = leases!(
     "0",
     "coalesce(l.requeued_at, e.created_at)",
@@ -47,7 +47,8 @@ pub(crate) const FIRST_ATTEMPTS: &str = leases!(
     "l.destination_id = ?1 AND l.id >= ?3 ORDER BY l.id LIMIT ?2"
 );
 
-/// Due retries of a destination, from the head of its queue. `requeued_at` is NULL here: only first attempts need it.
+/// Reads due retries of a destination, from the head of its queue. `requeued_at` is NULL here: only first attempts need
+/// it.
 pub(crate) const RETRIES: &str = leases!(
     "(SELECT attempts FROM webhook_queue q WHERE q.id = l.id)",
     "l.next_attempt_at",
@@ -56,14 +57,15 @@ pub(crate) const RETRIES: &str = leases!(
     "l.destination_id = ?1 AND l.next_attempt_at <= ?3 ORDER BY l.next_attempt_at, l.id LIMIT ?2"
 );
 
-/// One pending event, leased or not.
+/// Reads one pending event, leased or not.
 const PENDING_EVENT: &str =
     leases!("l.attempts", "l.next_attempt_at", "l.requeued_at", "webhook_queue", "l.id = ?1");
 
-/// Number of consumed rows at which a claim deletes them. Until then a claim seeks past them at no extra cost.
+/// Maximum number of consumed rows of a destination, which are claimed first attempts that are still in the table.
+/// Beyond it, a claim deletes them. Until then a claim seeks past them at no extra cost.
 const CONSUMED_ROWS_MAX: i64 = 100;
 
-/// Writes a lease. A lease that the row still has is an expired one, and counts as lost.
+/// Writes a lease. If the row already has a lease, that lease has expired and counts as lost.
 const GRANT: &str = "
     UPDATE webhook_queue
     SET lease_token = ?2, lease_claim = ?3, lease_until = ?4,
