@@ -66,7 +66,7 @@ fn with_type(content_type: &'static str, body: impl IntoResponse) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
 }
 
-/// Serves Scalar. Its five megabytes change only with a release, so browsers may cache them for an hour.
+/// Serves Scalar's script. Its five megabytes change only with a release, so browsers may cache them for an hour.
 async fn scalar() -> Response {
     let cached = [(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600"))];
     (cached, with_type("text/javascript; charset=utf-8", SCALAR.clone())).into_response()

@@ -138,7 +138,8 @@ impl Drop for Admission {
     }
 }
 
-/// Reports all circuits that are not closed to the store at an interval, and each one once more after it has closed.
+/// Reports circuits to the store periodically: every circuit that is open or half open, and each one once more after it
+/// has closed.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let mut reported: BTreeSet<DestinationId> = BTreeSet::new();
     loop {

@@ -52,7 +52,7 @@ struct BatchWriter {
     clock: Arc<dyn Clock>,
 }
 
-/// Creates the handle and the loop that serves it.
+/// Creates a settler's handle and the loop that writes the results submitted through it.
 pub(crate) fn settler(
     worker_id: WorkerId,
     store: Arc<dyn Store>,

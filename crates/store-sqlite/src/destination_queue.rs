@@ -63,7 +63,8 @@ pub(crate) fn insert(db: &Connection, entry: &QueueEntry) -> rusqlite::Result<()
     Ok(())
 }
 
-/// Deletes the consumed rows of a destination if the entry belongs among them. One of these rows may be the entry's own.
+/// Deletes the consumed rows of a destination if the entry's key lies below the head, where claims would skip the
+/// entry. One of the deleted rows may be an old row of the same event.
 fn remove_consumed(db: &Connection, entry: &QueueEntry) -> rusqlite::Result<()> {
     let removed = db
         .prepare_cached(

@@ -54,7 +54,8 @@ pub(crate) fn enqueue_events(
     Ok(receipts)
 }
 
-/// Finds the response to an earlier request with the same key and body. Fails if the body was another.
+/// Finds the response to an earlier request with the same idempotency key. Fails if the body of that request was
+/// different.
 fn find_replay(
     db: &Connection,
     now: Timestamp,

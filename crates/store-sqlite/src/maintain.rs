@@ -102,7 +102,8 @@ fn remove_attempt(db: &Connection, entry: &LogEntry) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Removes a delivered event with its attempts and audit rows, and its message with the message's last event.
+/// Removes a delivered event with its attempts and audit rows. Removes its message too if the message has no other
+/// event. Returns false if the event no longer exists.
 fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
     let message: Option<i64> = db
         .prepare_cached("DELETE FROM webhook_events WHERE id = ?1 RETURNING message_key")?
