@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::mask::one_line;
+use super::mask::escape_controls;
 use super::setting::{Secrecy, Setting};
 use super::sources::Source;
 
@@ -19,7 +19,7 @@ impl EffectiveSetting {
     /// Returns name, value and source, each on one line, for a table.
     pub fn row(&self) -> [String; 3] {
         let value = match &self.value {
-            Some(value) => one_line(value),
+            Some(value) => escape_controls(value),
             None => format!("({})", self.setting.default),
         };
         [self.setting.name.to_owned(), value, self.source.to_string()]

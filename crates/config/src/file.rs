@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
-use super::mask::shortened;
+use super::mask::shorten;
 use super::setting::Setting;
 use super::settings::setting;
 use super::suggestion::nearest_setting;
@@ -76,7 +76,7 @@ pub(crate) fn parse_file(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Ve
     errors.extend(malformed.iter().map(|error| ConfigError::Malformed {
         path: file.path.clone(),
         line: error.span().map_or(1, |span| file.line(&span)),
-        reason: shortened(error.message()),
+        reason: shorten(error.message()),
     }));
     if !malformed.is_empty() {
         return Vec::new();
@@ -116,7 +116,7 @@ fn unknown_key(file: &ConfigFile, key: &str, line: usize, value: &DeValue<'_>) -
     let error = |line, key: &str, guess: &str| ConfigError::UnknownKey {
         path: file.path.clone(),
         line,
-        key: shortened(key),
+        key: shorten(key),
         nearest: nearest_setting(guess).map(|setting| setting.name),
     };
     match value.as_table() {
@@ -146,16 +146,16 @@ fn value_text(value_type: ValueType, value: &DeValue<'_>) -> Option<String> {
         (ValueType::Boolean | ValueType::BooleanOrTextList, DeValue::Boolean(boolean)) => {
             Some(boolean.to_string())
         }
-        (ValueType::SecondsList, DeValue::Array(steps)) => joined(ValueType::Seconds, steps.iter()),
+        (ValueType::SecondsList, DeValue::Array(steps)) => join_items(ValueType::Seconds, steps.iter()),
         (ValueType::TextList | ValueType::BooleanOrTextList, DeValue::Array(items)) => {
-            joined(ValueType::Text, items.iter())
+            join_items(ValueType::Text, items.iter())
         }
         _ => None,
     }
 }
 
 /// Joins the items of an array by commas. Returns none if an item contains a comma, because it would become two items.
-fn joined<'a, 'i: 'a>(
+fn join_items<'a, 'i: 'a>(
     value_type: ValueType,
     items: impl Iterator<Item = &'a toml::Spanned<DeValue<'i>>>,
 ) -> Option<String> {

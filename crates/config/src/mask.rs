@@ -37,34 +37,34 @@ const PARAMETERS_SHOWN: [&str; 18] = [
 ];
 
 /// Returns the whole value with its secrets masked.
-pub(crate) fn masked(setting: &Setting, text: &str) -> String {
+pub(crate) fn mask_value(setting: &Setting, text: &str) -> String {
     match setting.secrecy {
         Secrecy::Public => text.to_owned(),
-        Secrecy::Credentials => masked_url(text),
+        Secrecy::Credentials => mask_url(text),
         Secrecy::Secret => MASK.to_owned(),
     }
 }
 
 /// Returns whether a value contains a secret.
 pub(crate) fn contains_secret(setting: &Setting, text: &str) -> bool {
-    masked(setting, text).contains(MASK)
+    mask_value(setting, text).contains(MASK)
 }
 
 /// Returns a value for a message: masked, shortened, on one line.
 pub(crate) fn display_text(setting: &Setting, text: &str) -> String {
-    shortened(&masked(setting, text))
+    shorten(&mask_value(setting, text))
 }
 
 /// Cuts a text to a bounded length and escapes its control characters.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((end, _)) => one_line(&text[..end]) + "…",
-        None => one_line(text),
+        Some((end, _)) => escape_controls(&text[..end]) + "…",
+        None => escape_controls(text),
     }
 }
 
 /// Escapes control characters, so that the text stays on one line.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn escape_controls(text: &str) -> String {
     let mut shown = String::new();
     for char in text.chars() {
         if char.is_control() { shown.extend(char.escape_default()) } else { shown.push(char) }
@@ -73,7 +73,7 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// Masks the credentials, unknown parameters and the fragment of a URL.
-fn masked_url(text: &str) -> String {
+fn mask_url(text: &str) -> String {
     if text.starts_with("sqlite:") {
         return text.to_owned();
     }
@@ -81,12 +81,12 @@ fn masked_url(text: &str) -> String {
     let Some((scheme, rest)) = known_scheme else { return MASK.to_owned() };
     // Splits at the last @, because a password may contain an @ that is not escaped.
     let (user, rest) = match rest.rsplit_once('@') {
-        Some((credentials, rest)) => (format!("{}@", masked_user(scheme, credentials)), rest),
+        Some((credentials, rest)) => (format!("{}@", mask_user(scheme, credentials)), rest),
         None => (String::new(), rest),
     };
     let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
     let (location, query) = match rest.split_once('?') {
-        Some((location, query)) => (location, format!("?{}", masked_query(scheme, query))),
+        Some((location, query)) => (location, format!("?{}", mask_query(scheme, query))),
         None => (rest, String::new()),
     };
     let authority = location.split('/').next().unwrap_or_default();
@@ -108,7 +108,7 @@ fn is_host(text: &str) -> bool {
 }
 
 /// Masks a password. Keeps the user name of a database; in other URLs, the user name may be a token.
-fn masked_user(scheme: &str, credentials: &str) -> String {
+fn mask_user(scheme: &str, credentials: &str) -> String {
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
     };
@@ -120,7 +120,7 @@ fn masked_user(scheme: &str, credentials: &str) -> String {
 }
 
 /// Masks every parameter that is not known to be harmless.
-fn masked_query(scheme: &str, query: &str) -> String {
+fn mask_query(scheme: &str, query: &str) -> String {
     let is_shown = |name: &str| is_postgres(scheme) && PARAMETERS_SHOWN.contains(&name);
     let shown = |pair: &str| match pair.split_once('=') {
         // A second = starts another parameter whose & is missing.

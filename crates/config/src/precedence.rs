@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use super::error::{ConfigError, DisplayValue, Hint};
 use super::file::parse_file;
-use super::mask::{contains_secret, display_text, shortened};
+use super::mask::{contains_secret, display_text, shorten};
 use super::setting::Setting;
 use super::settings::{setting, settings};
 use super::sources::{Source, Sources};
@@ -86,7 +86,7 @@ fn warn_of_unknown_variables(sources: &Sources<'_>, values: &mut Values) {
             || KUBERNETES_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         if !is_setting && !is_foreign {
             let hint = Hint(nearest_setting(rest).map(|setting| setting.env.as_str()));
-            let name = shortened(&name);
+            let name = shorten(&name);
             values.warnings.push(format!("the environment variable {name} is not a setting; {hint}"));
         }
     }
@@ -96,7 +96,7 @@ fn collect_flags(sources: &Sources<'_>, values: &mut Values) {
     for (name, text) in sources.flags {
         let Some(setting) = setting(name) else {
             let nearest = nearest_setting(name).map(|setting| setting.name);
-            values.errors.push(ConfigError::UnknownFlag { name: shortened(name), nearest });
+            values.errors.push(ConfigError::UnknownFlag { name: shorten(name), nearest });
             continue;
         };
         if contains_secret(setting, text.trim()) {

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::declaration::TypedSetting;
 use super::effective::EffectiveSetting;
 use super::error::{ConfigError, DisplayValue};
-use super::mask::{masked, shortened};
+use super::mask::{mask_value, shorten};
 use super::parse::RetryStrategy;
 use super::setting::{DefaultValue, Setting};
 use super::settings::{Config, settings};
@@ -54,7 +54,7 @@ impl Values {
             }
             None => (default.as_deref(), Source::Default, None),
         };
-        let value = text.map(|text| masked(setting, text));
+        let value = text.map(|text| mask_value(setting, text));
         self.effective.insert(setting.name, EffectiveSetting { setting, value, source });
         match parsed {
             Some(Ok(value)) => value,
@@ -81,7 +81,7 @@ impl Values {
     /// Returns the value of a setting for a message. The setting must have been read.
     pub(crate) fn display(&self, setting: &'static Setting) -> DisplayValue {
         let effective = self.effective.get(setting.name).expect("the setting has been read");
-        let shown = shortened(effective.value.as_deref().unwrap_or_default());
+        let shown = shorten(effective.value.as_deref().unwrap_or_default());
         DisplayValue { setting, source: effective.source.clone(), shown }
     }
 
