@@ -4,8 +4,10 @@
 mod cli;
 mod client;
 mod commands;
+mod http_client;
 mod service;
 mod terminal;
+mod timers;
 
 use std::process::ExitCode;
 
@@ -16,20 +18,20 @@ use crate::cli::Cli;
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
         Ok(cli) => cli,
-        Err(shown) => return terminal::usage(&shown),
+        Err(shown) => return terminal::print_usage(&shown),
     };
     let result = runtime(&cli).and_then(|runtime| {
-        let ended = runtime.block_on(commands::run(cli));
-        // Not even for a name lookup that blocks its thread: what matters has been waited for.
+        let result = runtime.block_on(commands::run(cli));
+        // Does not wait for name lookups that still block a thread. The command has waited for everything else.
         runtime.shutdown_background();
-        ended
+        result
     });
-    result.unwrap_or_else(|error| terminal::report(&error))
+    result.unwrap_or_else(|error| terminal::report_error(&error))
 }
 
-/// One thread is enough to talk to a server; a service takes all there are.
+/// Creates a runtime: a thread per core for a service, one thread for a command that only calls a server.
 fn runtime(cli: &Cli) -> anyhow::Result<Runtime> {
     let mut builder =
-        if cli.runs_here() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+        if cli.opens_database() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     Ok(builder.enable_all().build()?)
 }

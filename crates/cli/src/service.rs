@@ -1,8 +1,8 @@
-//! What a running process needs beside the engine: chance, logs, traces, a place to listen, a way to stop.
+//! The parts of a running process around the engine: HTTP server, dashboard, readiness, logs, traces and shutdown.
 
+pub(crate) mod dashboard;
 pub(crate) mod http;
 pub(crate) mod logs;
-pub(crate) mod page;
 pub(crate) mod readiness;
-pub(crate) mod stop;
+pub(crate) mod shutdown;
 pub(crate) mod traces;

@@ -1,5 +1,5 @@
-//! Traces, from the producer through the queue to the receiver, as a collector gets them from the built command.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+//! Traces of the built command: from the producer, through the queue, to the receiver and the collector.
+#![expect(clippy::unwrap_used, reason = "an error fails its test")]
 
 #[path = "traces/process.rs"]
 mod process;
@@ -12,49 +12,49 @@ use std::net::SocketAddr;
 
 use process::Process;
 use server::Server;
-use spans::{Exported, exported, parts};
+use spans::{ExportedSpan, exported_spans, parse_spans, parse_traceparent};
 use tokio::net::TcpSocket;
 
-const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const PRODUCER: &str = "00f067aa0ba902b7";
-/// What the log says of a collector that does not take spans.
-const COMPLAINT: &str = "traces cannot be exported";
+const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PRODUCER_SPAN_ID: &str = "00f067aa0ba902b7";
+/// The log message about a failing collector.
+const EXPORT_FAILED: &str = "traces cannot be exported";
 
 fn traceparent(flags: &str) -> String {
-    format!("00-{TRACE}-{PRODUCER}-{flags}")
+    format!("00-{TRACE_ID}-{PRODUCER_SPAN_ID}-{flags}")
 }
 
 #[test]
-fn a_producers_trace_goes_on_in_the_span_and_in_the_delivery() {
-    let (collector, receiver) = (Server::answering(200), Server::answering(204));
+fn producers_trace_continues_in_the_span_and_in_the_delivery() {
+    let (collector, receiver) = (Server::responding(200), Server::responding(204));
     let process = Process::serve(&[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
     process.enqueue(&receiver.url, Some(&traceparent("01")));
-    let delivery = receiver.asked();
+    let delivery = receiver.next_request();
     process.stop();
 
-    let [span] = exported(&collector).try_into().unwrap();
-    let sent = parts(delivery.header("traceparent").unwrap());
-    assert_eq!((span.trace_id.as_str(), span.parent_id.as_str()), (TRACE, PRODUCER));
-    assert_eq!((sent.trace_id, sent.parent_id, sent.flags), (TRACE, span.span_id.as_str(), "01"));
+    let [span] = exported_spans(&collector).try_into().unwrap();
+    let sent = parse_traceparent(delivery.header("traceparent").unwrap());
+    assert_eq!((span.trace_id.as_str(), span.parent_id.as_str()), (TRACE_ID, PRODUCER_SPAN_ID));
+    assert_eq!((sent.trace_id, sent.parent_id, sent.flags), (TRACE_ID, span.span_id.as_str(), "01"));
     assert_eq!(span.attribute("posthaste.event_id"), delivery.header("webhook-id").unwrap());
     assert!(!span.failed);
 }
 
 #[test]
-fn a_span_names_its_process_and_tells_no_secrets() {
-    let (collector, receiver) = (Server::answering(200), Server::answering(200));
+fn span_names_its_process_and_contains_no_secret() {
+    let (collector, receiver) = (Server::responding(200), Server::responding(200));
     let environment =
         [("POSTHASTE_OTLP_ENDPOINT", collector.url.as_str()), ("POSTHASTE_WORKER_ID", "worker-17")];
     let process = Process::serve(&environment);
     process.enqueue(&format!("{}/hook?token=hunter2", receiver.url), None);
-    let delivery = receiver.asked();
+    let delivery = receiver.next_request();
     process.stop();
 
-    let export = collector.asked();
+    let export = collector.next_request();
     assert_eq!(export.line, "POST /v1/traces");
     assert_eq!(export.header("content-type"), Some("application/x-protobuf"));
     let bytes = String::from_utf8_lossy(&export.body);
-    let [span] = spans::read(&export).try_into().unwrap();
+    let [span] = parse_spans(&export).try_into().unwrap();
     assert!(span.is_client && span.name == "deliver invoice.paid", "{span:?}");
     let resource = [
         ("service.name", "posthaste"),
@@ -81,133 +81,134 @@ fn a_span_names_its_process_and_tells_no_secrets() {
 }
 
 #[test]
-fn a_failed_attempt_is_an_error() {
-    let (collector, receiver) = (Server::answering(200), Server::answering(503));
+fn failed_attempt_is_an_error_span() {
+    let (collector, receiver) = (Server::responding(200), Server::responding(503));
     let process = Process::serve(&[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
     process.enqueue(&receiver.url, Some(&traceparent("01")));
-    receiver.asked();
+    receiver.next_request();
     process.stop();
 
-    let [span] = exported(&collector).try_into().unwrap();
+    let [span] = exported_spans(&collector).try_into().unwrap();
     assert!(span.failed);
-    let told = ["http.response.status_code", "error.type", "posthaste.verdict"];
-    assert_eq!(told.map(|key| span.attribute(key)), ["503", "503", "retry"]);
+    let keys = ["http.response.status_code", "error.type", "posthaste.verdict"];
+    assert_eq!(keys.map(|key| span.attribute(key)), ["503", "503", "retry"]);
 }
 
 #[test]
-fn what_is_no_context_begins_a_trace_and_is_delivered() {
-    let (collector, receiver) = (Server::answering(200), Server::answering(200));
+fn invalid_traceparent_starts_a_new_trace_and_the_event_is_delivered() {
+    let (collector, receiver) = (Server::responding(200), Server::responding(200));
     let process = Process::serve(&[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
-    let zeros = format!("00-{}-{PRODUCER}-01", "0".repeat(32));
+    let zeros = format!("00-{}-{PRODUCER_SPAN_ID}-01", "0".repeat(32));
     let mut deliveries = Vec::new();
     for invalid in [Some("not a traceparent"), Some(&zeros), None] {
         process.enqueue(&receiver.url, invalid);
-        deliveries.push(receiver.asked());
+        deliveries.push(receiver.next_request());
     }
     process.stop();
 
-    let spans = exported(&collector);
+    let spans = exported_spans(&collector);
     assert_eq!(spans.len(), deliveries.len());
     for delivery in &deliveries {
-        let sent = parts(delivery.header("traceparent").unwrap());
-        let made = |span: &&Exported| span.trace_id == sent.trace_id && span.span_id == sent.parent_id;
-        let span = spans.iter().find(made).unwrap();
-        assert!(span.parent_id.is_empty() && sent.trace_id != TRACE && sent.flags == "01", "{span:?}");
+        let sent = parse_traceparent(delivery.header("traceparent").unwrap());
+        let is_of_delivery =
+            |span: &&ExportedSpan| span.trace_id == sent.trace_id && span.span_id == sent.parent_id;
+        let span = spans.iter().find(is_of_delivery).unwrap();
+        assert!(span.parent_id.is_empty() && sent.trace_id != TRACE_ID && sent.flags == "01", "{span:?}");
     }
 }
 
 #[test]
-fn a_trace_that_is_not_sampled_passes_through_and_leaves_no_span() {
-    let (collector, receiver) = (Server::answering(200), Server::answering(200));
+fn unsampled_traceparent_is_delivered_unchanged_without_a_span() {
+    let (collector, receiver) = (Server::responding(200), Server::responding(200));
     let process = Process::serve(&[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
     process.enqueue(&receiver.url, Some(&traceparent("00")));
-    assert_eq!(receiver.asked().header("traceparent"), Some(traceparent("00").as_str()));
+    assert_eq!(receiver.next_request().header("traceparent"), Some(traceparent("00").as_str()));
     process.stop();
-    assert!(exported(&collector).is_empty());
+    assert!(exported_spans(&collector).is_empty());
 }
 
 #[test]
-fn without_a_collector_the_producers_context_is_delivered_as_it_came() {
-    let receiver = Server::answering(200);
+fn without_a_collector_the_traceparent_is_delivered_unchanged() {
+    let receiver = Server::responding(200);
     let process = Process::serve(&[]);
     process.enqueue(&receiver.url, Some(&traceparent("01")));
-    assert_eq!(receiver.asked().header("traceparent"), Some(traceparent("01").as_str()));
+    assert_eq!(receiver.next_request().header("traceparent"), Some(traceparent("01").as_str()));
     process.enqueue(&receiver.url, None);
-    assert_eq!(receiver.asked().header("traceparent"), None);
+    assert_eq!(receiver.next_request().header("traceparent"), None);
     let log = process.stop();
     assert!(!log.iter().any(|line| line.contains("traces")), "{log:?}");
 }
 
 #[test]
-fn a_collector_that_is_down_costs_one_warning_and_no_delivery() {
-    // Bound, so that nobody else gets the port, but not listening.
-    let nobody = TcpSocket::new_v4().unwrap();
-    nobody.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let url = format!("http://{}", nobody.local_addr().unwrap());
-    let receiver = Server::answering(200);
+fn unreachable_collector_costs_one_warning_and_no_delivery() {
+    // Bound but not listening, so that connections are refused and no other process gets the port.
+    let unused = TcpSocket::new_v4().unwrap();
+    unused.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let url = format!("http://{}", unused.local_addr().unwrap());
+    let receiver = Server::responding(200);
     let mut process = Process::serve(&[("POSTHASTE_OTLP_ENDPOINT", &url)]);
     process.enqueue(&receiver.url, Some(&traceparent("01")));
-    assert_eq!(parts(receiver.asked().header("traceparent").unwrap()).trace_id, TRACE);
-    let complaint = process.until_said(COMPLAINT);
-    assert!(complaint.contains(r#""level":"WARN""#) && complaint.contains("refused"), "{complaint}");
+    assert_eq!(parse_traceparent(receiver.next_request().header("traceparent").unwrap()).trace_id, TRACE_ID);
+    let warning = process.wait_for_log(EXPORT_FAILED);
+    assert!(warning.contains(r#""level":"WARN""#) && warning.contains("refused"), "{warning}");
 
     process.enqueue(&receiver.url, Some(&traceparent("01")));
-    receiver.asked();
+    receiver.next_request();
     let log = process.stop();
-    let complaints: Vec<_> = log.iter().filter(|line| line.contains(COMPLAINT)).collect();
-    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    let warnings: Vec<_> = log.iter().filter(|line| line.contains(EXPORT_FAILED)).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
 
 #[test]
-fn a_collector_that_refuses_is_named_with_what_it_answered() {
-    let (collector, receiver) = (Server::answering(401), Server::answering(200));
+fn rejecting_collector_is_logged_with_its_status() {
+    let (collector, receiver) = (Server::responding(401), Server::responding(200));
     let process = Process::serve(&[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
     process.enqueue(&receiver.url, None);
-    receiver.asked();
+    receiver.next_request();
     let log = process.stop();
-    let complaint = log.iter().find(|line| line.contains(COMPLAINT)).unwrap();
-    assert!(complaint.contains("401") && complaint.contains(&collector.url), "{complaint}");
+    let warning = log.iter().find(|line| line.contains(EXPORT_FAILED)).unwrap();
+    assert!(warning.contains("401") && warning.contains(&collector.url), "{warning}");
 }
 
 #[test]
-fn a_collector_that_never_answers_does_not_keep_a_process_from_ending() {
-    let (collector, receiver) = (Server::silent(), Server::answering(200));
+fn silent_collector_does_not_delay_the_end_of_the_process() {
+    let (collector, receiver) = (Server::silent(), Server::responding(200));
     let process = Process::serve(&[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
     process.enqueue(&receiver.url, None);
-    receiver.asked();
-    // It is given two seconds at the end, and ten where there is time.
+    receiver.next_request();
+    // The process waits a few seconds for the export, less than the timeout of the export itself.
     let log = process.stop();
-    let ended = log.iter().find(|line| line.contains("no more traces")).unwrap();
+    let ended = log.iter().find(|line| line.contains("trace export stopped")).unwrap();
     assert!(ended.contains(r#""flushed":false"#), "{ended}");
-    assert!(!log.iter().any(|line| line.contains(COMPLAINT)), "{log:?}");
+    assert!(!log.iter().any(|line| line.contains(EXPORT_FAILED)), "{log:?}");
 }
 
 #[test]
-fn one_dispatch_exports_before_it_ends() {
-    let (collector, receiver) = (Server::answering(200), Server::answering(200));
+fn dispatch_once_exports_its_spans_before_it_ends() {
+    let (collector, receiver) = (Server::responding(200), Server::responding(200));
     let process = Process::serve_without_worker(&[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
     process.enqueue(&receiver.url, Some(&traceparent("01")));
-    process.run_beside(&["dispatch", "--once"], &[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
-    let sent = receiver.asked();
-    let [span] = exported(&collector).try_into().unwrap();
-    assert_eq!(parts(sent.header("traceparent").unwrap()).parent_id, span.span_id);
+    process.run_command(&["dispatch", "--once"], &[("POSTHASTE_OTLP_ENDPOINT", &collector.url)]);
+    let sent = receiver.next_request();
+    let [span] = exported_spans(&collector).try_into().unwrap();
+    assert_eq!(parse_traceparent(sent.header("traceparent").unwrap()).parent_id, span.span_id);
     process.stop();
 }
 
 #[test]
-fn a_collector_is_reached_through_tls_at_the_path_that_is_given() {
-    let (collector, certificate) = Server::secure();
-    let receiver = Server::answering(200);
-    let trusted = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(&trusted, certificate).unwrap();
+fn collector_is_reached_over_tls_at_the_configured_path() {
+    let (collector, certificate) = Server::with_tls();
+    let receiver = Server::responding(200);
+    let ca_file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&ca_file, certificate).unwrap();
     let environment = [
         ("POSTHASTE_OTLP_ENDPOINT", format!("{}/otlp/traces", collector.url)),
-        ("SSL_CERT_FILE", trusted.path().to_str().unwrap().to_owned()),
+        ("SSL_CERT_FILE", ca_file.path().to_str().unwrap().to_owned()),
     ];
     let process = Process::serve(&environment.each_ref().map(|(name, value)| (*name, value.as_str())));
     process.enqueue(&receiver.url, None);
-    receiver.asked();
+    receiver.next_request();
     process.stop();
-    let export = collector.asked();
-    assert_eq!((export.line.as_str(), spans::read(&export).len()), ("POST /otlp/traces", 1));
+    let export = collector.next_request();
+    assert_eq!((export.line.as_str(), parse_spans(&export).len()), ("POST /otlp/traces", 1));
 }

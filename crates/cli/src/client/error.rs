@@ -1,79 +1,109 @@
-//! Why the server could not be asked or did not do it, and what to do next.
+//! Errors of the API client. Each message tells the user what to do next.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
+use super::ServerUrl;
+use crate::http_client::HttpError;
+
+/// Why a call of the API failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    #[error("{0:?} is not the URL of a server: {1}; write it as http://127.0.0.1:8600")]
-    Server(String, String),
+    #[error("{text:?} is not the URL of a server: {reason}; write it as http://127.0.0.1:8600")]
+    InvalidServerUrl { text: String, reason: String },
     #[error(
-        "the API key holds characters that no header can; give it exactly as the server's configuration has it"
+        "the API key contains characters that are not allowed in a header; copy it exactly from the server's configuration"
     )]
-    Key,
-    #[error("the idempotency key holds characters that no header can; use visible ASCII")]
-    IdempotencyKey,
+    InvalidKey,
+    #[error("the idempotency key contains characters that are not allowed in a header; use visible ASCII")]
+    InvalidIdempotencyKey,
     #[error(
-        "no Posthaste answers at {0}: start it with `posthaste serve`, or name another with --server ({1})"
+        "no Posthaste runs at {server}: start it with `posthaste serve`, or name another server with --server ({reason})"
     )]
-    Unreachable(String, String),
-    #[error("no secure connection to {0}: {1}; a plain server is http://, not https://")]
-    Insecure(String, String),
-    #[error("{0} did not answer within {n} s: look at its log, and ask again", n = .1.as_secs())]
-    Silent(String, Duration),
-    #[error("{0} broke the connection off before it had answered ({1}): look at its log, and ask again")]
-    Broken(String, String),
-    #[error("{server} answered {status}, not as Posthaste does: check --server, and any proxy on the way")]
+    Unreachable { server: String, reason: String },
+    #[error(
+        "no secure connection to {server}: {reason}; if the server has no TLS, write http:// instead of https://"
+    )]
+    Insecure { server: String, reason: String },
+    #[error("{server} did not respond within {n} s: check its log, then try again", n = .timeout.as_secs())]
+    Timeout { server: String, timeout: Duration },
+    #[error(
+        "{server} closed the connection before its response was complete ({reason}): check its log, then try again"
+    )]
+    Interrupted { server: String, reason: String },
+    #[error(
+        "{server} responded with {status}, but not as Posthaste does: check --server, and any proxy in front of the server"
+    )]
     NotPosthaste { server: String, status: StatusCode },
-    #[error("the server's answer cannot be read ({0}): server and command line may be of different versions")]
-    Unreadable(String),
+    #[error(
+        "the server's response cannot be read ({0}): the server and this command may have different versions"
+    )]
+    UnreadableResponse(String),
+    /// The server responded with an error of the API.
     #[error("{message} ({code}){}", next_step(*.status))]
-    Refused { status: StatusCode, code: String, message: String },
-    /// Refused for what the person gave.
+    Rejected { status: StatusCode, code: String, message: String },
+    /// The server rejected a request because of the command's arguments.
     #[error("{message} ({code})")]
-    Arguments { code: String, message: String },
+    InvalidArguments { code: String, message: String },
 }
 
-/// What the message of the API cannot know: how this command line is told.
+/// Advice on the command line's options, which the API's message cannot give.
 fn next_step(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::UNAUTHORIZED => "; give a key with --key or POSTHASTE_API_KEY",
+        StatusCode::UNAUTHORIZED => "; set a key with --key or POSTHASTE_API_KEY",
         StatusCode::FORBIDDEN => "; use a key of another role with --key or POSTHASTE_API_KEY",
         _ => "",
     }
 }
 
 impl ClientError {
-    /// The command line must change before it can work.
-    pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Server(..) | Self::Key | Self::IdempotencyKey | Self::Arguments { .. })
+    /// Adds the server's URL to an error of the HTTP client.
+    pub(super) fn from_http(error: HttpError, server: &ServerUrl) -> Self {
+        let server = server.to_string();
+        match error {
+            HttpError::Connect(reason) => Self::Unreachable { server, reason },
+            HttpError::Tls(reason) => Self::Insecure { server, reason },
+            HttpError::Timeout(timeout) => Self::Timeout { server, timeout },
+            HttpError::Interrupted(reason) => Self::Interrupted { server, reason },
+        }
     }
 
-    /// Of a request that holds what the person gave and nothing else: if that makes it a bad one, the command line must
-    /// change. A bad request of our own making is none of theirs.
-    pub(crate) fn of_arguments(self) -> Self {
+    /// Whether the user must change the command line before it can succeed.
+    pub(crate) fn is_usage_error(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidServerUrl { .. }
+                | Self::InvalidKey
+                | Self::InvalidIdempotencyKey
+                | Self::InvalidArguments { .. }
+        )
+    }
+
+    /// Turns a 400 response into [`Self::InvalidArguments`]. Only for requests whose content is all from the command
+    /// line: a bad request that this program composed is not the user's mistake.
+    pub(crate) fn blame_arguments(self) -> Self {
         match self {
-            Self::Refused { status: StatusCode::BAD_REQUEST, code, message } => {
-                Self::Arguments { code, message }
+            Self::Rejected { status: StatusCode::BAD_REQUEST, code, message } => {
+                Self::InvalidArguments { code, message }
             }
             other => other,
         }
     }
 
-    /// It may work when asked again, with nothing changed.
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Whether the same request may succeed later.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable(..) | Self::Silent(..) | Self::Broken(..) => true,
-            Self::Refused { status, .. } | Self::NotPosthaste { status, .. } => {
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Interrupted { .. } => true,
+            Self::Rejected { status, .. } | Self::NotPosthaste { status, .. } => {
                 status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
             }
             _ => false,
         }
     }
 
-    /// Refused for the one event that was asked about; others may still be granted.
-    pub(crate) fn is_about_the_event(&self) -> bool {
-        matches!(self, Self::Refused { status, .. } if matches!(status.as_u16(), 400 | 404 | 409))
+    /// Whether the server rejected the request because of this one event. Requests for other events may succeed.
+    pub(crate) fn is_event_rejection(&self) -> bool {
+        matches!(self, Self::Rejected { status, .. } if matches!(status.as_u16(), 400 | 404 | 409))
     }
 }

@@ -1,9 +1,11 @@
-//! Listens and serves, within bounds: connections at once, time for a request's head, and time to finish when it
-//! is time to stop.
-
-mod impatient;
+//! The HTTP server: accepts connections and serves them within limits.
+//!
+//! It limits the number of connections, the time for a request's head, the time in which a client reads nothing of a
+//! response, and the time for open requests at shutdown. `docs/decisions/0014-own-accept-loop.md` says why
+//! `axum::serve` does not do this.
 
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,192 +18,246 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_io_timeout::TimeoutWriter;
 
-use crate::service::stop::Stop;
+use crate::service::shutdown::ShutdownSignal;
 
-use impatient::Impatient;
-
-/// Connections at once; further ones wait to be accepted.
+/// Open connections. Further ones wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 2_048;
-/// How long a client may take for the head of a request, and how long a connection may idle.
-const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// How long a client may leave what it was sent unread.
-const READ_WITHIN: Duration = Duration::from_secs(30);
-/// What a connection may make us hold before its request is understood.
+/// How long a client may take to send the head of a request, and how long a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a write may wait for the client to read.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Size of the read buffer of a connection, and so of a request's head.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// After an error of the listener itself, such as too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Delay after an error of the listener itself, such as too many open files.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Serves until it is time to stop, then lets what is under way finish within `grace`.
-pub(crate) async fn serve(listener: TcpListener, router: Router, mut stop: Stop, grace: Duration) {
+/// Serves connections until shutdown. Open requests then have `grace` to finish.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    mut shutdown: ShutdownSignal,
+    grace: Duration,
+) {
     let graceful = GracefulShutdown::new();
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let accepted = tokio::select! {
             biased;
-            () = stop.stopped() => break,
+            () = shutdown.wait() => break,
             accepted = accept(&listener, &permits) => accepted,
         };
         let Some((stream, permit)) = accepted else { continue };
-        let attended = attend(stream, &router, &stop, &graceful);
+        let connection = serve_connection(stream, &router, &shutdown, &graceful);
         tokio::spawn(async move {
-            attended.await;
+            connection.await;
             drop(permit);
         });
     }
     drop(listener);
-    finish_within(grace, graceful.shutdown()).await;
+    finish_requests(grace, graceful.shutdown()).await;
 }
 
-/// Serves one connection until its client leaves or it is time to stop. Then it finishes what it was asked, and one that
-/// has not brought a whole head yet was asked nothing: hyper would wait for the rest of it.
-fn attend<S>(
+/// Serves one connection until its client closes it, or until shutdown.
+///
+/// At shutdown, requests that have arrived get their responses. A connection on which no complete head has arrived is
+/// closed at once; hyper alone would wait for the rest of the head.
+fn serve_connection<S>(
     stream: S,
     router: &Router,
-    stop: &Stop,
+    shutdown: &ShutdownSignal,
     graceful: &GracefulShutdown,
 ) -> impl Future<Output = ()> + use<S>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let asked = Arc::new(AtomicBool::new(false));
+    let has_request = Arc::new(AtomicBool::new(false));
     let service = TowerToHyperService::new(router.clone());
     let service = service_fn({
-        let asked = Arc::clone(&asked);
+        let has_request = Arc::clone(&has_request);
         move |request| {
-            asked.store(true, Ordering::Relaxed);
+            has_request.store(true, Ordering::Relaxed);
             service.call(request)
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(Impatient::new(stream, READ_WITHIN)), service);
+        .serve_connection(TokioIo::new(with_write_timeout(stream)), service);
     let connection = graceful.watch(connection);
-    let mut stop = stop.clone();
-    let stopped_unasked = async move {
-        stop.stopped().await;
-        if asked.load(Ordering::Relaxed) {
+    let mut shutdown = shutdown.clone();
+    let shutdown_without_request = async move {
+        shutdown.wait().await;
+        if has_request.load(Ordering::Relaxed) {
             pending::<()>().await;
         }
     };
     async move {
         tokio::select! {
             biased;
-            // First, so that a head that is here is read before it is missed. A client that breaks off is its own
-            // business.
+            // The connection is polled first, so that it reads a head that has already arrived. Its error is that of
+            // the client, which has closed the connection or violated the protocol.
             _ = connection => {}
-            () = stopped_unasked => {}
+            () = shutdown_without_request => {}
         }
     }
 }
 
+/// Makes writes fail that have made no progress for [`WRITE_TIMEOUT`].
+fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutWriter<S>>> {
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(WRITE_TIMEOUT));
+    Box::pin(stream)
+}
+
+/// Accepts a connection when there is a permit for it. Returns none after an error of the listener.
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.expect("it is never closed");
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.expect("the semaphore is never closed");
     match listener.accept().await {
         Ok((stream, _)) => {
             let _ = stream.set_nodelay(true);
             Some((stream, permit))
         }
         Err(error) => {
-            tracing::warn!(%error, "a connection could not be accepted");
-            pause().await;
+            tracing::warn!(%error, "cannot accept a connection");
+            wait_before_retry().await;
             None
         }
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "paces real sockets")]
-async fn pause() {
-    tokio::time::sleep(PAUSE).await;
+async fn wait_before_retry() {
+    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "bounds how long real clients are waited for")]
-async fn finish_within(grace: Duration, finished: impl Future<Output = ()>) {
+#[expect(clippy::disallowed_methods, reason = "bounds the wait for real clients")]
+async fn finish_requests(grace: Duration, finished: impl Future<Output = ()>) {
     if tokio::time::timeout(grace, finished).await.is_err() {
-        tracing::warn!(?grace, "some requests had not finished and were cut off");
+        tracing::warn!(?grace, "some requests did not finish in time and were cancelled");
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use axum::routing::get;
     use posthaste_engine::{Clock as _, TokioClock};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::service::stop::{Stopper, stop};
+    use crate::service::shutdown::{ShutdownTrigger, shutdown_channel};
 
-    const ASKED: &[u8] = b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    const REQUEST: &[u8] = b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    /// Limit of a wait in a test. The clock is paused, so a test that hangs fails at once.
+    const TIMEOUT: Duration = Duration::from_secs(600);
 
-    /// A connection, of which little is under way at a time: what was written has been read, but for four bytes.
-    fn connected(router: &Router) -> (DuplexStream, Stopper, GracefulShutdown) {
-        connected_by(router, 4)
+    /// Waits for `fact`, or fails the test with `expected`.
+    async fn expect<T>(expected: &str, fact: impl Future<Output = T>) -> T {
+        posthaste_engine::within(&TokioClock::start(), TIMEOUT, fact)
+            .await
+            .unwrap_or_else(|| panic!("expected in {TIMEOUT:?}: {expected}"))
     }
 
-    fn connected_by(router: &Router, under_way_max: usize) -> (DuplexStream, Stopper, GracefulShutdown) {
-        let (stopper, stop) = stop();
-        let (ours, theirs) = duplex(under_way_max);
+    /// A connection with a buffer of four bytes: the server has read everything else that the client has written.
+    fn connect(router: &Router) -> (DuplexStream, ShutdownTrigger, GracefulShutdown) {
+        connect_with_buffer(router, 4)
+    }
+
+    fn connect_with_buffer(
+        router: &Router,
+        buffer_bytes: usize,
+    ) -> (DuplexStream, ShutdownTrigger, GracefulShutdown) {
+        let (trigger, shutdown) = shutdown_channel();
+        let (server, client) = duplex(buffer_bytes);
         let graceful = GracefulShutdown::new();
-        tokio::spawn(attend(ours, router, &stop, &graceful));
-        (theirs, stopper, graceful)
+        tokio::spawn(serve_connection(server, router, &shutdown, &graceful));
+        (client, trigger, graceful)
+    }
+
+    /// Reads until the server closes the connection.
+    async fn read_response(client: &mut DuplexStream) -> String {
+        let mut response = String::new();
+        expect("a response, then the end", client.read_to_string(&mut response)).await.unwrap();
+        response
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_a_head_holds_up_nobody_who_stops() {
-        for begun in [&b""[..], b"GET /hea", &ASKED[..ASKED.len() - 1]] {
-            let (mut client, stopper, graceful) = connected(&Router::new());
-            client.write_all(begun).await.unwrap();
+    async fn incomplete_head_does_not_delay_shutdown() {
+        for begun in [&b""[..], b"GET /hea", &REQUEST[..REQUEST.len() - 1]] {
+            let (mut client, trigger, graceful) = connect(&Router::new());
+            expect("the server reads", client.write_all(begun)).await.unwrap();
             let clock = TokioClock::start();
-            stopper.stop();
-            graceful.shutdown().await;
+            trigger.fire();
+            expect("shutdown", graceful.shutdown()).await;
             assert_eq!(clock.monotonic(), Duration::ZERO, "{}", String::from_utf8_lossy(begun));
-            assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "it is closed");
+            assert_eq!(read_response(&mut client).await, "", "the connection is closed");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_has_arrived_and_was_not_read_yet_is_answered_before_it_stops() {
+    async fn request_that_arrived_unread_gets_its_response_at_shutdown() {
         let router = Router::new().route("/slow", get(async || "done"));
-        let (mut client, stopper, graceful) = connected_by(&router, ASKED.len());
-        // It all fits, so nobody else runs meanwhile.
-        client.write_all(ASKED).await.unwrap();
-        stopper.stop();
+        let (mut client, trigger, graceful) = connect_with_buffer(&router, REQUEST.len());
+        // The request fits into the buffer, so the server does not run before the shutdown starts.
+        client.write_all(REQUEST).await.unwrap();
+        trigger.fire();
         let shutdown = tokio::spawn(graceful.shutdown());
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("done"), "{answer}");
-        shutdown.await.unwrap();
+        let response = read_response(&mut client).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK") && response.ends_with("done"), "{response}");
+        expect("shutdown", shutdown).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_under_way_is_answered_before_it_stops() {
-        let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    async fn request_in_progress_gets_its_response_at_shutdown() {
+        let (started, proceed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let slow = {
-            let (asked, go_on) = (Arc::clone(&asked), Arc::clone(&go_on));
+            let (started, proceed) = (Arc::clone(&started), Arc::clone(&proceed));
             async move || {
-                asked.notify_one();
-                go_on.notified().await;
+                started.notify_one();
+                proceed.notified().await;
                 "done"
             }
         };
         let router = Router::new().route("/slow", get(slow));
-        let (mut client, stopper, graceful) = connected(&router);
-        client.write_all(ASKED).await.unwrap();
-        asked.notified().await;
-        stopper.stop();
+        let (mut client, trigger, graceful) = connect(&router);
+        expect("the server reads", client.write_all(REQUEST)).await.unwrap();
+        expect("the request starts", started.notified()).await;
+        trigger.fire();
         let shutdown = tokio::spawn(graceful.shutdown());
         tokio::task::yield_now().await;
-        go_on.notify_one();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("done"), "{answer}");
-        shutdown.await.unwrap();
+        proceed.notify_one();
+        let response = read_response(&mut client).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK") && response.ends_with("done"), "{response}");
+        expect("shutdown", shutdown).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_fails_if_the_client_stops_reading_but_not_if_it_reads_slowly() {
+        let (server, mut client) = duplex(16);
+        let mut server = with_write_timeout(server);
+        let slow_reader = tokio::spawn(async move {
+            let mut byte = [0; 1];
+            for _ in 0..64 {
+                #[expect(clippy::disallowed_methods, reason = "the clock is paused")]
+                tokio::time::sleep(WRITE_TIMEOUT * 2 / 3).await;
+                client.read_exact(&mut byte).await.unwrap();
+            }
+            client
+        });
+        let slow = Duration::from_secs(3_600);
+        let written = posthaste_engine::within(&TokioClock::start(), slow, server.write_all(&[0; 80])).await;
+        written.expect("the client reads 64 bytes within an hour").unwrap();
+        let _client = expect("the reader stops", slow_reader).await.unwrap();
+        let error = expect("the write fails", server.write_all(&[0; 80])).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

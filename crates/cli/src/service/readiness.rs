@@ -1,4 +1,4 @@
-//! Whether this process can do its work: the store answers, its schema is ours, the worker claims.
+//! Readiness of this process: the store responds, its schema is recent enough, and the worker claims events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,13 @@ use posthaste_api::{Check, Readiness};
 use posthaste_engine::WorkerHealth;
 use posthaste_store::{Store, StoreError, StoreHealth};
 
-/// A worker that has not claimed for so long is stuck, or cut off from its store.
-const CLAIMS_EVERY: Duration = Duration::from_secs(30);
+/// A worker whose last claim is older is stuck, or has lost its store. Long poll intervals raise this limit.
+const CLAIM_AGE_MAX: Duration = Duration::from_secs(30);
 
+/// Checks the store and the worker of this process.
 pub(crate) struct ProcessReadiness {
     pub(crate) store: Arc<dyn Store>,
-    /// None where this process has no worker.
+    /// None if this process has no worker.
     pub(crate) health: Option<WorkerHealth>,
     pub(crate) poll_interval: Duration,
 }
@@ -21,33 +22,32 @@ pub(crate) struct ProcessReadiness {
 #[async_trait]
 impl Readiness for ProcessReadiness {
     async fn check(&self) -> Vec<Check> {
-        let mut checks = store(self.store.health().await);
-        checks.extend(self.health.as_ref().map(|health| self.worker(health)));
+        let mut checks = check_store(self.store.health().await);
+        checks.extend(self.health.as_ref().map(|health| self.check_worker(health)));
         checks
     }
 }
 
 impl ProcessReadiness {
-    fn worker(&self, health: &WorkerHealth) -> Check {
-        let late = CLAIMS_EVERY.max(self.poll_interval * 3);
+    fn check_worker(&self, health: &WorkerHealth) -> Check {
+        let claim_age_max = CLAIM_AGE_MAX.max(self.poll_interval * 3);
         let (ok, detail) = match health.since_claim() {
             None => (false, "has ended".to_owned()),
-            Some(since) if since > late => (false, format!("has not claimed for {} s", since.as_secs())),
+            Some(age) if age > claim_age_max => (false, format!("has not claimed for {} s", age.as_secs())),
             Some(_) => (true, format!("claims; {} in flight", health.in_flight())),
         };
         Check { name: "worker", ok, detail }
     }
 }
 
-/// What is wrong with a store is for its operators to read in the log, not for whoever asks.
-fn store(answer: Result<StoreHealth, StoreError>) -> Vec<Check> {
-    match answer {
-        Ok(health) => {
-            let StoreHealth { schema, schema_supported, .. } = health;
-            let detail = format!("version {schema}, and this process works with {schema_supported}");
-            // A newer one has been migrated under us: what is replaced must serve until its replacement does.
+/// Checks the store's health. Only the log gets the text of an error: anyone may call the readiness endpoint.
+fn check_store(health: Result<StoreHealth, StoreError>) -> Vec<Check> {
+    match health {
+        Ok(StoreHealth { schema, schema_supported, .. }) => {
+            let detail = format!("version {schema}, and this process supports version {schema_supported}");
+            // A newer schema is fine: during an upgrade, the old process serves until the new one is ready.
             let schema = Check { name: "schema", ok: schema >= schema_supported, detail };
-            vec![Check { name: "store", ok: true, detail: "answers".to_owned() }, schema]
+            vec![Check { name: "store", ok: true, detail: "responds".to_owned() }, schema]
         }
         Err(error) => {
             tracing::debug!(code = error.code(), %error, "not ready");

@@ -1,4 +1,4 @@
-//! What was exported, read as a collector reads it.
+//! Parses exported spans, as a collector does.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,13 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message as _;
 
-use crate::server::{Asked, Server};
+use crate::server::{ReceivedRequest, Server};
 
 type Attributes = BTreeMap<String, String>;
 
+/// A span that a collector received.
 #[derive(Debug)]
-pub(crate) struct Exported {
+pub(crate) struct ExportedSpan {
     pub(crate) trace_id: String,
     pub(crate) span_id: String,
     /// Empty for the first span of a trace.
@@ -27,47 +28,49 @@ pub(crate) struct Exported {
     attributes: Attributes,
 }
 
-impl Exported {
+impl ExportedSpan {
+    /// Returns the value of an attribute, or fails the test.
     #[track_caller]
     pub(crate) fn attribute(&self, key: &str) -> &str {
-        self.attributes.get(key).unwrap_or_else(|| panic!("there is no {key} in {self:?}"))
+        self.attributes.get(key).unwrap_or_else(|| panic!("{key} is missing in {self:?}"))
     }
 }
 
-/// Of a header `traceparent`.
-pub(crate) struct Parts<'a> {
+/// The fields of a `traceparent` header.
+pub(crate) struct TraceParent<'a> {
     pub(crate) trace_id: &'a str,
     pub(crate) parent_id: &'a str,
     pub(crate) flags: &'a str,
 }
 
-pub(crate) fn parts(traceparent: &str) -> Parts<'_> {
-    let parts: Vec<_> = traceparent.split('-').collect();
-    let ["00", trace_id, parent_id, flags] = parts[..] else { panic!("{traceparent} is no traceparent") };
-    Parts { trace_id, parent_id, flags }
+/// Splits a `traceparent` header, or fails the test.
+pub(crate) fn parse_traceparent(traceparent: &str) -> TraceParent<'_> {
+    let fields: Vec<_> = traceparent.split('-').collect();
+    let ["00", trace_id, parent_id, flags] = fields[..] else { panic!("{traceparent} is not a traceparent") };
+    TraceParent { trace_id, parent_id, flags }
 }
 
-/// Everything that this collector has got.
-pub(crate) fn exported(collector: &Server) -> Vec<Exported> {
-    collector.asked_so_far().iter().flat_map(read).collect()
+/// Returns the spans of all requests that this collector has received.
+pub(crate) fn exported_spans(collector: &Server) -> Vec<ExportedSpan> {
+    collector.received_requests().iter().flat_map(parse_spans).collect()
 }
 
-/// The spans of one request.
-pub(crate) fn read(export: &Asked) -> Vec<Exported> {
-    let request = ExportTraceServiceRequest::decode(&*export.body).unwrap();
+/// Parses the spans of one request.
+pub(crate) fn parse_spans(request: &ReceivedRequest) -> Vec<ExportedSpan> {
+    let request = ExportTraceServiceRequest::decode(&*request.body).unwrap();
     let mut spans = Vec::new();
-    for of_resource in request.resource_spans {
-        let resource = attributes(&of_resource.resource.unwrap().attributes);
-        for span in of_resource.scope_spans.iter().flat_map(|of_scope| &of_scope.spans) {
-            spans.push(span_of(span, resource.clone()));
+    for resource_spans in request.resource_spans {
+        let resource = attributes(&resource_spans.resource.unwrap().attributes);
+        for span in resource_spans.scope_spans.iter().flat_map(|scope_spans| &scope_spans.spans) {
+            spans.push(convert(span, resource.clone()));
         }
     }
     spans
 }
 
-fn span_of(span: &Span, resource: Attributes) -> Exported {
+fn convert(span: &Span, resource: Attributes) -> ExportedSpan {
     assert!(span.end_time_unix_nano >= span.start_time_unix_nano && span.start_time_unix_nano > 0);
-    Exported {
+    ExportedSpan {
         trace_id: hex(&span.trace_id),
         span_id: hex(&span.span_id),
         parent_id: hex(&span.parent_span_id),
@@ -79,6 +82,7 @@ fn span_of(span: &Span, resource: Attributes) -> Exported {
     }
 }
 
+/// Collects attributes that are texts or integers.
 fn attributes(pairs: &[KeyValue]) -> Attributes {
     let text = |pair: &KeyValue| match pair.value.as_ref()?.value.as_ref()? {
         Value::StringValue(text) => Some((pair.key.clone(), text.clone())),

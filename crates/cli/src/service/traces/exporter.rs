@@ -1,4 +1,4 @@
-//! Exports spans, and complains where it cannot, but not often.
+//! A span exporter that counts spans, and logs failures at a limited rate.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,64 +11,71 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use posthaste_engine::Clock;
 use url::Url;
 
-use super::client::Trouble;
+use super::client::LastError;
 
-/// A collector that stays away is complained of so often.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// The time between two warnings about a collector that keeps failing.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many spans there were, and what became of them.
+/// Counts the spans that were started, and those that were exported.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    began: AtomicU64,
+pub(super) struct SpanCounts {
+    started: AtomicU64,
     exported: AtomicU64,
 }
 
-impl Tally {
-    pub(super) fn began(&self) {
-        self.began.fetch_add(1, Ordering::Relaxed);
+impl SpanCounts {
+    /// Counts a span that was started.
+    pub(super) fn record_start(&self) {
+        self.started.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was exported; and the rest, which found the queue full, or a collector that did not take it.
-    pub(super) fn so_far(&self) -> (u64, u64) {
-        let exported = self.exported.load(Ordering::Relaxed);
-        (exported, self.began.load(Ordering::Relaxed).saturating_sub(exported))
+    fn record_exported(&self, spans: u64) {
+        self.exported.fetch_add(spans, Ordering::Relaxed);
+    }
+
+    /// Returns the number of exported spans.
+    pub(super) fn exported(&self) -> u64 {
+        self.exported.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of spans that were started and not exported: the queue was full, or the collector failed.
+    pub(super) fn lost(&self) -> u64 {
+        self.started.load(Ordering::Relaxed).saturating_sub(self.exported())
     }
 }
 
-pub(super) struct CarefulExporter<E> {
+/// Exports through another exporter, counts exported spans and logs failures.
+pub(super) struct MonitoredExporter<E> {
     exporter: E,
     endpoint: Url,
-    trouble: Trouble,
-    tally: Arc<Tally>,
-    complaints: Complaints,
+    last_error: LastError,
+    counts: Arc<SpanCounts>,
+    failures: FailureLog,
 }
 
-impl<E> CarefulExporter<E> {
+impl<E> MonitoredExporter<E> {
     pub(super) fn new(
         exporter: E,
         endpoint: Url,
-        trouble: Trouble,
-        tally: Arc<Tally>,
+        last_error: LastError,
+        counts: Arc<SpanCounts>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let complaints = Complaints { clock, since: Mutex::default() };
-        Self { exporter, endpoint, trouble, tally, complaints }
+        Self { exporter, endpoint, last_error, counts, failures: FailureLog::new(clock) }
     }
 }
 
-impl<E: SpanExporter> SpanExporter for CarefulExporter<E> {
+impl<E: SpanExporter> SpanExporter for MonitoredExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let result = self.exporter.export(batch).await;
         match &result {
-            Ok(()) => {
-                self.tally.exported.fetch_add(spans, Ordering::Relaxed);
-            }
+            Ok(()) => self.counts.record_exported(spans),
             Err(error) => {
-                if let Some(lost) = self.complaints.lost(spans) {
-                    let error = self.trouble.take().unwrap_or_else(|| error.to_string());
+                if let Some(lost) = self.failures.record_lost(spans) {
+                    let error = self.last_error.take().unwrap_or_else(|| error.to_string());
                     tracing::warn!(endpoint = %self.endpoint, error, lost,
-                        "traces cannot be exported, and their spans are lost; deliveries go on");
+                        "traces cannot be exported, and their spans are lost; deliveries continue");
                 }
             }
         }
@@ -80,35 +87,40 @@ impl<E: SpanExporter> SpanExporter for CarefulExporter<E> {
     }
 }
 
-impl<E> fmt::Debug for CarefulExporter<E> {
+impl<E> fmt::Debug for MonitoredExporter<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CarefulExporter").field("endpoint", &self.endpoint.as_str()).finish_non_exhaustive()
+        f.debug_struct("MonitoredExporter").field("endpoint", &self.endpoint.as_str()).finish_non_exhaustive()
     }
 }
 
-struct Complaints {
+/// Decides when a failure is logged: the first at once, later ones once per [`WARNING_INTERVAL`].
+struct FailureLog {
     clock: Arc<dyn Clock>,
-    since: Mutex<Since>,
+    state: Mutex<FailureLogState>,
 }
 
-/// Since the last complaint.
 #[derive(Default)]
-struct Since {
-    at: Option<Duration>,
+struct FailureLogState {
+    last_warning: Option<Duration>,
+    /// Spans lost since the last warning.
     lost: u64,
 }
 
-impl Complaints {
-    /// How many were lost since it was last told, where it is time to tell again.
-    fn lost(&self, spans: u64) -> Option<u64> {
+impl FailureLog {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    /// Counts lost spans. Returns the number lost since the last warning if another warning is due.
+    fn record_lost(&self, spans: u64) -> Option<u64> {
         let now = self.clock.monotonic();
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.lost += spans;
-        if since.at.is_some_and(|at| now.saturating_sub(at) < COMPLAIN_EVERY) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.lost += spans;
+        if state.last_warning.is_some_and(|last| now.saturating_sub(last) < WARNING_INTERVAL) {
             return None;
         }
-        since.at = Some(now);
-        Some(std::mem::take(&mut since.lost))
+        state.last_warning = Some(now);
+        Some(std::mem::take(&mut state.lost))
     }
 }
 
@@ -117,40 +129,41 @@ mod tests {
     use super::*;
     use futures_util::future::BoxFuture;
 
+    /// A clock that the test sets, in seconds.
     #[derive(Default)]
-    struct Seconds(AtomicU64);
+    struct ManualClock(AtomicU64);
 
-    impl Clock for Seconds {
+    impl Clock for ManualClock {
         fn monotonic(&self) -> Duration {
             Duration::from_secs(self.0.load(Ordering::Relaxed))
         }
 
         fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
-            unreachable!("nobody waits")
+            unreachable!("a failure log does not sleep")
         }
     }
 
     #[test]
-    fn a_collector_is_complained_of_once_a_minute_with_what_was_lost_since() {
-        let clock = Arc::new(Seconds::default());
-        let complaints = Complaints { clock: Arc::clone(&clock) as _, since: Mutex::default() };
-        let lost_at = |seconds, spans| {
+    fn failing_collector_is_logged_once_a_minute_with_the_spans_lost_since() {
+        let clock = Arc::new(ManualClock::default());
+        let failures = FailureLog::new(Arc::clone(&clock) as _);
+        let lose_at = |seconds, spans| {
             clock.0.store(seconds, Ordering::Relaxed);
-            complaints.lost(spans)
+            failures.record_lost(spans)
         };
-        assert_eq!(lost_at(0, 5), Some(5));
-        assert_eq!(lost_at(1, 7), None);
-        assert_eq!(lost_at(59, 1), None);
-        assert_eq!(lost_at(60, 2), Some(10));
-        assert_eq!(lost_at(119, 3), None);
-        assert_eq!(lost_at(7_200, 1), Some(4));
+        assert_eq!(lose_at(0, 5), Some(5));
+        assert_eq!(lose_at(1, 7), None);
+        assert_eq!(lose_at(59, 1), None);
+        assert_eq!(lose_at(60, 2), Some(10));
+        assert_eq!(lose_at(119, 3), None);
+        assert_eq!(lose_at(7_200, 1), Some(4));
     }
 
     #[test]
-    fn what_was_not_exported_is_lost() {
-        let tally = Tally::default();
-        (0..3).for_each(|_| tally.began());
-        tally.exported.fetch_add(2, Ordering::Relaxed);
-        assert_eq!(tally.so_far(), (2, 1));
+    fn spans_that_were_not_exported_are_lost() {
+        let counts = SpanCounts::default();
+        (0..3).for_each(|_| counts.record_start());
+        counts.record_exported(2);
+        assert_eq!((counts.exported(), counts.lost()), (2, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Sends through the real sender, inside a span.
+//! A sender that gives each attempt a span.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,85 +11,90 @@ use posthaste_domain::{Classification, ErrorClass, Lease, Outcome};
 use posthaste_engine::Sender;
 
 use super::context;
-use super::exporter::Tally;
+use super::exporter::SpanCounts;
 
+/// Wraps a sender. Each attempt gets a span, and the receiver gets that span as its parent.
 pub(super) struct TracedSender {
     sender: Arc<dyn Sender>,
     tracer: SdkTracer,
-    tally: Arc<Tally>,
+    counts: Arc<SpanCounts>,
 }
 
 impl TracedSender {
-    pub(super) fn new(sender: Arc<dyn Sender>, tracer: SdkTracer, tally: Arc<Tally>) -> Self {
-        Self { sender, tracer, tally }
+    pub(super) fn new(sender: Arc<dyn Sender>, tracer: SdkTracer, counts: Arc<SpanCounts>) -> Self {
+        Self { sender, tracer, counts }
     }
 }
 
 #[async_trait]
 impl Sender for TracedSender {
     async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
-        let Some(attempt) = Attempt::of(lease, &self.tracer) else {
+        let Some(span) = AttemptSpan::start(lease, &self.tracer) else {
             return self.sender.send(lease, timeout).await;
         };
-        self.tally.began();
-        let traced = Lease { traceparent: Some(attempt.traceparent()), ..lease.clone() };
+        self.counts.record_start();
+        let traced = Lease { traceparent: Some(span.traceparent()), ..lease.clone() };
         let outcome = self.sender.send(&traced, timeout).await;
-        attempt.ended(&outcome);
+        span.finish(&outcome);
         outcome
     }
 }
 
-/// The span of one attempt. Dropped before there is an outcome, it says that the attempt was cut off.
-struct Attempt(Span);
+/// The span of one attempt. If it is dropped without an outcome, the span is exported as an error.
+struct AttemptSpan(Span);
 
-impl Attempt {
-    /// None where the producer's trace is not sampled: nobody would find the span that the receiver's had for a
-    /// parent, so the producer's own goes on as it came. None, too, when traces have ended.
-    fn of(lease: &Lease, tracer: &SdkTracer) -> Option<Self> {
-        let parent = lease.traceparent.as_deref().and_then(context::parse);
+impl AttemptSpan {
+    /// Starts a span. Returns none if the producer's trace is not sampled: the collector would not have this span as a
+    /// parent of the receiver's, so the receiver gets the producer's `traceparent` unchanged. Returns none, too, after
+    /// the export of traces has stopped.
+    fn start(lease: &Lease, tracer: &SdkTracer) -> Option<Self> {
+        let parent = lease.traceparent.as_deref().and_then(context::parse_traceparent);
         if parent.as_ref().is_some_and(|parent| !parent.is_sampled()) {
             return None;
         }
-        let within =
+        let context =
             parent.map_or_else(Context::new, |parent| Context::new().with_remote_span_context(parent));
         let span = SpanBuilder::from_name(format!("deliver {}", lease.event_type))
             .with_kind(SpanKind::Client)
-            .with_attributes(about(lease));
-        let span = tracer.build_with_context(span, &within);
+            .with_attributes(attributes(lease));
+        let span = tracer.build_with_context(span, &context);
         span.is_recording().then_some(Self(span))
     }
 
+    /// The header that makes this span the parent of the receiver's.
     fn traceparent(&self) -> String {
-        context::traceparent(self.0.span_context())
+        context::format_traceparent(self.0.span_context())
     }
 
-    fn ended(mut self, outcome: &Outcome) {
+    /// Ends the span with the outcome of its attempt.
+    fn finish(mut self, outcome: &Outcome) {
         let Self(span) = &mut self;
         if let Some(status) = outcome.http_status() {
             span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
         }
-        let verdict = outcome.classify();
-        span.set_attribute(KeyValue::new("posthaste.verdict", word(verdict)));
-        if verdict != Classification::Delivered {
-            let (error, told) = failure(outcome);
-            span.set_attribute(KeyValue::new("error.type", error));
-            span.set_status(Status::error(told));
+        let classification = outcome.classify();
+        span.set_attribute(KeyValue::new("posthaste.verdict", verdict(classification)));
+        if classification != Classification::Delivered {
+            let (error_type, description) = describe_failure(outcome);
+            span.set_attribute(KeyValue::new("error.type", error_type));
+            span.set_status(Status::error(description));
         }
         span.end();
     }
 }
 
-impl Drop for Attempt {
-    /// A span that has ended does not change any more.
+impl Drop for AttemptSpan {
+    /// Marks the span as cancelled. This has no effect on a span that has ended.
     fn drop(&mut self) {
         self.0.set_attribute(KeyValue::new("error.type", "cut_off"));
-        self.0.set_status(Status::error("cut off before there was a result"));
+        self.0.set_status(Status::error("cancelled before there was a result"));
     }
 }
 
-/// What is known before it is sent. Query strings and payloads may be secret, and so may what receivers answer.
-fn about(lease: &Lease) -> Vec<KeyValue> {
-    let mut about = vec![
+/// The attributes of a span that are known before its attempt. They contain no payload, no query string and no
+/// response of a receiver, because these may be secret.
+fn attributes(lease: &Lease) -> Vec<KeyValue> {
+    let mut attributes = vec![
         KeyValue::new("posthaste.event_id", lease.event_id.to_string()),
         KeyValue::new("posthaste.event_type", lease.event_type.clone()),
         KeyValue::new("posthaste.attempt", i64::from(lease.attempt())),
@@ -100,14 +105,14 @@ fn about(lease: &Lease) -> Vec<KeyValue> {
     if let Some(url) = &url
         && let Some((host, port)) = url.host_str().zip(url.port_or_known_default())
     {
-        about.push(KeyValue::new("server.address", host.trim_matches(['[', ']']).to_owned()));
-        about.push(KeyValue::new("server.port", i64::from(port)));
+        attributes.push(KeyValue::new("server.address", host.trim_matches(['[', ']']).to_owned()));
+        attributes.push(KeyValue::new("server.port", i64::from(port)));
     }
-    about
+    attributes
 }
 
-/// In a word for programs, and in words for people.
-fn failure(outcome: &Outcome) -> (String, String) {
+/// Returns the error type for programs, and a description for people.
+fn describe_failure(outcome: &Outcome) -> (String, String) {
     match (outcome.http_status(), outcome.error_class().map(ErrorClass::as_str)) {
         (Some(status), _) => (status.to_string(), format!("HTTP {status}")),
         (None, class) => {
@@ -117,8 +122,9 @@ fn failure(outcome: &Outcome) -> (String, String) {
     }
 }
 
-fn word(verdict: Classification) -> &'static str {
-    match verdict {
+/// The value of the attribute `posthaste.verdict`.
+fn verdict(classification: Classification) -> &'static str {
+    match classification {
         Classification::Delivered => "delivered",
         Classification::Gone => "gone",
         Classification::Retry => "retry",
@@ -139,26 +145,27 @@ mod tests {
 
     const PRODUCER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
+    /// Keeps exported spans.
     #[derive(Debug, Clone, Default)]
-    struct Exported(Arc<Mutex<Vec<SpanData>>>);
+    struct MemoryExporter(Arc<Mutex<Vec<SpanData>>>);
 
-    impl SpanExporter for Exported {
+    impl SpanExporter for MemoryExporter {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
             self.0.lock().unwrap().extend(batch);
             Ok(())
         }
     }
 
-    /// Ends as it is told, or never, and remembers under which `traceparent` it was asked to.
-    struct Receiver {
+    /// Returns a fixed outcome, or never returns, and records the `traceparent` of the lease.
+    struct FakeSender {
         outcome: Option<Outcome>,
-        sent: Mutex<Option<String>>,
+        traceparent: Mutex<Option<String>>,
     }
 
     #[async_trait]
-    impl Sender for Receiver {
+    impl Sender for FakeSender {
         async fn send(&self, lease: &Lease, _: Duration) -> Outcome {
-            self.sent.lock().unwrap().clone_from(&lease.traceparent);
+            self.traceparent.lock().unwrap().clone_from(&lease.traceparent);
             match &self.outcome {
                 Some(outcome) => outcome.clone(),
                 None => std::future::pending().await,
@@ -166,35 +173,38 @@ mod tests {
         }
     }
 
-    struct Stage {
+    struct Fixture {
         provider: SdkTracerProvider,
-        exported: Exported,
-        receiver: Arc<Receiver>,
+        exporter: MemoryExporter,
+        inner: Arc<FakeSender>,
         sender: TracedSender,
     }
 
-    impl Stage {
-        fn ending(outcome: Option<Outcome>) -> Self {
-            let exported = Exported::default();
-            let provider = SdkTracerProvider::builder().with_simple_exporter(exported.clone()).build();
-            let receiver = Arc::new(Receiver { outcome, sent: Mutex::default() });
+    impl Fixture {
+        /// A traced sender whose attempts have this outcome, or never end.
+        fn new(outcome: Option<Outcome>) -> Self {
+            let exporter = MemoryExporter::default();
+            let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+            let inner = Arc::new(FakeSender { outcome, traceparent: Mutex::default() });
             let tracer = provider.tracer("test");
-            let sender = TracedSender::new(Arc::clone(&receiver) as _, tracer, Arc::default());
-            Self { provider, exported, receiver, sender }
+            let sender = TracedSender::new(Arc::clone(&inner) as _, tracer, Arc::default());
+            Self { provider, exporter, inner, sender }
         }
 
+        /// Sends an event with this `traceparent`; returns the one that the receiver gets.
         async fn send(&self, traceparent: Option<&str>) -> Option<String> {
-            let sending = lease(traceparent);
-            let _ = self.sender.send(&sending, Duration::MAX).await;
-            self.sent()
+            let lease = lease(traceparent);
+            let _ = self.sender.send(&lease, Duration::MAX).await;
+            self.sent_traceparent()
         }
 
-        fn sent(&self) -> Option<String> {
-            self.receiver.sent.lock().unwrap().clone()
+        fn sent_traceparent(&self) -> Option<String> {
+            self.inner.traceparent.lock().unwrap().clone()
         }
 
+        /// The only span that was exported.
         fn span(&self) -> SpanData {
-            let spans = self.exported.0.lock().unwrap();
+            let spans = self.exporter.0.lock().unwrap();
             assert_eq!(spans.len(), 1, "{spans:?}");
             spans[0].clone()
         }
@@ -225,12 +235,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_is_a_span_of_the_producers_trace_and_the_receivers_parent() {
-        let stage = Stage::ending(Some(Outcome::response(204, None, b"")));
-        let sent = stage.send(Some(PRODUCER)).await.unwrap();
-        let span = stage.span();
-        let producer = context::parse(PRODUCER).unwrap();
-        assert_eq!(sent, context::traceparent(&span.span_context));
+    async fn attempt_span_is_a_child_of_the_producers_and_the_parent_of_the_receivers() {
+        let fixture = Fixture::new(Some(Outcome::response(204, None, b"")));
+        let sent = fixture.send(Some(PRODUCER)).await.unwrap();
+        let span = fixture.span();
+        let producer = context::parse_traceparent(PRODUCER).unwrap();
+        assert_eq!(sent, context::format_traceparent(&span.span_context));
         assert_eq!(span.span_context.trace_id(), producer.trace_id());
         assert_eq!((span.parent_span_id, span.parent_span_is_remote), (producer.span_id(), true));
         assert_eq!((span.name.as_ref(), &span.span_kind), ("deliver invoice.paid", &SpanKind::Client));
@@ -238,10 +248,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_span_says_what_was_sent_where_and_nothing_secret() {
-        let stage = Stage::ending(Some(Outcome::response(410, None, b"whsec_of_the_receiver")));
-        stage.send(None).await;
-        let span = stage.span();
+    async fn span_has_its_attributes_and_no_secret() {
+        let fixture = Fixture::new(Some(Outcome::response(410, None, b"whsec_of_the_receiver")));
+        fixture.send(None).await;
+        let span = fixture.span();
         let expected = [
             ("posthaste.event_id", "msg_17"),
             ("posthaste.event_type", "invoice.paid"),
@@ -265,58 +275,58 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_delivered_is_an_error_by_its_class() {
+    async fn failed_attempt_is_an_error_span_with_its_class() {
         let refused = Outcome::no_response(ErrorClass::Connect, "connection refused by shop.example");
-        let ends = [(refused, "connect", "connect"), (Outcome::response(503, None, b""), "503", "HTTP 503")];
-        for (outcome, class, told) in ends {
-            let stage = Stage::ending(Some(outcome));
-            stage.send(None).await;
-            let span = stage.span();
-            assert_eq!(span.status, Status::error(told));
+        let cases = [(refused, "connect", "connect"), (Outcome::response(503, None, b""), "503", "HTTP 503")];
+        for (outcome, class, description) in cases {
+            let fixture = Fixture::new(Some(outcome));
+            fixture.send(None).await;
+            let span = fixture.span();
+            assert_eq!(span.status, Status::error(description));
             assert_eq!(attribute(&span, "error.type").as_deref(), Some(class));
             assert_eq!(attribute(&span, "posthaste.verdict").as_deref(), Some("retry"));
         }
     }
 
     #[tokio::test]
-    async fn an_attempt_that_is_cut_off_is_an_error_without_a_verdict() {
-        let stage = Stage::ending(None);
-        let sending = lease(None);
-        let mut attempt = stage.sender.send(&sending, Duration::MAX);
+    async fn cancelled_attempt_is_an_error_span_without_a_verdict() {
+        let fixture = Fixture::new(None);
+        let lease = lease(None);
+        let mut attempt = fixture.sender.send(&lease, Duration::MAX);
         assert!(futures_util::poll!(&mut attempt).is_pending());
         drop(attempt);
-        let span = stage.span();
-        assert_eq!(span.status, Status::error("cut off before there was a result"));
+        let span = fixture.span();
+        assert_eq!(span.status, Status::error("cancelled before there was a result"));
         assert_eq!(attribute(&span, "error.type").as_deref(), Some("cut_off"));
         assert_eq!(attribute(&span, "posthaste.verdict"), None);
-        assert!(stage.sent().is_some());
+        assert!(fixture.sent_traceparent().is_some());
     }
 
     #[tokio::test]
-    async fn without_a_context_that_can_be_continued_a_trace_begins() {
+    async fn missing_or_invalid_traceparent_starts_a_new_trace() {
         for traceparent in [None, Some("not a traceparent"), Some("00-0-0-01")] {
-            let stage = Stage::ending(Some(Outcome::response(200, None, b"")));
-            let sent = stage.send(traceparent).await.unwrap();
-            assert!(context::parse(&sent).unwrap().is_sampled());
-            assert_eq!(stage.span().parent_span_id, opentelemetry::trace::SpanId::INVALID);
+            let fixture = Fixture::new(Some(Outcome::response(200, None, b"")));
+            let sent = fixture.send(traceparent).await.unwrap();
+            assert!(context::parse_traceparent(&sent).unwrap().is_sampled());
+            assert_eq!(fixture.span().parent_span_id, opentelemetry::trace::SpanId::INVALID);
         }
     }
 
     #[tokio::test]
-    async fn what_is_not_sampled_goes_on_as_it_came() {
+    async fn unsampled_traceparent_is_delivered_unchanged() {
         let unsampled = PRODUCER.replace("-01", "-00");
-        let stage = Stage::ending(Some(Outcome::response(200, None, b"")));
-        assert_eq!(stage.send(Some(&unsampled)).await, Some(unsampled));
-        assert!(stage.exported.0.lock().unwrap().is_empty());
+        let fixture = Fixture::new(Some(Outcome::response(200, None, b"")));
+        assert_eq!(fixture.send(Some(&unsampled)).await, Some(unsampled));
+        assert!(fixture.exporter.0.lock().unwrap().is_empty());
     }
 
     #[tokio::test]
-    async fn when_traces_have_ended_everything_goes_on_as_it_came() {
-        let stage = Stage::ending(Some(Outcome::response(200, None, b"")));
-        stage.provider.shutdown().unwrap();
+    async fn traceparent_is_delivered_unchanged_after_the_export_has_stopped() {
+        let fixture = Fixture::new(Some(Outcome::response(200, None, b"")));
+        fixture.provider.shutdown().unwrap();
         for traceparent in [Some(PRODUCER), None] {
-            assert_eq!(stage.send(traceparent).await.as_deref(), traceparent);
+            assert_eq!(fixture.send(traceparent).await.as_deref(), traceparent);
         }
-        assert!(stage.exported.0.lock().unwrap().is_empty());
+        assert!(fixture.exporter.0.lock().unwrap().is_empty());
     }
 }

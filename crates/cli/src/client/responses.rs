@@ -1,21 +1,24 @@
-//! What the API answers, as far as it is shown. A newer server may say more, an older one less: neither is an error.
+//! The responses of the API, as far as commands show them. Unknown fields are ignored and most fields are optional, so
+//! that the server may be of a newer or older version.
 
 use serde::Deserialize;
 
-use crate::terminal::harmless_line;
+use crate::terminal::escape_line;
 
+/// The response to an enqueued event.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedEvent {
     pub(crate) event_id: String,
 }
 
-/// The answer to an operator's action.
+/// The response to a requeue or a cancellation: the event's new state.
 #[derive(Debug, Deserialize)]
-pub(crate) struct SettleResult {
+pub(crate) struct ActionResult {
     pub(crate) event_id: String,
     pub(crate) delivery_status: String,
 }
 
+/// The number of events in each state.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Overview {
     pub(crate) pending_count: u64,
@@ -26,14 +29,15 @@ pub(crate) struct Overview {
     pub(crate) oldest_pending_age_seconds: Option<f64>,
 }
 
+/// One page of a list of events.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Page {
+pub(crate) struct EventPage {
     pub(crate) events: Vec<Event>,
     #[serde(default)]
     pub(crate) next_cursor: Option<String>,
 }
 
-/// An event, in a list or by itself. Lists of the dead-letter queue leave out what is the same for all of it.
+/// An event, alone or in a list. Lists omit the attempts and the audit log, and the dead-letter queue omits the status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Event {
@@ -55,19 +59,20 @@ pub(crate) struct Event {
     pub(crate) delivered_at: Option<String>,
     pub(crate) explanation: Option<String>,
     pub(crate) history: Vec<Attempt>,
-    pub(crate) audit: Vec<Action>,
+    pub(crate) audit: Vec<AuditEntry>,
 }
 
-/// What an operator did to an event.
+/// One operator action on an event, from its audit log.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Action {
+pub(crate) struct AuditEntry {
     pub(crate) action: String,
     pub(crate) actor: String,
     pub(crate) at: String,
     pub(crate) reason: Option<String>,
 }
 
+/// One delivery attempt of an event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Attempt {
@@ -81,27 +86,28 @@ pub(crate) struct Attempt {
 }
 
 impl Event {
+    /// The delivery status. Events of the dead-letter queue have none in the response: they have all failed.
     pub(crate) fn status(&self) -> &str {
         self.delivery_status.as_deref().unwrap_or("failed")
     }
 
-    /// `2/6`: attempts made, of those it may have.
-    pub(crate) fn tries(&self) -> String {
+    /// Formats the number of attempts made, and the most that the event may have: `2/6`.
+    pub(crate) fn attempt_count(&self) -> String {
         format!("{}/{}", self.attempts, self.max_attempts)
     }
 }
 
-/// Code and message of an error, if the body is one of ours.
-pub(super) fn refusal(body: &[u8]) -> Option<(String, String)> {
+/// Parses the code and message of an error response. None if the body is not an error of Posthaste's API.
+pub(super) fn parse_error(body: &[u8]) -> Option<(String, String)> {
     #[derive(Deserialize)]
-    struct Refusal {
-        error: Reason,
+    struct ErrorBody {
+        error: ErrorDetails,
     }
     #[derive(Deserialize)]
-    struct Reason {
+    struct ErrorDetails {
         code: String,
         message: String,
     }
-    let Refusal { error } = serde_json::from_slice(body).ok()?;
-    Some((harmless_line(&error.code), harmless_line(&error.message)))
+    let ErrorBody { error } = serde_json::from_slice(body).ok()?;
+    Some((escape_line(&error.code), escape_line(&error.message)))
 }

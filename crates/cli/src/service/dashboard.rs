@@ -1,4 +1,4 @@
-//! The operator's page at `/`.
+//! Serves the operator's dashboard at `/`.
 
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -6,26 +6,27 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
+/// Creates the routes of the page and its assets.
 pub(crate) fn router() -> Router {
-    Router::new().route("/", get(asset)).route("/assets/{version}/{name}", get(asset))
+    Router::new().route("/", get(serve_asset)).route("/assets/{version}/{name}", get(serve_asset))
 }
 
-async fn asset(uri: Uri, headers: HeaderMap) -> Response {
+async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
     let Some(asset) = posthaste_dashboard::asset(uri.path()) else {
         return posthaste_api::route_not_found(uri).await;
     };
-    let kept = headers.get(IF_NONE_MATCH).is_some_and(|etag| etag.as_bytes() == asset.etag.as_bytes());
-    let cache = if asset.cacheable { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let about = [
+    let is_cached = headers.get(IF_NONE_MATCH).is_some_and(|etag| etag.as_bytes() == asset.etag.as_bytes());
+    let cache_control = if asset.cacheable { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let headers = [
         (CONTENT_TYPE, asset.content_type),
         (ETAG, &asset.etag),
-        (CACHE_CONTROL, cache),
+        (CACHE_CONTROL, cache_control),
         (CONTENT_SECURITY_POLICY, posthaste_dashboard::CONTENT_SECURITY_POLICY),
     ];
-    if kept {
-        return (StatusCode::NOT_MODIFIED, about).into_response();
+    if is_cached {
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
-    (about, asset.bytes.into_owned()).into_response()
+    (headers, asset.bytes.into_owned()).into_response()
 }
 
 #[cfg(test)]
@@ -41,19 +42,19 @@ mod tests {
 
     async fn get(path: &str) -> (StatusCode, String) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        let answer = TowerToHyperService::new(router()).call(request).await.unwrap();
-        let status = answer.status();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let response = TowerToHyperService::new(router()).call(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
     #[tokio::test]
-    async fn an_asset_that_is_missing_is_refused_like_everything_else() {
+    async fn missing_asset_gets_the_not_found_error_of_the_api() {
         assert_eq!(get("/assets/_/app.js").await.0, StatusCode::OK);
         let (status, body) = get("/assets/_/missing.js").await;
         assert_eq!(status, StatusCode::NOT_FOUND);
-        let told: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(told["error"]["code"], "not_found");
-        assert!(told["error"]["message"].as_str().unwrap().contains("/assets/_/missing.js"), "{told}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["error"]["code"], "not_found");
+        assert!(body["error"]["message"].as_str().unwrap().contains("/assets/_/missing.js"), "{body}");
     }
 }
