@@ -1,23 +1,25 @@
-//! Commands that work on the database themselves, and starts that are refused.
+//! Commands that open the database themselves, API keys, and starts that fail.
 
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
-use crate::stage::{DLQ, EVENTS, Event, Home, NOBODY, Receiver, Store, ask, until};
+use crate::harness::{
+    CLOSED_ADDRESS, DLQ, EVENTS, Event, Receiver, Sandbox, Store, send_request, wait_until,
+};
 
 on_each_store! {
-    an_api_and_a_worker_are_two_processes_where_that_is_wanted,
-    a_worker_that_is_told_to_listen_answers_probes_and_scrapes_and_nothing_else,
-    keys_are_asked_for_where_they_are_set,
-    a_schema_of_a_newer_posthaste_is_not_to_be_migrated,
+    api_and_worker_can_run_as_two_processes,
+    worker_with_a_listen_address_serves_only_probes_and_metrics,
+    configured_api_keys_are_required,
+    newer_schema_is_refused_with_the_advice_to_upgrade,
 }
 
 #[test]
-fn a_second_migration_finds_nothing_to_do() {
+fn second_migration_changes_nothing() {
     for store in [Store::Sqlite, Store::Postgres] {
-        let home = Home::on_empty(store);
-        let (first, second) = (home.run(&["migrate"]), home.run(&["migrate"]));
+        let sandbox = Sandbox::with_empty_database(store);
+        let (first, second) = (sandbox.run(&["migrate"]), sandbox.run(&["migrate"]));
         assert_eq!(
             (first.code, second.code),
             (Some(0), Some(0)),
@@ -27,93 +29,100 @@ fn a_second_migration_finds_nothing_to_do() {
         );
         assert!(first.stdout.starts_with("created the schema, version "), "{}", first.stdout);
         assert!(second.stdout.starts_with("nothing to do: the schema is at version "), "{}", second.stdout);
-        let receiver = Receiver::answering(200);
-        let service = home.serve();
-        service.delivered(&service.enqueue(&Event::to(&receiver)));
+        let receiver = Receiver::responding(200);
+        let service = sandbox.serve();
+        service.wait_until_delivered(&service.enqueue(&Event::to(&receiver)));
         service.stop();
     }
 }
 
-fn an_api_and_a_worker_are_two_processes_where_that_is_wanted(home: Home) {
-    let receiver = Receiver::answering(200);
-    let service = home.serve_with(&["--no-worker"]);
-    let mut follower = service.follow(None);
-    let before = service.enqueue(&Event::to(&receiver));
+fn api_and_worker_can_run_as_two_processes(sandbox: Sandbox) {
+    let receiver = Receiver::responding(200);
+    let service = sandbox.serve_with(&["--no-worker"]);
+    let mut subscriber = service.subscribe(None);
+    let enqueued_before = service.enqueue(&Event::to(&receiver));
     assert_eq!(service.overview()["pending_ready_count"], 1);
-    assert!(receiver.requests().is_empty(), "nobody delivers yet");
-    let worker = home.worker();
+    assert!(receiver.requests().is_empty(), "an event was sent although no worker runs");
+    let worker = sandbox.start_worker();
     let delivered = |event_id: &str| (event_id.to_owned(), "WebhookDeliveredEvent".to_owned());
-    assert_eq!(follower.next_ids(1), [delivered(&before)]);
-    let after = service.enqueue(&Event::to(&receiver));
-    assert_eq!(follower.next_ids(1), [delivered(&after)]);
+    assert_eq!(subscriber.next_notices(1), [delivered(&enqueued_before)]);
+    let enqueued_after = service.enqueue(&Event::to(&receiver));
+    assert_eq!(subscriber.next_notices(1), [delivered(&enqueued_after)]);
     assert_eq!(service.get("/readyz").status, 200);
     worker.stop();
     service.stop();
     assert_eq!(receiver.requests().len(), 2);
 }
 
-fn a_worker_that_is_told_to_listen_answers_probes_and_scrapes_and_nothing_else(mut home: Home) {
+fn worker_with_a_listen_address_serves_only_probes_and_metrics(mut sandbox: Sandbox) {
     const LISTENING: &str = "listening for probes and scrapes";
-    let receiver = Receiver::answering(200);
-    let service = home.serve_with(&["--no-worker"]);
-    let worker = home.worker();
-    let address = worker.logged(LISTENING, 1)[0]["address"].as_str().unwrap().parse().unwrap();
-    let get = |path: &str| ask(address, "GET", path, &[], "").unwrap();
+    let receiver = Receiver::responding(200);
+    let service = sandbox.serve_with(&["--no-worker"]);
+    let worker = sandbox.start_worker();
+    let address = worker.wait_for_log(LISTENING, 1)[0]["address"].as_str().unwrap().parse().unwrap();
+    let get = |path: &str| send_request(address, "GET", path, &[], "").unwrap();
     assert_eq!((get("/healthz").status, get("/readyz").status), (200, 200));
-    service.delivered(&service.enqueue(&Event::to(&receiver)));
+    service.wait_until_delivered(&service.enqueue(&Event::to(&receiver)));
     let delivered = "\nwebhook_deliveries_total{outcome=\"delivered\"} 1\n";
-    until("its deliveries are scraped", || get("/metrics").body.contains(delivered).then_some(()));
+    wait_until("the metrics of the worker count the delivery", || {
+        get("/metrics").body.contains(delivered).then_some(())
+    });
     assert_eq!((get(EVENTS).status, get("/").status), (404, 404));
     worker.stop();
 
-    home.unset("POSTHASTE_LISTEN");
-    let worker = home.worker();
-    assert_eq!(worker.logged_by_now(LISTENING), 0, "many workers may share a host");
+    sandbox.remove_env("POSTHASTE_LISTEN");
+    let worker = sandbox.start_worker();
+    assert_eq!(worker.count_log_lines(LISTENING), 0, "a worker without a listen address listens");
     worker.stop();
     service.stop();
 }
 
-fn a_schema_of_a_newer_posthaste_is_not_to_be_migrated(mut home: Home) {
-    home.unset("POSTHASTE_SIGNING_SECRET");
-    assert_eq!(home.run(&["migrate"]).code, Some(0));
-    home.sql("UPDATE webhook_migrations SET version = 9999 WHERE version = 1");
+fn newer_schema_is_refused_with_the_advice_to_upgrade(mut sandbox: Sandbox) {
+    sandbox.remove_env("POSTHASTE_SIGNING_SECRET");
+    assert_eq!(sandbox.run(&["migrate"]).code, Some(0));
+    sandbox.sql("UPDATE webhook_migrations SET version = 9999 WHERE version = 1");
     for command in ["secret", "migrate"] {
-        let ended = home.run(&[command]);
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{command}: {}", ended.stderr);
-        for told in ["version 9999", "upgrade"] {
-            assert!(ended.stderr.contains(told), "{command}: {told:?} is not in: {}", ended.stderr);
+        let exit = sandbox.run(&[command]);
+        assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{command}: {}", exit.stderr);
+        for text in ["version 9999", "upgrade"] {
+            assert!(exit.stderr.contains(text), "{command}: {text:?} is not in: {}", exit.stderr);
         }
-        assert!(!ended.stderr.contains("posthaste migrate"), "it would refuse: {}", ended.stderr);
+        assert!(
+            !exit.stderr.contains("posthaste migrate"),
+            "`posthaste migrate` would refuse this schema: {}",
+            exit.stderr
+        );
     }
 }
 
-fn keys_are_asked_for_where_they_are_set(home: Home) {
-    let keys = "orders:producer:the-key-that-nobody-may-print-1,ops:operator:the-key-that-nobody-may-print-2";
-    let home = home.with("POSTHASTE_API_KEYS", keys);
-    let receiver = Receiver::answering(410);
-    let service = home.serve();
-    let body = Event::to(&receiver).body();
+fn configured_api_keys_are_required(sandbox: Sandbox) {
+    let keys =
+        "orders:producer:the-key-that-must-not-be-printed-1,ops:operator:the-key-that-must-not-be-printed-2";
+    let sandbox = sandbox.with_env("POSTHASTE_API_KEYS", keys);
+    let receiver = Receiver::responding(410);
+    let service = sandbox.serve();
+    let body = Event::to(&receiver).request_body();
     let enqueue = |key: Option<&str>| {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(key.map(|key| ("authorization", key)));
-        service.ask("POST", EVENTS, &headers, &body)
+        service.request("POST", EVENTS, &headers, &body)
     };
-    enqueue(None).refused(401, "unauthorized");
-    enqueue(Some("Bearer the-key-that-nobody-may-print-3")).refused(401, "unauthorized");
-    enqueue(Some("Bearer the-key-that-nobody-may-print-2")).refused(403, "forbidden");
-    let producer = Some("Bearer the-key-that-nobody-may-print-1");
-    let event_id = enqueue(producer).json(202)["event_id"].as_str().unwrap().to_owned();
-    let operator = [("authorization", "Bearer the-key-that-nobody-may-print-2")];
-    let path = format!("{}/{event_id}", EVENTS);
-    until("it has failed", || {
-        let shown = service.ask("GET", &path, &operator, "").json(200);
-        (shown["delivery_status"] == "failed").then_some(())
+    enqueue(None).expect_error(401, "unauthorized");
+    enqueue(Some("Bearer the-key-that-must-not-be-printed-3")).expect_error(401, "unauthorized");
+    enqueue(Some("Bearer the-key-that-must-not-be-printed-2")).expect_error(403, "forbidden");
+    let producer = Some("Bearer the-key-that-must-not-be-printed-1");
+    let event_id = enqueue(producer).expect_json(202)["event_id"].as_str().unwrap().to_owned();
+    let operator = [("authorization", "Bearer the-key-that-must-not-be-printed-2")];
+    let path = format!("{EVENTS}/{event_id}");
+    wait_until("the event has failed", || {
+        let event = service.request("GET", &path, &operator, "").expect_json(200);
+        (event["delivery_status"] == "failed").then_some(())
     });
-    let requeue = format!("{}/{event_id}/requeue", DLQ);
-    service.ask("POST", &requeue, &operator, "").json(200);
-    let shown = service.ask("GET", &path, &operator, "").json(200);
+    let requeue = format!("{DLQ}/{event_id}/requeue");
+    service.request("POST", &requeue, &operator, "").expect_json(200);
+    let event = service.request("GET", &path, &operator, "").expect_json(200);
     assert_eq!(
-        (&shown["audit"][0]["action"], &shown["audit"][0]["actor"]),
+        (&event["audit"][0]["action"], &event["audit"][0]["actor"]),
         (&json!("requeue"), &json!("ops"))
     );
     assert_eq!((service.get("/healthz").status, service.get("/readyz").status), (200, 200));
@@ -121,59 +130,55 @@ fn keys_are_asked_for_where_they_are_set(home: Home) {
 }
 
 #[test]
-fn where_nobody_watches_every_line_of_a_service_is_json() {
-    let home = Home::on(Store::Sqlite);
-    let service = home.serve();
+fn without_a_terminal_every_line_of_a_service_is_json() {
+    let sandbox = Sandbox::new(Store::Sqlite);
+    let service = sandbox.serve();
     let address = service.address;
-    let ended = service.stop();
-    for line in ended.stderr.lines() {
+    let exit = service.stop();
+    for line in exit.stderr.lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok_and(|line| line["message"].is_string()), "{line}");
     }
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!(told["url"], format!("http://{address}/"));
-    assert!(told["data"].as_str().unwrap().ends_with("/outbox.db (SQLite)"), "{told}");
+    let banner: Value = serde_json::from_str(&exit.stdout).unwrap();
+    assert_eq!(banner["url"], format!("http://{address}/"));
+    assert!(banner["data"].as_str().unwrap().ends_with("/outbox.db (SQLite)"), "{banner}");
 
-    let ended = home.with("POSTHASTE_LOG_FORMAT", "pretty").serve().stop();
-    assert!(
-        ended.stdout.contains("\n  data     ") && ended.stdout.contains("curl http://"),
-        "{}",
-        ended.stdout
-    );
+    let exit = sandbox.with_env("POSTHASTE_LOG_FORMAT", "pretty").serve().stop();
+    assert!(exit.stdout.contains("\n  data     ") && exit.stdout.contains("curl http://"), "{}", exit.stdout);
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_with_the_way_out() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let home = Home::on(Store::Sqlite).with("POSTHASTE_LISTEN", &address);
-    let ended = home.run(&["serve"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{}", ended.stderr);
-    for told in [&*address, "--listen", "cannot listen"] {
-        assert!(ended.stderr.contains(told), "{told:?} is not in: {}", ended.stderr);
+fn port_in_use_ends_a_start_with_advice() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let sandbox = Sandbox::new(Store::Sqlite).with_env("POSTHASTE_LISTEN", &address);
+    let exit = sandbox.run(&["serve"]);
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{}", exit.stderr);
+    for text in [&*address, "--listen", "cannot listen"] {
+        assert!(exit.stderr.contains(text), "{text:?} is not in: {}", exit.stderr);
     }
-    assert!(home.is_untouched(), "nothing is made by a start that fails");
+    assert!(sandbox.has_no_files(), "the failed start created files");
 }
 
 #[test]
-fn an_address_that_others_can_reach_needs_keys() {
-    let home = Home::on(Store::Sqlite).with("POSTHASTE_LISTEN", "0.0.0.0:0");
+fn non_loopback_address_needs_api_keys() {
+    let sandbox = Sandbox::new(Store::Sqlite).with_env("POSTHASTE_LISTEN", "0.0.0.0:0");
     for arguments in [&["serve"][..], &[]] {
-        let ended = home.run(arguments);
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
-        for told in ["POSTHASTE_LISTEN=0.0.0.0:0", "POSTHASTE_API_KEYS", "loopback"] {
-            assert!(ended.stderr.contains(told), "{told:?} is not in: {}", ended.stderr);
+        let exit = sandbox.run(arguments);
+        assert_eq!((exit.code, exit.stdout.as_str()), (Some(2), ""), "{}", exit.stderr);
+        for text in ["POSTHASTE_LISTEN=0.0.0.0:0", "POSTHASTE_API_KEYS", "loopback"] {
+            assert!(exit.stderr.contains(text), "{text:?} is not in: {}", exit.stderr);
         }
     }
-    assert!(home.is_untouched());
+    assert!(sandbox.has_no_files(), "the refused start created files");
 }
 
 #[test]
-fn a_database_that_does_not_answer_ends_a_start() {
-    let url = format!("postgres://postgres@{NOBODY}/posthaste");
-    let home = Home::on(Store::Sqlite).with("POSTHASTE_DATABASE_URL", &url);
+fn unreachable_database_ends_a_start() {
+    let url = format!("postgres://postgres@{CLOSED_ADDRESS}/posthaste");
+    let sandbox = Sandbox::new(Store::Sqlite).with_env("POSTHASTE_DATABASE_URL", &url);
     for arguments in [&["serve"][..], &["worker"], &["dispatch", "--once"], &["migrate"]] {
-        let ended = home.run(arguments);
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{arguments:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains("PostgreSQL could not be reached"), "{}", ended.stderr);
+        let exit = sandbox.run(arguments);
+        assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{arguments:?}: {}", exit.stderr);
+        assert!(exit.stderr.contains("PostgreSQL could not be reached"), "{}", exit.stderr);
     }
 }

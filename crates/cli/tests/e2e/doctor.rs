@@ -1,74 +1,74 @@
-//! What the doctor finds, and that one thing that is broken hides no other.
+//! Findings of `posthaste doctor`. A broken check does not hide the others.
 
 use serde_json::Value;
 
-use crate::stage::{Home, NOBODY, Store};
+use crate::harness::{CLOSED_ADDRESS, Sandbox, Store};
 
-/// What the doctor says of the store, its exit code, and the checks that it made.
+/// Runs the doctor. Returns its finding about the store, its exit code and the names of its checks.
 #[track_caller]
-fn examined(home: &Home) -> (String, Option<i32>, Vec<String>) {
-    let ended = home.run(&["doctor", "--json"]);
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let findings = told["findings"].as_array().unwrap();
+fn run_doctor(sandbox: &Sandbox) -> (String, Option<i32>, Vec<String>) {
+    let exit = sandbox.run(&["doctor", "--json"]);
+    let report: Value = serde_json::from_str(&exit.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
     let store = findings.iter().find(|finding| finding["check"] == "store").unwrap();
-    (text(store, "finding"), ended.code, findings.iter().map(|finding| text(finding, "check")).collect())
+    (text(store, "finding"), exit.code, findings.iter().map(|finding| text(finding, "check")).collect())
 }
 
 #[test]
-fn a_broken_store_is_told_in_its_own_words_and_everything_else_is_looked_at() {
-    let no_database = Home::on(Store::Sqlite);
-    std::fs::write(no_database.file("outbox.db"), "nothing that SQLite wrote ".repeat(200)).unwrap();
-    let elsewhere = Home::on(Store::Sqlite).with("POSTHASTE_DATABASE_URL", "sqlite://missing/outbox.db");
-    let absent = Home::on(Store::Sqlite)
-        .with("POSTHASTE_DATABASE_URL", &format!("postgres://postgres@{NOBODY}/posthaste"));
-    for (home, told, advice) in [
-        (no_database, "is not an SQLite database", "move it away"),
-        (elsewhere, "cannot be created", "create it"),
-        (absent, "PostgreSQL could not be reached", "check that it runs"),
+fn broken_store_has_its_own_advice_and_all_other_checks_run() {
+    let not_sqlite = Sandbox::new(Store::Sqlite);
+    std::fs::write(not_sqlite.path("outbox.db"), "not an SQLite database ".repeat(200)).unwrap();
+    let missing_directory =
+        Sandbox::new(Store::Sqlite).with_env("POSTHASTE_DATABASE_URL", "sqlite://missing/outbox.db");
+    let unreachable = Sandbox::new(Store::Sqlite)
+        .with_env("POSTHASTE_DATABASE_URL", &format!("postgres://postgres@{CLOSED_ADDRESS}/posthaste"));
+    for (sandbox, finding, advice) in [
+        (not_sqlite, "is not an SQLite database", "move it away"),
+        (missing_directory, "cannot be created", "create it"),
+        (unreachable, "PostgreSQL could not be reached", "check that it runs"),
     ] {
-        let (store, code, checks) = examined(&home);
-        assert!(store.contains(told) && store.contains(advice), "{store}");
-        let others = ["move it away", "create it", "check that it runs", "posthaste migrate"];
-        assert_eq!(others.iter().filter(|other| store.contains(**other)).count(), 1, "one advice: {store}");
+        let (store, code, checks) = run_doctor(&sandbox);
+        assert!(store.contains(finding) && store.contains(advice), "{store}");
+        let all_advice = ["move it away", "create it", "check that it runs", "posthaste migrate"];
+        assert_eq!(all_advice.iter().filter(|advice| store.contains(**advice)).count(), 1, "{store}");
         assert_eq!(code, Some(1));
         for check in ["version", "configuration", "clock", "access", "address guard", "certificates"] {
-            assert!(checks.iter().any(|made| made == check), "{check} is not among {checks:?}");
+            assert!(checks.iter().any(|name| name == check), "the check {check} is missing: {checks:?}");
         }
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_told_by_its_check_and_everything_else_is_looked_at() {
-    let root = "postgres://h/db?sslmode=verify-full&sslrootcert=/no/such/file.pem";
-    for (name, value, broken) in [
-        ("POSTHASTE_CA_FILE", "/no/such/file.pem", "certificates"),
-        ("POSTHASTE_DATABASE_URL", root, "store"),
-    ] {
-        let home = Home::on(Store::Sqlite).with(name, value);
-        let ended = home.run(&["doctor", "--json"]);
-        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-        let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-        let findings = told["findings"].as_array().unwrap();
-        let of = |check: &str| findings.iter().find(|finding| finding["check"] == check).unwrap();
-        assert_eq!(of(broken)["verdict"], "broken", "{told:#}");
-        assert!(of(broken)["finding"].as_str().unwrap().contains("/no/such/file.pem"), "{told:#}");
+fn unusable_file_breaks_only_its_own_check() {
+    let url = "postgres://h/db?sslmode=verify-full&sslrootcert=/no/such/file.pem";
+    for (name, value, broken) in
+        [("POSTHASTE_CA_FILE", "/no/such/file.pem", "certificates"), ("POSTHASTE_DATABASE_URL", url, "store")]
+    {
+        let sandbox = Sandbox::new(Store::Sqlite).with_env(name, value);
+        let exit = sandbox.run(&["doctor", "--json"]);
+        assert_eq!(exit.code, Some(1), "{}", exit.stderr);
+        let report: Value = serde_json::from_str(&exit.stdout).unwrap();
+        let findings = report["findings"].as_array().unwrap();
+        let finding_of = |check: &str| findings.iter().find(|finding| finding["check"] == check).unwrap();
+        assert_eq!(finding_of(broken)["verdict"], "broken", "{report:#}");
+        assert!(finding_of(broken)["finding"].as_str().unwrap().contains("/no/such/file.pem"), "{report:#}");
         for check in ["version", "configuration", "store", "clock", "access", "certificates"] {
-            assert_eq!(of(check)["verdict"] == "broken", check == broken, "{told:#}");
+            assert_eq!(finding_of(check)["verdict"] == "broken", check == broken, "{report:#}");
         }
     }
 }
 
 #[test]
-fn a_database_that_the_first_start_fills_is_well() {
+fn empty_database_passes_the_doctor() {
     for store in [Store::Sqlite, Store::Postgres] {
-        let home = Home::on_empty(store);
-        let (told, code, _) = examined(&home);
-        assert_eq!(code, Some(0), "{told}");
-        assert!(told.contains("the first start creates it"), "{told}");
-        assert_eq!(home.run(&["migrate"]).code, Some(0));
-        let (told, code, _) = examined(&home);
-        assert_eq!(code, Some(0), "{told}");
-        assert!(told.contains("answers, schema version"), "{told}");
+        let sandbox = Sandbox::with_empty_database(store);
+        let (finding, code, _) = run_doctor(&sandbox);
+        assert_eq!(code, Some(0), "{finding}");
+        assert!(finding.contains("the first start creates it"), "{finding}");
+        assert_eq!(sandbox.run(&["migrate"]).code, Some(0));
+        let (finding, code, _) = run_doctor(&sandbox);
+        assert_eq!(code, Some(0), "{finding}");
+        assert!(finding.contains("reachable, schema version"), "{finding}");
     }
 }

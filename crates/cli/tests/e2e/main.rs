@@ -1,31 +1,30 @@
-//! The built binary, end to end and on each store: processes that are started, killed and stopped, receivers on loopback that
-//! record what they get, and nothing in between.
+//! End-to-end tests of the built binary on each store. The tests start, stop and kill real processes, and receivers on
+//! loopback record the requests.
 //!
-//! Every run is held to one promise beside its own: neither a payload nor a secret shows in anything that it prints,
-//! and no answer of the API carries a payload.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
-#![expect(clippy::needless_pass_by_value, reason = "a test has its home to itself, and may change it")]
+//! Every test also checks that no process prints a payload or a secret, and that no API response contains a payload.
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+#![expect(clippy::needless_pass_by_value, reason = "each test owns its sandbox and may change it")]
 
 #[macro_use]
-mod stage;
+mod harness;
 
 mod api;
-mod beside;
-mod cancelling;
+mod cancel;
 mod commands;
 mod configuration;
-mod crashes;
+mod crash;
+mod database_outage;
 mod delivery;
 mod disk;
 mod doctor;
+mod external_writes;
 mod metrics;
-mod operating;
-mod outage;
+mod notice_stream;
+mod operator_commands;
 mod receivers;
-mod refusals;
-mod requeueing;
-mod restarts;
+mod refused_starts;
+mod requeue;
+mod restart;
 mod schedule;
-mod stopping;
-mod stream;
+mod shutdown;
 mod telemetry;

@@ -1,106 +1,111 @@
-//! What a service tells Prometheus of a delivery gone well or wrong.
+//! Metrics of a running service after deliveries, retries and dead letters.
 
 use std::collections::BTreeMap;
 
-use crate::stage::{Event, Home, Receiver, Reply};
+use crate::harness::{Event, Receiver, Reply, Sandbox};
 
 on_each_store! {
     s1_queue_depth_of_a_service_rises_with_a_retry_and_falls_with_its_delivery,
-    s1_phase3_anomaly_a_service_shows_retries_that_are_too_fast_and_those_that_are_not,
-    s1_latency_of_a_service_is_measured_where_the_receiver_is_slow,
-    s1_dead_letter_rate_of_a_service_can_be_read_from_its_counters,
+    s1_phase3_anomaly_metrics_of_a_service_count_only_retries_under_the_floor,
+    s1_latency_of_a_service_includes_a_slow_receiver,
+    s1_dead_letter_rate_of_a_service_follows_from_its_counters,
 }
 
-fn s1_queue_depth_of_a_service_rises_with_a_retry_and_falls_with_its_delivery(home: Home) {
-    let home = home.with_fast_retries();
-    let receiver = Receiver::scripted(|_, before| match before {
+fn s1_queue_depth_of_a_service_rises_with_a_retry_and_falls_with_its_delivery(sandbox: Sandbox) {
+    let sandbox = sandbox.with_fast_retries();
+    let receiver = Receiver::scripted(|_, earlier| match earlier {
         0..3 => Reply::Status(500),
-        _ => Reply::Held(200),
+        _ => Reply::Blocked(200),
     });
-    let service = home.serve();
-    let retried = |count| move |told: &BTreeMap<_, _>| told.get("webhook_retry_queue_depth") == Some(&count);
-    service.metrics_when("none is retried", retried(0.0));
+    let service = sandbox.serve();
+    let has_depth =
+        |count| move |metrics: &BTreeMap<_, _>| metrics.get("webhook_retry_queue_depth") == Some(&count);
+    service.wait_for_metrics("no event waits for a retry", has_depth(0.0));
     let event_ids = service.enqueue_all(&vec![Event::to(&receiver); 3]);
-    service.metrics_when("three are retried", retried(3.0));
+    service.wait_for_metrics("three events wait for a retry", has_depth(3.0));
     assert_eq!(service.overview()["retrying_count"], 3);
-    receiver.let_go();
-    event_ids.iter().for_each(|event_id| drop(service.delivered(event_id)));
-    service.metrics_when("none is retried any more", retried(0.0));
+    receiver.release();
+    event_ids.iter().for_each(|event_id| drop(service.wait_until_delivered(event_id)));
+    service.wait_for_metrics("no event waits for a retry any more", has_depth(0.0));
     service.stop();
 }
 
-/// Retries that were scheduled sooner than the contract allows.
-fn under_the_floor(told: &BTreeMap<String, f64>) -> f64 {
+/// Returns the number of scheduled retries with a delay under 30 s, which the retry contract forbids.
+fn count_delays_under_floor(metrics: &BTreeMap<String, f64>) -> f64 {
     let bound = |name: &str| {
         let bound = name.strip_prefix("webhook_retry_delay_bucket{le=\"")?.strip_suffix("\"}")?;
         bound.parse::<f64>().ok().filter(|bound| (29.0..30.0).contains(bound))
     };
-    let mut buckets = told.iter().filter(|(name, _)| bound(name).is_some());
-    let (_, count) = buckets.next().expect("a bucket ends just under 30 s");
+    let mut buckets = metrics.iter().filter(|(name, _)| bound(name).is_some());
+    let (_, count) = buckets.next().expect("no bucket ends just under 30 s");
     *count
 }
 
-fn s1_phase3_anomaly_a_service_shows_retries_that_are_too_fast_and_those_that_are_not(home: Home) {
-    let store = home.store;
-    for (home, fast) in [(home, 0.0), (Home::on(store).with_fast_retries(), 1.0)] {
-        let receiver = Receiver::scripted(|_, before| Reply::Status(if before == 0 { 500 } else { 200 }));
-        let service = home.serve();
-        service.attempted(&service.enqueue(&Event::to(&receiver)), 1);
-        let told = service.metrics_when("a delay is counted", |told| told["webhook_retry_delay_count"] > 0.0);
-        assert_eq!((under_the_floor(&told), told["webhook_retry_delay_count"]), (fast, 1.0));
-        let delay = told["webhook_retry_delay_sum"];
+fn s1_phase3_anomaly_metrics_of_a_service_count_only_retries_under_the_floor(sandbox: Sandbox) {
+    let store = sandbox.store;
+    for (sandbox, fast) in [(sandbox, 0.0), (Sandbox::new(store).with_fast_retries(), 1.0)] {
+        let receiver = Receiver::scripted(|_, earlier| Reply::Status(if earlier == 0 { 500 } else { 200 }));
+        let service = sandbox.serve();
+        service.wait_for_attempts(&service.enqueue(&Event::to(&receiver)), 1);
+        let metrics = service.wait_for_metrics("a retry delay is counted", |metrics| {
+            metrics["webhook_retry_delay_count"] > 0.0
+        });
+        assert_eq!((count_delays_under_floor(&metrics), metrics["webhook_retry_delay_count"]), (fast, 1.0));
+        let delay = metrics["webhook_retry_delay_sum"];
         let expected = if fast > 0.0 { 1.0..=1.0 } else { 48.0..=72.0 };
         assert!(expected.contains(&delay), "{delay} s");
         service.stop();
     }
 }
 
-fn s1_latency_of_a_service_is_measured_where_the_receiver_is_slow(home: Home) {
-    let home = home.with("WEBHOOK_TIMEOUT_SECONDS", "5");
-    let (fast, silent) = (Receiver::answering(200), Receiver::holding(200));
-    let service = home.serve();
+fn s1_latency_of_a_service_includes_a_slow_receiver(sandbox: Sandbox) {
+    let sandbox = sandbox.with_env("WEBHOOK_TIMEOUT_SECONDS", "5");
+    let (fast, silent) = (Receiver::responding(200), Receiver::blocking(200));
+    let service = sandbox.serve();
     let mut events = vec![Event::to(&fast); 3];
     events.push(Event::to(&silent));
     for event_id in service.enqueue_all(&events) {
-        service.attempted(&event_id, 1);
+        service.wait_for_attempts(&event_id, 1);
     }
-    let told = service.metrics_when("all are counted", |told| told["webhook_delivery_latency_count"] == 4.0);
-    let within = |seconds: &str| told[&format!("webhook_delivery_latency_bucket{{le=\"{seconds}\"}}")];
-    assert_eq!(within("5.0"), 3.0, "three were answered at once");
-    assert_eq!(within("+Inf"), 4.0, "one ran into its timeout");
-    assert!(told["webhook_delivery_latency_sum"] >= 5.0);
-    silent.let_go();
+    let metrics = service.wait_for_metrics("all latencies are counted", |metrics| {
+        metrics["webhook_delivery_latency_count"] == 4.0
+    });
+    let within = |seconds: &str| metrics[&format!("webhook_delivery_latency_bucket{{le=\"{seconds}\"}}")];
+    assert_eq!(within("5.0"), 3.0, "three requests got a response within 5 s");
+    assert_eq!(within("+Inf"), 4.0, "one request timed out");
+    assert!(metrics["webhook_delivery_latency_sum"] >= 5.0);
+    silent.release();
     service.stop();
 }
 
-fn s1_dead_letter_rate_of_a_service_can_be_read_from_its_counters(home: Home) {
+fn s1_dead_letter_rate_of_a_service_follows_from_its_counters(sandbox: Sandbox) {
     let receiver = Receiver::scripted(|request, _| match request.header("posthaste-event-type") {
         Some("invoice.void") => Reply::Status(410),
         Some("invoice.lost") => Reply::Status(500),
         _ => Reply::Status(200),
     });
-    let service = home.serve();
+    let service = sandbox.serve();
     let event = Event::to(&receiver);
     let mut events = vec![event.clone(); 6];
     events.push(event.clone().with("event_type", "invoice.void"));
     events.push(event.clone().with("event_type", "invoice.lost").with("max_attempts", 1));
     service.enqueue_all(&events);
-    let ended = |told: &BTreeMap<String, f64>| {
-        let sum = |start: &str| -> f64 {
-            told.iter().filter(|(name, _)| name.starts_with(start)).map(|(_, count)| count).sum()
+    let terminal_counts = |metrics: &BTreeMap<String, f64>| {
+        let sum = |prefix: &str| -> f64 {
+            metrics.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, count)| count).sum()
         };
         (sum("webhook_dead_letters_total{"), sum("webhook_deliveries_total{outcome=\"delivered\"}"))
     };
-    let told = service.metrics_when("all eight have ended", |told| {
-        let (dead, delivered) = ended(told);
+    let metrics = service.wait_for_metrics("all eight events are delivered or dead", |metrics| {
+        let (dead, delivered) = terminal_counts(metrics);
         dead + delivered == 8.0
     });
-    let (dead, delivered) = ended(&told);
+    let (dead, delivered) = terminal_counts(&metrics);
     assert_eq!(dead / (dead + delivered), 0.25);
-    // What operators end by hand is no failure of a receiver.
+    // An event that an operator cancels is not a failure of the receiver.
     let retried = service.enqueue(&event.with("event_type", "invoice.lost"));
-    service.attempted(&retried, 1);
-    service.cancel(&retried, "").json(200);
-    assert_eq!(ended(&service.metrics()), (dead, delivered));
+    service.wait_for_attempts(&retried, 1);
+    service.cancel(&retried, "").expect_json(200);
+    assert_eq!(terminal_counts(&service.metrics()), (dead, delivered));
     service.stop();
 }

@@ -1,83 +1,87 @@
-//! Receivers that make trouble, and those beside them.
+//! Receivers that are slow, gone or failing, and their effect on other receivers.
 
 use serde_json::json;
 
-use crate::stage::{Event, Home, Receiver, Reply};
+use crate::harness::{Event, Receiver, Reply, Sandbox};
 
 on_each_store! {
-    a_receiver_that_never_answers_does_not_delay_another,
-    an_endpoint_that_is_gone_gets_one_request,
-    a_receiver_that_asks_to_be_left_alone_is_left_alone,
-    s1_circuit_a_service_stops_sending_to_a_receiver_that_fails_and_serves_the_others,
+    receiver_that_never_responds_does_not_delay_others,
+    receiver_that_responds_gone_gets_one_request,
+    receiver_that_sends_retry_after_gets_no_request_before_then,
+    s1_circuit_service_stops_sending_to_a_failing_receiver_and_serves_others,
 }
 
-fn a_receiver_that_never_answers_does_not_delay_another(home: Home) {
-    // Fewer slots than the silent receiver could fill.
-    let home = home.with("POSTHASTE_CONCURRENCY", "12").with("HTTP_POOL_SIZE", "8");
-    let (silent, well) = (Receiver::holding(200), Receiver::answering(200));
-    let service = home.serve();
-    let stuck = service.enqueue_all(&vec![Event::to(&silent); 40]);
-    silent.received(8);
-    for event_id in service.enqueue_all(&vec![Event::to(&well); 20]) {
-        service.delivered(&event_id);
+fn receiver_that_never_responds_does_not_delay_others(sandbox: Sandbox) {
+    // The silent receiver has more events than there are slots.
+    let sandbox = sandbox.with_env("POSTHASTE_CONCURRENCY", "12").with_env("HTTP_POOL_SIZE", "8");
+    let (silent, healthy) = (Receiver::blocking(200), Receiver::responding(200));
+    let service = sandbox.serve();
+    let blocked = service.enqueue_all(&vec![Event::to(&silent); 40]);
+    silent.wait_for_requests(8);
+    for event_id in service.enqueue_all(&vec![Event::to(&healthy); 20]) {
+        service.wait_until_delivered(&event_id);
     }
-    assert_eq!(silent.requests().len(), 8, "nothing was answered, so nothing more was sent");
-    silent.let_go();
-    stuck.iter().for_each(|event_id| drop(service.delivered(event_id)));
+    assert_eq!(silent.requests().len(), 8, "the receiver got requests beyond its limit");
+    silent.release();
+    blocked.iter().for_each(|event_id| drop(service.wait_until_delivered(event_id)));
     assert_eq!((silent.requests().len(), silent.in_flight_max()), (40, 8));
     service.stop();
 }
 
-fn an_endpoint_that_is_gone_gets_one_request(home: Home) {
-    let receiver = Receiver::scripted(|_, _| Reply::With(410, "content-type: text/plain", "moved out"));
-    let service = home.serve();
+fn receiver_that_responds_gone_gets_one_request(sandbox: Sandbox) {
+    let receiver = Receiver::scripted(|_, _| Reply::Full(410, "content-type: text/plain", "moved out"));
+    let service = sandbox.serve();
     let event_id = service.enqueue(&Event::to(&receiver));
-    let failed = service.failed(&event_id);
+    let failed = service.wait_until_failed(&event_id);
     assert_eq!((&failed["failure_kind"], &failed["attempts"]), (&json!("gone"), &json!(1)));
     assert_eq!(failed["last_error"], "HTTP 410: moved out");
-    let counted = "webhook_dead_letters_total{kind=\"gone\"}";
-    service.metrics_when("it is counted", |told| told[counted] == 1.0);
+    let counter = "webhook_dead_letters_total{kind=\"gone\"}";
+    service.wait_for_metrics("the dead letter is counted", |metrics| metrics[counter] == 1.0);
     service.stop();
     assert_eq!(receiver.requests().len(), 1);
 }
 
-fn a_receiver_that_asks_to_be_left_alone_is_left_alone(home: Home) {
-    let home = home.with_fast_retries();
-    let receiver = Receiver::scripted(|_, before| match before {
-        0 => Reply::With(503, "retry-after: 3", "come back later"),
+fn receiver_that_sends_retry_after_gets_no_request_before_then(sandbox: Sandbox) {
+    let sandbox = sandbox.with_fast_retries();
+    let receiver = Receiver::scripted(|_, earlier| match earlier {
+        0 => Reply::Full(503, "retry-after: 3", "come back later"),
         _ => Reply::Status(200),
     });
-    let other = Receiver::answering(200);
-    let service = home.serve();
+    let other = Receiver::responding(200);
+    let service = sandbox.serve();
     let first = service.enqueue(&Event::to(&receiver));
-    service.attempted(&first, 1);
-    // New events for that receiver wait as well, those for others do not.
+    service.wait_for_attempts(&first, 1);
+    // New events for this receiver wait too. Events for other receivers do not.
     let second = service.enqueue(&Event::to(&receiver));
-    service.delivered(&service.enqueue(&Event::to(&other)));
-    service.delivered(&first);
-    service.delivered(&second);
-    let requests = receiver.received(3);
-    for again in &requests[1..] {
-        let after = again.at.since(requests[0].at).as_secs_f64();
-        assert!(after >= 2.9, "sent again after {after} s, though the receiver asked for 3 s");
+    service.wait_until_delivered(&service.enqueue(&Event::to(&other)));
+    service.wait_until_delivered(&first);
+    service.wait_until_delivered(&second);
+    let requests = receiver.wait_for_requests(3);
+    for request in &requests[1..] {
+        let after = request.received_at.duration_since(requests[0].received_at).as_secs_f64();
+        assert!(after >= 2.9, "sent after {after} s, but Retry-After was 3 s");
     }
     service.stop();
 }
 
-fn s1_circuit_a_service_stops_sending_to_a_receiver_that_fails_and_serves_the_others(home: Home) {
-    let home = home.with("HTTP_POOL_SIZE", "4");
-    let (broken, well) = (Receiver::answering(503), Receiver::answering(200));
-    let service = home.serve();
+fn s1_circuit_service_stops_sending_to_a_failing_receiver_and_serves_others(sandbox: Sandbox) {
+    let sandbox = sandbox.with_env("HTTP_POOL_SIZE", "4");
+    let (broken, healthy) = (Receiver::responding(503), Receiver::responding(200));
+    let service = sandbox.serve();
     let event_ids = service.enqueue_all(&vec![Event::to(&broken); 60]);
-    service.metrics_when("the circuit is open", |told| told["webhook_circuit_open"] == 1.0);
-    for event_id in service.enqueue_all(&vec![Event::to(&well); 30]) {
-        service.delivered(&event_id);
+    service.wait_for_metrics("the circuit is open", |metrics| metrics["webhook_circuit_open"] == 1.0);
+    for event_id in service.enqueue_all(&vec![Event::to(&healthy); 30]) {
+        service.wait_until_delivered(&event_id);
     }
-    let told = service.metrics_when("nothing is in flight", |told| told["webhook_in_flight"] == 0.0);
-    assert_eq!(told["webhook_circuit_open"], 1.0);
+    let metrics =
+        service.wait_for_metrics("no delivery is in flight", |metrics| metrics["webhook_in_flight"] == 0.0);
+    assert_eq!(metrics["webhook_circuit_open"], 1.0);
     let sent = broken.requests().len();
-    assert!((10..20).contains(&sent), "ten failures in a row open it, and a few were on their way: {sent}");
+    assert!(
+        (10..20).contains(&sent),
+        "ten failures in a row open the circuit, plus a few in flight: {sent} were sent"
+    );
     let attempts = event_ids.iter().map(|event_id| service.event(event_id)["attempts"].as_u64().unwrap());
-    assert_eq!(attempts.sum::<u64>(), sent as u64, "waiting for a circuit is no attempt");
+    assert_eq!(attempts.sum::<u64>(), sent as u64, "waiting for an open circuit consumed attempts");
     service.stop();
 }

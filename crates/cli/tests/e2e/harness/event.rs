@@ -1,10 +1,11 @@
-//! An event to enqueue.
+//! Events that a test enqueues.
 
 use serde_json::{Value, json};
 
-use super::output::PAYLOAD_MARK;
+use super::output::PAYLOAD_MARKER;
 use super::receiver::Receiver;
 
+/// The enqueue request of one event.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     fields: Value,
@@ -12,6 +13,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
+    /// Creates an event for a receiver, with a payload that contains [`PAYLOAD_MARKER`].
     pub(crate) fn to(receiver: &Receiver) -> Self {
         Self::to_url(&receiver.url())
     }
@@ -19,33 +21,34 @@ impl Event {
     pub(crate) fn to_url(url: &str) -> Self {
         Self {
             fields: json!({ "destination_url": url, "event_type": "invoice.paid" }),
-            payload: json!({ "invoice": 17, "note": PAYLOAD_MARK }).to_string(),
+            payload: json!({ "invoice": 17, "note": PAYLOAD_MARKER }).to_string(),
         }
     }
 
+    /// Sets a field of the request.
     #[must_use]
     pub(crate) fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.fields[field] = value.into();
         self
     }
 
-    /// The payload as it is spelled.
+    /// Sets the payload to exactly this JSON text.
     #[must_use]
-    pub(crate) fn payload(mut self, text: &str) -> Self {
-        self.payload = text.to_owned();
+    pub(crate) fn with_payload(mut self, json: &str) -> Self {
+        json.clone_into(&mut self.payload);
         self
     }
 
-    /// As it is sent: the payload is not read on the way.
-    pub(crate) fn body(&self) -> String {
+    /// Returns the body of the enqueue request. The body contains the payload unparsed, byte for byte.
+    pub(crate) fn request_body(&self) -> String {
         let fields = self.fields.to_string();
         let fields = fields.strip_suffix('}').unwrap();
         format!("{fields},\"payload\":{}}}", self.payload)
     }
 }
 
-/// Many at once.
-pub(super) fn bodies(events: &[Event]) -> String {
-    let bodies: Vec<_> = events.iter().map(Event::body).collect();
+/// Returns the body of a request that enqueues several events.
+pub(super) fn batch_request_body(events: &[Event]) -> String {
+    let bodies: Vec<_> = events.iter().map(Event::request_body).collect();
     format!("[{}]", bodies.join(","))
 }
