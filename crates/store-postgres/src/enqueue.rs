@@ -21,7 +21,7 @@ mod lock_wait;
 mod transaction;
 mod write;
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use crate::StoreState;
 
@@ -32,5 +32,5 @@ pub(crate) use destination_ids::DestinationIds;
 
 /// Writes the requests of the store's queue until the store is dropped.
 pub(crate) async fn run(store: Weak<StoreState>, queue: QueueReceiver) {
-    batch::run(&store, queue).await;
+    batch::run(Arc::new(store), queue).await;
 }

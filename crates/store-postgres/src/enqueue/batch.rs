@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use futures_util::future::join_all;
 use posthaste_store::{EnqueueRequest, EnqueueResponse, StoreError};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use super::contention::ContendedRequests;
 use crate::error::unavailable;
@@ -20,8 +20,8 @@ use crate::session::CALL_TIMEOUT;
 pub(super) const QUEUED_REQUESTS_MAX: usize = 1_024;
 /// A batch with this many events takes no further request.
 const BATCH_EVENTS: usize = 1_000;
-/// Batches that may be in progress at the same time, each on a connection of its own. The client prepares one batch
-/// while the server commits another.
+/// Batches that may be in progress at the same time, each on a connection of its own; all but one are full. The client
+/// encodes one batch while the server commits another.
 const BATCHES_IN_PROGRESS_MAX: usize = 2;
 
 /// Writes a batch of requests in as few commits as it can, and returns one result per request, in order.
@@ -124,26 +124,34 @@ impl EnqueueQueue {
 }
 
 /// Writes queued requests until every [`EnqueueQueue`] is dropped and every request has its result.
-pub(super) async fn run(writer: &dyn BatchWriter, queue: QueueReceiver) {
-    let contended = ContendedRequests::default();
-    let queue = tokio::sync::Mutex::new(queue);
+pub(super) async fn run(writer: Arc<dyn BatchWriter>, queue: QueueReceiver) {
+    let contended = Arc::new(ContendedRequests::default());
+    let queue = Arc::new(tokio::sync::Mutex::new(queue));
+    // A task per batch in progress, so that batches are encoded in parallel. Dropping the set ends the tasks.
+    let mut tasks = JoinSet::new();
+    for _ in 0..BATCHES_IN_PROGRESS_MAX {
+        tasks.spawn(write_batches(Arc::clone(&writer), Arc::clone(&queue), Arc::clone(&contended)));
+    }
     let batches = async {
-        join_all((0..BATCHES_IN_PROGRESS_MAX).map(|_| write_batches(writer, &queue, &contended))).await;
+        while tasks.join_next().await.is_some() {}
         contended.close();
     };
-    tokio::join!(batches, contended.run(writer));
+    tokio::join!(batches, contended.run(&*writer));
 }
 
 async fn write_batches(
-    writer: &dyn BatchWriter,
-    queue: &tokio::sync::Mutex<QueueReceiver>,
-    contended: &ContendedRequests,
+    writer: Arc<dyn BatchWriter>,
+    queue: Arc<tokio::sync::Mutex<QueueReceiver>>,
+    contended: Arc<ContendedRequests>,
 ) {
-    while let Some(batch) = next_batch(&mut *queue.lock().await, contended).await {
-        let (requests, replies): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|pending| (pending.request, pending.reply)).unzip();
-        let results = write_contained(writer, &requests).await;
-        for ((request, reply), result) in requests.into_iter().zip(replies).zip(results) {
+    loop {
+        let mut queue = queue.lock().await;
+        let Some(batch) = next_batch(&mut queue, &contended).await else { return };
+        // A full batch leaves the queue to another task, which writes the next batch in parallel. A smaller one keeps it:
+        // requests that arrive meanwhile share the next commit.
+        let _kept_queue = (!batch.is_full()).then_some(queue);
+        let results = write_contained(&*writer, &batch.requests).await;
+        for ((request, reply), result) in batch.requests.into_iter().zip(batch.replies).zip(results) {
             let pending = PendingEnqueue { request, reply };
             match result {
                 Ok(response) => pending.respond(Ok(response)),
@@ -157,23 +165,41 @@ async fn write_batches(
     }
 }
 
+/// Requests to write together.
+#[derive(Default)]
+struct Batch {
+    requests: Vec<EnqueueRequest>,
+    /// The channels to the callers, in the order of the requests.
+    replies: Vec<Reply>,
+    events: usize,
+}
+
+impl Batch {
+    fn push(&mut self, pending: PendingEnqueue) {
+        self.events += pending.request.events.len();
+        self.requests.push(pending.request);
+        self.replies.push(pending.reply);
+    }
+
+    fn is_full(&self) -> bool {
+        self.events >= BATCH_EVENTS
+    }
+}
+
 /// Waits for a request and takes every other that is queued, up to the size of a batch. Requests that need a locked
 /// resource join the contended ones instead. Returns none once the queue is closed and empty.
-async fn next_batch(queue: &mut QueueReceiver, contended: &ContendedRequests) -> Option<Vec<PendingEnqueue>> {
-    let (mut batch, mut events) = (Vec::new(), 0);
+async fn next_batch(queue: &mut QueueReceiver, contended: &ContendedRequests) -> Option<Batch> {
+    let mut batch = Batch::default();
     let mut next = Some(queue.recv().await?);
     while let Some(QueuedRequest { request, reply }) = next {
         match take(&request) {
             Some(request) if contended.needs_locked_resource(&request) => {
                 contended.add(PendingEnqueue { request, reply });
             }
-            Some(request) => {
-                events += request.events.len();
-                batch.push(PendingEnqueue { request, reply });
-            }
+            Some(request) => batch.push(PendingEnqueue { request, reply }),
             None => {}
         }
-        next = if events < BATCH_EVENTS { queue.try_recv().ok() } else { None };
+        next = if batch.is_full() { None } else { queue.try_recv().ok() };
     }
     Some(batch)
 }

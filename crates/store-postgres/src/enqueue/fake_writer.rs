@@ -1,6 +1,6 @@
 //! A batch writer over the memory store that tests can watch, block, fail and make panic.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(super) struct FakeWriter {
     pub(super) panic_once: AtomicBool,
     /// The number of requests of each batch so far.
     batches: Mutex<Vec<usize>>,
+    batches_in_progress: AtomicUsize,
+    concurrent_batches_max: AtomicUsize,
 }
 
 impl FakeWriter {
@@ -37,6 +39,8 @@ impl FakeWriter {
             failing: AtomicBool::new(false),
             panic_once: AtomicBool::new(false),
             batches: Mutex::default(),
+            batches_in_progress: AtomicUsize::new(0),
+            concurrent_batches_max: AtomicUsize::new(0),
         })
     }
 
@@ -50,13 +54,17 @@ impl FakeWriter {
     /// Starts the queue's task on this writer.
     pub(super) fn start(self: &Arc<Self>) -> Arc<EnqueueQueue> {
         let (queue, receiver) = EnqueueQueue::new();
-        let writer = Arc::clone(self);
-        tokio::spawn(async move { batch::run(&*writer, receiver).await });
+        tokio::spawn(batch::run(Arc::clone(self) as _, receiver));
         Arc::new(queue)
     }
 
     pub(super) fn batches(&self) -> Vec<usize> {
         self.batches.lock().unwrap().clone()
+    }
+
+    /// The largest number of batches that were in progress at the same time.
+    pub(super) fn concurrent_batches_max(&self) -> usize {
+        self.concurrent_batches_max.load(Ordering::Relaxed)
     }
 
     pub(super) fn stored_events(&self) -> usize {
@@ -75,8 +83,13 @@ impl BatchWriter for FakeWriter {
         if self.failing.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable { reason: "planted".to_owned() });
         }
+        let in_progress = self.batches_in_progress.fetch_add(1, Ordering::Relaxed) + 1;
+        self.concurrent_batches_max.fetch_max(in_progress, Ordering::Relaxed);
         // During a commit, further requests can be queued.
-        tokio::task::yield_now().await;
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        self.batches_in_progress.fetch_sub(1, Ordering::Relaxed);
         let mut results = Vec::new();
         for request in batch {
             let url = request.events[0].destination_url().as_str();

@@ -1,6 +1,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use posthaste_store::Idempotency;
 use tokio::time::Duration;
 
@@ -36,6 +37,35 @@ async fn a_full_batch_leaves_further_requests_to_the_next() {
     let results = join_all([0, 1_000, 2_000, 3_000].map(|from| queue.enqueue(large(from)))).await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert_eq!(writer.batches(), [2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_batches_are_written_in_parallel() {
+    let writer = FakeWriter::new();
+    let queue = writer.start();
+    let full = |host: &str| {
+        let events = (0..BATCH_EVENTS).flat_map(|number| request(host, number).events).collect();
+        EnqueueRequest { events, idempotency: None }
+    };
+    let results = join_all(["a", "b"].map(|host| queue.enqueue(full(host)))).await;
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(writer.concurrent_batches_max(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_batches_are_written_one_after_the_other() {
+    let writer = FakeWriter::new();
+    let queue = writer.start();
+    let mut enqueues = Vec::new();
+    for number in 0..20 {
+        enqueues.push(spawn_enqueue(&queue, request("up", number)));
+        tokio::task::yield_now().await;
+    }
+    for enqueue in enqueues {
+        enqueue.await.unwrap().unwrap();
+    }
+    assert!(writer.batches().len() > 1, "{:?}", writer.batches());
+    assert_eq!(writer.concurrent_batches_max(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,8 +135,7 @@ async fn the_request_of_a_caller_that_has_gone_away_is_neither_kept_nor_stored()
     gone.abort();
     let _ = gone.await;
     assert!(payload.is_unique(), "the request is withdrawn");
-    let running = Arc::clone(&writer);
-    tokio::spawn(async move { run(&*running, receiver).await });
+    tokio::spawn(run(Arc::clone(&writer) as _, receiver));
     assert_eq!(queue.enqueue(request_with_payload("up", "stays", &payload)).await.unwrap().receipts.len(), 1);
     assert_eq!(writer.stored_events(), 1);
 }
