@@ -21,7 +21,7 @@ pub(crate) use error::ClientError;
 pub(crate) use responses::{AcceptedEvent, ActionResult, Attempt, AuditEntry, Event, EventPage, Overview};
 pub(crate) use server_url::ServerUrl;
 
-/// A page of 200 events stays far below this size.
+/// The limits of one call. A page of 200 events is far smaller than the largest response.
 const LIMITS: Limits = Limits { timeout: Duration::from_secs(30), response_bytes_max: 16 * 1_024 * 1_024 };
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

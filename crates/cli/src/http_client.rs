@@ -69,7 +69,7 @@ impl HttpClient {
         Self { client, limits }
     }
 
-    /// Sends a request and reads the whole response, whatever its status.
+    /// Sends a request and reads the whole response. A response with an error status is not an error here.
     pub(crate) async fn send(&self, request: Request) -> Result<Response<Bytes>, HttpError> {
         let response = self.client.execute(request).await.map_err(|error| self.classify(&error))?;
         let (head, body) = Response::<Body>::from(response).into_parts();
@@ -78,6 +78,7 @@ impl HttpClient {
         Ok(Response::from_parts(head, body))
     }
 
+    /// Converts an error of reqwest, or of reading the body.
     fn classify(&self, error: &(dyn Error + 'static)) -> HttpError {
         let cause = describe_root_cause(error);
         match error.downcast_ref::<reqwest::Error>() {
@@ -89,6 +90,7 @@ impl HttpClient {
     }
 }
 
+/// A TLS configuration that trusts these certificate authorities and sends no client certificate.
 fn tls_config(roots: RootCertStore) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
@@ -116,7 +118,7 @@ fn is_tls_failure(error: &(dyn Error + 'static)) -> bool {
 fn describe_root_cause(error: &(dyn Error + 'static)) -> String {
     let root = chain(error).last().unwrap_or(error);
     match root.downcast_ref::<io::Error>() {
-        // Without the number that the operating system has for the error.
+        // The text of the kind has no error number of the operating system.
         Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
         _ => root.to_string(),
     }

@@ -18,7 +18,7 @@ use crate::cli::Cli;
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
         Ok(cli) => cli,
-        Err(shown) => return terminal::print_usage(&shown),
+        Err(error) => return terminal::print_usage(&error),
     };
     let result = runtime(&cli).and_then(|runtime| {
         let result = runtime.block_on(commands::run(cli));

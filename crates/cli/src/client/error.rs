@@ -1,4 +1,4 @@
-//! Errors of the API client. Each message tells the user what to do next.
+//! Errors of the API client. Each message contains advice for the user.
 
 use std::time::Duration;
 

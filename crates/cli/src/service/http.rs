@@ -1,8 +1,8 @@
 //! The HTTP server: accepts connections and serves them within limits.
 //!
 //! It limits the number of connections, the time for a request's head, the time in which a client reads nothing of a
-//! response, and the time for open requests at shutdown. `docs/decisions/0014-own-accept-loop.md` says why
-//! `axum::serve` does not do this.
+//! response, and the time for open requests at shutdown. See `docs/decisions/0014-own-accept-loop.md` for
+//! why this is not `axum::serve`.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -132,11 +132,13 @@ async fn accept(
     }
 }
 
+/// Waits before the next attempt to accept a connection.
 #[expect(clippy::disallowed_methods, reason = "paces real sockets")]
 async fn wait_before_retry() {
     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
 }
 
+/// Waits for open requests, at most for `grace`.
 #[expect(clippy::disallowed_methods, reason = "bounds the wait for real clients")]
 async fn finish_requests(grace: Duration, finished: impl Future<Output = ()>) {
     if tokio::time::timeout(grace, finished).await.is_err() {

@@ -3,7 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Tells a task when the process shuts down. Cheap to clone.
+/// A task's handle that resolves when the process shuts down. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ShutdownSignal(watch::Receiver<bool>);
 
