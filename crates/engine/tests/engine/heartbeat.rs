@@ -97,7 +97,7 @@ async fn heartbeat_continues_until_the_settle_has_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s3_no_heartbeat_leaks_however_its_delivery_ends() {
+async fn s3_no_leak_every_heartbeat_ends_with_its_delivery() {
     let fixture = Fixture::new();
     for (host, reply) in [
         ("ok", Reply::After(secs(5), 200)),
