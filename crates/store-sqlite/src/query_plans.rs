@@ -2,10 +2,13 @@
 //! backlog or the history.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::EventQuery;
+use posthaste_store::{EventQuery, PageRequest};
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, Params, StatementStatus};
 
 use crate::claim::{self, grant};
@@ -118,6 +121,39 @@ fn s2_nfr001_overview_and_dead_letters_of_sqlite_read_no_payload_and_scan_no_tab
     assert_steps_seek(&others, &["webhook_destinations_earliest_retry_at"]);
     assert_seeks(&db, read::DEAD_LETTERS, &["webhook_failures_updated_at"]);
     assert_seeks(&db, row::EVENT, &["webhook_audit_event"]);
+}
+
+/// Counts the statements that SQLite runs for `query`.
+fn count_statements<T>(db: &mut Connection, query: impl FnOnce(&Connection) -> T) -> (usize, T) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    let add = move |_: TraceEvent<'_>| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    };
+    db.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(add)).unwrap();
+    let result = query(db);
+    db.trace_v2(TraceEventCodes::empty(), None::<fn(TraceEvent<'_>)>).unwrap();
+    (count.load(Ordering::Relaxed), result)
+}
+
+#[test]
+fn s2_nfr001_a_page_of_dead_letters_or_events_of_sqlite_is_one_statement() {
+    let Database { mut db, _directory } = database();
+    let url = DestinationUrl::parse("https://a.example/").unwrap();
+    db.execute("INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, ?1, 0)", [url.as_str()])
+        .unwrap();
+    for status in ["failed", "delivered", "pending"] {
+        insert_events(&db, 1, 60, status, 1, 0);
+    }
+    let page = PageRequest::default();
+    let (statements, dead_letters) = count_statements(&mut db, |db| read::dead_letters(db, &page).unwrap());
+    assert_eq!((statements, dead_letters.items.len()), (1, page.limit.get()));
+    assert!(dead_letters.next.is_some());
+    for destination in [None, Some(url)] {
+        let query = EventQuery { status: Some(DeliveryStatus::Failed), destination };
+        let (statements, events) = count_statements(&mut db, |db| read::events(db, &query, &page).unwrap());
+        assert_eq!((statements, events.items.len()), (1, page.limit.get()));
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Reads for operators. No query reads a payload, and no listing costs more as the history grows.
+//! Reads for operators. No query reads a payload, and no listing costs more as the history grows. A page is one
+//! statement: it joins the index that orders the page with the view of events.
 
 use std::time::Duration;
 
@@ -74,16 +75,20 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 ///
 /// Index: webhook_failures_updated_at, backwards from the cursor's timestamp. The query skips no rows except those of
 /// the cursor's own microsecond.
-pub(crate) const DEAD_LETTERS: &str = "
-    SELECT id FROM webhook_failures INDEXED BY webhook_failures_updated_at
-    WHERE (updated_at, id) < (?1, ?2)
-    ORDER BY updated_at DESC, id DESC LIMIT ?3";
+pub(crate) const DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    event_columns!(),
+    " FROM webhook_failures l INDEXED BY webhook_failures_updated_at
+      CROSS JOIN webhook_outbox_events v
+      WHERE (l.updated_at, l.id) < (?1, ?2) AND v.id = l.id
+      ORDER BY l.updated_at DESC, l.id DESC LIMIT ?3"
+);
 
 pub(crate) fn dead_letters(db: &Connection, page: &PageRequest) -> Result<Page<EventView>, CallError> {
     let (at, key, limit) = page_bounds(page);
     let mut failed = db.prepare_cached(DEAD_LETTERS)?;
-    let keys = failed.query_map((at, key, limit), |row| row.get(0).map(EventKey))?;
-    read_page(db, keys.collect::<Result<_, _>>()?, page, |event| event.updated_at)
+    let events = failed.query_map((at, key, limit), row::event_view)?;
+    to_page(events.collect::<Result<_, _>>()?, page, |event| event.updated_at)
 }
 
 pub(crate) fn events(
@@ -93,12 +98,11 @@ pub(crate) fn events(
 ) -> Result<Page<EventView>, CallError> {
     let (_, key, limit) = page_bounds(page);
     let mut listed = db.prepare_cached(&listing_sql(query))?;
-    let as_key = |row: &Row<'_>| row.get(0).map(EventKey);
-    let keys = match &query.destination {
-        Some(url) => listed.query_map((key, limit, url.as_str()), as_key)?,
-        None => listed.query_map((key, limit), as_key)?,
+    let events = match &query.destination {
+        Some(url) => listed.query_map((key, limit, url.as_str()), row::event_view)?,
+        None => listed.query_map((key, limit), row::event_view)?,
     };
-    read_page(db, keys.collect::<Result<_, _>>()?, page, |event| event.created_at)
+    to_page(events.collect::<Result<_, _>>()?, page, |event| event.created_at)
 }
 
 /// Builds the query for one page of events, newest first. The cost of a page never grows with the number of delivered
@@ -124,9 +128,10 @@ pub(crate) fn listing_sql(query: &EventQuery) -> String {
     let destination =
         "AND l.destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?3)";
     format!(
-        "SELECT l.id FROM {from}
-         WHERE l.id < ?1 {} {}
+        "SELECT {} FROM {from} CROSS JOIN webhook_outbox_events v
+         WHERE l.id < ?1 AND v.id = l.id {} {}
          ORDER BY l.id DESC LIMIT ?2",
+        event_columns!(),
         if query.status == Some(DeliveryStatus::Delivered) { delivered } else { "" },
         if by_destination { destination } else { "" },
     )
@@ -139,19 +144,16 @@ fn page_bounds(page: &PageRequest) -> (i64, i64, i64) {
     (at, key, i64::try_from(page.limit.get()).expect("page limits are at most a few hundred") + 1)
 }
 
-/// Reads the events of a page. A key beyond the page's limit means that there is a next page.
-fn read_page(
-    db: &Connection,
-    mut keys: Vec<EventKey>,
+/// Makes a page of the events that its query returned. An event beyond the page's limit means that there is a next page.
+fn to_page(
+    mut events: Vec<EventView>,
     page: &PageRequest,
     at: impl Fn(&EventView) -> Timestamp,
 ) -> Result<Page<EventView>, CallError> {
-    let more = keys.len() > page.limit.get();
-    keys.truncate(page.limit.get());
-    let items: Vec<EventView> =
-        keys.into_iter().map(|key| row::read_event(db, key)).collect::<Result<_, _>>()?;
-    let next = items.last().filter(|_| more).map(|last| PageCursor { at: at(last), key: last.key });
-    Ok(Page { items, next })
+    let more = events.len() > page.limit.get();
+    events.truncate(page.limit.get());
+    let next = events.last().filter(|_| more).map(|last| PageCursor { at: at(last), key: last.key });
+    Ok(Page { items: events, next })
 }
 
 /// Reads one event with its attempts and operator actions.
@@ -161,7 +163,7 @@ pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, 
         .prepare_cached(concat!(
             "SELECT ",
             event_columns!(),
-            " FROM webhook_outbox_events WHERE event_id = ?1"
+            " FROM webhook_outbox_events v WHERE v.event_id = ?1"
         ))?
         .query_row([event_id.as_str()], row::event_view)
         .optional()?

@@ -9,22 +9,23 @@ use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
-/// The columns of `webhook_outbox_events` that [`event_view`] reads, in its order. None of them reads
+/// The columns of `webhook_outbox_events v` that [`event_view`] reads, in its order. None of them reads
 /// `webhook_messages`, where the payloads are.
 macro_rules! event_columns {
     () => {
-        "id, event_id, message_id, destination_id, destination_url, event_type,
-         payment_request_id, webhook_id, session_id,
-         delivery_status, failure_kind, attempts, max_attempts, claims, lost_leases,
-         next_attempt_at, lease_owner, lease_until, last_error, last_attempted_at, delivered_at,
-         manual_last_action, manual_last_actor, manual_last_at, created_at, updated_at, manual_last_reason"
+        "v.id, v.event_id, v.message_id, v.destination_id, v.destination_url, v.event_type,
+         v.payment_request_id, v.webhook_id, v.session_id,
+         v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, v.lost_leases,
+         v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, v.delivered_at,
+         v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at,
+         v.manual_last_reason"
     };
 }
 pub(crate) use event_columns;
 
 /// One event by its key. Every join of the view is by key or index.
 pub(crate) const EVENT: &str =
-    concat!("SELECT ", event_columns!(), " FROM webhook_outbox_events WHERE id = ?1");
+    concat!("SELECT ", event_columns!(), " FROM webhook_outbox_events v WHERE v.id = ?1");
 
 pub(crate) fn read_event(db: &Connection, key: EventKey) -> rusqlite::Result<EventView> {
     db.prepare_cached(EVENT)?.query_row([key.0], event_view)
