@@ -9,12 +9,12 @@ mod commands;
 mod dashboard;
 #[path = "deploy/files.rs"]
 mod files;
-#[path = "deploy/grace.rs"]
-mod grace;
 #[path = "deploy/metrics.rs"]
 mod metrics;
 #[path = "deploy/promql.rs"]
 mod promql;
+#[path = "deploy/repeated_numbers.rs"]
+mod repeated_numbers;
 #[path = "deploy/settings.rs"]
 mod settings;
 

@@ -24,7 +24,7 @@ pub(crate) fn setting_rows(reference: &str) -> Vec<[&str; 5]> {
 }
 
 /// Returns the variables of all settings, and those of the commands that talk to a server (`[env: …]` in their help).
-fn known() -> BTreeSet<String> {
+fn known_variables() -> BTreeSet<String> {
     let settings: BTreeSet<_> = setting_variables(&read(REFERENCE)).into_iter().collect();
     for canonical in ["POSTHASTE_DATABASE_URL", "POSTHASTE_API_KEYS", "POSTHASTE_ALLOW_FAST_RETRIES"] {
         assert!(
@@ -88,7 +88,7 @@ fn unknown_variables(file: &File, known: &BTreeSet<String>) -> Vec<String> {
 
 #[test]
 fn every_variable_in_the_deployment_and_the_runbook_is_a_setting() {
-    let known = known();
+    let known = known_variables();
     let files = deploy_files().into_iter().chain(files_at("docs/operations.md"));
     assert_none(&files.flat_map(|file| unknown_variables(&file, &known)).collect::<Vec<_>>());
 }
