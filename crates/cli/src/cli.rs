@@ -1,6 +1,6 @@
-//! The command line: what can be asked for, and the help that says so.
+//! The declared command line: commands, arguments and their help.
 //!
-//! Nothing is done here and nothing is looked up but the command line and the environment.
+//! This module only parses. It reads the command line and the environment, and no files.
 
 mod operate;
 mod produce;
@@ -18,89 +18,90 @@ pub(crate) use produce::{ListenArgs, SendArgs};
 pub(crate) use server::{CLIENT_VARIABLES, ServerArgs};
 pub(crate) use settings::SettingFlags;
 
-/// Heads the flags that every command takes.
-const GLOBAL: &str = "Everywhere";
+/// The help heading of the flags that every command takes.
+const GLOBAL_HEADING: &str = "Global options";
 
 const EXAMPLES: &str = "\
 Examples:
-  posthaste                                   serve with what posthaste.toml and the environment say
-  posthaste listen                            a receiver to develop against, in another terminal
+  posthaste                                   serve with the settings of posthaste.toml
+  posthaste listen                            run a receiver for development, in another terminal
   posthaste send --url http://127.0.0.1:8700/ --type invoice.paid --data '{\"invoice\": 17}' --wait
-  posthaste overview                          how deliveries are doing
-  posthaste dlq list                          what could not be delivered";
+  posthaste overview                          count the events in each state
+  posthaste dlq list                          list the events that could not be delivered";
 
-/// Of `worker`, where the setting means something else than for `serve`.
-const WORKER_LISTEN: &str = "Where /metrics, /healthz and /readyz answer, and nothing else; without api_keys only a \
-                             loopback address [default: it does not listen]";
+/// The help of the `listen` setting for `worker`, where it means something else than for `serve`.
+const WORKER_LISTEN_HELP: &str = "Address that serves /metrics, /healthz and /readyz, and nothing else; without \
+                                  api_keys, only a loopback address [default: none; the worker does not listen]";
 
-/// Delivers webhooks: signed, retried on a contract that protects receivers, dead-lettered when they cannot be.
+/// Deliver webhooks: signed, retried with backoff, and dead-lettered when all attempts fail
 ///
-/// Without a command, it serves: API, dashboard and worker in one process.
+/// Without a command, posthaste runs `posthaste serve`: API, dashboard and worker in one process.
 #[derive(Debug, Parser)]
 #[command(name = "posthaste", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// The configuration file [default: posthaste.toml, if there is one]
-    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    /// Configuration file [default: posthaste.toml, if it exists]
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL_HEADING)]
     pub(crate) config: Option<PathBuf>,
     /// Print without colours, as with NO_COLOR in the environment
-    #[arg(long, global = true, help_heading = GLOBAL)]
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub(crate) no_color: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
+/// The commands; these doc comments are their help.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Command {
     /// Serve the API and the dashboard and deliver events, in one process
     ///
-    /// Creates its database and brings it up to date first.
+    /// Creates or upgrades the database first.
     #[command(after_help = "Examples:\n  posthaste serve\n  posthaste serve --listen 127.0.0.1:9000 \
                             --database-url postgres://db.example/posthaste --no-worker")]
     Serve(ServeArgs),
     /// Deliver events, without API and dashboard
     ///
-    /// It listens only when told where, and then only for probes and scrapes.
+    /// With --listen, it also serves metrics and health probes.
     #[command(
         after_help = "Example:\n  posthaste worker --database-url postgres://db.example/posthaste",
-        mut_arg("listen", |listen| listen.help(WORKER_LISTEN))
+        mut_arg("listen", |listen| listen.help(WORKER_LISTEN_HELP))
     )]
     Worker(SettingFlags),
-    /// Deliver what is due now, once, and print the cycle's report as one line of JSON
+    /// Deliver the events that are due now, print a report as one line of JSON, and exit
     #[command(
         override_usage = "posthaste dispatch --once [OPTIONS]",
         after_help = "Example:\n  posthaste dispatch --once"
     )]
     Dispatch(DispatchArgs),
-    /// Create the database or bring it up to date, and say what was done
+    /// Create or upgrade the database and report what was done
     #[command(after_help = "Example:\n  posthaste migrate --database-url sqlite://posthaste.db")]
     Migrate(SettingFlags),
-    /// Hand an event to the server and print its id
+    /// Send an event to the server and print its id
     Send(SendArgs),
     /// Receive deliveries on this machine, check their signatures and print them
     Listen(ListenArgs),
     /// Show how many events are pending, due, retrying, failed and delivered
     Overview(OverviewArgs),
-    /// See and repair the dead-letter queue
+    /// List and requeue the events in the dead-letter queue
     #[command(subcommand, after_help = "Example:\n  posthaste dlq list")]
     Dlq(DlqCommand),
-    /// See events and why they are where they are, and end them
+    /// List, explain and cancel events
     #[command(subcommand, after_help = "Example:\n  posthaste events list --status pending")]
     Events(EventsCommand),
-    /// Check configuration, database, clock and network guard, and say what to fix
+    /// Check configuration, database, clock and network access, and report what to fix
     #[command(after_help = "Example:\n  posthaste doctor")]
     Doctor(DoctorArgs),
     /// Print the OpenAPI document of the API
     #[command(after_help = "Example:\n  posthaste openapi > openapi.json")]
     Openapi,
-    /// Print the configuration that holds and where each value comes from, secrets masked
+    /// Print the effective configuration and the source of each value, with secrets masked
     #[command(after_help = "Example:\n  posthaste config --config production.toml")]
     Config(ConfigArgs),
-    /// Print the secret that deliveries are signed with, for receivers to check them
+    /// Print the secret that signs deliveries, with which receivers verify them
     #[command(
         after_help = "Examples:\n  posthaste secret\n  posthaste listen --secret \"$(posthaste secret)\""
     )]
     Secret(SettingFlags),
-    /// Print a script that completes commands and flags in a shell
+    /// Print a shell script that completes commands and flags
     #[command(after_help = "Examples:\n  source <(posthaste completions bash)\n  \
                             posthaste completions zsh > ~/.zfunc/_posthaste\n  \
                             posthaste completions fish > ~/.config/fish/completions/posthaste.fish")]
@@ -109,7 +110,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServeArgs {
-    /// Serve API and dashboard only; workers run elsewhere
+    /// Serve API and dashboard only; workers run in other processes
     #[arg(long)]
     pub(crate) no_worker: bool,
     #[command(flatten)]
@@ -118,7 +119,7 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DispatchArgs {
-    /// One cycle, then exit. Without it nothing is done: to go on delivering is what `posthaste worker` is for
+    /// Run one cycle and exit (required; to deliver continuously, run `posthaste worker`)
     #[arg(long)]
     pub(crate) once: bool,
     #[command(flatten)]
@@ -145,33 +146,36 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell to complete in
+    /// Shell to generate the script for
     #[arg(value_enum)]
-    pub(crate) shell: CompletedShell,
+    pub(crate) shell: CompletionShell,
 }
 
+/// The shells that have completions.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum CompletedShell {
+pub(crate) enum CompletionShell {
     Bash,
     Zsh,
     Fish,
 }
 
 impl Cli {
+    /// Parses the arguments of this process.
     pub(crate) fn from_process() -> Result<Self, clap::Error> {
-        // Help and refusals are printed before a flag could be looked at.
-        let plain = std::env::args_os().any(|word| word == "--no-color");
-        let choice = if plain { clap::ColorChoice::Never } else { clap::ColorChoice::Auto };
+        // clap prints help and errors while it parses, before the parsed flag is available.
+        let no_color = std::env::args_os().any(|argument| argument == "--no-color");
+        let choice = if no_color { clap::ColorChoice::Never } else { clap::ColorChoice::Auto };
         let matches = Self::command().color(choice).try_get_matches()?;
         Self::from_arg_matches(&matches)
     }
 
+    /// Returns the command, which is `serve` if none is named.
     pub(crate) fn into_command(self) -> Command {
         self.command.unwrap_or_else(|| Command::Serve(ServeArgs::default()))
     }
 
-    /// Whether the command works on a database in this process, rather than ask a server.
-    pub(crate) fn runs_here(&self) -> bool {
+    /// Whether the command opens the database in this process instead of calling a server.
+    pub(crate) fn opens_database(&self) -> bool {
         match &self.command {
             None => true,
             Some(command) => matches!(

@@ -1,5 +1,5 @@
-//! The operator's page in a real browser, under the policy that it is served with, on the real API.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+//! The dashboard in a real browser, with its content security policy, on the real API.
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 mod support;
 
@@ -9,95 +9,95 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use support::{Service, posthaste};
+use support::{TestServer, posthaste, run_within};
 
-/// Waits until an event has ended as a dead letter.
-fn dead_letter(service: &Service, event_id: &str) {
-    let sent =
-        posthaste(&["send", "--server", &service.url, "--event-id", event_id, "--type", "order.created"])
-            .args(["--url", "http://127.0.0.1:1/<b>hook</b>", "--data", "{}", "--wait"])
-            .output()
-            .unwrap();
+/// The limit of each command and of each start of the browser.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Sends an event to an address that refuses connections, and waits until it is dead-lettered.
+fn create_dead_letter(server: &TestServer, event_id: &str) {
+    let mut send =
+        posthaste(&["send", "--server", &server.url, "--event-id", event_id, "--type", "order.created"]);
+    send.args(["--url", "http://127.0.0.1:1/<b>hook</b>", "--data", "{}", "--wait"]);
+    let sent = run_within(TIMEOUT, &mut send);
     assert_eq!(sent.status.code(), Some(1), "{}", String::from_utf8_lossy(&sent.stderr));
 }
 
-/// The page at an address as it stands when its scripts have run. A browser on a busy machine may draw it before its data
-/// has come: it is drawn again until it is as wanted.
-fn page(url: &str, profile: &Path, wanted: impl Fn(&str) -> bool) -> String {
-    let draw = || {
-        let rendered = Command::new(chromium())
+/// Returns the DOM of a page after its scripts have run. On a busy machine, a browser may dump the page before its data
+/// has arrived: the page is loaded up to five times until it is `complete`.
+fn render_page(url: &str, profile: &Path, complete: impl Fn(&str) -> bool) -> String {
+    let render = || {
+        let mut browser = Command::new(find_chromium());
+        browser
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
             .arg(format!("--user-data-dir={}", profile.join("browser").display()))
             .args(["--virtual-time-budget=5000", "--dump-dom", url])
-            .stderr(Stdio::null())
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&rendered.stdout).into_owned()
+            .stderr(Stdio::null());
+        String::from_utf8_lossy(&run_within(TIMEOUT, &mut browser).stdout).into_owned()
     };
-    let mut drawn = draw();
+    let mut page = render();
     for _ in 0..4 {
-        if wanted(&drawn) {
+        if complete(&page) {
             break;
         }
-        drawn = draw();
+        page = render();
     }
-    assert!(wanted(&drawn), "{drawn}");
-    drawn
+    assert!(complete(&page), "{page}");
+    page
 }
 
-fn chromium() -> &'static str {
+fn find_chromium() -> &'static str {
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
-    names.into_iter().find(there).expect("a Chromium is missing: `make need-packages` installs it")
+    let is_installed = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    names.into_iter().find(is_installed).expect("Chromium is missing: `make need-packages` installs it")
 }
 
 #[test]
-fn the_page_shows_counts_and_dead_letters_and_takes_what_receivers_say_as_text() {
-    // One whose events fail at their first attempt.
-    let service = Service::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
-    dead_letter(&service, "order-17-created");
-    let page = page(&service.url, service.directory(), |page| page.contains("order-17-created"));
+fn the_page_shows_counts_and_dead_letters_and_escapes_markup_in_them() {
+    // Without retries, the first failed attempt dead-letters an event.
+    let server = TestServer::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
+    create_dead_letter(&server, "order-17-created");
+    let page = render_page(&server.url, server.directory(), |page| page.contains("order-17-created"));
     assert!(page.contains("exhausted"), "{page}");
     assert!(page.contains("order.created"), "{page}");
-    assert!(!page.contains("<b>hook</b>"), "markup from outside became markup: {page}");
+    assert!(!page.contains("<b>hook</b>"), "text of a producer became markup: {page}");
     assert!(page.contains("%3Cb%3Ehook%3C/b%3E"), "{page}");
 }
 
 #[test]
-fn the_page_shows_what_was_done_by_hand_and_by_whom_as_text() {
-    let service = Service::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
-    dead_letter(&service, "order-17-created");
-    let cancelled = posthaste(&["events", "cancel", "order-17-created", "--server", &service.url])
-        .args(["--reason", "<i>refunded</i>"])
-        .output()
-        .unwrap();
+fn the_page_shows_the_actions_of_operators_as_text() {
+    let server = TestServer::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
+    create_dead_letter(&server, "order-17-created");
+    let mut cancel = posthaste(&["events", "cancel", "order-17-created", "--server", &server.url]);
+    let cancelled = run_within(TIMEOUT, cancel.args(["--reason", "<i>refunded</i>"]));
     assert!(cancelled.status.success(), "{}", String::from_utf8_lossy(&cancelled.stderr));
-    let address = format!("{}#event=order-17-created", service.url);
-    let page = page(&address, service.directory(), |page| page.contains("<b>cancel</b> by local, "));
-    assert!(!page.contains("<i>refunded"), "markup from outside became markup: {page}");
+    let address = format!("{}#event=order-17-created", server.url);
+    let page = render_page(&address, server.directory(), |page| page.contains("<b>cancel</b> by local, "));
+    assert!(!page.contains("<i>refunded"), "text of a producer became markup: {page}");
     assert!(page.contains("&lt;i&gt;refunded&lt;/i&gt;"), "{page}");
 }
 
-/// Serves the page, and a stream that says where it is and breaks off. Returns its address, and where each stream was
-/// asked to go on from.
-fn breaking_off() -> (String, Arc<Mutex<Vec<Option<String>>>>) {
+/// Serves the page, and a stream that sends its position and then disconnects. Returns the URL, and the `last-event-id` of
+/// each request for the stream.
+fn serve_disconnecting_stream() -> (String, Arc<Mutex<Vec<Option<String>>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let resumed = Arc::new(Mutex::new(Vec::new()));
-    let remembered = Arc::clone(&resumed);
+    let last_event_ids = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&last_event_ids);
     thread::spawn(move || {
         for client in listener.incoming() {
-            let remembered = Arc::clone(&remembered);
-            // A browser that leaves is its own business.
-            thread::spawn(move || client.and_then(|client| answer(client, &remembered)));
+            let recorded = Arc::clone(&recorded);
+            // Errors are ignored: the browser may disconnect at any time.
+            thread::spawn(move || client.and_then(|client| respond(client, &recorded)));
         }
     });
-    (url, resumed)
+    (url, last_event_ids)
 }
 
-fn answer(mut client: TcpStream, resumed: &Mutex<Vec<Option<String>>>) -> std::io::Result<()> {
+fn respond(mut client: TcpStream, last_event_ids: &Mutex<Vec<Option<String>>>) -> std::io::Result<()> {
     let head = BufReader::new(client.try_clone()?).lines().map_while(Result::ok);
     let head: Vec<String> = head.take_while(|line| !line.is_empty()).collect();
     let Some(path) = head.first().and_then(|line| line.split(' ').nth(1)) else { return Ok(()) };
@@ -105,7 +105,7 @@ fn answer(mut client: TcpStream, resumed: &Mutex<Vec<Option<String>>>) -> std::i
         Some(asset) => (200, asset.content_type, asset.bytes.into_owned()),
         None if path.ends_with("/stream") => {
             let last = head.iter().find_map(|line| line.strip_prefix("last-event-id: ")).map(str::to_owned);
-            resumed.lock().unwrap().push(last);
+            last_event_ids.lock().unwrap().push(last);
             (200, "text/event-stream", b"retry: 1000\nid: 7:3\n: gateway:webhooks\n\n".to_vec())
         }
         None => (404, "application/json", br#"{"error":{"code":"not_found","message":"none"}}"#.to_vec()),
@@ -115,11 +115,11 @@ fn answer(mut client: TcpStream, resumed: &Mutex<Vec<Option<String>>>) -> std::i
 }
 
 #[test]
-fn a_stream_that_breaks_off_before_its_first_notice_is_resumed_from_where_it_began() {
-    let (url, resumed) = breaking_off();
+fn a_stream_that_disconnects_before_its_first_notice_is_resumed_from_its_start_position() {
+    let (url, last_event_ids) = serve_disconnecting_stream();
     let profile = tempfile::tempdir().unwrap();
-    page(&url, profile.path(), |_| resumed.lock().unwrap().iter().any(Option::is_some));
-    let resumed = resumed.lock().unwrap();
-    assert_eq!(resumed[0], None, "{resumed:?}");
-    assert!(resumed.iter().flatten().all(|id| id == "7:3"), "{resumed:?}");
+    render_page(&url, profile.path(), |_| last_event_ids.lock().unwrap().iter().any(Option::is_some));
+    let ids = last_event_ids.lock().unwrap();
+    assert_eq!(ids[0], None, "{ids:?}");
+    assert!(ids.iter().flatten().all(|id| id == "7:3"), "{ids:?}");
 }

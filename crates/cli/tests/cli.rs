@@ -1,6 +1,8 @@
-//! The built command, as people and scripts use it: what it prints where, and how it exits.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+//! The built command as people and scripts use it: its output and its exit codes.
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
+#[path = "support/child.rs"]
+mod child;
 #[path = "cli/command.rs"]
 mod command;
 #[path = "cli/fake_api.rs"]

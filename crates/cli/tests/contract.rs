@@ -1,29 +1,32 @@
-//! The OpenAPI document against the running server: requests that it allows and requests that it forbids, thousands of
-//! them. No answer may be a 5xx, have a status that the document does not name, or break the document's own schema.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+//! The running server against its OpenAPI document: thousands of valid and invalid requests, generated from the document.
+//! No response may be a 5xx, have an undocumented status, or violate the documented schema.
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 mod support;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
-use support::{Service, posthaste};
+use support::{TestServer, posthaste, run_within};
+
+/// The limit of one run of schemathesis, which takes about a minute.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 const PRODUCER: &str = "producer-key-of-the-contract";
 const OPERATOR: &str = "operator-key-of-the-contract";
 
-fn service() -> Service {
+fn start_server() -> TestServer {
     let keys = format!("p:producer:{PRODUCER},o:operator:{OPERATOR}");
-    Service::start(&["serve", "--no-worker"], &[("POSTHASTE_API_KEYS", &keys)])
+    TestServer::start(&["serve", "--no-worker"], &[("POSTHASTE_API_KEYS", &keys)])
 }
 
-/// The event that the document's examples speak of.
-fn enqueue_the_example(service: &Service) {
-    let sent =
-        posthaste(&["send", "--server", &service.url, "--key", PRODUCER, "--event-id", "order-17-created"])
-            .args(["--url", "https://receiver.example/hook", "--type", "invoice.paid", "--data", "{}"])
-            .output()
-            .unwrap();
+/// Enqueues the event to which the document's examples refer.
+fn enqueue_example_event(server: &TestServer) {
+    let mut send =
+        posthaste(&["send", "--server", &server.url, "--key", PRODUCER, "--event-id", "order-17-created"]);
+    send.args(["--url", "https://receiver.example/hook", "--type", "invoice.paid", "--data", "{}"]);
+    let sent = run_within(TIMEOUT, &mut send);
     assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
 }
 
@@ -37,34 +40,34 @@ fn schemathesis() -> PathBuf {
     installed
 }
 
-/// The stream never ends, so it is left to tests of its own. That a value is refused which the document's schema cannot
-/// tell from a good one, such as a cursor that was made up, is right.
-fn hold_to_the_document(key: &str) {
-    let service = service();
-    enqueue_the_example(&service);
-    let output = Command::new(schemathesis())
-        .args(["run", &format!("{}openapi.json", service.url), "--checks", "all"])
+/// Runs schemathesis with this key. It excludes the stream, which never ends and has its own tests, and the check
+/// `positive_data_acceptance`: the server may refuse a value that matches the schema, such as an invented cursor.
+fn assert_document_is_followed(key: &str) {
+    let server = start_server();
+    enqueue_example_event(&server);
+    let mut command = Command::new(schemathesis());
+    command
+        .args(["run", &format!("{}openapi.json", server.url), "--checks", "all"])
         .args(["--exclude-checks", "positive_data_acceptance"])
         .args(["--exclude-path", "/v1/webhook-outbox/stream", "--seed", "1", "--max-examples", "60"])
         .args(["--request-timeout", "30", "--no-color", "--continue-on-failure"])
         .args(["--header", &format!("Authorization:Bearer {key}")])
-        .current_dir(service.directory())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}");
+        .current_dir(server.directory());
+    let output = run_within(TIMEOUT, &mut command);
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{report}");
     println!(
         "{}",
-        said.lines().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+        report.lines().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
     );
 }
 
 #[test]
-fn what_a_producer_may_do_is_as_documented() {
-    hold_to_the_document(PRODUCER);
+fn responses_to_a_producer_follow_the_document() {
+    assert_document_is_followed(PRODUCER);
 }
 
 #[test]
-fn what_an_operator_may_do_is_as_documented() {
-    hold_to_the_document(OPERATOR);
+fn responses_to_an_operator_follow_the_document() {
+    assert_document_is_followed(OPERATOR);
 }

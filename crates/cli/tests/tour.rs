@@ -1,19 +1,21 @@
-//! What README and its neighbours say is true: the tour and the repair run as they are written, tables agree with the
-//! program, code in documents is code that runs, and links lead somewhere.
-#![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
+//! The documents agree with the program: README's tour and its repair run as they are written, tables match the settings
+//! and the API, code in documents runs, and links resolve.
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
+#[path = "support/child.rs"]
+mod child;
 #[path = "tour/document.rs"]
 mod document;
+#[path = "tour/runner.rs"]
+mod runner;
 #[path = "tour/shell.rs"]
 mod shell;
-#[path = "tour/stage.rs"]
-mod stage;
 
 #[path = "tour/banner.rs"]
 mod banner;
 #[path = "tour/facts.rs"]
 mod facts;
+#[path = "tour/readme.rs"]
+mod readme;
 #[path = "tour/receiving.rs"]
 mod receiving;
-#[path = "tour/walk.rs"]
-mod walk;

@@ -1,16 +1,16 @@
-//! Commands of operators: the operator API in a terminal.
+//! Arguments of the operators' commands: `overview`, `dlq` and `events`.
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::ServerArgs;
 
-/// What the API gives in one page.
-const LIMIT: std::ops::RangeInclusive<i64> = 1..=200;
+/// The page sizes that the API accepts.
+const PAGE_LIMITS: std::ops::RangeInclusive<i64> = 1..=200;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:\n  posthaste overview\n  posthaste overview --json | jq .failed_count")]
 pub(crate) struct OverviewArgs {
-    /// Print the server's answer as it came
+    /// Print the server's JSON response unchanged
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -19,28 +19,29 @@ pub(crate) struct OverviewArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum DlqCommand {
-    /// List events that could not be delivered, the latest first
+    /// List events that could not be delivered, most recent first
     #[command(after_help = "Examples:\n  posthaste dlq list --limit 20\n  \
                             posthaste dlq list --all --json | jq -r '.events[].event_id'")]
     List(DlqListArgs),
-    /// Put events back in line, with their attempts to make again
+    /// Make failed events pending again, with their full number of attempts
     #[command(after_help = "Examples:\n  posthaste dlq requeue msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5\n  \
                             posthaste dlq requeue --all --yes")]
     Requeue(RequeueArgs),
 }
 
+/// The arguments that all list commands share.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ListArgs {
-    /// How many to list
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(LIMIT))]
+    /// Maximum number of events to list
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(PAGE_LIMITS))]
     pub(crate) limit: u32,
-    /// Go on where an earlier list ended
+    /// Continue an earlier list; the cursor is printed at its end
     #[arg(long, value_name = "CURSOR", conflicts_with = "all")]
     pub(crate) cursor: Option<String>,
-    /// List all there are, page by page
+    /// List all events, page by page
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
-    /// Print the server's answers as they came, one per page
+    /// Print the server's JSON responses unchanged, one per page
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -56,16 +57,16 @@ pub(crate) struct DlqListArgs {
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("which").required(true))]
 pub(crate) struct RequeueArgs {
-    /// The events to requeue
+    /// Ids of the events to requeue
     #[arg(value_name = "ID", group = "which")]
     pub(crate) event_ids: Vec<String>,
     /// Requeue the whole dead-letter queue
     #[arg(long, group = "which")]
     pub(crate) all: bool,
-    /// Do not ask before requeueing all
+    /// Requeue all without confirmation
     #[arg(long, requires = "all")]
     pub(crate) yes: bool,
-    /// Print the server's answers as they came, one per event
+    /// Print the server's JSON responses unchanged, one per event
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -74,19 +75,20 @@ pub(crate) struct RequeueArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum EventsCommand {
-    /// List events, the latest first
+    /// List events, most recent first
     #[command(after_help = "Examples:\n  posthaste events list --status pending\n  \
                             posthaste events list --destination https://shop.example/hooks --all")]
     List(EventsListArgs),
-    /// Say in words why an event is where it is, then show its fields and its attempts
+    /// Explain the state of an event, and show its fields and attempts
     #[command(after_help = "Example:\n  posthaste events show msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5")]
     Show(ShowArgs),
-    /// End a pending or failed event: it is in the dead-letter queue then, and attempted no more unless requeued
+    /// Cancel a pending or failed event: it moves to the dead-letter queue and is not attempted again unless requeued
     #[command(after_help = "Example:\n  posthaste events cancel msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5 \
                             --reason 'refunded by hand'")]
     Cancel(CancelArgs),
 }
 
+/// The delivery states that can be listed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Status {
     Pending,
@@ -106,10 +108,10 @@ impl Status {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EventsListArgs {
-    /// Only events in this state
+    /// List only events in this state
     #[arg(long, value_enum)]
     pub(crate) status: Option<Status>,
-    /// Only events to this URL
+    /// List only events to this URL
     #[arg(long, value_name = "URL")]
     pub(crate) destination: Option<String>,
     #[command(flatten)]
@@ -120,10 +122,10 @@ pub(crate) struct EventsListArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ShowArgs {
-    /// The event
+    /// Id of the event
     #[arg(value_name = "ID")]
     pub(crate) event_id: String,
-    /// Print the server's answer as it came
+    /// Print the server's JSON response unchanged
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -132,13 +134,13 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CancelArgs {
-    /// The event
+    /// Id of the event
     #[arg(value_name = "ID")]
     pub(crate) event_id: String,
-    /// Why, for whoever looks at the event later
+    /// Reason, recorded with the event
     #[arg(long)]
     pub(crate) reason: Option<String>,
-    /// Print the server's answer as it came
+    /// Print the server's JSON response unchanged
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

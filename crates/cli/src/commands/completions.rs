@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate};
 
-use crate::cli::{Cli, CompletedShell};
+use crate::cli::{Cli, CompletionShell};
 use crate::terminal;
 
-pub(crate) fn run(shell: CompletedShell) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(shell: CompletionShell) -> anyhow::Result<ExitCode> {
     let shell = match shell {
-        CompletedShell::Bash => Shell::Bash,
-        CompletedShell::Zsh => Shell::Zsh,
-        CompletedShell::Fish => Shell::Fish,
+        CompletionShell::Bash => Shell::Bash,
+        CompletionShell::Zsh => Shell::Zsh,
+        CompletionShell::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
     generate(shell, &mut Cli::command(), "posthaste", &mut script);

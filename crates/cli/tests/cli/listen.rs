@@ -1,25 +1,27 @@
-//! `posthaste listen`: signed deliveries, forged ones, and failures on purpose.
+//! `posthaste listen`: verified and unverified deliveries, and requested failures.
 
-use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
 
 use posthaste_domain::EventId;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_sender::{SystemClock, WallClock as _};
 use serde_json::Value;
 
+use crate::child::{TIMEOUT, connect, read_lines, send_request, status_of, wait_for_exit};
 use crate::command::{posthaste, run};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
+/// A running `posthaste listen`. Dropping it kills the process.
 struct Listener {
     child: Child,
-    stdout: Lines<BufReader<ChildStdout>>,
-    stderr: Lines<BufReader<ChildStderr>>,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
     address: String,
-    /// What it said about itself at the start.
+    /// The three lines that it prints at its start.
     introduction: Vec<String>,
 }
 
@@ -30,37 +32,38 @@ impl Listener {
 
     fn run(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        let introduction: Vec<_> = stderr.by_ref().take(3).map(Result::unwrap).collect();
-        let (_, rest) = introduction[0].split_once("http://").unwrap();
-        let address = rest.split('/').next().unwrap().to_owned();
-        Self { child, stdout, stderr, address, introduction }
+        let stdout = read_lines(child.stdout.take().unwrap());
+        let stderr = read_lines(child.stderr.take().unwrap());
+        let mut listener = Self { child, stdout, stderr, address: String::new(), introduction: Vec::new() };
+        for _ in 0..3 {
+            listener.introduction.push(next_line(&listener.stderr));
+        }
+        let (_, rest) = listener.introduction[0].split_once("http://").unwrap();
+        listener.address = rest.split('/').next().unwrap().to_owned();
+        listener
     }
 
-    fn next_line(&mut self) -> String {
-        self.stdout.next().unwrap().unwrap()
+    #[track_caller]
+    fn next_line(&self) -> String {
+        next_line(&self.stdout)
     }
 
-    fn next_object(&mut self) -> Value {
+    #[track_caller]
+    fn next_object(&self) -> Value {
         serde_json::from_str(&self.next_line()).unwrap()
     }
 
-    /// Posts a body with these headers, and returns the status.
+    /// Posts a body with these headers and returns the status.
     fn post(&self, headers: &str, body: &str) -> u16 {
         let request = format!(
             "POST /hook HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
             self.address,
             body.len()
         );
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split(' ').nth(1).unwrap().parse().unwrap()
+        status_of(&send_request(&self.address, &request))
     }
 
-    /// Delivers as Posthaste does.
+    /// Posts a signed delivery, as Posthaste does, and returns the status.
     fn deliver(&self, id: &str, attempt: u32, secret: &str, body: &str) -> u16 {
         let keys = SigningKeys::new(vec![Secret::parse(secret).unwrap()]).unwrap();
         let now = SystemClock.now();
@@ -73,13 +76,19 @@ impl Listener {
         self.post(&headers, body)
     }
 
-    /// As Ctrl-C does; returns what it says last.
+    /// Sends SIGINT, as Ctrl-C does, and returns the summary.
     fn interrupt(mut self) -> String {
         let signalled = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(signalled.success());
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
-        self.stderr.by_ref().map(Result::unwrap).collect::<Vec<_>>().join("\n")
+        assert_eq!(wait_for_exit(&mut self.child).code(), Some(0));
+        // The channel closes with the output of the process that has ended.
+        self.stderr.iter().collect::<Vec<_>>().join("\n")
     }
+}
+
+#[track_caller]
+fn next_line(lines: &Receiver<String>) -> String {
+    lines.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("no further line of output: {error}"))
 }
 
 impl Drop for Listener {
@@ -90,35 +99,36 @@ impl Drop for Listener {
 }
 
 #[test]
-fn it_says_where_it_listens_and_what_to_try() {
+fn the_introduction_names_the_url_and_a_command_to_try() {
     let listener = Listener::start(&["--secret", SECRET]);
     let url = format!("http://{}/", listener.address);
     assert!(listener.address.starts_with("127.0.0.1:") && !listener.address.ends_with(":8700"));
     assert_eq!(listener.introduction[1], "Signatures are checked.");
-    let tried = format!(r#"Try: posthaste send --url {url} --type test.ping --data '{{"hello": "world"}}'"#);
-    assert_eq!(listener.introduction[2], tried);
+    let command =
+        format!(r#"Try: posthaste send --url {url} --type test.ping --data '{{"hello": "world"}}'"#);
+    assert_eq!(listener.introduction[2], command);
     assert!(listener.interrupt().starts_with("Nothing was delivered in "));
 }
 
 #[test]
 fn a_signed_delivery_is_verified_and_shown() {
-    let mut listener = Listener::start(&["--secret", SECRET]);
+    let listener = Listener::start(&["--secret", SECRET]);
     assert_eq!(listener.deliver("msg_1", 1, SECRET, r#"{"invoice":17,"amount":1.50}"#), 200);
     let facts = listener.next_line();
-    let expected = " · verified · invoice.paid · msg_1 · attempt 1 · answered 200 · 28 bytes";
+    let expected = " · verified · invoice.paid · msg_1 · attempt 1 · responded 200 · 28 bytes";
     assert!(facts.ends_with(expected), "{facts}");
     let shown: Vec<_> = (0..4).map(|_| listener.next_line()).collect();
     assert_eq!(shown, ["{", "  \"invoice\": 17,", "  \"amount\": 1.50", "}"]);
     let summary = listener.interrupt();
     assert!(
-        summary.starts_with("1 request for 1 event in ") && summary.ends_with("; answered 200: 1."),
+        summary.starts_with("1 request for 1 event in ") && summary.ends_with("; responded 200: 1."),
         "{summary}"
     );
 }
 
 #[test]
-fn a_delivery_under_another_secret_is_refused_with_why() {
-    let mut listener = Listener::start(&["--secret", SECRET]);
+fn a_delivery_with_another_secret_is_refused_with_the_reason() {
+    let listener = Listener::start(&["--secret", SECRET]);
     assert_eq!(listener.deliver("msg_1", 1, OTHER_SECRET, "{}"), 401);
     assert!(listener.next_line().contains(" · NOT verified: no signature matches: wrong secret"));
     assert_eq!(listener.next_line(), "{}");
@@ -126,12 +136,12 @@ fn a_delivery_under_another_secret_is_refused_with_why() {
     let facts = listener.next_line();
     assert!(facts.contains("NOT verified: the header webhook-id is missing · no event type"), "{facts}");
     assert_eq!(listener.next_line(), "a=1");
-    assert!(listener.interrupt().ends_with("; answered 401: 2; 2 NOT verified."));
+    assert!(listener.interrupt().ends_with("; responded 401: 2; 2 NOT verified."));
 }
 
 #[test]
-fn several_secrets_are_valid_while_they_are_rotated() {
-    let mut listener = Listener::start(&["--json", "--secret", &format!("{OTHER_SECRET},{SECRET}")]);
+fn several_secrets_are_valid_during_a_rotation() {
+    let listener = Listener::start(&["--json", "--secret", &format!("{OTHER_SECRET},{SECRET}")]);
     assert_eq!(listener.deliver("msg_1", 1, SECRET, "{}"), 200);
     assert_eq!(listener.deliver("msg_2", 1, OTHER_SECRET, "{}"), 200);
     assert_eq!(
@@ -150,8 +160,8 @@ fn the_secret_may_come_from_the_environment() {
 }
 
 #[test]
-fn without_a_secret_nothing_is_checked_and_it_says_so() {
-    let mut listener = Listener::start(&[]);
+fn without_a_secret_signatures_are_not_checked_and_the_introduction_says_so() {
+    let listener = Listener::start(&[]);
     assert!(
         listener.introduction[1].contains("not checked")
             && listener.introduction[1].contains("posthaste secret")
@@ -161,11 +171,11 @@ fn without_a_secret_nothing_is_checked_and_it_says_so() {
 }
 
 #[test]
-fn the_first_deliveries_of_each_event_fail_on_demand() {
-    let mut listener = Listener::start(&["--secret", SECRET, "--fail", "2", "--json"]);
-    let answers = [("a", 1), ("a", 2), ("b", 1), ("a", 3)]
+fn fail_makes_the_first_deliveries_of_each_event_fail() {
+    let listener = Listener::start(&["--secret", SECRET, "--fail", "2", "--json"]);
+    let statuses = [("a", 1), ("a", 2), ("b", 1), ("a", 3)]
         .map(|(id, attempt)| listener.deliver(id, attempt, SECRET, "{}"));
-    assert_eq!(answers, [500, 500, 500, 200]);
+    assert_eq!(statuses, [500, 500, 500, 200]);
     let lines: Vec<_> = (0..4).map(|_| listener.next_object()).collect();
     let seen: Vec<_> = lines.iter().map(|line| (line["attempt"].as_u64(), line["status"].as_u64())).collect();
     assert_eq!(
@@ -177,14 +187,14 @@ fn the_first_deliveries_of_each_event_fail_on_demand() {
 }
 
 #[test]
-fn every_delivery_gets_the_status_that_is_asked_for() {
+fn status_is_the_response_to_every_delivery() {
     let listener = Listener::start(&["--status", "410", "--delay", "1"]);
     assert_eq!(listener.deliver("msg_1", 1, SECRET, "{}"), 410);
 }
 
 #[test]
-fn a_delivery_as_json_is_one_line_with_its_payload_as_it_was_spelled() {
-    let mut listener = Listener::start(&["--secret", SECRET, "--json"]);
+fn json_is_one_line_and_keeps_the_spelling_of_the_payload() {
+    let listener = Listener::start(&["--secret", SECRET, "--json"]);
     assert_eq!(listener.deliver("msg_1", 2, SECRET, "{\n  \"amount\": 1.50\n}"), 200);
     let line = listener.next_line();
     assert!(line.contains(r#""payload":{   "amount": 1.50 }"#), "{line}");
@@ -194,38 +204,37 @@ fn a_delivery_as_json_is_one_line_with_its_payload_as_it_was_spelled() {
 }
 
 #[test]
-fn what_is_no_delivery_is_refused_and_not_shown() {
-    let mut listener = Listener::start(&["--json"]);
-    let mut stream = TcpStream::connect(&listener.address).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: POST"), "{answer}");
-    let mut stream = TcpStream::connect(&listener.address).unwrap();
+fn a_request_that_is_not_a_delivery_is_refused_and_not_shown() {
+    let listener = Listener::start(&["--json"]);
+    let get = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let response = send_request(&listener.address, get);
+    assert!(response.starts_with("HTTP/1.1 405 ") && response.contains("allow: POST"), "{response}");
+    let mut stream = connect(&listener.address);
     stream.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 16777217\r\n\r\n").unwrap();
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 413");
+    let mut status_line = [0; 12];
+    stream.read_exact(&mut status_line).expect("the server responds before it reads the body");
+    assert_eq!(&status_line, b"HTTP/1.1 413");
     assert_eq!(listener.post("", "{}"), 200);
     assert_eq!(listener.next_object()["bytes"], 2);
 }
 
 #[test]
-fn a_secret_that_is_none_is_bad_usage() {
-    run(&["listen", "--port", "0", "--secret", "hunter2"]).refused(2, &["whsec_", "posthaste secret"]);
+fn a_malformed_secret_is_bad_usage() {
+    run(&["listen", "--port", "0", "--secret", "hunter2"]).assert_failure(2, &["whsec_", "posthaste secret"]);
 }
 
-/// As `--secret "$(posthaste secret)"` gives it when that fails: nothing may go unchecked then.
+/// `--secret "$(posthaste secret)"` is empty if the inner command fails. Signatures must not go unchecked then.
 #[test]
-fn a_secret_that_is_empty_is_bad_usage() {
+fn an_empty_secret_is_bad_usage() {
     for empty in ["", " \n", ","] {
-        run(&["listen", "--port", "0", "--secret", empty]).refused(2, &["--secret", "`posthaste secret`"]);
+        run(&["listen", "--port", "0", "--secret", empty])
+            .assert_failure(2, &["--secret", "`posthaste secret`"]);
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_with_the_way_out() {
+fn a_port_in_use_is_an_error_that_suggests_another() {
     let listener = Listener::start(&[]);
     let port = listener.address.rsplit(':').next().unwrap();
-    run(&["listen", "--port", port]).refused(1, &["--port 0", port]);
+    run(&["listen", "--port", port]).assert_failure(1, &["--port 0", port]);
 }

@@ -1,8 +1,6 @@
-//! The receivers of docs/receiving.md take what Posthaste signs, once, and nothing else.
+//! The receivers in docs/receiving.md accept each delivery that Posthaste signs once, and refuse all others.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +8,7 @@ use posthaste::domain::signature::{Secret, SigningKeys};
 use posthaste::domain::{EventId, Timestamp};
 use posthaste::sender::{SystemClock, WallClock as _};
 
+use crate::child::{send_request, status_of};
 use crate::document::{blocks, read};
 use crate::shell::Shell;
 
@@ -17,99 +16,106 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEW_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const BODY: &str = "{\"name\": \"Zoë\", \"price\": 1.50}\n";
 
-/// The block of the document in that language.
+/// Returns the first block of the document in that language.
 fn program(language: &str) -> String {
     let found = blocks(&read("docs/receiving.md")).into_iter().find(|block| block.language == language);
-    found.unwrap_or_else(|| panic!("docs/receiving.md has a block of {language}")).text
+    found.unwrap_or_else(|| panic!("docs/receiving.md has no block in {language}")).text
 }
 
-fn installed(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-fn signed(id: &str, at: Timestamp, secrets: &[&str]) -> String {
+/// Returns the headers of a delivery of [`BODY`] that is signed with these secrets.
+fn signed_headers(id: &str, at: Timestamp, secrets: &[&str]) -> String {
     let keys =
         SigningKeys::new(secrets.iter().map(|secret| Secret::parse(secret).unwrap()).collect()).unwrap();
     let signature = keys.sign(&EventId::new(id).unwrap(), at, BODY.as_bytes());
     format!("webhook-id: {id}\r\nwebhook-timestamp: {}\r\nwebhook-signature: {signature}\r\n", at.as_secs())
 }
 
+/// Posts a delivery and returns the status of the response.
+#[track_caller]
 fn post(address: &str, headers: &str, body: &str) -> u16 {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
+    let request = format!(
         "POST / HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    );
+    status_of(&send_request(address, &request))
 }
 
-/// A receiver that was told both secrets of a rotation.
-fn assert_receives(run: &str, file: &str, program: &str) {
+/// Runs a receiver with both secrets of a rotation, and asserts which deliveries it accepts.
+fn assert_receives(interpreter: &str, file: &str, program: &str) {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     fs::write(directory.join(file), program.replace("8700", "0")).unwrap();
     let secrets = format!("{NEW_SECRET},{SECRET}");
-    let mut receiver = Shell::run(&format!("exec {run} {file}"), directory, &[("WEBHOOK_SECRETS", &secrets)]);
+    let command = format!("exec {interpreter} {file}");
+    let mut receiver = Shell::run(&command, directory, &[("WEBHOOK_SECRETS", &secrets)]);
     let address = receiver.word_after("receiving on http://");
     let now = SystemClock.now();
     let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-    assert_eq!(post(&address, &signed("msg_1", now, &[SECRET]), BODY), 204);
+    assert_eq!(post(&address, &signed_headers("msg_1", now, &[SECRET]), BODY), 204);
     assert_eq!(
-        post(&address, &signed("msg_1", now, &[SECRET]), BODY),
+        post(&address, &signed_headers("msg_1", now, &[SECRET]), BODY),
         204,
-        "a repetition is answered as the first"
+        "a repetition gets the same response"
     );
     assert_eq!(
-        post(&address, &signed("msg_2", now, &[other, NEW_SECRET]), BODY),
+        post(&address, &signed_headers("msg_2", now, &[other, NEW_SECRET]), BODY),
         204,
-        "one that matches is enough"
+        "one matching signature is enough"
     );
-    assert_eq!(post(&address, &signed("msg_3", now, &[other]), BODY), 401, "another secret");
+    assert_eq!(post(&address, &signed_headers("msg_3", now, &[other]), BODY), 401, "another secret");
     assert_eq!(
-        post(&address, &signed("msg_4", now, &[SECRET]), &BODY.replace('1', "2")),
+        post(&address, &signed_headers("msg_4", now, &[SECRET]), &BODY.replace('1', "2")),
         401,
         "another body"
     );
-    let renamed = signed("msg_5", now, &[SECRET]).replace("msg_5", "msg_6");
+    let renamed = signed_headers("msg_5", now, &[SECRET]).replace("msg_5", "msg_6");
     assert_eq!(post(&address, &renamed, BODY), 401, "another id");
     let old = Timestamp::from_secs(now.as_secs() - 400);
-    assert_eq!(post(&address, &signed("msg_7", old, &[SECRET]), BODY), 401, "an old one");
+    assert_eq!(post(&address, &signed_headers("msg_7", old, &[SECRET]), BODY), 401, "an old timestamp");
     let early = now.after(Duration::from_secs(400));
-    assert_eq!(post(&address, &signed("msg_8", early, &[SECRET]), BODY), 401, "one from the future");
+    assert_eq!(
+        post(&address, &signed_headers("msg_8", early, &[SECRET]), BODY),
+        401,
+        "a timestamp in the future"
+    );
     for headers in ["", "webhook-id: a\r\nwebhook-timestamp: soon\r\nwebhook-signature: v1,\u{e9}\r\n"] {
         assert_eq!(post(&address, headers, BODY), 401, "{headers}");
     }
-    assert_eq!(post(&address, &signed("msg_9", now, &[SECRET]), BODY), 204, "it still receives");
+    assert_eq!(
+        post(&address, &signed_headers("msg_9", now, &[SECRET]), BODY),
+        204,
+        "the receiver still runs"
+    );
 
-    let (_, shown) = receiver.interrupt();
-    let took: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("took ")).collect();
-    let ids: Vec<_> = took.iter().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(ids, ["msg_1", "msg_2", "msg_9"], "{shown}");
-    assert!(took.iter().all(|line| line.ends_with(BODY.trim_end())), "{shown}");
+    let (_, printed) = receiver.terminate();
+    let accepted: Vec<_> = printed.lines().filter_map(|line| line.strip_prefix("received ")).collect();
+    let ids: Vec<_> = accepted.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(ids, ["msg_1", "msg_2", "msg_9"], "{printed}");
+    assert!(accepted.iter().all(|line| line.ends_with(BODY.trim_end())), "{printed}");
 }
 
 #[test]
-fn the_receiver_in_python_takes_what_is_signed_once() {
+fn the_python_receiver_accepts_each_signed_delivery_once() {
     assert_receives("python3", "receiver.py", &program("python"));
 }
 
-/// Where Node is installed; Posthaste itself does not need it.
+/// Runs only where Node is installed; Posthaste itself does not need it.
 #[test]
-fn the_receiver_in_node_takes_what_is_signed_once() {
-    if installed("node") {
+fn the_node_receiver_accepts_each_signed_delivery_once() {
+    if is_installed("node") {
         assert_receives("node", "receiver.mjs", &program("js"));
     }
 }
 
-/// Where Ruby is installed.
+/// Runs only where Ruby is installed.
 #[test]
-fn the_check_in_ruby_agrees_with_the_vector() {
-    if !installed("ruby") {
+fn the_ruby_check_agrees_with_the_test_vector() {
+    if !is_installed("ruby") {
         return;
     }
     let checks = format!(
@@ -120,23 +126,23 @@ headers = {{
 }}
 body = '{{"test": 2432232314}}'
 now = 1614265330
-abort "the vector" unless verified?(headers, body, ["{NEW_SECRET}", "{SECRET}"], now: now + 299)
+abort "the test vector" unless verified?(headers, body, ["{NEW_SECRET}", "{SECRET}"], now: now + 299)
 abort "another secret" if verified?(headers, body, ["{NEW_SECRET}"], now: now)
 abort "another body" if verified?(headers, body + " ", ["{SECRET}"], now: now)
-abort "an old one" if verified?(headers, body, ["{SECRET}"], now: now + 301)
-abort "nothing" if verified?({{}}, body, ["{SECRET}"], now: now)
+abort "an old timestamp" if verified?(headers, body, ["{SECRET}"], now: now + 301)
+abort "no headers" if verified?({{}}, body, ["{SECRET}"], now: now)
 puts "agreed"
 "#
     );
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("check.rb"), program("ruby") + &checks).unwrap();
-    let (status, shown) = Shell::run("exec ruby check.rb", directory.path(), &[]).finish();
-    assert!(status.success() && shown == "agreed", "{shown}");
+    let (status, printed) = Shell::run("exec ruby check.rb", directory.path(), &[]).finish();
+    assert!(status.success() && printed == "agreed", "{printed}");
 }
 
-/// What a reader tries their own code with.
+/// Readers test their own code with this vector.
 #[test]
-fn the_vector_of_the_document_is_right() {
+fn the_test_vector_of_the_document_is_correct() {
     let document = read("docs/receiving.md");
     let keys = SigningKeys::new(vec![Secret::parse(SECRET).unwrap()]).unwrap();
     let id = "msg_p5jXN8AQM9LWM0D4loKWxJek";

@@ -1,25 +1,24 @@
-//! A terminal: a shell that runs a block of a document, and everything that it has shown so far.
+//! A terminal: a shell that runs commands of a document, and everything that it has printed. Every wait has a limit.
 
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-/// How long the next line may take. Nothing waits so long unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::child::{TIMEOUT, read_lines, wait_for_exit};
 
+/// A running shell. Dropping it kills the shell and the programs that it runs.
 pub(crate) struct Shell {
     shell: Child,
     lines: Receiver<String>,
-    shown: Vec<String>,
-    /// Lines that have been looked for and found, or passed over.
+    printed: Vec<String>,
+    /// Number of lines of `printed` that earlier searches have passed.
     read: usize,
 }
 
 impl Shell {
-    /// Runs commands as a person would paste them, with `posthaste` on the path and nothing else in the environment.
+    /// Runs commands as a reader would paste them, with `posthaste` on the path and only these variables in the
+    /// environment.
     pub(crate) fn run(commands: &str, directory: &Path, environment: &[(&str, &str)]) -> Self {
         let program = Path::new(env!("CARGO_BIN_EXE_posthaste")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
@@ -34,38 +33,27 @@ impl Shell {
             .process_group(0)
             .spawn()
             .unwrap();
-        let output = BufReader::new(shell.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { shell, lines, shown: Vec::new(), read: 0 }
+        let lines = read_lines(shell.stdout.take().unwrap());
+        Self { shell, lines, printed: Vec::new(), read: 0 }
     }
 
-    /// Waits until every line is shown, in this order; others may stand between them.
+    /// Waits until all these lines are printed, in this order; other lines may be between them.
     #[track_caller]
-    pub(crate) fn shows(&mut self, expected: &str) {
-        let missing = self.lacks(expected);
-        assert!(
-            missing.is_none(),
-            "it never shows {:?}:\n{}",
-            missing.unwrap_or_default(),
-            self.shown.join("\n")
-        );
+    pub(crate) fn expect_lines(&mut self, expected: &str) {
+        if let Some(missing) = self.find_missing_line(expected) {
+            panic!("{missing:?} was not printed in:\n{}", self.printed.join("\n"));
+        }
     }
 
-    /// The first line that does not come.
-    pub(crate) fn lacks(&mut self, expected: &str) -> Option<String> {
+    /// Returns the first of these lines that is not printed, after all lines before it.
+    pub(crate) fn find_missing_line(&mut self, expected: &str) -> Option<String> {
         let mut patterns = expected.lines().filter(|line| !line.trim().is_empty());
-        patterns.find(|pattern| !self.reaches(pattern)).map(str::to_owned)
+        patterns.find(|pattern| !self.skip_to(pattern)).map(str::to_owned)
     }
 
-    fn reaches(&mut self, pattern: &str) -> bool {
-        while let Some(line) = self.next() {
+    /// Reads up to a line that matches the pattern. Returns whether there is one.
+    fn skip_to(&mut self, pattern: &str) -> bool {
+        while let Some(line) = self.next_line() {
             if matches(&line, pattern) {
                 return true;
             }
@@ -73,50 +61,65 @@ impl Shell {
         false
     }
 
-    /// What follows `before` on the first line that has it, up to white space or a slash.
+    /// Returns the text after `before` on the first line that contains it, up to white space or a slash.
     #[track_caller]
     pub(crate) fn word_after(&mut self, before: &str) -> String {
-        let line = self.line_with(before);
+        let line = self.wait_for_line(before);
         let (_, after) = line.split_once(before).unwrap();
         self.read = 0;
         after.split([' ', '/']).next().unwrap().to_owned()
     }
 
-    /// The next line that has this in it.
+    /// Waits for the next line that contains this text.
     #[track_caller]
-    pub(crate) fn line_with(&mut self, what: &str) -> String {
+    pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
         loop {
-            match self.next() {
-                Some(line) if line.contains(what) => return line,
+            match self.next_line() {
+                Some(line) if line.contains(text) => return line,
                 Some(_) => {}
-                None => panic!("it never says {what:?}:\n{}", self.shown.join("\n")),
+                None => panic!("{text:?} was not printed in:\n{}", self.printed.join("\n")),
             }
         }
     }
 
-    /// The next line; None when there is none, and there will be none.
-    fn next(&mut self) -> Option<String> {
+    /// Returns the next line, or None at the end of the output or after [`TIMEOUT`] without a line.
+    fn next_line(&mut self) -> Option<String> {
         self.read += 1;
-        if self.read > self.shown.len() {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => self.shown.push(line),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+        if self.read > self.printed.len() {
+            self.printed.push(self.lines.recv_timeout(TIMEOUT).ok()?);
+        }
+        Some(self.printed[self.read - 1].clone())
+    }
+
+    /// Waits for the end. Returns the exit status and everything that was printed. Kills the shell and fails the test if
+    /// it prints nothing for [`TIMEOUT`] and does not end.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> (ExitStatus, String) {
+        loop {
+            match self.lines.recv_timeout(TIMEOUT) {
+                Ok(line) => self.printed.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.signal("-KILL");
+                    panic!("the shell did not end within {TIMEOUT:?} after:\n{}", self.printed.join("\n"));
+                }
             }
         }
-        Some(self.shown[self.read - 1].clone())
+        (wait_for_exit(&mut self.shell), self.printed.join("\n"))
     }
 
-    /// Waits for the end, and returns how it ended and everything that was shown.
-    pub(crate) fn finish(mut self) -> (ExitStatus, String) {
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
-            self.shown.push(line);
-        }
-        (self.shell.wait().unwrap(), self.shown.join("\n"))
-    }
-
-    /// As Ctrl-C does: everything in the foreground gets it.
+    /// Sends SIGINT to the shell and its programs, as Ctrl-C does, and waits for the end. Only for programs that handle
+    /// SIGINT: others inherit that it is ignored where the tests run under `nohup` or in a background job.
+    #[track_caller]
     pub(crate) fn interrupt(self) -> (ExitStatus, String) {
         self.signal("-INT");
+        self.finish()
+    }
+
+    /// Sends SIGTERM to the shell and its programs, and waits for the end.
+    #[track_caller]
+    pub(crate) fn terminate(self) -> (ExitStatus, String) {
+        self.signal("-TERM");
         self.finish()
     }
 
@@ -133,11 +136,11 @@ impl Drop for Shell {
     }
 }
 
-/// Whether a line is as a document shows it. There, … stands for what differs each time, and columns may be closer.
+/// Whether a line matches the line of a document, in which … stands for any text and white space may differ.
 pub(crate) fn matches(line: &str, pattern: &str) -> bool {
-    let line = spaced(line);
+    let line = collapse_spaces(line);
     let mut rest = line.as_str();
-    for piece in pattern.split('…').map(spaced) {
+    for piece in pattern.split('…').map(collapse_spaces) {
         match rest.find(piece.trim()) {
             Some(at) => rest = &rest[at + piece.trim().len()..],
             None => return false,
@@ -146,12 +149,12 @@ pub(crate) fn matches(line: &str, pattern: &str) -> bool {
     true
 }
 
-fn spaced(text: &str) -> String {
+fn collapse_spaces(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn what_differs_each_time_may_be_left_out_and_nothing_else() {
+fn an_ellipsis_matches_any_text_and_other_text_must_agree() {
     let line = "msg_01  now    exhausted   2/2  invoice.paid  HTTP 500: no";
     assert!(matches(line, "msg_… exhausted … 2/2 invoice.paid … HTTP 500"));
     assert!(matches(line, "exhausted 2/2"));
@@ -161,9 +164,9 @@ fn what_differs_each_time_may_be_left_out_and_nothing_else() {
 }
 
 #[test]
-fn lines_that_never_come_or_come_in_another_order_are_noticed() {
-    let lacks = |expected| Shell::run("echo a; echo b", Path::new("/"), &[]).lacks(expected);
-    assert_eq!(lacks("a\n\nb\n"), None);
-    assert_eq!(lacks("a\nc"), Some("c".to_owned()));
-    assert_eq!(lacks("b\na"), Some("a".to_owned()));
+fn lines_that_are_missing_or_in_another_order_are_found() {
+    let missing = |expected| Shell::run("echo a; echo b", Path::new("/"), &[]).find_missing_line(expected);
+    assert_eq!(missing("a\n\nb\n"), None);
+    assert_eq!(missing("a\nc"), Some("c".to_owned()));
+    assert_eq!(missing("b\na"), Some("a".to_owned()));
 }
