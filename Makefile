@@ -92,6 +92,7 @@ need-packages:
 	installed() { command -v "$$1" >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/$$1" >/dev/null; }; \
 	for program in initdb postgres pg_ctl; do installed $$program || { missing+=(postgresql); break; }; done; \
 	installed psql || missing+=(postgresql-client); \
+	command -v sqlite3 >/dev/null || missing+=(sqlite3); \
 	PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || missing+=(pgbouncer); \
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium); \
 	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null || missing+=(python3-psycopg2); \

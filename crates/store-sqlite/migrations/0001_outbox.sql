@@ -1,5 +1,8 @@
 -- The outbox. Timestamps are microseconds since the Unix epoch; UUIDs and lease tokens are 16-byte blobs.
 -- Uniqueness is enforced by named indexes only, so that a later migration can change it.
+--
+-- Operators open the file with their own clients, so the schema uses nothing that SQLite 3.35 does not know: no STRICT
+-- table (3.37), no unixepoch() (3.38). A single unknown word would make the whole file unreadable for such a client.
 
 CREATE TABLE webhook_messages (
     key                INTEGER PRIMARY KEY,
@@ -12,7 +15,7 @@ CREATE TABLE webhook_messages (
     traceparent        TEXT,
     created_at         INTEGER NOT NULL,
     payload            BLOB              -- NULL once expunged. Last column: reading the others skips its overflow pages.
-) STRICT;
+);
 
 CREATE UNIQUE INDEX webhook_messages_id ON webhook_messages (id);
 
@@ -37,7 +40,7 @@ CREATE TABLE webhook_events (
     webhook_id         TEXT,
     payment_request_id TEXT,
     session_id         TEXT
-) STRICT;
+);
 
 CREATE UNIQUE INDEX webhook_events_event_id ON webhook_events (event_id);
 CREATE INDEX webhook_events_message ON webhook_events (message_key);
@@ -63,7 +66,7 @@ CREATE TABLE webhook_queue (
     lease_padding     BLOB,
     -- The lease columns are all set or all NULL.
     CHECK ((lease_token IS NULL) = (lease_until IS NULL) AND (lease_token IS NULL) = (lease_claim IS NULL))
-) STRICT;
+);
 
 -- The two queues of each destination hold its pending events without a lease: first attempts in the order of their
 -- ids, retries in the order of their due times. A claim takes events from the head of a queue.
@@ -76,14 +79,14 @@ CREATE TABLE webhook_first_attempts (
     id             INTEGER NOT NULL,
     requeued_at    INTEGER, -- as in webhook_queue
     PRIMARY KEY (destination_id, id)
-) STRICT, WITHOUT ROWID;
+) WITHOUT ROWID;
 
 CREATE TABLE webhook_retries (
     destination_id  INTEGER NOT NULL,
     next_attempt_at INTEGER NOT NULL, -- as in webhook_queue
     id              INTEGER NOT NULL,
     PRIMARY KEY (destination_id, next_attempt_at, id)
-) STRICT, WITHOUT ROWID;
+) WITHOUT ROWID;
 
 -- Claims that still hold leases, with the number of leases on first attempts and on retries. A claim's row is deleted
 -- with its last lease. `expiry_check_at` is never later than the earliest `lease_until` of its leases.
@@ -94,7 +97,7 @@ CREATE TABLE webhook_claims (
     first_attempt_leases INTEGER NOT NULL,
     retry_leases         INTEGER NOT NULL,
     expiry_check_at      INTEGER NOT NULL
-) STRICT;
+);
 
 CREATE UNIQUE INDEX webhook_claims_claim_uuid ON webhook_claims (claim_uuid);
 CREATE INDEX webhook_claims_expiry_check_at ON webhook_claims (expiry_check_at);
@@ -104,7 +107,7 @@ CREATE INDEX webhook_claims_expiry_check_at ON webhook_claims (expiry_check_at);
 CREATE TABLE webhook_claim_events (
     claim_id   INTEGER PRIMARY KEY,
     event_keys BLOB NOT NULL
-) STRICT;
+);
 
 CREATE TABLE webhook_failures (
     id                INTEGER PRIMARY KEY,
@@ -116,7 +119,7 @@ CREATE TABLE webhook_failures (
     last_attempted_at INTEGER,
     last_error        TEXT,
     updated_at        INTEGER NOT NULL
-) STRICT;
+);
 
 CREATE INDEX webhook_failures_destination ON webhook_failures (destination_id);
 CREATE INDEX webhook_failures_updated_at ON webhook_failures (updated_at);
@@ -136,7 +139,7 @@ CREATE TABLE webhook_attempts (
     worker_id    TEXT    NOT NULL,
     recorded_at  INTEGER NOT NULL,
     PRIMARY KEY (event_key, lease_number)
-) STRICT, WITHOUT ROWID;
+) WITHOUT ROWID;
 
 -- `earliest_retry_at` is never later than the due time of the destination's first retry without a lease.
 CREATE TABLE webhook_destinations (
@@ -153,7 +156,7 @@ CREATE TABLE webhook_destinations (
     first_attempts_head     INTEGER NOT NULL DEFAULT 0,
     first_attempts_consumed INTEGER NOT NULL DEFAULT 0, -- number of rows of webhook_first_attempts below the head
     created_at              INTEGER NOT NULL
-) STRICT;
+);
 
 CREATE UNIQUE INDEX webhook_destinations_url ON webhook_destinations (url) WHERE kind = 'url';
 CREATE INDEX webhook_destinations_paused ON webhook_destinations (paused_until) WHERE paused_until IS NOT NULL;
@@ -167,7 +170,7 @@ CREATE TABLE webhook_idempotency (
     event_ids   TEXT    NOT NULL,
     created_at  INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL
-) STRICT;
+);
 
 CREATE UNIQUE INDEX webhook_idempotency_key ON webhook_idempotency (key);
 CREATE INDEX webhook_idempotency_expires_at ON webhook_idempotency (expires_at);
@@ -178,7 +181,7 @@ CREATE TABLE webhook_secrets (
     secret     TEXT    NOT NULL,
     created_at INTEGER NOT NULL,
     retired_at INTEGER
-) STRICT;
+);
 
 CREATE TABLE webhook_audit (
     id        INTEGER PRIMARY KEY,
@@ -187,7 +190,7 @@ CREATE TABLE webhook_audit (
     actor     TEXT    NOT NULL,
     at        INTEGER NOT NULL,
     reason    TEXT              -- why the operator cancelled; NULL where no reason was stated
-) STRICT;
+);
 
 CREATE INDEX webhook_audit_event ON webhook_audit (event_key);
 
@@ -199,7 +202,7 @@ CREATE TABLE webhook_notices (
     at              INTEGER NOT NULL,
     entries_removed INTEGER NOT NULL DEFAULT 0,
     entries         BLOB    NOT NULL
-) STRICT;
+);
 
 -- A single row: the number of events in each state, updated in the transactions that change states, and the last
 -- event key that was assigned.
@@ -210,7 +213,7 @@ CREATE TABLE webhook_totals (
     failed         INTEGER NOT NULL,
     delivered      INTEGER NOT NULL,
     last_event_key INTEGER NOT NULL
-) STRICT;
+);
 
 INSERT INTO webhook_totals (id, pending, retrying, failed, delivered, last_event_key) VALUES (1, 0, 0, 0, 0, 0);
 

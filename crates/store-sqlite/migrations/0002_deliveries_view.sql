@@ -1,5 +1,9 @@
 -- View of the outbox as deliveries with the states `pending`, `failed`, `dead` and `delivered`. It accepts one write:
--- setting a dead row to `attempt_count = 0, status = 'pending'` requeues the event, as the API does.
+-- setting a dead row to `attempt_count = 0, status = 'pending'` requeues the event, as the API does. The same statement
+-- may set `next_retry_at` to NULL or to the current time: the event becomes due now in any case.
+--
+-- SQLite counts no changed rows for a view, so changes() is 0 after a reset. `RETURNING id` lists the rows that were
+-- reset.
 
 CREATE VIEW webhook_deliveries AS
 SELECT
@@ -35,7 +39,7 @@ BEGIN
     SELECT RAISE(ABORT, 'only a dead delivery can be reset: its status must be ''dead''')
     WHERE OLD.status <> 'dead';
 
-    SELECT RAISE(ABORT, 'the only write through webhook_deliveries is SET attempt_count = 0, status = ''pending''')
+    SELECT RAISE(ABORT, 'the only write through webhook_deliveries is SET attempt_count = 0, status = ''pending''; next_retry_at may be set to now or NULL')
     WHERE NEW.status IS NOT 'pending'
        OR NEW.attempt_count IS NOT 0
        OR NEW.id IS NOT OLD.id
@@ -43,12 +47,21 @@ BEGIN
        OR NEW.session_id IS NOT OLD.session_id
        OR NEW.target_url IS NOT OLD.target_url
        OR NEW.last_attempted_at IS NOT OLD.last_attempted_at
-       OR NEW.next_retry_at IS NOT OLD.next_retry_at
        OR NEW.error_detail IS NOT OLD.error_detail
-       OR NEW.created_at IS NOT OLD.created_at;
+       OR NEW.created_at IS NOT OLD.created_at
+       -- Now is within a minute: as text, or as seconds, milliseconds or microseconds since the epoch.
+       OR abs(strftime('%s', 'now') - CASE
+              WHEN NEW.next_retry_at IS NULL THEN strftime('%s', 'now')
+              WHEN typeof(NEW.next_retry_at) = 'text' THEN coalesce(strftime('%s', NEW.next_retry_at), 0)
+              WHEN NEW.next_retry_at > 100000000000000 THEN NEW.next_retry_at / 1000000
+              WHEN NEW.next_retry_at > 100000000000 THEN NEW.next_retry_at / 1000
+              ELSE NEW.next_retry_at
+          END) > 60;
 
+    -- Seconds and milliseconds are those of one instant, because 'now' does not change within a statement.
     INSERT INTO webhook_audit (event_key, action, actor, at)
-    SELECT id, 'requeue', 'sql', CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+    SELECT id, 'requeue', 'sql',
+           strftime('%s', 'now') * 1000000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER) * 1000
     FROM webhook_events
     WHERE event_id = OLD.id;
 

@@ -95,7 +95,7 @@ fn apply(db: &Connection, version: i64, name: &str, sql: &str) -> rusqlite::Resu
              version    INTEGER PRIMARY KEY,
              name       TEXT    NOT NULL,
              applied_at INTEGER NOT NULL
-         ) STRICT",
+         )",
     )?;
     db.execute_batch(sql)?;
     db.execute(
@@ -188,6 +188,34 @@ mod tests {
         let status: String =
             db.query_row("SELECT status FROM webhook_deliveries", [], |row| row.get(0)).unwrap();
         assert_eq!(status, "pending");
+    }
+
+    #[test]
+    fn the_schema_uses_nothing_that_sqlite_3_35_does_not_know() {
+        let (_directory, path, db) = database();
+        apply_migrations(&db, &path, MIGRATIONS).unwrap();
+        let mut schema = db.prepare("SELECT lower(sql) FROM sqlite_schema WHERE sql IS NOT NULL").unwrap();
+        let statements: Vec<String> =
+            schema.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        for (newer, since) in [
+            ("strict", "3.37"),
+            ("unixepoch", "3.38"),
+            ("'auto'", "3.38"),
+            ("format(", "3.38"),
+            ("->", "3.38"),
+            ("right join", "3.39"),
+            ("full join", "3.39"),
+            ("distinct from", "3.39"),
+            ("'subsec'", "3.42"),
+            ("timediff(", "3.43"),
+            ("octet_length(", "3.43"),
+            ("concat(", "3.44"),
+            ("string_agg(", "3.44"),
+            ("unistr(", "3.50"),
+        ] {
+            let uses = statements.iter().find(|statement| statement.contains(newer));
+            assert_eq!(uses, None, "{newer} is unknown before SQLite {since}");
+        }
     }
 
     #[test]

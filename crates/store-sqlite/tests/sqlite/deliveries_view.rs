@@ -1,4 +1,7 @@
-//! The view `webhook_deliveries`: its columns and states, and the one write that it accepts.
+//! The view `webhook_deliveries`: its columns and states, and the one write that it accepts, also from the clients that
+//! operators have: their SQLite is older than the one that is linked into Posthaste.
+
+use std::process::Command;
 
 use crate::support::{
     Fixture, HOUR, attempt_all, claim, enqueue, event, new_event, settlement, spec, worker,
@@ -100,6 +103,76 @@ async fn s4_reset_through_the_view_of_sqlite_makes_a_dead_event_due_now() {
     assert_eq!((leases.len(), leases[0].trigger), (1, Trigger::Manual));
 }
 
+/// Runs a program of the system and returns what it prints.
+#[track_caller]
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("cannot start {command:?}: {error}; `make need-packages` installs what the tests need")
+    });
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[tokio::test]
+async fn s4_reset_from_the_sqlite3_command_and_from_python_makes_a_dead_event_due_now() {
+    let fixture = Fixture::new();
+    let ids = enqueue(&fixture.store, vec![event(); 2]).await;
+    attempt_all(&fixture.store, 410).await;
+    let earliest = SystemClock.now().before(HOUR);
+    let reset = |condition: &str| {
+        format!(
+            "UPDATE webhook_deliveries SET attempt_count = 0, status = 'pending', next_retry_at = CURRENT_TIMESTAMP
+             WHERE id = {condition} RETURNING id"
+        )
+    };
+
+    let by_command =
+        run(Command::new("sqlite3").arg(&fixture.path).arg(reset(&format!("'{}'", ids[0].as_str()))));
+    assert_eq!(by_command, ids[0].as_str(), "the command lists the reset rows");
+
+    let script = "import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+print(db.execute(sys.argv[2], (sys.argv[3],)).fetchall()[0][0])
+db.commit()";
+    let python = ["-c", script, fixture.path.to_str().unwrap(), &reset("?"), ids[1].as_str()];
+    let by_python = run(Command::new("/usr/bin/python3").args(python));
+    assert_eq!(by_python, ids[1].as_str(), "Python lists the reset rows");
+
+    for id in &ids {
+        let after = fixture.store.event(id).await.unwrap();
+        assert_eq!((after.event.status, after.event.attempts), (DeliveryStatus::Pending, 0));
+        assert!(after.event.next_attempt_at.unwrap() > earliest, "due now, by the clock of the client");
+        assert_eq!((after.audit.len(), after.audit[0].actor.as_str()), (1, "sql"));
+    }
+    assert_eq!(fixture.store.claim(&claim()).await.unwrap().leases.len(), 2);
+}
+
+#[tokio::test]
+async fn a_reset_may_set_the_next_retry_to_now_or_to_null() {
+    let fixture = Fixture::new();
+    for next_retry_at in [
+        "NULL",
+        "CURRENT_TIMESTAMP",
+        "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+        "unixepoch()",
+        "unixepoch('subsec')",
+        "unixepoch() * 1000",
+        "unixepoch() * 1000000",
+        "unixepoch() * 1000000 - 55000000",
+    ] {
+        let id = enqueue(&fixture.store, vec![event()]).await.remove(0);
+        attempt_all(&fixture.store, 410).await;
+        let sql = format!(
+            "UPDATE webhook_deliveries SET attempt_count = 0, status = 'pending', next_retry_at = {next_retry_at}
+             WHERE id = ?1"
+        );
+        fixture.sql().execute(&sql, [id.as_str()]).unwrap_or_else(|error| panic!("{next_retry_at}: {error}"));
+        let event = fixture.store.event(&id).await.unwrap().event;
+        assert_eq!(event.status, DeliveryStatus::Pending, "{next_retry_at}");
+        assert_eq!(event.next_attempt_at, Some(event.updated_at), "{next_retry_at}");
+    }
+}
+
 #[tokio::test]
 async fn the_view_of_sqlite_resets_only_dead_events() {
     let fixture = Fixture::new();
@@ -132,6 +205,10 @@ async fn the_view_of_sqlite_refuses_every_other_change() {
         "attempt_count = 0, status = 'pending', target_url = 'https://elsewhere.example/'",
         "attempt_count = 0, status = 'pending', last_attempted_at = NULL",
         "attempt_count = 0, status = 'pending', next_retry_at = 1",
+        "attempt_count = 0, status = 'pending', next_retry_at = 'soon'",
+        "attempt_count = 0, status = 'pending', next_retry_at = datetime('now', '+1 hour')",
+        "attempt_count = 0, status = 'pending', next_retry_at = (unixepoch() - 3600) * 1000000",
+        "attempt_count = 0, next_retry_at = CURRENT_TIMESTAMP",
         "attempt_count = 0, status = 'pending', error_detail = NULL",
         "attempt_count = 0, status = 'pending', created_at = 1",
     ] {
