@@ -27,6 +27,12 @@ AS 'SELECT (extract(epoch FROM due_at) * 1000000)::bigint';
 -- positions in order.
 CREATE SEQUENCE app.webhook_event_key AS bigint CACHE 1;
 
+-- Draws the next key, after the transaction has got its id. A transaction without an id is in no snapshot: while it waits
+-- for a lock, nothing would show that its key may still be committed.
+CREATE FUNCTION app.webhook_next_event_key() RETURNS bigint
+LANGUAGE sql VOLATILE
+AS 'SELECT CASE WHEN pg_catalog.pg_current_xact_id() IS NOT NULL THEN pg_catalog.nextval(''app.webhook_event_key'') END';
+
 -- What a producer published. Never updated.
 
 CREATE TABLE app.webhook_messages (
@@ -114,7 +120,8 @@ CREATE INDEX webhook_queue_destination_position ON app.webhook_queue (destinatio
 CREATE INDEX webhook_queue_position ON app.webhook_queue (queue_position);
 
 -- One row: no pending event has a smaller key than min_key. Queries for the oldest pending event start here and so skip
--- the dead index entries of events that were delivered since the last vacuum.
+-- the dead index entries of events that were delivered since the last vacuum. Every sweep checks the row, and lowers it
+-- if it is wrong.
 CREATE TABLE app.webhook_pending_watermark (
     min_key bigint NOT NULL
 );

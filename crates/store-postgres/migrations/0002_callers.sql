@@ -8,8 +8,8 @@ CREATE TABLE app.webhook_settings (
 CREATE UNIQUE INDEX webhook_settings_name ON app.webhook_settings (name);
 INSERT INTO app.webhook_settings (name, value) VALUES ('max_attempts', 6), ('payload_bytes_max', 1048576);
 
--- Returns a destination URL in its normal form, so that different spellings of a URL share one destination. Accepts and
--- returns the same as DestinationUrl::parse of the domain crate.
+-- Returns a destination URL in its normal form, so that different spellings of a URL share one destination. Every URL that
+-- it accepts has the same normal form as in DestinationUrl::parse of the domain crate.
 CREATE FUNCTION app.webhook_normalized_url(given text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -192,7 +192,7 @@ BEGIN
     new.message_id := (lpad(to_hex(millis), 12, '0') || '7' || substr(random, 14))::uuid;
     new.event_id := coalesce(new.event_id, 'msg_' || replace(new.message_id::text, '-', ''));
     new.destination_id := app.webhook_destination_id(app.webhook_normalized_url(enqueue_webhook.destination_url));
-    new.key := nextval('app.webhook_event_key');
+    new.key := app.webhook_next_event_key();
 
     INSERT INTO app.webhook_messages (
         id, created_at, event_type, content_type, payment_request_id, session_id, traceparent, payload
@@ -265,8 +265,8 @@ BEGIN
         id, destination_id, queue_position, next_attempt_at, last_attempted_at, claims, updated_at,
         manual_last_action, manual_last_actor, manual_last_at
     ) VALUES (
-        requeued.id, requeued.destination_id, nextval('app.webhook_event_key'), app.webhook_now(), requeued.last_attempted_at,
-        requeued.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
+        requeued.id, requeued.destination_id, app.webhook_next_event_key(), app.webhook_now(),
+        requeued.last_attempted_at, requeued.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
     );
     PERFORM pg_advisory_xact_lock_shared(7526, 2);
     UPDATE app.webhook_pending_watermark w SET min_key = requeued.id WHERE w.min_key > requeued.id;

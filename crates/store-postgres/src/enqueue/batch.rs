@@ -30,6 +30,7 @@ pub(super) trait BatchWriter: Send + Sync {
     async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError>;
 }
 
+/// The result of one request of a batch.
 pub(super) type WriteResult = Result<EnqueueResponse, WriteError>;
 
 /// Why a request of a batch was not stored.
@@ -48,6 +49,7 @@ impl From<StoreError> for WriteError {
     }
 }
 
+/// The channel that carries a result to its caller.
 type Reply = oneshot::Sender<Result<EnqueueResponse, StoreError>>;
 
 /// The sending side of the queue. Returns a response only after the request's commit.
@@ -65,6 +67,7 @@ pub(crate) struct QueuedRequest {
     reply: Reply,
 }
 
+/// A request that its caller can withdraw for as long as it is queued.
 type SharedRequest = Arc<Mutex<Option<EnqueueRequest>>>;
 
 /// A request taken from the queue, and the channel to its caller.
@@ -94,11 +97,13 @@ impl Drop for WithdrawOnDrop {
     }
 }
 
+/// Takes the request out; returns none where its caller has withdrawn it.
 fn take(request: &Mutex<Option<EnqueueRequest>>) -> Option<EnqueueRequest> {
     request.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 impl EnqueueQueue {
+    /// Creates the two sides of an empty queue.
     pub(crate) fn new() -> (Self, QueueReceiver) {
         let (sender, receiver) = mpsc::channel(QUEUED_REQUESTS_MAX);
         (Self { sender }, receiver)
@@ -139,6 +144,7 @@ pub(super) async fn run(writer: Arc<dyn BatchWriter>, queue: QueueReceiver) {
     tokio::join!(batches, contended.run(&*writer));
 }
 
+/// Takes batches from the queue and writes them, one at a time, until the queue is closed and empty.
 async fn write_batches(
     writer: Arc<dyn BatchWriter>,
     queue: Arc<tokio::sync::Mutex<QueueReceiver>>,

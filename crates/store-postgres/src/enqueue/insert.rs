@@ -30,7 +30,7 @@ WITH destinations AS MATERIALIZED (
     ) AS ids
 ),
 new_events AS MATERIALIZED (
-    SELECT nextval('app.webhook_event_key') AS id, d.ids[i.destination_index] AS destination_id, i.*
+    SELECT app.webhook_next_event_key() AS id, d.ids[i.destination_index] AS destination_id, i.*
     FROM destinations d, unnest(
         $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::integer[]
     ) AS i (

@@ -11,7 +11,7 @@ use crate::support::PostgresHarness;
 const TABLES: [&str; 5] =
     ["webhook_messages", "webhook_events", "webhook_queue", "webhook_counts", "webhook_destinations"];
 
-/// Rows of every table that an enqueue writes to.
+/// The number of rows in each table that an enqueue writes to.
 fn rows(harness: &PostgresHarness) -> String {
     let counts = TABLES.map(|table| format!("(SELECT count(*) FROM app.{table})"));
     query_text(PostgresServer::shared(), &harness.database.name, &format!("SELECT {}", counts.join(", ")))
@@ -21,15 +21,15 @@ fn rows(harness: &PostgresHarness) -> String {
 async fn a_committed_event_is_claimable_and_wakes_every_store() {
     let harness = PostgresHarness::start().await;
     let (store, second) = (harness.store(), harness.second_handle());
-    assert_eq!(event_ids(&claim(&*store).await), [""; 0], "what is found below was not there before");
+    assert_eq!(event_ids(&claim(&*store).await), [""; 0], "the store is empty");
     let mut client = client(&harness.database.url).await;
     let transaction = client.transaction().await.unwrap();
     let receipts = enqueue_in(&transaction, &[new_event(spec())]).await.unwrap();
-    listening(&harness).await;
+    wait_until_listening(&harness).await;
     let mut wakeups = [store.wakeups(), second.wakeups()];
     transaction.commit().await.unwrap();
     for wakeups in &mut wakeups {
-        expect_soon("whoever waits is woken", wakeups.wait()).await;
+        expect_soon("the subscriber is woken", wakeups.wait()).await;
     }
     let lease = claim_one(&*store).await;
     assert_eq!(lease.event_id, receipts[0].event_id);
@@ -37,8 +37,8 @@ async fn a_committed_event_is_claimable_and_wakes_every_store() {
     assert_eq!(event_ids(&claim(&*second).await), [""; 0]);
 }
 
-/// Both handles of the harness have said that they listen, and their first bell has rung.
-async fn listening(harness: &PostgresHarness) {
+/// Waits until both stores of the harness listen, so that later wake-ups come from commits.
+async fn wait_until_listening(harness: &PostgresHarness) {
     let client = client(&harness.database.url).await;
     let sql = "SELECT count(*) FROM pg_stat_activity
                WHERE datname = current_database() AND application_name = 'posthaste' AND state = 'idle'
@@ -50,10 +50,10 @@ async fn listening(harness: &PostgresHarness) {
 }
 
 #[tokio::test]
-async fn a_rolled_back_event_leaves_nothing_and_wakes_nobody() {
+async fn a_rolled_back_event_leaves_no_rows_and_no_notification() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
-    listening(&harness).await;
+    wait_until_listening(&harness).await;
     let mut due = Listener::on(&harness.database.url, "posthaste_due").await;
     let before = rows(&harness);
     let mut client = client(&harness.database.url).await;
@@ -64,14 +64,14 @@ async fn a_rolled_back_event_leaves_nothing_and_wakes_nobody() {
     assert_eq!(rows(&harness), before);
     assert_eq!(store.overview().await.unwrap(), Overview::default());
     assert_eq!(event_ids(&claim(&*store).await), [""; 0]);
-    // Notifications arrive in the order of commits: nothing came before this one but the stores' own first bells.
-    client.execute("SELECT pg_notify('posthaste_due', 'the end')", &[]).await.unwrap();
-    let mut heard = due.next().await;
-    while heard == "listening" {
-        heard = due.next().await;
+    // Notifications arrive in the order of commits. Before this one, only the stores' own "listening" may arrive.
+    client.execute("SELECT pg_notify('posthaste_due', 'end')", &[]).await.unwrap();
+    let mut notification = due.next().await;
+    while notification == "listening" {
+        notification = due.next().await;
     }
-    assert_eq!(heard, "the end");
-    // And the id is free.
+    assert_eq!(notification, "end");
+    // The id can be used again.
     let transaction = client.transaction().await.unwrap();
     enqueue_in(&transaction, &[new_event(spec_with_id("chosen"))]).await.unwrap();
     transaction.commit().await.unwrap();
@@ -113,8 +113,8 @@ async fn several_events_are_stored_in_their_order_with_receipts() {
     for half in names.chunks(10) {
         let events: Vec<_> = half.iter().map(|name| new_event(spec_with_id(name))).collect();
         let receipts = enqueue_in(&transaction, &events).await.unwrap();
-        let told: Vec<&str> = receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
-        assert_eq!(told, half);
+        let stored: Vec<&str> = receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
+        assert_eq!(stored, half);
     }
     assert_eq!(enqueue_in(&transaction, &[]).await.unwrap(), []);
     transaction.commit().await.unwrap();

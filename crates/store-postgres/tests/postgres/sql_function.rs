@@ -10,7 +10,7 @@ use posthaste_store_postgres::{EnqueueFunctionDefaults, PostgresStore};
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-/// Two spaces, a number with a zero that means nothing, an empty array, letters from elsewhere, an escape.
+/// JSON that jsonb would rewrite: two spaces, a trailing zero, an empty array, non-ASCII letters, an escape, a key twice.
 const PAYLOAD: &str = "{\"a\": 1.0,  \"b\":[ ], \"Zoë\": \"日本 \\u00e9\", \"a\": 2}";
 
 fn psql(harness: &PostgresHarness, sql: &str) -> String {
@@ -29,7 +29,7 @@ async fn psql_enqueues_with_arguments_by_position_and_by_name() {
         (lease.event_type.as_str(), lease.content_type.as_str()),
         ("invoice.paid", "application/json")
     );
-    assert_eq!(lease.payload, PAYLOAD.as_bytes(), "what is signed is what was given");
+    assert_eq!(lease.payload, PAYLOAD.as_bytes(), "the payload is stored byte for byte");
     assert_eq!((lease.attempts, lease.max_attempts, lease.traceparent), (0, 6, None));
 
     let chosen = psql(
@@ -51,7 +51,7 @@ async fn psql_enqueues_with_arguments_by_position_and_by_name() {
     assert_eq!(store.overview().await.unwrap().pending, 2);
 }
 
-/// Runs a script of Python with a connection called `db`; what it prints.
+/// Runs a Python script with a connection called `db`, and returns its output.
 fn python(harness: &PostgresHarness, script: &str) -> String {
     let driver = Command::new("/usr/bin/python3").args(["-c", "import psycopg2"]).output();
     assert!(
@@ -65,7 +65,7 @@ fn python(harness: &PostgresHarness, script: &str) -> String {
         .env("PAYLOAD", PAYLOAD)
         .env("PYTHONIOENCODING", "utf-8")
         .output()
-        .expect("it ran a moment ago");
+        .expect("it ran before");
     assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
     String::from_utf8_lossy(&python.stdout).trim().to_owned()
 }
@@ -75,7 +75,7 @@ async fn python_commits_a_business_row_and_its_event_together() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
     psql(&harness, "CREATE TABLE invoices (id integer PRIMARY KEY)");
-    let told = python(
+    let output = python(
         &harness,
         r#"
 def pay(invoice, fails=False):
@@ -111,7 +111,7 @@ except psycopg2.Error as error:
         "22023 / destination_url has the scheme \"ftp\"; only http and https are delivered to / \
          Write it as https://host/path.",
     ];
-    assert_eq!(told.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
     let leases = claim(&*store).await;
     assert_eq!(event_ids(&leases), ["invoice-1", "invoice-3"]);
     assert_eq!(leases[0].payload, PAYLOAD.as_bytes());
@@ -119,7 +119,7 @@ except psycopg2.Error as error:
 }
 
 #[tokio::test]
-async fn a_rollback_of_the_function_leaves_nothing() {
+async fn a_rolled_back_function_call_leaves_no_rows() {
     let harness = PostgresHarness::start().await;
     let call = format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')");
     psql(&harness, &format!("BEGIN; {call}; SAVEPOINT a; {call}; ROLLBACK TO a; ROLLBACK;"));
@@ -128,7 +128,7 @@ async fn a_rollback_of_the_function_leaves_nothing() {
                     + (SELECT count(*) FROM app.webhook_destinations)";
     assert_eq!(psql(&harness, sql), "0");
     assert_eq!(harness.store().overview().await.unwrap(), Overview::default());
-    // Half of a transaction can be taken back, too.
+    // A rollback to a savepoint undoes only the calls after it.
     psql(&harness, &format!("BEGIN; {call}; SAVEPOINT a; {call}; ROLLBACK TO a; COMMIT;"));
     claim_one(&*harness.store()).await;
 }
@@ -158,7 +158,7 @@ async fn a_producer_with_usage_and_execute_enqueues_and_reads_nothing() {
     assert_eq!(claim_one(&*harness.store()).await.event_id.as_str(), "theirs");
 }
 
-/// A function that runs with its owner's rights must not be led to somebody else's objects.
+/// A function with its owner's privileges must not resolve names to objects of its caller.
 #[tokio::test]
 async fn the_function_is_not_fooled_by_its_callers_search_path() {
     let harness = PostgresHarness::start().await;
@@ -176,7 +176,7 @@ async fn the_function_is_not_fooled_by_its_callers_search_path() {
 }
 
 #[tokio::test]
-async fn what_the_service_was_configured_with_holds_for_the_function() {
+async fn the_function_applies_the_configured_defaults_and_limits() {
     let harness = PostgresHarness::start().await;
     let store = PostgresStore::connect(config(&harness.database.url));
     let defaults = EnqueueFunctionDefaults { max_attempts: 9, payload_bytes_max: 10 };

@@ -1,4 +1,4 @@
-//! What `app.enqueue_webhook` refuses: with a SQLSTATE to match on, the rule, and what to do.
+//! Calls of `app.enqueue_webhook` that are refused: each error has a SQLSTATE, names the rule and hints at the remedy.
 
 use posthaste_store_conformance::Harness as _;
 use posthaste_store_postgres::tokio_postgres::Client;
@@ -6,7 +6,7 @@ use posthaste_store_postgres::tokio_postgres::Client;
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-/// SQLSTATE, message and hint of a call that has to be refused.
+/// SQLSTATE, message and hint of a call that must be refused.
 async fn refusal(client: &Client, arguments: &str) -> (String, String, String) {
     let call = format!("SELECT app.enqueue_webhook({arguments})");
     let error = client.query(&call, &[]).await.expect_err(arguments);
@@ -23,7 +23,7 @@ async fn assert_refused(client: &Client, arguments: &str, state: &str, rule: &st
 }
 
 #[tokio::test]
-async fn every_url_that_cannot_be_delivered_to_is_refused_with_its_rule() {
+async fn an_invalid_url_is_refused_with_its_rule() {
     let harness = PostgresHarness::start().await;
     let client = client(&harness.database.url).await;
     let long = format!("https://receiver.example/{}", "a".repeat(2_048));
@@ -71,7 +71,7 @@ async fn every_url_that_cannot_be_delivered_to_is_refused_with_its_rule() {
 }
 
 #[tokio::test]
-async fn labels_ids_and_limits_are_refused_with_their_rule() {
+async fn invalid_labels_ids_and_limits_are_refused_with_their_rule() {
     let harness = PostgresHarness::start().await;
     let client = client(&harness.database.url).await;
     let label = "1 to 256 printable ASCII characters";
@@ -107,7 +107,7 @@ async fn labels_ids_and_limits_are_refused_with_their_rule() {
 }
 
 #[tokio::test]
-async fn a_payload_that_is_too_large_and_an_id_that_is_taken_have_states_of_their_own() {
+async fn a_too_large_payload_and_a_taken_id_have_their_own_sqlstates() {
     let harness = PostgresHarness::start().await;
     let client = client(&harness.database.url).await;
     let call = |payload: &str, rest: &str| format!("'{URL}', 'x', {payload}::json{rest}");
