@@ -68,7 +68,7 @@ static RELEASE_LEASES: Sql = Sql {
     text: "
 UPDATE app.webhook_queue q
 SET queue_position = CASE WHEN q.attempts > 0 THEN app.webhook_retry_position(app.webhook_now())
-                ELSE nextval('app.webhook_event_key') END,
+                ELSE app.webhook_next_event_key() END,
     updated_at = app.webhook_now(),
     lease_until = NULL, lease_token = NULL, lease_claim = NULL
 FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)

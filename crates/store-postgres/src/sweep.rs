@@ -2,7 +2,8 @@
 //!
 //! Discovery follows changes; the sweep finds rows that discovery has missed. Such rows belong to transactions that
 //! were open when the process started or that committed very late, or were locked by a transaction that then rolled
-//! back. The sweep reads in small steps, concurrently with claims.
+//! back. The sweep first checks the oldest-pending watermark from which it reads. It reads in small steps, concurrently
+//! with claims.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,10 +17,11 @@ use crate::claim::DiscoveryState;
 use crate::claimable::{PositionRange, RETRY_POSITION_MIN};
 use crate::discover::{self, READ_SNAPSHOT};
 use crate::session::{Session, Sql};
+use crate::watermark::{self, StepSize};
 use crate::{StoreState, sleep};
 
-/// Time between two sweeps.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
+/// Time between two sweeps. A committed event must be found within 20 seconds; the sweep itself may take the rest.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Destinations read in one step.
 const STEP_DESTINATIONS_MAX: i64 = 500;
 /// Time between two steps: with very many destinations a sweep takes longer, but its load stays the same.
@@ -107,6 +109,7 @@ fn add_ranges(
 
 /// Sweeps periodically, and on request, until the store is dropped.
 pub(crate) async fn run(store: Weak<StoreState>) {
+    let mut check_step = StepSize::default();
     loop {
         let Some(request) = store.upgrade().map(|store| Arc::clone(&store.sweep_request)) else { return };
         tokio::select! {
@@ -115,6 +118,9 @@ pub(crate) async fn run(store: Weak<StoreState>) {
             () = sleep(SWEEP_INTERVAL) => {}
         }
         let Some(store) = store.upgrade() else { return };
+        if let Err(error) = watermark::check(&store, &mut check_step).await {
+            tracing::debug!(code = error.code(), %error, "oldest-pending watermark not checked; the next sweep checks it");
+        }
         if let Err(error) = sweep(&store).await {
             tracing::debug!(code = error.code(), %error, "sweep interrupted; the next sweep starts over");
         }

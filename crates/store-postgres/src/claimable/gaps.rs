@@ -9,9 +9,8 @@ use posthaste_domain::Timestamp;
 
 use super::PositionRange;
 
-/// Minimum age of a gap before it is closed. A transaction draws numbers shortly before it gets the transaction id by
-/// which the server's snapshot shows it. This bound is far longer than that delay; the sweep finds rows that take
-/// longer still.
+/// Minimum age of a gap before it is closed: a margin. A transaction gets its id before it draws numbers
+/// (`app.webhook_next_event_key`), so the server's snapshot shows every transaction that can fill the gap.
 const GAP_AGE_MIN_US: i64 = 5_000_000;
 /// Upper bound of the set. Beyond it, neighbouring gaps are merged, and the rows between them are read again.
 const GAPS_MAX: usize = 256;

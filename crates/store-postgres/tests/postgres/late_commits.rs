@@ -1,5 +1,5 @@
 //! Transactions that commit long after their events drew their sequence numbers. A few claims must find such events,
-//! without the sweep, which runs only every 20 seconds. One test waits for the sweep.
+//! without the sweep, which runs only every 10 seconds. One test waits for the sweep.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
