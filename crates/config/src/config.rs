@@ -70,7 +70,7 @@ impl Config {
         self.listens_on_loopback() && self.database_url.is_on_this_host()
     }
 
-    /// Returns the text and the source of a setting.
+    /// Returns the effective value of a setting and its source, or None if no setting has this name.
     pub fn setting(&self, name: &str) -> Option<&EffectiveSetting> {
         self.settings.iter().find(|effective| effective.setting.name == name)
     }

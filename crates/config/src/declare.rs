@@ -12,7 +12,7 @@ macro_rules! declare_settings {
             $($(pub(crate) $name: TypedSetting<$type>,)+)+
         }
 
-        /// The table of all settings.
+        /// All settings, by name, each with the parser of its values.
         pub(crate) static TABLE: LazyLock<SettingTable> = LazyLock::new(|| SettingTable {
             $($($name: $declaration.named(stringify!($name), Section::$section, concat!($($help),+)),)+)+
         });

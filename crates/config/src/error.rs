@@ -32,7 +32,7 @@ impl fmt::Display for DisplayValue {
     }
 }
 
-/// A problem of a configuration.
+/// A problem of a configuration. Loading a configuration returns all of its problems.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A value breaks the rule of its setting.
@@ -76,7 +76,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Returns the setting that the error is about, if it is about one.
+    /// Returns the setting that the error is about, or None if it is not about a setting.
     pub fn setting(&self) -> Option<&'static Setting> {
         match self {
             Self::Invalid { value, .. } | Self::Conflict { value, .. } => Some(value.setting),

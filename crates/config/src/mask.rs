@@ -8,10 +8,10 @@ use super::setting::{Secrecy, Setting};
 
 pub(crate) const MASK: &str = "***";
 
-/// Most characters of a value that a message shows.
+/// Maximum number of characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// URL schemes whose structure is known.
+/// URL schemes whose structure is known. A URL with another scheme is masked as a whole.
 const SCHEMES_SHOWN: [&str; 7] = ["postgres", "postgresql", "http", "https", "httph", "socks5", "socks5h"];
 
 /// Parameters of database URLs that contain no secret.
@@ -55,7 +55,7 @@ pub(crate) fn display_text(setting: &Setting, text: &str) -> String {
     shorten(&mask_value(setting, text))
 }
 
-/// Cuts a text to a bounded length and escapes its control characters.
+/// Cuts a text to [`SHOWN_CHARS_MAX`] characters and escapes its control characters.
 pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => escape_controls(&text[..end]) + "…",
@@ -107,7 +107,7 @@ fn is_host(text: &str) -> bool {
     port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Masks a password. Keeps the user name of a database; in other URLs, the user name may be a token.
+/// Masks the credentials of a URL. Keeps the user name of a database; in other URLs, the user name may be a token.
 fn mask_user(scheme: &str, credentials: &str) -> String {
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
@@ -119,7 +119,7 @@ fn mask_user(scheme: &str, credentials: &str) -> String {
     }
 }
 
-/// Masks every parameter that is not known to be harmless.
+/// Masks every parameter of a query that is not known to be harmless.
 fn mask_query(scheme: &str, query: &str) -> String {
     let is_shown = |name: &str| is_postgres(scheme) && PARAMETERS_SHOWN.contains(&name);
     let shown = |pair: &str| match pair.split_once('=') {

@@ -85,7 +85,7 @@ pub(crate) fn seconds_list(text: &str) -> Result<Vec<Duration>, String> {
     (1..).zip(text.split(',')).map(step).collect()
 }
 
-/// Returns the value that a name stands for.
+/// Parses the name of a choice into its value. Any other text is an error.
 pub(crate) fn one_of<T: Copy>(choices: &[(&str, T)], text: &str) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == text);
     found.map(|(_, value)| *value).ok_or_else(|| "it is not one of the valid values".to_owned())
@@ -114,7 +114,7 @@ pub(crate) fn worker_id(text: &str) -> Result<WorkerId, String> {
     WorkerId::new(text).map_err(|error| error.to_string())
 }
 
-/// Parses signing secrets, newest first. Rejects a repeated secret, because it is one that was not replaced.
+/// Parses signing secrets, newest first. Rejects a repeated secret: in a rotation, one secret was not replaced.
 pub(crate) fn signing_keys(text: &str) -> Result<SigningKeys, String> {
     let texts: Vec<&str> = text.split(',').map(str::trim).collect();
     let secret = |(position, text): (usize, &&str)| {
@@ -130,7 +130,7 @@ pub(crate) fn signing_keys(text: &str) -> Result<SigningKeys, String> {
     SigningKeys::new(secrets).map_err(|error| error.to_string())
 }
 
-/// Parses networks. Leaves out the rule that the guard's message repeats.
+/// Parses networks. An error omits the rule, which the caller adds.
 pub(crate) fn networks(text: &str) -> Result<AllowedNetworks, String> {
     AllowedNetworks::parse(text).map_err(|error| match error {
         InvalidNetwork::Malformed(entry) => format!("{entry:?} is not a network"),
@@ -143,7 +143,8 @@ pub(crate) fn proxy(text: &str) -> Result<Proxy, String> {
     Proxy::parse(text).map_err(|error| error.to_string())
 }
 
-/// Parses API keys. Errors identify a key by its position, because a misplaced name may be the key itself.
+/// Parses API keys. Errors identify a key by its position and not by its name, because a misplaced key may stand in the
+/// name's position.
 pub(crate) fn api_keys(text: &str) -> Result<KeyRing, String> {
     KeyRing::parse(text).map_err(|error| error.to_string())
 }

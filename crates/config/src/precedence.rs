@@ -12,7 +12,7 @@ use super::suggestion::nearest_setting;
 use super::values::Values;
 
 const ENV_PREFIX: &str = "POSTHASTE_";
-/// Starts of the variables that Kubernetes sets in every pod beside a service named `posthaste`.
+/// Prefixes of the environment variables that Kubernetes sets in every pod beside a service named `posthaste`.
 const KUBERNETES_PREFIXES: [&str; 2] = ["POSTHASTE_SERVICE_", "POSTHASTE_PORT"];
 
 /// Collects the text of every setting. Reads weaker sources first, so that stronger ones replace their values.
@@ -57,8 +57,8 @@ fn collect_env(sources: &Sources<'_>, values: &mut Values) {
     }
 }
 
-/// Returns the name and the text of a variable. An empty variable counts as not set, because unit files and compose
-/// files cannot remove one.
+/// Returns the name and the text of an environment variable, or None if it is not set. An empty variable counts as not
+/// set, because unit files and compose files cannot remove one. A variable that is not UTF-8 is recorded as an error.
 fn variable(
     sources: &Sources<'_>,
     setting: &'static Setting,

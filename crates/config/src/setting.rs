@@ -58,7 +58,7 @@ pub enum DefaultValue {
     Computed {
         /// The text if all other settings have their defaults too.
         usual: &'static str,
-        /// In words, the text that replaces it, and when.
+        /// In words: the text that replaces the usual one, and when.
         otherwise: &'static str,
         /// Returns the text that replaces the usual one, from the values of settings that are declared earlier.
         compute: fn(&Config) -> Option<String>,

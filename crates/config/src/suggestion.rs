@@ -5,7 +5,7 @@ use strsim::osa_distance;
 use super::setting::Setting;
 use super::settings::{setting, settings};
 
-/// Longest name that is compared. A longer one resembles no setting, and comparing it would be slow.
+/// Maximum length of a name that is compared. A longer one resembles no setting, and comparing it would be slow.
 const NAME_LEN_MAX: usize = 100;
 
 /// Returns the setting whose name is nearest to a mistyped one, or none if no name is near.

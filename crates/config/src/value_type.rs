@@ -22,7 +22,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// Converts the text of a value to TOML.
+    /// Converts the text of a value of this type to TOML syntax.
     pub(crate) fn to_toml(self, text: &str) -> String {
         match self {
             Self::Integer | Self::Seconds | Self::Boolean => text.to_owned(),

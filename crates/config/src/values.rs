@@ -103,7 +103,7 @@ impl Values {
     }
 }
 
-/// Returns the default of a setting in this configuration.
+/// Returns the text of a setting's default in this configuration, or None if it has no default.
 fn default_text(default: DefaultValue, config: &Config) -> Option<Cow<'static, str>> {
     match (default, config.retry_strategy) {
         (DefaultValue::ByStrategy { schedule, .. }, RetryStrategy::Schedule) => Some(schedule.into()),

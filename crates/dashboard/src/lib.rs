@@ -17,14 +17,14 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'
 
 /// The file that is served at `/`.
 const PAGE: &str = "index.html";
-/// The path of assets in the embedded page. `_` stands for the version.
+/// The directory of assets in the paths of the embedded page. `_` stands for the version.
 const UNVERSIONED: &str = "assets/_/";
 
 #[derive(RustEmbed)]
 #[folder = "assets/"]
 struct EmbeddedFiles;
 
-/// A hash of the names and contents of all files.
+/// The version in the paths of assets: a hash of the names and contents of all files.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let mut hasher = DefaultHasher::new();
     for name in EmbeddedFiles::iter() {

@@ -81,17 +81,17 @@ impl Posthaste {
         &self.ports.store
     }
 
-    /// The settings of the workers that this instance starts.
+    /// Returns the settings of the workers that this instance starts.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The keys that sign deliveries.
+    /// Returns the keys that sign deliveries.
     pub fn signing_keys(&self) -> &SigningKeys {
         &self.signing_keys
     }
 
-    /// Largest payload that this instance accepts.
+    /// Returns the size of the largest payload that this instance accepts, in bytes.
     pub fn payload_bytes_max(&self) -> usize {
         self.payload_bytes_max
     }

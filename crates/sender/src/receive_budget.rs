@@ -76,7 +76,7 @@ impl ReceiveBudget {
         remaining.add_request();
     }
 
-    /// Ends a request whose response has ended. Its unused share is not saved for later requests.
+    /// Removes a request whose response has ended. The unused share of its budget is not saved for later requests.
     pub(crate) fn end_request(&self) {
         let mut remaining = self.remaining();
         remaining.in_flight -= 1;

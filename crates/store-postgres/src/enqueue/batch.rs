@@ -18,13 +18,13 @@ use crate::session::CALL_TIMEOUT;
 
 /// Capacity of the queue. Beyond it, callers wait until a request leaves the queue.
 pub(super) const QUEUED_REQUESTS_MAX: usize = 1_024;
-/// A batch with this many events takes no further request.
+/// Number of events that make a batch full. A full batch takes no further request.
 const BATCH_EVENTS: usize = 1_000;
-/// Batches that may be in progress at the same time, each on a connection of its own; all but one are full. The client
-/// encodes one batch while the server commits another.
+/// Maximum number of batches in progress at the same time, each on a connection of its own. All but one of them are
+/// full. The client encodes one batch while the server commits another.
 const BATCHES_IN_PROGRESS_MAX: usize = 2;
 
-/// Writes a batch of requests in as few commits as it can, and returns one result per request, in order.
+/// Writes batches of requests. A batch takes as few commits as possible and has one result per request, in order.
 #[async_trait]
 pub(super) trait BatchWriter: Send + Sync {
     async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError>;
@@ -49,10 +49,10 @@ impl From<StoreError> for WriteError {
     }
 }
 
-/// The channel that carries a result to its caller.
+/// The sending side of the channel that carries a result to its caller.
 type Reply = oneshot::Sender<Result<EnqueueResponse, StoreError>>;
 
-/// The sending side of the queue. Returns a response only after the request's commit.
+/// The sending side of the queue. It returns a response only after the request's commit.
 pub(crate) struct EnqueueQueue {
     sender: mpsc::Sender<QueuedRequest>,
 }
@@ -60,9 +60,10 @@ pub(crate) struct EnqueueQueue {
 /// The receiving side of the queue, consumed by [`run`].
 pub(crate) type QueueReceiver = mpsc::Receiver<QueuedRequest>;
 
-/// A request in the queue.
+/// A request in the queue, and the channel to its caller.
 pub(crate) struct QueuedRequest {
-    /// Empty once the caller has gone away: its payload must not stay in memory while the server is unavailable.
+    /// The request. It is empty once the caller has gone away: its payload must not stay in memory while the server is
+    /// unavailable.
     request: SharedRequest,
     reply: Reply,
 }
@@ -77,18 +78,19 @@ pub(super) struct PendingEnqueue {
 }
 
 impl PendingEnqueue {
-    /// Sends the result to the caller. A caller that has gone away repeats the request under its idempotency key.
+    /// Sends the result to the caller. The result is lost if the caller has gone away; it can repeat the request under
+    /// its idempotency key.
     pub(super) fn respond(self, result: Result<EnqueueResponse, StoreError>) {
         let _ = self.reply.send(result);
     }
 
-    /// True once the caller has gone away.
+    /// Returns whether the caller has gone away.
     pub(super) fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
     }
 }
 
-/// Withdraws a request from the queue when its caller goes away.
+/// A guard that withdraws a request from the queue when its caller goes away and drops the guard.
 struct WithdrawOnDrop(SharedRequest);
 
 impl Drop for WithdrawOnDrop {
@@ -97,7 +99,7 @@ impl Drop for WithdrawOnDrop {
     }
 }
 
-/// Takes the request out; returns none where its caller has withdrawn it.
+/// Takes the request out. Returns None if its caller has withdrawn it.
 fn take(request: &Mutex<Option<EnqueueRequest>>) -> Option<EnqueueRequest> {
     request.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -109,7 +111,7 @@ impl EnqueueQueue {
         (Self { sender }, receiver)
     }
 
-    /// Queues a request and waits until it is committed or refused, within a bound.
+    /// Queues a request and waits until it is committed or refused, at most for [`CALL_TIMEOUT`].
     #[expect(clippy::disallowed_methods, reason = "bounds a wait for the server; nothing is scheduled by it")]
     pub(crate) async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
         let result = tokio::time::timeout(CALL_TIMEOUT, self.enqueue_unbounded(request)).await;
@@ -193,7 +195,7 @@ impl Batch {
 }
 
 /// Waits for a request and takes every other that is queued, up to the size of a batch. Requests that need a locked
-/// resource join the contended ones instead. Returns none once the queue is closed and empty.
+/// resource join the contended ones instead. Returns None once the queue is closed and empty.
 async fn next_batch(queue: &mut QueueReceiver, contended: &ContendedRequests) -> Option<Batch> {
     let mut batch = Batch::default();
     let mut next = Some(queue.recv().await?);

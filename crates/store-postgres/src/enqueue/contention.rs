@@ -15,9 +15,11 @@ use crate::error::unavailable;
 
 use super::batch::{BatchWriter, PendingEnqueue, QUEUED_REQUESTS_MAX, WriteError, write_contained};
 
-/// Tries of a request, or of another that needs the same resource. Each try waits for the lock for a short time.
+/// Maximum number of tries of a blocked request. A try of another request for the same resource counts, too. Each try
+/// waits for the lock for a short time.
 const TRIES_MAX: usize = 8;
-/// Upper bound of the set of locked resources; beyond it, contention is detected again by the next request.
+/// Maximum number of resources in the set of locked ones. A full set is emptied; later requests then detect the locks
+/// again.
 const LOCKED_RESOURCES_MAX: usize = 1_000;
 
 /// The requests that wait for a lock, and the resources found locked.
@@ -37,7 +39,7 @@ struct State {
 
 struct ContendedRequest {
     pending: PendingEnqueue,
-    /// How often it was tried and found blocked, itself or by another request for the same resource.
+    /// Number of tries that found it blocked, its own and those of other requests for the same resource.
     tries: usize,
 }
 
@@ -48,8 +50,8 @@ enum Step {
     Stop,
 }
 
-/// The destination URLs and chosen event ids of a request. While a transaction that inserted such a row is open, no
-/// other transaction can insert it.
+/// Returns the destination URLs and chosen event ids of a request. While a transaction that inserted such a row is
+/// open, no other transaction can insert it.
 pub(super) fn lockable_resources(request: &EnqueueRequest) -> impl Iterator<Item = &str> {
     request.events.iter().flat_map(|event| {
         let event_id = event.event_id().map(EventId::as_str);
@@ -58,7 +60,7 @@ pub(super) fn lockable_resources(request: &EnqueueRequest) -> impl Iterator<Item
 }
 
 impl ContendedRequests {
-    /// True when the request needs a resource that was locked at the last try.
+    /// Returns whether the request needs a resource that was locked at the last try.
     pub(super) fn needs_locked_resource(&self, request: &EnqueueRequest) -> bool {
         let state = self.state();
         !state.locked.is_empty()
@@ -86,13 +88,13 @@ impl ContendedRequests {
         state.locked.extend(resource);
     }
 
-    /// No request is added after this; [`Self::run`] ends when none waits.
+    /// Makes [`Self::run`] end once no request waits. No request may be added after this call.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_one();
     }
 
-    /// Retries waiting requests one by one, until it is closed and none waits.
+    /// Retries waiting requests one by one, until [`Self::close`] has been called and none waits.
     pub(super) async fn run(&self, writer: &dyn BatchWriter) {
         loop {
             match self.next_step() {
@@ -128,8 +130,8 @@ impl ContendedRequests {
         contended.pending.respond(result);
     }
 
-    /// Puts a blocked request behind all others, together with those that need the same resource: their tries would
-    /// have failed too. Requests that reached the maximum of tries get their error.
+    /// Moves a blocked request behind all others, together with the requests that need the same resource: their tries
+    /// would have failed too. A request that has reached [`TRIES_MAX`] gets an error instead.
     fn requeue(&self, blocked: ContendedRequest, resource: Option<&str>) {
         let given_up: Vec<ContendedRequest> = {
             let mut state = self.state();
@@ -163,7 +165,7 @@ impl ContendedRequests {
     }
 }
 
-/// The error of a request that stays blocked.
+/// Returns the error of a request that stays blocked.
 fn still_locked() -> StoreError {
     let reason = "another client's open transaction holds the destination or the event id; nothing was stored, \
                   repeat the request when that transaction has ended";

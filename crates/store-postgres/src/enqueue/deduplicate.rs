@@ -12,8 +12,8 @@ use crate::StoreState;
 use crate::convert::{PgTimestamp, micros};
 use crate::session::{Session, Sql};
 
-/// Serialises concurrent uses of a key: the second waits for the first to commit. Locks are taken in one order, so that
-/// two batches cannot deadlock.
+/// Locks the idempotency keys of a batch until the transaction ends. Another transaction that uses one of them waits
+/// until this one has committed. Locks are taken in one order, so that two batches cannot deadlock.
 static LOCK_KEYS: Sql = Sql {
     text: "
 SELECT pg_advisory_xact_lock(lock) FROM (
@@ -22,7 +22,7 @@ SELECT pg_advisory_xact_lock(lock) FROM (
     types: &[Type::TEXT_ARRAY],
 };
 
-/// By `webhook_idempotency_key`.
+/// Reads the earlier uses of idempotency keys, unless they have expired. Uses index webhook_idempotency_key.
 static SELECT_KEYS: Sql = Sql {
     text: "
 SELECT i.key, i.fingerprint, i.created_at, i.event_ids
@@ -31,7 +31,7 @@ WHERE i.key = ANY ($1) AND i.expires_at > app.webhook_now()",
     types: &[Type::TEXT_ARRAY],
 };
 
-/// By `webhook_events_event_id`.
+/// Returns those of the given event ids that are taken. Uses index webhook_events_event_id.
 static SELECT_TAKEN_EVENT_IDS: Sql = Sql {
     text: "SELECT e.event_id FROM app.webhook_events e WHERE e.event_id = ANY ($1)",
     types: &[Type::TEXT_ARRAY],
@@ -68,13 +68,13 @@ struct UsedKey {
 
 /// The request that used a key first.
 enum FirstUse {
-    /// Stored by an earlier call, with this response.
+    /// A request of an earlier call, which had this response.
     Stored(EnqueueResponse),
-    /// The request of this batch with this index.
+    /// A request of the same batch, by its index.
     InBatch(usize),
 }
 
-/// What to do with a request.
+/// What to do with one request of a batch.
 enum Decision {
     Store,
     /// Return the response of an earlier call.
@@ -84,7 +84,8 @@ enum Decision {
     Refuse(StoreError),
 }
 
-/// Checks the batch for duplicates and inserts the requests that are new, in a transaction that starts with `begin`.
+/// Checks the batch for duplicates and inserts the requests that are new, in one transaction. `begin` is the statement
+/// that starts the transaction.
 pub(super) async fn enqueue(
     begin: &str,
     store: &StoreState,
@@ -135,7 +136,7 @@ async fn select_taken_ids(
     session.query(&SELECT_TAKEN_EVENT_IDS, &[&ids]).await?.iter().map(|row| row.try_get(0)).collect()
 }
 
-/// Decides request by request, in order: the keys and event ids of one are taken for the next.
+/// Decides what to do with each request, in order: the keys and event ids of one are taken for the next.
 fn decide(
     batch: &[EnqueueRequest],
     mut keys: HashMap<String, UsedKey>,
@@ -170,7 +171,8 @@ fn decide(
     batch.iter().enumerate().map(&mut decide_one).collect()
 }
 
-/// Inserts the events of the accepted requests, and their keys. Returns responses by index.
+/// Inserts the events of the accepted requests, and their keys. `accepted` has the indexes of these requests in the
+/// batch. Returns their responses by index.
 async fn insert(
     store: &StoreState,
     session: &Session,
@@ -220,7 +222,7 @@ fn array_index(index: usize) -> i32 {
     i32::try_from(index).expect("a batch has far fewer than two billion events")
 }
 
-/// One result per decision, in order.
+/// Converts each decision to a result, in order. `stored` has the responses of the stored requests by index.
 fn results(decisions: Vec<Decision>, mut stored: HashMap<usize, EnqueueResponse>) -> RequestResults {
     let replays: Vec<Option<EnqueueResponse>> = decisions
         .iter()

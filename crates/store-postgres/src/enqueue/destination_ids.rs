@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Destination ids by URL. The insert statement verifies them, so a stale entry costs a lookup and no more.
+/// A cache of destination ids by URL. The insert statement verifies the ids, so a stale entry costs only a lookup.
 #[derive(Default)]
 pub(crate) struct DestinationIds {
     ids: Mutex<HashMap<String, i64>>,
 }
 
 impl DestinationIds {
-    /// Beyond this many entries the cache starts over.
+    /// Maximum number of entries. A full cache is emptied.
     const ENTRIES_MAX: usize = 100_000;
 
-    /// The ids of these URLs, in order; none where an id is not cached.
+    /// Returns the ids of these URLs, in order; None for an id that is not cached.
     pub(super) fn get(&self, urls: &[&str]) -> Vec<Option<i64>> {
         let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         urls.iter().map(|url| ids.get(*url).copied()).collect()

@@ -44,7 +44,7 @@ impl FakeWriter {
         })
     }
 
-    /// A writer whose "locked" hosts are blocked from the start.
+    /// Creates a writer whose "locked" hosts are blocked from the start.
     pub(super) fn locked() -> Arc<Self> {
         let writer = Self::new();
         writer.locked.store(true, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl FakeWriter {
         self.batches.lock().unwrap().clone()
     }
 
-    /// The largest number of batches that were in progress at the same time.
+    /// Returns the largest number of batches that were in progress at the same time.
     pub(super) fn concurrent_batches_max(&self) -> usize {
         self.concurrent_batches_max.load(Ordering::Relaxed)
     }
@@ -104,7 +104,7 @@ impl BatchWriter for FakeWriter {
     }
 }
 
-/// One event to `https://<host>.test/` with the id `<host>-<number>`.
+/// Creates a request with one event, to `https://<host>.test/`, with the id `<host>-<number>`.
 pub(super) fn request(host: &str, number: usize) -> EnqueueRequest {
     request_with_payload(host, &format!("{host}-{number}"), &Bytes::from_static(b"{}"))
 }
@@ -121,7 +121,7 @@ pub(super) fn request_with_payload(host: &str, event_id: &str, payload: &Bytes) 
     EnqueueRequest { events: vec![event], idempotency: None }
 }
 
-/// Enqueues in a task of its own.
+/// Enqueues a request in a task of its own.
 pub(super) fn spawn_enqueue(
     queue: &Arc<EnqueueQueue>,
     request: EnqueueRequest,

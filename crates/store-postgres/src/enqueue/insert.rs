@@ -107,8 +107,9 @@ impl MessageIds {
 
 /// The parameters of [`INSERT`]: one column per field. Payloads are borrowed, not copied.
 pub(crate) struct Insert<'a> {
-    /// The distinct destination URLs, sorted, and their cached ids.
+    /// The distinct destination URLs, sorted.
     urls: Vec<&'a str>,
+    /// The cached ids of these destinations, in the order of `urls`.
     cached_ids: Vec<Option<i64>>,
     /// Per event, the position of its destination in `urls`, from 1.
     destination_indexes: Vec<i32>,
@@ -167,7 +168,7 @@ impl<'a> Insert<'a> {
         }
     }
 
-    /// The parameters, in the statement's order.
+    /// Returns the parameters, in the statement's order.
     pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 13] {
         [
             &self.urls,
@@ -186,7 +187,7 @@ impl<'a> Insert<'a> {
         ]
     }
 
-    /// Reads when the events were stored, and caches the ids of their destinations.
+    /// Returns the time at which the events were stored, and caches the ids of their destinations.
     pub(crate) fn read_result(
         &self,
         rows: &[Row],
@@ -197,13 +198,13 @@ impl<'a> Insert<'a> {
         Ok(row.try_get::<_, PgTimestamp>(0)?.0)
     }
 
-    /// The ids of the events, in order.
+    /// Returns the ids of the events, in order.
     pub(crate) fn event_ids(&self) -> impl Iterator<Item = EventId> {
         self.event_ids.iter().cloned()
     }
 }
 
-/// The receipts of events that were just stored: pending.
+/// Returns the receipts of events that were just stored, all pending.
 pub(crate) fn pending_receipts(ids: impl Iterator<Item = EventId>, created_at: Timestamp) -> Vec<Receipt> {
     ids.map(|event_id| Receipt { event_id, status: DeliveryStatus::Pending, created_at }).collect()
 }

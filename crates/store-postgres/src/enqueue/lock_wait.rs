@@ -15,8 +15,8 @@ pub(super) enum LockedTable {
 }
 
 impl LockedTable {
-    /// The table whose row was waited for, read from the error's context; none for any other lock. The table's name is
-    /// the same in every language that the server may speak.
+    /// Returns the table whose row the statement waited for, or None for any other lock. Reads it from the error's
+    /// context, where the table's name is the same in every language of the server.
     pub(super) fn from_error(error: &tokio_postgres::Error) -> Option<Self> {
         let context = error.as_db_error()?.where_()?;
         if context.contains("webhook_destinations") {
@@ -28,7 +28,7 @@ impl LockedTable {
         }
     }
 
-    /// The destination URL or event id that is locked, where the batch has only one candidate.
+    /// Returns the destination URL or event id that is locked, or None if the batch has several candidates.
     pub(super) fn locked_resource(&self, batch: &[EnqueueRequest], cache: &DestinationIds) -> Option<String> {
         let events = || batch.iter().flat_map(|request| &request.events);
         match self {
@@ -44,7 +44,7 @@ impl LockedTable {
     }
 }
 
-/// The only candidate; none where there are several.
+/// Returns the only candidate, or None if there are several or none.
 fn only<'a>(mut candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     let first = candidates.next()?;
     candidates.next().is_none().then(|| first.to_owned())

@@ -18,21 +18,23 @@ use crate::session::{BEGIN, BEGIN_SHORT_LOCK_WAIT, Session};
 
 pub(super) type RequestResults = Vec<Result<EnqueueResponse, StoreError>>;
 
-/// How often a batch is written again because another transaction took one of its event ids in between.
+/// Maximum number of tries to write a batch. A try fails if another transaction takes one of its event ids between the
+/// check and the insert.
 const EVENT_ID_TRIES_MAX: usize = 5;
 
-/// Requests of one batch that may each wait for a lock. Beyond it, the rest of the batch counts as blocked, untried.
+/// Maximum number of requests of one batch that each wait for a lock. Beyond it, the rest of the batch counts as
+/// blocked, untried.
 const BLOCKED_REQUESTS_MAX: usize = 4;
 
-/// What became of requests that were written in one transaction.
-enum Written {
+/// The result of writing requests in one transaction.
+enum TransactionResult {
     Committed(RequestResults),
     /// Nothing was stored: an open transaction of another client holds a row that one of the requests needs. The
-    /// resource is named where only one can be meant.
+    /// resource is named if there is only one candidate.
     Blocked(Option<String>),
 }
 
-/// A weak reference, so that the queue's task does not keep a dropped store alive.
+/// Writes through a weak reference, so that the queue's task does not keep a dropped store alive.
 #[async_trait]
 impl BatchWriter for Weak<StoreState> {
     async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError> {
@@ -50,16 +52,21 @@ pub(super) async fn write(
         return Ok(vec![Ok(empty); batch.len()]);
     }
     match write_together(store, batch).await? {
-        Written::Committed(results) => {
+        TransactionResult::Committed(results) => {
             Ok(results.into_iter().map(|result| result.map_err(WriteError::from)).collect())
         }
-        Written::Blocked(resource) if batch.len() == 1 => Ok(vec![Err(WriteError::Blocked { resource })]),
-        Written::Blocked(_) => Ok(write_one_by_one(store, batch).await),
+        TransactionResult::Blocked(resource) if batch.len() == 1 => {
+            Ok(vec![Err(WriteError::Blocked { resource })])
+        }
+        TransactionResult::Blocked(_) => Ok(write_one_by_one(store, batch).await),
     }
 }
 
 /// Writes all requests in one transaction.
-async fn write_together(store: &StoreState, batch: &[EnqueueRequest]) -> Result<Written, StoreError> {
+async fn write_together(
+    store: &StoreState,
+    batch: &[EnqueueRequest],
+) -> Result<TransactionResult, StoreError> {
     let written = store
         .sessions
         .produce
@@ -70,21 +77,21 @@ async fn write_together(store: &StoreState, batch: &[EnqueueRequest]) -> Result<
         })
         .await;
     match &written {
-        Ok(Written::Committed(_)) => store.waker.wake(),
-        Ok(Written::Blocked(_)) => {}
+        Ok(TransactionResult::Committed(_)) => store.waker.wake(),
+        Ok(TransactionResult::Blocked(_)) => {}
         // After a failover, the new server may lack destinations that the old one had.
         Err(_) => store.destination_ids.clear(),
     }
     written
 }
 
-/// Writes the batch in a transaction that starts with `begin`. A lock conflict rolls it back.
+/// Writes the batch in one transaction, which the statement `begin` starts. A lock conflict rolls it back.
 async fn transact(
     begin: &str,
     store: &StoreState,
     session: &Session,
     batch: &[EnqueueRequest],
-) -> Result<Written, tokio_postgres::Error> {
+) -> Result<TransactionResult, tokio_postgres::Error> {
     let has_duplicates_to_check = batch.iter().any(|request| {
         request.idempotency.is_some() || request.events.iter().any(|event| event.event_id().is_some())
     });
@@ -97,11 +104,13 @@ async fn transact(
         Err(error) if is_lock_conflict(&error) => {
             session.client().batch_execute("ROLLBACK").await?;
             match LockedTable::from_error(&error) {
-                Some(table) => Ok(Written::Blocked(table.locked_resource(batch, &store.destination_ids))),
+                Some(table) => {
+                    Ok(TransactionResult::Blocked(table.locked_resource(batch, &store.destination_ids)))
+                }
                 None => Err(error),
             }
         }
-        results => results.map(Written::Committed),
+        results => results.map(TransactionResult::Committed),
     }
 }
 
@@ -118,8 +127,8 @@ async fn write_one_by_one(store: &StoreState, batch: &[EnqueueRequest]) -> Vec<W
                 Err(WriteError::Blocked { resource })
             }
             None => match write_together(store, std::slice::from_ref(request)).await {
-                Ok(Written::Committed(mut results)) => results.remove(0).map_err(WriteError::from),
-                Ok(Written::Blocked(resource)) => {
+                Ok(TransactionResult::Committed(mut results)) => results.remove(0).map_err(WriteError::from),
+                Ok(TransactionResult::Blocked(resource)) => {
                     blocked_requests += 1;
                     locked.extend(resource.clone());
                     Err(WriteError::Blocked { resource })
@@ -155,7 +164,8 @@ async fn insert_all(
     Ok(batch.iter().map(respond).collect())
 }
 
-/// Checks idempotency keys and event ids, then inserts the requests that are new, in one transaction.
+/// Checks idempotency keys and event ids, then inserts the requests that are new, in one transaction. Tries again if
+/// another transaction takes an event id in between.
 async fn insert_deduplicated(
     begin: &str,
     store: &StoreState,

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::*;
 use crate::enqueue::fake_writer::{FakeWriter, LOCK_WAIT, request, spawn_enqueue};
 
-/// Time since the test started, by the paused clock.
+/// Returns a function that reads the time since the test started, by the paused clock.
 #[expect(clippy::disallowed_methods, reason = "reads the paused clock")]
 fn stopwatch() -> impl Fn() -> Duration {
     let start = tokio::time::Instant::now();

@@ -12,7 +12,7 @@ use crate::{PostgresConfig, PostgresStore};
 const URL: &str = "https://receiver.example/hook";
 const NEW_URL: &str = "https://new.example/hook";
 
-/// A store on a database of its own.
+/// Opens a store on a database of its own.
 async fn open() -> (Database, PostgresStore) {
     let database = PostgresServer::shared().create_database("write_batch");
     let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
@@ -20,7 +20,7 @@ async fn open() -> (Database, PostgresStore) {
     (database, store)
 }
 
-/// Another client of the database.
+/// Connects another client to the database.
 async fn connect(database: &Database) -> Client {
     let (client, connection) = tokio_postgres::connect(&database.url, NoTls).await.expect("the server is up");
     tokio::spawn(connection);
