@@ -49,7 +49,7 @@ pub(crate) trait Command: Send {
     fn take_work(&mut self) -> bool;
     /// Runs the work inside a transaction and keeps its result. May run again after a rollback.
     fn run(&mut self, context: &mut WriteContext<'_>) -> rusqlite::Result<()>;
-    /// Sends the caller the kept result if the group was committed, and the error otherwise.
+    /// Sends the caller the result of [`run`](Self::run) if the group was committed, and the error otherwise.
     fn respond(self: Box<Self>, committed: Result<(), StoreError>);
 }
 

@@ -189,7 +189,7 @@ impl<'a> ClaimWriter<'a> {
         Ok((self.leases.len() - first, last))
     }
 
-    /// Stores the claim, unless it was granted nothing, and returns its leases.
+    /// Stores the claim if it has any leases, and returns them.
     pub(super) fn finish(self) -> rusqlite::Result<Vec<Lease>> {
         if !self.leases.is_empty() {
             let mut counts = LeaseCounts::default();
@@ -264,10 +264,10 @@ fn read_lease(
         .query_row([key.0], |row| lease_from_row(row, destination, &url, token, now))
 }
 
-/// A destination's URL and the state of its first attempts.
+/// A destination's URL, and the position up to which claims have consumed its queue of first attempts.
 struct Destination {
     url: DestinationUrl,
-    /// Lowest key that is not consumed.
+    /// Lowest key of a first attempt that is not consumed.
     head: i64,
     /// Number of consumed rows below the head.
     consumed: i64,
