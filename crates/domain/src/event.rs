@@ -178,7 +178,8 @@ impl std::fmt::Debug for NewEvent {
     }
 }
 
-/// Accepts printable ASCII, inner spaces included, because labels appear in headers and log lines.
+/// Accepts printable ASCII of up to [`LABEL_LEN_MAX`] characters, because labels appear in headers and log lines.
+/// Spaces are allowed inside a label, but not at its ends.
 fn validate_label(field: &'static str, value: String) -> Result<String, InvalidEvent> {
     let printable = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
     let trimmed = value.trim().len() == value.len() && !value.is_empty();

@@ -80,7 +80,8 @@ fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> 
     leases
 }
 
-/// Dead-letters the events that lost `abandon_after` leases in a row, including the lease that expired now.
+/// Dead-letters the events that have lost `abandon_after` leases in a row and returns their ids. An expired lease
+/// counts as lost.
 fn abandon(state: &mut State, now: Timestamp, abandon_after: u32) -> Vec<EventId> {
     let terminal_state = |row: &Row| TerminalState::after_lost_leases(row.lost_leases + 1, abandon_after);
     let expired = |row: &Row| row.lease.as_ref().is_some_and(|lease| lease.is_expired(now));

@@ -52,7 +52,7 @@ impl From<StoreError> for WriteError {
 /// The sending side of the channel that carries a result to its caller.
 type Reply = oneshot::Sender<Result<EnqueueResponse, StoreError>>;
 
-/// The sending side of the queue. It returns a response only after the request's commit.
+/// The sending side of the queue. [`enqueue`](Self::enqueue) returns a response only after the request's commit.
 pub(crate) struct EnqueueQueue {
     sender: mpsc::Sender<QueuedRequest>,
 }
