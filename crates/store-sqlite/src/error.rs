@@ -8,6 +8,8 @@ use std::path::Path;
 use posthaste_store::StoreError;
 use rusqlite::ErrorCode;
 
+use crate::database_file::DatabaseFile;
+
 /// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum CallError {
@@ -30,16 +32,17 @@ impl From<StoreError> for CallError {
 }
 
 impl CallError {
-    pub(crate) fn into_store_error(self, path: &Path) -> StoreError {
+    pub(crate) fn into_store_error(self, file: &DatabaseFile) -> StoreError {
         match self {
             Self::Refused(error) => error,
-            Self::Sqlite(error) => to_store_error(&error, path),
+            Self::Sqlite(error) => file.to_store_error(&error),
         }
     }
 }
 
 /// Translates an error of SQLite. An error that may pass or can be repaired while the store runs becomes `Unavailable`;
-/// an error that a repeated call would meet again becomes `Rejected`. Both state what to do.
+/// an error that a repeated call would meet again becomes `Rejected`. Both state what to do. An open store calls
+/// [`DatabaseFile::to_store_error`], which also records damage.
 pub(crate) fn to_store_error(error: &rusqlite::Error, path: &Path) -> StoreError {
     let file = path.display();
     let unavailable = |reason: String| StoreError::Unavailable { reason };

@@ -13,11 +13,13 @@
 //! [`SqliteStore::enqueue_in`].
 #![forbid(unsafe_code)]
 
+mod check;
 mod claim;
 mod claims;
 mod clock;
 mod command;
 mod connect;
+mod database_file;
 mod destination;
 mod destination_queue;
 mod enqueue;
@@ -60,10 +62,12 @@ use rusqlite::Connection;
 
 use claim::ClaimRotation;
 use command::{CommandKind, WriteContext};
+use database_file::DatabaseFile;
 use error::CallError;
 use reader_pool::ReaderPool;
 use writer::{Writer, WriterThread};
 
+pub use check::{FileCheck, check};
 pub use clock::SystemClock;
 pub use migrate::{MigrationReport, inspect, migrate};
 pub use open::{OpenError, Options, system_rng};
@@ -83,7 +87,7 @@ struct Shared {
     clock: Arc<dyn StoreClock>,
     waker: Waker,
     call_timeout: Duration,
-    path: std::path::PathBuf,
+    file: Arc<DatabaseFile>,
     /// Source of message ids for [`SqliteStore::enqueue_in`], which runs on its caller's thread.
     random: Mutex<StdRng>,
 }
@@ -115,10 +119,12 @@ impl SqliteStore {
         let path = open::absolute_path(path.as_ref())?;
         let db = connect::open_writer(&path, options.busy_timeout)?;
         migrate::migrate_to_latest(&db, &path)?;
+        let file = DatabaseFile::identify(path.clone()).map_err(|source| OpenError::Lost { path, source })?;
+        let file = Arc::new(file);
         let waker = Waker::default();
         let writer_thread = WriterThread {
             db,
-            path: path.clone(),
+            file: Arc::clone(&file),
             clock: Arc::clone(&clock),
             random: StdRng::from_rng(&mut random),
             waker: waker.clone(),
@@ -126,12 +132,12 @@ impl SqliteStore {
             failing: Arc::default(),
         };
         let shared = Shared {
-            readers: ReaderPool::new(path.clone(), options.busy_timeout),
+            readers: ReaderPool::new(Arc::clone(&file), options.busy_timeout),
             writer: Writer::start(writer_thread).map_err(OpenError::Thread)?,
             clock,
             waker,
             call_timeout: options.call_timeout,
-            path,
+            file,
             random: Mutex::new(random),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -153,7 +159,7 @@ impl SqliteStore {
         let stored = within_savepoint(transaction, || {
             enqueue::enqueue_events(transaction, self.shared.clock.now(), &mut random, events)
         });
-        stored.map_err(|error| error.into_store_error(&self.shared.path))
+        stored.map_err(|error| error.into_store_error(&self.shared.file))
     }
 
     /// Finishes the queued calls and closes the file, for all handles; later calls fail as unavailable. Unless another
@@ -198,7 +204,7 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         let limit = self.shared.call_timeout;
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
-            let file = self.shared.path.display();
+            let file = self.shared.file.path().display();
             let reason = format!(
                 "{file} did not respond within {limit:?}; check the disk and other processes that write to it"
             );
@@ -317,6 +323,7 @@ impl Store for SqliteStore {
     async fn health(&self) -> Result<StoreHealth, StoreError> {
         let clock = Arc::clone(&self.shared.clock);
         let health = self.read(move |db| Ok(migrate::read_health(db, clock.now())?)).await?;
+        self.shared.file.check()?;
         // Reading works on a full disk, so after a failed write only another write shows whether SQLite can write again.
         if self.shared.writer.is_failing() {
             self.write(CommandKind::Other, |context| write_probe::probe_write(context.db)).await?;

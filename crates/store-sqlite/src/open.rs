@@ -61,6 +61,8 @@ pub enum OpenError {
     NoEntropy(String),
     #[error("{} is not a path to a file: {source}; name a database file", path.display())]
     NoPath { path: PathBuf, source: std::io::Error },
+    #[error("{} disappeared while it was opened: {source}; start Posthaste again", path.display())]
+    Lost { path: PathBuf, source: std::io::Error },
     #[error("cannot start the writer thread: {0}")]
     Thread(std::io::Error),
 }

@@ -4,7 +4,6 @@
 //! acknowledged before the read began, because a commit is acknowledged after it is in the write-ahead log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,7 +14,8 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::connect;
-use crate::error::{CallError, to_store_error};
+use crate::database_file::DatabaseFile;
+use crate::error::CallError;
 use crate::job_queue::{JobQueue, PushResult};
 use crate::thread_group::ThreadGroup;
 
@@ -33,18 +33,18 @@ pub(crate) struct ReaderPool {
     capacity: Arc<Semaphore>,
     started: AtomicUsize,
     threads: ThreadGroup,
-    path: PathBuf,
+    file: Arc<DatabaseFile>,
     busy_timeout: Duration,
 }
 
 impl ReaderPool {
-    pub(crate) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
+    pub(crate) fn new(file: Arc<DatabaseFile>, busy_timeout: Duration) -> Self {
         Self {
             queue: Arc::new(JobQueue::new()),
             capacity: Arc::new(Semaphore::new(QUEUE_CAPACITY)),
             started: AtomicUsize::new(0),
             threads: ThreadGroup::new(),
-            path,
+            file,
             busy_timeout,
         }
     }
@@ -57,11 +57,11 @@ impl ReaderPool {
     {
         let permit = Arc::clone(&self.capacity).acquire_owned().await.expect("the semaphore is never closed");
         let (reply, result) = oneshot::channel();
-        let path = self.path.clone();
+        let file = Arc::clone(&self.file);
         let pushed = self.queue.push(Box::new(move |db| {
             let _permit: OwnedSemaphorePermit = permit;
             let result =
-                db.and_then(|db| run_on_snapshot(db, query).map_err(|error| error.into_store_error(&path)));
+                db.and_then(|db| run_on_snapshot(db, query).map_err(|error| error.into_store_error(&file)));
             // The send fails when the caller has dropped its future; the result is then not needed.
             let _ = reply.send(result);
         }));
@@ -92,14 +92,14 @@ impl ReaderPool {
         if self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment).is_err() {
             return;
         }
-        let (queue, path, busy_timeout) = (Arc::clone(&self.queue), self.path.clone(), self.busy_timeout);
+        let (queue, file, busy_timeout) =
+            (Arc::clone(&self.queue), Arc::clone(&self.file), self.busy_timeout);
         let spawned = thread::Builder::new().name("posthaste-read".to_owned()).spawn(move || {
             let mut db = None;
             while let Some(job) = queue.take() {
                 let connection = match db.take() {
                     Some(db) => Ok(db),
-                    None => connect::open_reader(&path, busy_timeout)
-                        .map_err(|error| to_store_error(&error, &path)),
+                    None => open_reader(&file, busy_timeout),
                 };
                 let finished =
                     catch_unwind(AssertUnwindSafe(|| job(connection.as_ref().map_err(Clone::clone))));
@@ -120,6 +120,12 @@ impl Drop for ReaderPool {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Opens a connection to the store's own file. Another file may be at its path by now.
+fn open_reader(file: &DatabaseFile, busy_timeout: Duration) -> Result<Connection, StoreError> {
+    file.check_identity()?;
+    connect::open_reader(file.path(), busy_timeout).map_err(|error| file.to_store_error(&error))
 }
 
 fn run_on_snapshot<T>(

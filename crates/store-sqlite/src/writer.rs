@@ -1,12 +1,11 @@
 //! The one thread that writes.
 //!
 //! The thread takes all queued commands and runs them in one transaction, so that they share one flush of the disk. No
-//! caller gets a result before the commit has returned; if the commit fails, every caller gets the error and nothing
-//! was written. A command that panics or gets an SQLite error does not affect the others: the group is rolled back, and
-//! each command runs again in its own transaction.
+//! caller gets a result before the commit has returned and the file has been found at its path. If the commit fails,
+//! every caller gets the error and nothing was written. A command that panics or gets an SQLite error does not affect
+//! the others: the group is rolled back, and each command runs again in its own transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +17,8 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::claim::ClaimRotation;
 use crate::command::{Command, CommandKind, PendingCall, SharedWork, WriteContext};
-use crate::error::{CallError, to_store_error};
+use crate::database_file::DatabaseFile;
+use crate::error::CallError;
 use crate::job_queue::JobQueue;
 use crate::thread_group::ThreadGroup;
 
@@ -46,7 +46,7 @@ pub(crate) struct Writer {
 /// State that the writer thread owns.
 pub(crate) struct WriterThread {
     pub(crate) db: Connection,
-    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<DatabaseFile>,
     pub(crate) clock: Arc<dyn StoreClock>,
     pub(crate) random: StdRng,
     pub(crate) waker: Waker,
@@ -195,20 +195,24 @@ impl WriterThread {
 
     fn transact(&mut self, group: &mut Group) -> Result<(), GroupError> {
         self.db.execute_batch("BEGIN IMMEDIATE").map_err(GroupError::Transaction)?;
+        self.file.check_identity().map_err(GroupError::LostFile)?;
         for command in group {
             let now = self.clock.now();
             let (random, rotation) = (&mut self.random, &mut self.rotation);
             let mut context = WriteContext { db: &self.db, now, random, rotation };
             command.run(&mut context).map_err(|error| GroupError::Command(Cause::Sqlite(error)))?;
         }
-        self.db.execute_batch("COMMIT").map_err(GroupError::Transaction)
+        self.db.execute_batch("COMMIT").map_err(GroupError::Transaction)?;
+        // The file may have been deleted since the first check, and the commit with it.
+        self.file.check_identity().map_err(GroupError::LostFile)
     }
 
     fn to_store_error(&self, error: &GroupError) -> StoreError {
         match error {
             GroupError::Transaction(error) | GroupError::Command(Cause::Sqlite(error)) => {
-                to_store_error(error, &self.path)
+                self.file.to_store_error(error)
             }
+            GroupError::LostFile(error) => error.clone(),
             GroupError::Command(Cause::Panic(message)) => {
                 tracing::error!(message, "a command of the SQLite store panicked and was rolled back");
                 StoreError::Rejected {
@@ -224,6 +228,8 @@ impl WriterThread {
 enum GroupError {
     /// SQLite could not begin or commit the transaction.
     Transaction(rusqlite::Error),
+    /// The database file was deleted or replaced.
+    LostFile(StoreError),
     /// One command of the group failed.
     Command(Cause),
 }

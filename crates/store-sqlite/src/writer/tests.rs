@@ -1,7 +1,7 @@
 //! Tests of the writer thread. A first command blocks the thread until the others are queued, so that they form a group.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Fixture {
         let waker = Waker::default();
         let thread = WriterThread {
             db,
-            path: path.clone(),
+            file: Arc::new(DatabaseFile::identify(path.clone()).unwrap()),
             clock: Arc::new(StoppedClock),
             random: StdRng::seed_from_u64(1),
             waker: waker.clone(),
@@ -157,6 +157,25 @@ async fn a_failed_commit_fails_every_call_of_its_group_and_writes_nothing() {
     let mut woken = std::pin::pin!(wakeups.wait());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(woken.as_mut().poll(&mut context).is_pending(), "a failed commit wakes no subscriber");
+}
+
+#[tokio::test]
+async fn a_commit_to_a_file_that_was_deleted_meanwhile_is_not_acknowledged() {
+    let fixture = Fixture::new();
+    let path = fixture.path.clone();
+    let delete_file = fixture.call(CommandKind::Other, move |context| {
+        context.db.execute("INSERT INTO numbers (n) VALUES (1)", [])?;
+        std::fs::remove_file(&path).unwrap();
+        Ok(())
+    });
+    let error = result_of(delete_file).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("was deleted"), "{error}");
+    let mut runs = 0;
+    let next = fixture.call(CommandKind::Other, move |_| {
+        runs += 1;
+        Ok(runs)
+    });
+    assert_eq!(result_of(next).await, Err(error), "the next command is refused before it runs");
 }
 
 #[tokio::test]

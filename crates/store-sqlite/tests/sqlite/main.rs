@@ -6,8 +6,10 @@
 
 mod bookkeeping;
 mod closing;
+mod damage;
 mod deliveries_view;
 mod enqueue_in_transaction;
+mod lost_file;
 mod open;
 mod processes;
 mod support;
