@@ -10,7 +10,7 @@ use super::setting::{DefaultValue, Secrecy, Section, Setting};
 use super::settings::Config;
 use super::value_type::ValueType;
 
-/// A function from text to value. An error is a short reason that never repeats the text.
+/// A function that parses the text of a value. An error is a short reason that never repeats the text.
 type ParseFn<T> = Box<dyn Fn(&str) -> Result<T, String> + Send + Sync>;
 
 /// The valid values of a setting: their type in the file, their rule in words, and the parser that applies the rule.
@@ -37,7 +37,7 @@ impl<T: 'static> ValueParser<T> {
         self
     }
 
-    /// Returns a parser that also converts the value.
+    /// Returns a parser that also converts the parsed value.
     pub(crate) fn map<U: 'static>(self, convert: fn(T) -> U) -> ValueParser<U> {
         let Self { value_type, rule, parse } = self;
         ValueParser { value_type, rule, parse: Box::new(move |text| parse(text).map(convert)) }
@@ -67,19 +67,20 @@ impl<T: 'static> ValueParser<T> {
         Declaration::new(self, DefaultValue::Computed { usual, otherwise, compute }, None)
     }
 
-    /// Declares a setting without a default value.
+    /// Declares a setting without a default value. `meaning` says what Posthaste does without a value, and `example` is
+    /// a value for the example file.
     pub(crate) fn unset(self, meaning: &'static str, example: &'static str) -> Declaration<Option<T>> {
         Declaration::new(self.map(Some), DefaultValue::Unset { meaning, example }, Some(|| None))
     }
 }
 
-/// Parses a whole number within a range.
+/// Returns a parser of whole numbers within a range.
 pub(crate) fn whole<T: TryFrom<u32> + 'static>(range: RangeInclusive<u32>) -> ValueParser<T> {
     let rule = format!("a whole number from {} to {}", range.start(), range.end());
     ValueParser::new(ValueType::Integer, rule, move |text| whole_number(text, &range))
 }
 
-/// Parses a number of seconds within a range.
+/// Returns a parser of numbers of seconds within a range.
 pub(crate) fn seconds_within(range: RangeInclusive<Duration>) -> ValueParser<Duration> {
     let [low, high] = [*range.start(), *range.end()].map(seconds_text);
     let rule = format!("a number of seconds from {low} to {high}");
@@ -90,7 +91,7 @@ pub(crate) fn seconds_within(range: RangeInclusive<Duration>) -> ValueParser<Dur
     })
 }
 
-/// Parses one of several names. Each name stands for a value.
+/// Returns a parser that accepts these names and returns the value of each.
 pub(crate) fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
     choices: [(&'static str, T); N],
 ) -> ValueParser<T> {
@@ -98,17 +99,23 @@ pub(crate) fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
     ValueParser::new(ValueType::Text, rule, move |text| one_of(&choices, text))
 }
 
-/// Parses `true` or `false`.
+/// Returns a parser of `true` and `false`.
 pub(crate) fn boolean() -> ValueParser<bool> {
     let choices = [("true", true), ("false", false)];
     ValueParser { value_type: ValueType::Boolean, ..choice(choices) }
+}
+
+/// Returns a parser of `auto`, `on` and `off`. `auto` is None: the retry strategy decides.
+pub(crate) fn auto_on_off() -> ValueParser<Option<bool>> {
+    choice([("auto", None), ("on", Some(true)), ("off", Some(false))])
+        .remark("auto is on if retry_strategy is exponential, off if it is schedule")
 }
 
 /// Everything about a setting except its name, its section and its help text.
 pub(crate) struct Declaration<T> {
     parser: ValueParser<T>,
     default: DefaultValue,
-    /// The value without a default text; none if there is such a text.
+    /// The value of a setting that has no default text. None if it has one.
     unset_value: Option<fn() -> T>,
     env_alias: Option<&'static str>,
     secrecy: Secrecy,
@@ -119,17 +126,17 @@ impl<T> Declaration<T> {
         Self { parser, default, unset_value, env_alias: None, secrecy: Secrecy::Public }
     }
 
-    /// Accepts a second environment variable.
+    /// Adds a second environment variable for the setting.
     pub(crate) fn env_alias(self, name: &'static str) -> Self {
         Self { env_alias: Some(name), ..self }
     }
 
-    /// Never shows the value.
+    /// Marks the setting as secret: no message, log or command shows its value.
     pub(crate) fn secret(self) -> Self {
         Self { secrecy: Secrecy::Secret, ..self }
     }
 
-    /// Shows the value, a URL, without its credentials.
+    /// Marks the value as a URL with credentials, which are masked wherever the value is shown.
     pub(crate) fn url_with_credentials(self) -> Self {
         Self { secrecy: Secrecy::Credentials, ..self }
     }
@@ -172,7 +179,7 @@ impl<T> TypedSetting<T> {
         (self.parse)(text)
     }
 
-    /// Returns the value of a default text, or the value of a setting that has none.
+    /// Parses a default text. Without a text, returns the value that an unset setting has.
     pub(crate) fn default_value(&self, text: Option<&str>) -> T {
         match (text, self.unset_value) {
             (Some(text), _) => self.parse(text).expect("defaults satisfy their own rules"),

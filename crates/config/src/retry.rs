@@ -36,6 +36,9 @@ pub(crate) fn retry_policy(values: &mut Values, config: &Config) -> RetryPolicy 
         max_backoff: Some(config.retry_max_backoff_seconds),
         max_retries: Some(config.max_retry_attempts),
         budget: config.retry_budget,
+        gone_is_final: config.gone_is_final,
+        honours_retry_after: config.honour_retry_after,
+        uses_circuit_breaker: config.circuit_breaker,
         allow_fast_retries: config.allow_fast_retries,
         strategy,
     };

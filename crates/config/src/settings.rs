@@ -16,7 +16,7 @@ use tracing_subscriber::filter::Targets;
 use url::Url;
 
 use super::database::DatabaseUrl;
-use super::declaration::{TypedSetting, ValueParser, boolean, choice, seconds_within, whole};
+use super::declaration::{TypedSetting, ValueParser, auto_on_off, boolean, choice, seconds_within, whole};
 use super::declare::declare_settings;
 use super::effective::EffectiveSetting;
 use super::parse::{
@@ -118,6 +118,15 @@ declare_settings! {
                 .default("0")
                 .env_alias("PAYMENT_REQUEST_WEBHOOK_RETRY_BUDGET");
 
+        /// Whether a response with status 410 dead-letters the event at once; otherwise it is one failure like any other.
+        gone_is_final: Option<bool> = auto_on_off().default("auto");
+
+        /// Whether a Retry-After of a response with status 429 or 503 lengthens the delay and pauses the destination.
+        honour_retry_after: Option<bool> = auto_on_off().default("auto");
+
+        /// Whether repeated failures of a destination open its circuit, which defers its events without using attempts.
+        circuit_breaker: Option<bool> = auto_on_off().default("auto");
+
         /// Allows a first retry delay below 30 s, which breaks the retry contract; for tests only.
         allow_fast_retries: bool = boolean().default("false");
     }
@@ -215,27 +224,28 @@ pub fn settings() -> impl ExactSizeIterator<Item = &'static Setting> + Clone {
     SETTINGS.iter().copied()
 }
 
-/// Returns the setting of a name.
+/// Returns the setting with this name, or None if there is none.
 pub fn setting(name: &str) -> Option<&'static Setting> {
     settings().find(|setting| setting.name == name)
 }
 
-/// Parses a string.
+/// Returns a parser of a string. `rule` says in words what `parse` accepts.
 fn text<T: 'static>(rule: &str, parse: fn(&str) -> Result<T, String>) -> ValueParser<T> {
     ValueParser::new(ValueType::Text, rule, parse)
 }
 
-/// Parses a list of strings, separated by commas.
+/// Returns a parser of a list of strings, separated by commas. `rule` says in words what `parse` accepts.
 fn text_list<T: 'static>(rule: &str, parse: fn(&str) -> Result<T, String>) -> ValueParser<T> {
     ValueParser::new(ValueType::TextList, rule, parse)
 }
 
-/// Completes the rule of a first retry delay. The retry policy enforces it, unless fast retries are allowed.
+/// Appends the shortest first retry delay to the start of a rule. The retry policy enforces it, unless fast retries are
+/// allowed.
 fn floor_rule(start: &str) -> String {
     format!("{start}{} or more", FAST_RETRY_FLOOR.as_secs())
 }
 
-/// Converts a number of days; 0 is no limit.
+/// Converts a number of days to a duration. 0 is None, which means no limit.
 fn days(days: u32) -> Option<Duration> {
     (days > 0).then(|| DAY * days)
 }

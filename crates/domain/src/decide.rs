@@ -27,18 +27,20 @@ pub enum Decision {
 
 /// Decides what happens to an event after an attempt with this outcome.
 ///
-/// A `Retry-After` may lengthen the delay of the policy, and never shortens it.
+/// A `Retry-After` that the policy honours may lengthen the delay, and never shortens it.
 pub fn decide(counts: AttemptCounts, outcome: &Outcome, policy: &RetryPolicy, draw: RandomDraw) -> Decision {
     let attempts_made = counts.attempts.saturating_add(1);
     match outcome.classify() {
         Classification::Delivered => Decision::Delivered,
-        Classification::Gone => Decision::Failed(FailureKind::Gone),
-        Classification::Retry if attempts_made >= policy.effective_max_attempts(counts.max_attempts) => {
+        Classification::Gone if policy.gone_is_final() => Decision::Failed(FailureKind::Gone),
+        Classification::Gone | Classification::Retry
+            if attempts_made >= policy.effective_max_attempts(counts.max_attempts) =>
+        {
             Decision::Failed(FailureKind::Exhausted)
         }
-        Classification::Retry => {
+        Classification::Gone | Classification::Retry => {
             let backoff = policy.delay(counts.attempts, draw);
-            Decision::Retry { after: backoff.max(outcome.requested_pause().unwrap_or_default()) }
+            Decision::Retry { after: backoff.max(policy.honoured_pause(outcome).unwrap_or_default()) }
         }
     }
 }
@@ -102,6 +104,50 @@ mod tests {
     fn gone_dead_letters_the_event_at_once() {
         let gone = Outcome::response(410, None, b"");
         assert_eq!(after(0, 6, &gone, &RetryPolicy::default()), Decision::Failed(FailureKind::Gone));
+    }
+
+    #[test]
+    fn s4_main_flow_every_response_but_2xx_is_one_failure_and_every_wait_is_the_schedules() {
+        let schedule = RetryPolicy::new(RetryPolicySpec::schedule()).unwrap();
+        for status in [302, 404, 410, 429, 500, 503] {
+            let response = Outcome::response(status, Some(Duration::from_secs(3_000)), b"");
+            for (attempts, seconds) in [(0, 30), (1, 120), (2, 600), (3, 3_600)] {
+                let expected = Decision::Retry { after: Duration::from_secs(seconds) };
+                assert_eq!(after(attempts, 5, &response, &schedule), expected, "{status}");
+            }
+            let expected = Decision::Failed(FailureKind::Exhausted);
+            assert_eq!(after(4, 5, &response, &schedule), expected, "{status}");
+        }
+        assert!(!schedule.uses_circuit_breaker());
+    }
+
+    #[test]
+    fn each_signal_of_a_receiver_is_a_setting_under_either_strategy() {
+        let gone = Outcome::response(410, None, b"");
+        let unavailable = Outcome::response(503, Some(Duration::from_secs(300)), b"");
+        for (strategy, by_default) in
+            [(RetryPolicySpec::exponential(), true), (RetryPolicySpec::schedule(), false)]
+        {
+            for setting in [None, Some(true), Some(false)] {
+                let is_on = setting.unwrap_or(by_default);
+                let mut spec = strategy.clone();
+                spec.jitter_bps = Some(0);
+                spec.gone_is_final = setting;
+                spec.honours_retry_after = setting;
+                spec.uses_circuit_breaker = setting;
+                let policy = RetryPolicy::new(spec).unwrap();
+                let failed = Decision::Failed(FailureKind::Gone);
+                assert_eq!(after(0, 6, &gone, &policy) == failed, is_on, "{strategy:?} {setting:?}");
+                let waits_300_s = Decision::Retry { after: Duration::from_secs(300) };
+                assert_eq!(
+                    after(0, 6, &unavailable, &policy) == waits_300_s,
+                    is_on,
+                    "{strategy:?} {setting:?}"
+                );
+                assert_eq!(policy.honoured_pause(&unavailable).is_some(), is_on, "{strategy:?} {setting:?}");
+                assert_eq!(policy.uses_circuit_breaker(), is_on, "{strategy:?} {setting:?}");
+            }
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ named_variants!(OutcomeBucket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Classification {
     Delivered,
-    /// Status 410: the receiver no longer accepts these events.
+    /// Status 410: the receiver no longer accepts these events. The retry policy decides whether that is final.
     Gone,
     /// Any other failure. The retry policy decides whether attempts remain.
     Retry,
@@ -144,7 +144,8 @@ impl Outcome {
         }
     }
 
-    /// The pause that the destination requests. `Retry-After` counts on 429 and 503 only.
+    /// The pause that the destination requests. `Retry-After` counts on 429 and 503 only. The retry policy decides
+    /// whether the pause is honoured.
     pub fn requested_pause(&self) -> Option<Duration> {
         match self {
             Self::Response { status: 429 | 503, retry_after, .. } => {

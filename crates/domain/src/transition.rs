@@ -26,6 +26,7 @@ pub struct Transition {
     trigger: Trigger,
     result: AttemptResult,
     decision: Decision,
+    destination_pause: Option<Duration>,
 }
 
 impl Transition {
@@ -45,6 +46,7 @@ impl Transition {
             attempt: lease.attempt(),
             trigger: lease.trigger,
             decision: decide(counts, &result.outcome, policy, draw),
+            destination_pause: policy.honoured_pause(&result.outcome),
             result,
         }
     }
@@ -118,17 +120,17 @@ impl Transition {
         self.outcome().last_error()
     }
 
-    /// The pause that the receiver requested for the whole destination. It applies even if this event is in a terminal
-    /// state.
+    /// The pause of the whole destination that the receiver requested and the policy honours. It applies even if this
+    /// event is in a terminal state.
     pub fn destination_pause(&self) -> Option<Duration> {
-        self.outcome().requested_pause()
+        self.destination_pause
     }
 
     /// The notice to publish: terminal states are broadcast, retries are not.
     pub fn notice_kind(&self) -> Option<NoticeKind> {
         match self.decision {
             Decision::Delivered => Some(NoticeKind::Delivered),
-            Decision::Failed(_) => Some(NoticeKind::DeadLettered),
+            Decision::Failed(kind) => Some(NoticeKind::DeadLettered(kind)),
             Decision::Retry { .. } => None,
         }
     }

@@ -15,7 +15,8 @@ const REPORT_TTL: Duration = Duration::from_secs(15);
 
 /// The circuit breakers of all destinations that this worker has recently sent to.
 pub(crate) struct Circuits {
-    policy: BreakerPolicy,
+    /// None admits every request: the retry policy uses no circuit breaker.
+    policy: Option<BreakerPolicy>,
     table: Mutex<BreakerTable>,
 }
 
@@ -34,7 +35,7 @@ struct TrackedBreaker {
 }
 
 impl Circuits {
-    pub(crate) fn new(policy: BreakerPolicy) -> Self {
+    pub(crate) fn new(policy: Option<BreakerPolicy>) -> Self {
         Self { policy, table: Mutex::default() }
     }
 
@@ -51,12 +52,25 @@ impl Circuits {
 
     /// Admits one request to a destination. None means that its circuit opened after the claim was planned.
     pub(crate) fn admit(self: &Arc<Self>, destination: DestinationId, now: Duration) -> Option<Admission> {
+        let permit = match self.policy {
+            Some(policy) => Some(self.admit_by_breaker(policy, destination, now)?),
+            None => None,
+        };
+        Some(Admission { circuits: Arc::clone(self), destination, permit })
+    }
+
+    fn admit_by_breaker(
+        &self,
+        policy: BreakerPolicy,
+        destination: DestinationId,
+        now: Duration,
+    ) -> Option<Permit> {
         let mut table = self.table();
-        let new_breaker = || TrackedBreaker { breaker: CircuitBreaker::new(self.policy, now), in_flight: 0 };
+        let new_breaker = || TrackedBreaker { breaker: CircuitBreaker::new(policy, now), in_flight: 0 };
         let tracked = table.breakers.entry(destination).or_insert_with(new_breaker);
         let permit = tracked.breaker.admit(now)?;
         tracked.in_flight += 1;
-        Some(Admission { circuits: Arc::clone(self), destination, permit: Some(permit) })
+        Some(permit)
     }
 
     /// Records the result of an admitted request. Returns true if the circuit now allows more requests than before.
@@ -120,6 +134,7 @@ impl Circuits {
 pub(crate) struct Admission {
     circuits: Arc<Circuits>,
     destination: DestinationId,
+    /// None without a circuit breaker, and after the result was recorded.
     permit: Option<Permit>,
 }
 
@@ -190,12 +205,22 @@ mod tests {
     /// Returns circuits in which `DESTINATION` has just opened for thirty seconds, after two failures in a row.
     fn open_circuit() -> Arc<Circuits> {
         let policy = BreakerPolicy::new(s(60), 1_000, 10_000, 2, s(30)).unwrap();
-        let circuits = Arc::new(Circuits::new(policy));
+        let circuits = Arc::new(Circuits::new(Some(policy)));
         for _ in 0..2 {
             circuits.admit(DESTINATION, s(0)).unwrap().record(ReceiverHealth::Unhealthy, s(0));
         }
         assert_eq!(circuits.send_limits(s(29)), BTreeMap::from([(DESTINATION, 0)]));
         circuits
+    }
+
+    #[test]
+    fn every_request_is_admitted_without_a_circuit_breaker() {
+        let circuits = Arc::new(Circuits::new(None));
+        for _ in 0..1_000 {
+            let admission = circuits.admit(DESTINATION, s(0)).expect("there is no circuit to open");
+            assert!(!admission.record(ReceiverHealth::Unhealthy, s(0)));
+        }
+        assert_eq!((circuits.send_limits(s(0)), circuits.open_count(s(0))), (BTreeMap::new(), 0));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::observe::WorkerHealth;
 use crate::phase::{Phase, PhaseTracker};
 use crate::publish::Publisher;
 use crate::settings::{InvalidSettings, Settings};
+use crate::shortages::Shortages;
 use crate::slots::Slots;
 use crate::supervise::restart_on_panic;
 use crate::worker::{DrainCounters, Ports, Worker};
@@ -205,6 +206,7 @@ fn start_worker(
         tracing::warn!(worker_id = %settings.worker_id, first_delay = ?settings.policy.delay_range(0).start(),
             floor = ?FAST_RETRY_FLOOR, "retries faster than the retry contract allows are switched on; this is for tests");
     }
+    let breaker = settings.policy.uses_circuit_breaker().then_some(settings.breaker);
     let Ports { store, clock, observer, .. } = ports.clone();
     let id = settings.worker_id.clone();
     let (settler, settle_loop) = settle::settler(id.clone(), Arc::clone(&store), Arc::clone(&clock));
@@ -219,7 +221,8 @@ fn start_worker(
     loops.spawn_on(settle_loop.run(), &runtimes.dispatch);
     let worker = Worker {
         slots: Arc::new(Slots::new(&settings)),
-        circuits: Arc::new(Circuits::new(settings.breaker)),
+        circuits: Arc::new(Circuits::new(breaker)),
+        shortages: Shortages::default(),
         heartbeat,
         settler,
         publisher: Publisher::new(store),

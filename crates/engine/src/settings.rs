@@ -15,6 +15,7 @@ pub struct Settings {
     /// starts, or two workers with one name, never share it.
     pub lease_owner: WorkerId,
     pub policy: RetryPolicy,
+    /// When circuits open. It has no effect if `policy` uses no circuit breaker.
     pub breaker: BreakerPolicy,
     pub lease: LeaseTerms,
     /// Limit for one whole request. It may exceed the lease, because heartbeats renew the lease meanwhile.

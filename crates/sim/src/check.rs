@@ -7,7 +7,7 @@
 //!
 //! Properties are named as in violations: P1 durable, P2 no loss, P3 true outcomes, P4 lease form, P5 fence, P6 fresh
 //! tokens, P7 expiry, P8 accounting, P9 requests, P10 attempt limits, P11 liveness, P12 terminal states, P13 atomic
-//! records, P14 backoff.
+//! records, P14 backoff, P19 no attempt for a shortage of our own.
 
 mod checked_store;
 mod claims;
@@ -96,6 +96,8 @@ struct Model {
     /// Number of attempt records.
     attempts: usize,
     request_log: RequestLog,
+    /// Tokens under which no request was sent, because the worker's host lacked a resource.
+    unsent: BTreeSet<LeaseToken>,
     counts: ActivityCounts,
     steps: u64,
     digest: DefaultHasher,
@@ -205,6 +207,11 @@ impl Checker {
         self.record_result(model, result);
     }
 
+    /// Records that no request was sent under this lease, for lack of a local resource.
+    pub(crate) fn record_unsent(&self, lease: &Lease) {
+        self.model().unsent.insert(lease.token);
+    }
+
     pub(crate) fn record_response(&self, lease: &Lease, outcome: &Outcome) {
         self.model().request_log.record_response(lease.token, outcome.http_status());
     }
@@ -285,8 +292,16 @@ impl Checker {
         self.record_result(model, result);
     }
 
-    pub(crate) fn count_circuit_reports(&self, count: usize) {
-        self.model().counts.circuits_reported += count as u64;
+    /// Counts circuits that are not closed. Without a circuit breaker there are none.
+    pub(crate) fn record_circuit_reports(&self, tripped: usize) {
+        let mut model = self.model();
+        model.counts.circuits_reported += tripped as u64;
+        let result = (|| {
+            let allowed = tripped == 0 || self.scenario.retry.uses_circuit_breaker();
+            require!("circuit", allowed, "{tripped} circuits opened, although the policy uses none");
+            Ok(())
+        })();
+        self.record_result(model, result);
     }
 
     pub(crate) fn report(&self, seed: u64, faults: FaultCounts, simulated: Duration) -> Report {

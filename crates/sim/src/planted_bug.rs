@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use posthaste_domain::RetryPolicySpec;
 use posthaste_engine::Sender;
 use posthaste_store::Store;
 use posthaste_store_memory::MemoryStore;
+
+use crate::scenario::RetryRules;
 
 /// Replaces the store or the engine by one with a known bug. A bug of an engine is a layer between the engine and its
 /// ports: it makes the engine's calls look as the buggy engine's would.
@@ -12,6 +15,11 @@ pub trait PlantedBug: Send + Sync + 'static {
     /// Returns the store that all processes share.
     fn store(&self, memory: MemoryStore) -> Arc<dyn Store> {
         Arc::new(memory)
+    }
+
+    /// Returns the settings of the policy that the engines use. The checker applies the rules of the scenario.
+    fn policy(&self, rules: &RetryRules) -> RetryPolicySpec {
+        rules.spec()
     }
 
     /// Returns the store and the sender that one engine gets.

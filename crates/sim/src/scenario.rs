@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use posthaste_domain::{BreakerPolicy, LeaseTerms, RetryPolicy, RetryPolicySpec, Strategy, WorkerId};
+use posthaste_domain::{
+    BreakerPolicy, LeaseTerms, Outcome, RETRY_AFTER_MAX, RetryPolicy, RetryPolicySpec, Strategy, WorkerId,
+};
 use posthaste_engine::Settings;
 
 use crate::random::SeededRandom;
@@ -41,6 +43,12 @@ pub struct RetryRules {
     pub max_backoff: Duration,
     pub max_retries: u32,
     pub budget: u32,
+    /// Whether a 410 is final. None takes the default of the strategy, as do the next two fields.
+    pub gone_is_final: Option<bool>,
+    /// Whether `Retry-After` is honoured.
+    pub honours_retry_after: Option<bool>,
+    /// Whether circuits defer events.
+    pub uses_circuit_breaker: Option<bool>,
 }
 
 impl RetryRules {
@@ -60,16 +68,50 @@ impl RetryRules {
             } else {
                 0
             },
+            gone_is_final: random.pick(&[None, None, Some(true), Some(false)]),
+            honours_retry_after: random.pick(&[None, None, Some(true), Some(false)]),
+            uses_circuit_breaker: random.pick(&[None, None, Some(true), Some(false)]),
         }
     }
 
-    fn policy(&self) -> RetryPolicy {
-        let mut spec = RetryPolicySpec::for_strategy(self.strategy.clone());
-        spec.jitter_bps = Some(self.jitter_bps);
-        spec.max_backoff = Some(self.max_backoff);
-        spec.max_retries = Some(self.max_retries);
-        spec.budget = self.budget;
-        RetryPolicy::new(spec).expect("within the contract")
+    /// Returns the settings of the policy that the engines use.
+    pub fn spec(&self) -> RetryPolicySpec {
+        RetryPolicySpec {
+            jitter_bps: Some(self.jitter_bps),
+            max_backoff: Some(self.max_backoff),
+            max_retries: Some(self.max_retries),
+            budget: self.budget,
+            gone_is_final: self.gone_is_final,
+            honours_retry_after: self.honours_retry_after,
+            uses_circuit_breaker: self.uses_circuit_breaker,
+            ..RetryPolicySpec::for_strategy(self.strategy.clone())
+        }
+    }
+
+    /// Returns whether a 410 dead-letters an event at once.
+    pub(crate) fn gone_is_final(&self) -> bool {
+        self.gone_is_final.unwrap_or(self.is_exponential())
+    }
+
+    /// Returns whether circuits may open.
+    pub(crate) fn uses_circuit_breaker(&self) -> bool {
+        self.uses_circuit_breaker.unwrap_or(self.is_exponential())
+    }
+
+    /// Returns the pause that an outcome requests, or zero if it requests none or the policy does not honour it.
+    pub(crate) fn honoured_pause(&self, outcome: &Outcome) -> Duration {
+        match outcome {
+            Outcome::Response { status: 429 | 503, retry_after: Some(pause), .. }
+                if self.honours_retry_after.unwrap_or(self.is_exponential()) =>
+            {
+                (*pause).min(RETRY_AFTER_MAX)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn is_exponential(&self) -> bool {
+        matches!(self.strategy, Strategy::Exponential { .. })
     }
 
     /// Returns the shortest and the longest delay before retry `n`, counted from zero.
@@ -101,7 +143,7 @@ impl Scenario {
         let retry = RetryRules::draw(&random);
         let worker_id = WorkerId::new("template").expect("visible ASCII");
         let mut settings = Settings::new(worker_id);
-        settings.policy = retry.policy();
+        settings.policy = RetryPolicy::new(retry.spec()).expect("within the contract");
         settings.breaker = breaker(&random);
         settings.lease = LeaseTerms::new(random.millis(4_000..30_000))
             .expect("four seconds is longer than the shortest heartbeat interval");

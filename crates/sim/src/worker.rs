@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::WorkerId;
+use posthaste_domain::{RetryPolicy, WorkerId};
 use posthaste_engine::{Engine, Ports, Publisher, Runtimes, Settings};
 use posthaste_store::LayeredStore;
 
@@ -61,6 +61,7 @@ async fn run_process(
     let settings = Settings {
         worker_id: process.worker_id.clone(),
         lease_owner: process.worker_id.clone(),
+        policy: RetryPolicy::new(bug.policy(&world.scenario.retry)).expect("a valid policy"),
         ..world.scenario.settings.clone()
     };
     let engine =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use posthaste::tokio_postgres::config::TargetSessionAttrs;
 use posthaste_config::{DatabaseUrl, Dns, LogFormat, Source, settings};
-use posthaste_domain::{RetryPolicy, RetryPolicySpec, WorkerId};
+use posthaste_domain::{Outcome, RetryPolicy, RetryPolicySpec, WorkerId};
 use posthaste_engine::Settings;
 use posthaste_sender::AllowedNetworks;
 
@@ -61,6 +61,27 @@ fn schedule_strategy_has_its_own_defaults() {
     {
         assert_eq!(config.setting(name).unwrap().value.as_deref(), Some(value), "{name}");
         assert_eq!(config.setting(name).unwrap().source, Source::Default);
+    }
+}
+
+#[test]
+fn signals_of_receivers_have_an_effect_by_default_only_under_the_exponential_strategy() {
+    const NAMES: [&str; 3] = ["gone_is_final", "honour_retry_after", "circuit_breaker"];
+    let unavailable = Outcome::response(503, Some(Duration::from_secs(60)), b"");
+    let effects = |strategy: &str, value: Option<&str>| {
+        let input = UserInput::new().env("POSTHASTE_RETRY_STRATEGY", strategy);
+        let set = |input: UserInput, name: &&str| match value {
+            Some(value) => input.flag(name, value),
+            None => input,
+        };
+        let policy = NAMES.iter().fold(input, set).parse().unwrap().retry_policy;
+        [policy.gone_is_final(), policy.honoured_pause(&unavailable).is_some(), policy.uses_circuit_breaker()]
+    };
+    for (strategy, by_default) in [("exponential", true), ("schedule", false)] {
+        assert_eq!(effects(strategy, None), [by_default; 3], "{strategy}");
+        assert_eq!(effects(strategy, Some("auto")), [by_default; 3], "{strategy}");
+        assert_eq!(effects(strategy, Some("on")), [true; 3], "{strategy}");
+        assert_eq!(effects(strategy, Some("off")), [false; 3], "{strategy}");
     }
 }
 

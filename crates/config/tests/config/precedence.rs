@@ -12,7 +12,7 @@ const SECRETS: [&str; 3] = [
 ];
 
 /// Per setting, a value for the file, for the environment and for the flag.
-const VALUES: [(&str, [&str; 3]); 32] = [
+const VALUES: [(&str, [&str; 3]); 35] = [
     ("database_url", ["sqlite://file.db", "sqlite:///env.db", "postgres://db.example/flag"]),
     ("retention_days", ["1", "2", "3"]),
     ("listen", ["127.0.0.1:1", "127.0.0.2:2", "[::1]:3"]),
@@ -27,6 +27,9 @@ const VALUES: [(&str, [&str; 3]); 32] = [
     ("retry_schedule_seconds", ["30", "31,31", "32,64,128"]),
     ("max_retry_attempts", ["0", "1", "999"]),
     ("retry_budget", ["1", "2", "3"]),
+    ("gone_is_final", ["off", "on", "auto"]),
+    ("honour_retry_after", ["off", "on", "auto"]),
+    ("circuit_breaker", ["off", "on", "auto"]),
     ("allow_fast_retries", ["true", "false", "true"]),
     ("timeout_seconds", ["1", "0.5", "86400"]),
     ("retry_batch_size", ["1", "2", "10000"]),

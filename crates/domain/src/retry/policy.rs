@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::backoff::{DELAY_MIN, RandomDraw, exponential, jittered};
+use crate::Outcome;
 
 /// Shortest first retry delay that the retry contract allows.
 pub const FAST_RETRY_FLOOR: Duration = Duration::from_secs(30);
@@ -37,6 +38,12 @@ pub struct RetryPolicySpec {
     pub max_retries: Option<u32>,
     /// Retry budget: lowers the retries of every event, including stored events. 0 turns it off.
     pub budget: u32,
+    /// Whether status 410 dead-letters an event at once.
+    pub gone_is_final: Option<bool>,
+    /// Whether a `Retry-After` lengthens delays and pauses the destination.
+    pub honours_retry_after: Option<bool>,
+    /// Whether an open circuit defers the events of a destination.
+    pub uses_circuit_breaker: Option<bool>,
     /// Permits a first delay under [`FAST_RETRY_FLOOR`]. For tests.
     pub allow_fast_retries: bool,
 }
@@ -48,7 +55,7 @@ impl RetryPolicySpec {
     }
 
     /// The settings of the strategy `schedule`: 30 s, 2 min, 10 min, 1 h, 6 h without jitter. The fifth failure is
-    /// terminal.
+    /// terminal. Every response other than 2xx is one failure, and nothing but the schedule delays a retry.
     pub fn schedule() -> Self {
         Self::for_strategy(Strategy::Schedule {
             steps: [30, 120, 600, 3_600, 21_600].map(Duration::from_secs).to_vec(),
@@ -63,6 +70,9 @@ impl RetryPolicySpec {
             max_backoff: None,
             max_retries: None,
             budget: 0,
+            gone_is_final: None,
+            honours_retry_after: None,
+            uses_circuit_breaker: None,
             allow_fast_retries: false,
         }
     }
@@ -96,7 +106,8 @@ pub enum RetryPolicyError {
     TooManyRetries(u32),
 }
 
-/// A valid retry policy: the delay before each retry, and how many attempts an event gets.
+/// A valid retry policy: the delay before each retry, how many attempts an event gets, and which signals of a receiver
+/// change either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
     strategy: Strategy,
@@ -104,6 +115,9 @@ pub struct RetryPolicy {
     max_backoff: Duration,
     max_attempts: u32,
     budget: u32,
+    gone_is_final: bool,
+    honours_retry_after: bool,
+    uses_circuit_breaker: bool,
 }
 
 impl RetryPolicy {
@@ -138,6 +152,9 @@ impl RetryPolicy {
             max_backoff,
             max_attempts: max_retries + 1,
             budget: spec.budget,
+            gone_is_final: spec.gone_is_final.unwrap_or(defaults.heeds_receiver),
+            honours_retry_after: spec.honours_retry_after.unwrap_or(defaults.heeds_receiver),
+            uses_circuit_breaker: spec.uses_circuit_breaker.unwrap_or(defaults.heeds_receiver),
         })
     }
 
@@ -171,6 +188,21 @@ impl RetryPolicy {
         self.max_backoff
     }
 
+    /// Whether status 410 dead-letters an event at once. Otherwise it is a failure like any other.
+    pub fn gone_is_final(&self) -> bool {
+        self.gone_is_final
+    }
+
+    /// The pause that an outcome requests for its destination, or `None` if the policy does not honour `Retry-After`.
+    pub fn honoured_pause(&self, outcome: &Outcome) -> Option<Duration> {
+        outcome.requested_pause().filter(|_| self.honours_retry_after)
+    }
+
+    /// Whether an open circuit defers the events of a destination.
+    pub fn uses_circuit_breaker(&self) -> bool {
+        self.uses_circuit_breaker
+    }
+
     /// Returns true if the first delay is under [`FAST_RETRY_FLOOR`], which only `allow_fast_retries` permits. The
     /// program logs a warning at every start.
     pub fn violates_retry_contract(&self) -> bool {
@@ -196,21 +228,25 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The default jitter, backoff limit and retry count of a strategy.
+/// The defaults of a strategy.
 struct Defaults {
     jitter_bps: u32,
     max_backoff: Duration,
     max_retries: u32,
+    /// Whether 410, `Retry-After` and the circuit breaker have an effect. A schedule is exact without them.
+    heeds_receiver: bool,
 }
 
 impl Defaults {
     fn of(strategy: &Strategy, longest: Duration) -> Self {
         match strategy {
             Strategy::Exponential { .. } => {
-                Self { jitter_bps: 2_000, max_backoff: Duration::from_secs(3_600), max_retries: 5 }
+                let max_backoff = Duration::from_secs(3_600);
+                Self { jitter_bps: 2_000, max_backoff, max_retries: 5, heeds_receiver: true }
             }
             Strategy::Schedule { .. } => {
-                Self { jitter_bps: 0, max_backoff: longest.max(DELAY_MIN), max_retries: 4 }
+                let max_backoff = longest.max(DELAY_MIN);
+                Self { jitter_bps: 0, max_backoff, max_retries: 4, heeds_receiver: false }
             }
         }
     }

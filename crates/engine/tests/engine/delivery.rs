@@ -52,6 +52,35 @@ async fn s4_main_flow_each_retry_waits_for_its_schedule_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s4_main_flow_no_response_of_a_receiver_delays_or_shortens_its_schedule() {
+    let fixture = Fixture::new();
+    for (host, reply) in
+        [("down", Reply::Status(500)), ("gone", Reply::Status(410)), ("busy", Reply::RetryAfter(secs(3_000)))]
+    {
+        fixture.receiver.always_reply(host, reply);
+        fixture.enqueue(host, 40).await;
+    }
+    let _engine = fixture.start(|settings| {
+        on_schedule(settings);
+        settings.retry_batch = 200;
+    });
+    fixture.wait_until_all(DeliveryStatus::Failed).await;
+    for (attempt, due) in (1..).zip([0, 30, 150, 750, 4_350]) {
+        let requests = fixture.receiver.requests();
+        let sent: Vec<_> = requests.iter().filter(|request| request.2 == attempt).collect();
+        assert_eq!(sent.len(), 120, "attempt {attempt}");
+        for (at, event_id, _) in sent {
+            let late = at.checked_sub(secs(due)).expect("no attempt is early");
+            assert!(late < secs(10), "attempt {attempt} of {event_id} was sent after {at:?}");
+        }
+    }
+    let kinds = fixture
+        .memory
+        .with_state(|state| state.rows.values().map(|row| row.failure_kind).collect::<Vec<_>>());
+    assert!(kinds.iter().all(|kind| *kind == Some(FailureKind::Exhausted)), "{kinds:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn s4_s2_fifth_failure_dead_letters_and_broadcasts() {
     let fixture = Fixture::new();
     let id = fixture.enqueue("down", 1).await.remove(0);
@@ -59,7 +88,7 @@ async fn s4_s2_fifth_failure_dead_letters_and_broadcasts() {
     let engine = fixture.start(on_schedule);
     let mut notices = engine.publisher().subscribe().await.unwrap();
     let notice = notices.next().await.unwrap().notice;
-    assert_eq!((notice.kind, &notice.event_id, notice.attempts), (NoticeKind::DeadLettered, &id, 5));
+    assert_eq!((notice.kind, &notice.event_id, notice.attempts), (NoticeKind::DeadLettered(FailureKind::Exhausted), &id, 5));
     assert_eq!((notice.webhook_id.as_deref(), notice.session_id.as_deref()), (Some("hook"), Some("session")));
     let event = fixture.event(&id).await.event;
     assert_eq!((event.status, event.failure_kind), (DeliveryStatus::Failed, Some(FailureKind::Exhausted)));

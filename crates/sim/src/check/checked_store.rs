@@ -76,7 +76,7 @@ impl StoreLayer for CheckedStore {
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
         let tripped = reports.iter().filter(|report| report.state != CircuitState::Closed).count();
-        self.checker.count_circuit_reports(tripped);
+        self.checker.record_circuit_reports(tripped);
         self.inner.report_circuits(reports).await
     }
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_domain::{
-    DeliveryStatus, ErrorClass, EventKey, FailureKind, RETRY_AFTER_MAX, Timestamp, Transition,
-};
+use posthaste_domain::{DeliveryStatus, ErrorClass, EventKey, FailureKind, Timestamp, Transition};
 use posthaste_store::{SettleResult, Settlement};
 use posthaste_store_memory::Row;
 
@@ -38,7 +36,7 @@ pub(super) fn check_settled_row(
             delivered_at: Some(now),
             ..settled(before, after, now)
         },
-        Some(410) => failed(FailureKind::Gone, before, after, now),
+        Some(410) if scenario.retry.gone_is_final() => failed(FailureKind::Gone, before, after, now),
         _ if before.attempts + 1 >= limit => failed(FailureKind::Exhausted, before, after, now),
         _ => {
             let (event_id, made) = (&after.event_id, before.attempts + 1);
@@ -95,6 +93,8 @@ fn failed(kind: FailureKind, before: &Row, after: &Row, now: Timestamp) -> Row {
 /// P3: the outcome is the receiver's response under that token. Only a timeout or a panic of the sender may hide it.
 fn check_outcome(model: &Model, transition: &Transition) -> CheckResult {
     let (event_id, token) = (transition.event_id(), transition.token());
+    let was_sent = !model.unsent.contains(&token);
+    require!("P19", was_sent, "a shortage of the worker's host was settled as an attempt of {event_id}");
     require!("P9", model.request_log.contains(token), "{event_id} was settled without a request");
     let responded = model.request_log.status_of(token);
     let recorded = transition.outcome().http_status();
@@ -118,7 +118,7 @@ fn check_backoff(
 ) -> CheckResult {
     let delay = after.next_attempt_at.map_or(Duration::ZERO, |due| due.since(now));
     let (low, high) = scenario.retry.delay_range(before.attempts);
-    let requested = requested_pause(transition);
+    let requested = scenario.retry.honoured_pause(transition.outcome());
     let within = delay >= low.max(requested) && delay <= high.max(requested);
     require!(
         "P14",
@@ -129,19 +129,16 @@ fn check_backoff(
     Ok(())
 }
 
-fn requested_pause(transition: &Transition) -> Duration {
-    transition.destination_pause().unwrap_or_default().min(RETRY_AFTER_MAX)
-}
-
-/// Records the pauses that receivers requested; `claims` checks that all workers respect them.
+/// Records the pauses that receivers requested and the policy honours; `claims` checks that all workers respect them.
 pub(super) fn record_pauses(
     batch: &[Settlement],
     settled: &[SettleResult],
     model: &mut Model,
     now: Timestamp,
+    scenario: &Scenario,
 ) {
     for (settlement, settled) in batch.iter().zip(settled) {
-        let requested = requested_pause(&settlement.transition);
+        let requested = scenario.retry.honoured_pause(settlement.transition.outcome());
         if *settled == SettleResult::Applied && !requested.is_zero() {
             let until = model.paused.entry(settlement.transition.destination_id()).or_default();
             *until = now.after(requested).max(*until);

@@ -77,7 +77,7 @@ pub(super) fn check_step(
     }
     records::check_records(step, &changes, model, state)?;
     if let Step::Settle { batch, settled } = step {
-        settlements::record_pauses(batch, settled, model, now);
+        settlements::record_pauses(batch, settled, model, now, scenario);
     }
     for change in changes {
         model.rows.insert(change.key, change.after.clone());

@@ -1,6 +1,7 @@
 //! Tests that the simulation can fail: it finds the one known bug of each of these stores and engines.
 
 mod engine_bugs;
+mod policy_bugs;
 mod store_bugs;
 
 use std::sync::Arc;
@@ -91,6 +92,21 @@ fn dead_letter_before_the_last_attempt_is_caught() {
 }
 
 #[test]
+fn gone_that_ends_an_event_although_it_is_not_final_is_caught() {
+    assert_caught(policy_bugs::GoneIsAlwaysFinal, &["P10"]);
+}
+
+#[test]
+fn retry_after_that_delays_an_exact_schedule_is_caught() {
+    assert_caught(policy_bugs::RetryAfterIsAlwaysHonoured, &["P14"]);
+}
+
+#[test]
+fn circuit_that_opens_without_a_circuit_breaker_is_caught() {
+    assert_caught(policy_bugs::CircuitsAlwaysOpen, &["circuit"]);
+}
+
+#[test]
 fn pauses_that_are_forgotten_are_caught() {
     assert_caught(store_bugs::PausesAreForgotten, &["pause"]);
 }
@@ -153,6 +169,11 @@ fn notice_published_before_the_commit_is_caught() {
 #[test]
 fn timeout_taken_for_success_is_caught() {
     assert_caught(engine_bugs::TimeoutIsSuccess, &["P3"]);
+}
+
+#[test]
+fn shortage_charged_to_the_receiver_is_caught() {
+    assert_caught(engine_bugs::ShortageIsAnAttempt, &["P19"]);
 }
 
 #[test]
