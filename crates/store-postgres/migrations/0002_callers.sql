@@ -233,9 +233,10 @@ SELECT v.event_id AS id, v.webhook_id, v.session_id, v.destination_url AS target
        v.last_error AS error_detail, v.created_at
 FROM app.webhook_outbox_events v;
 
--- Does for the reset of a dead delivery what a requeue through the API does.
+-- Does for the reset of a dead delivery what a requeue through the API does. The function runs with its owner's privileges:
+-- an operator needs only USAGE on the schema, and SELECT and UPDATE on the view.
 CREATE FUNCTION app.webhook_requeue_delivery() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -249,10 +250,16 @@ BEGIN
     END IF;
     expected.status := 'pending';
     expected.attempt_count := 0;
+    -- The event becomes due now in any case. now() is the start of the operator's transaction.
+    IF NEW.next_retry_at IS NULL OR NEW.next_retry_at = now()
+       OR NEW.next_retry_at BETWEEN app.webhook_now() - interval '1 minute' AND app.webhook_now() + interval '1 minute' THEN
+        expected.next_retry_at := NEW.next_retry_at;
+    END IF;
     IF OLD.status <> 'dead' OR NEW IS DISTINCT FROM expected THEN
         RAISE EXCEPTION 'delivery "%" is %, and only the reset of a dead delivery can be written', OLD.id, OLD.status
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'UPDATE app.webhook_deliveries SET status = ''pending'', attempt_count = 0 WHERE id = …';
+                  HINT = 'UPDATE app.webhook_deliveries SET status = ''pending'', attempt_count = 0 WHERE id = …; '
+                         'next_retry_at may be set to now() or NULL.';
     END IF;
     DELETE FROM app.webhook_terminal_events x USING app.webhook_events e
     WHERE e.event_id = OLD.id AND x.id = e.id AND x.failure_kind IS NOT NULL
@@ -280,3 +287,5 @@ $$;
 CREATE TRIGGER webhook_deliveries_requeue
 INSTEAD OF INSERT OR UPDATE OR DELETE ON app.webhook_deliveries
 FOR EACH ROW EXECUTE FUNCTION app.webhook_requeue_delivery();
+-- Otherwise any role could attach the function to a table of its own, and requeue what it likes.
+REVOKE ALL ON FUNCTION app.webhook_requeue_delivery() FROM PUBLIC;

@@ -82,6 +82,46 @@ async fn s4_reset_through_the_view_of_postgres_makes_a_dead_event_due_now() {
 }
 
 #[tokio::test]
+async fn s4_reset_by_psql_needs_only_select_and_update_on_the_view() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let (server, database) = (PostgresServer::shared(), &harness.database.name);
+    let role = format!("operator_of_{database}");
+    let grants = format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA app TO {role};
+         GRANT SELECT, UPDATE ON app.webhook_deliveries TO {role}"
+    );
+    query_text(server, database, &grants);
+    let as_operator =
+        |sql: &str| server.psql(database, &format!("\\connect - {role}\n\\set QUIET off\n{sql}"));
+    let reset = "UPDATE app.webhook_deliveries SET attempt_count = 0, status = 'pending'";
+    for (name, more) in [
+        ("plain", ""),
+        ("null", ", next_retry_at = NULL"),
+        ("now", ", next_retry_at = now()"),
+        ("clock", ", next_retry_at = clock_timestamp()"),
+    ] {
+        let event_id = dead(&*store, name).await;
+        let output = as_operator(&format!("{reset}{more} WHERE id = '{name}'")).unwrap();
+        assert_eq!(output, "UPDATE 1", "{name}");
+        let detail = store.event(&event_id).await.unwrap();
+        assert_eq!(detail.event.next_attempt_at, Some(detail.event.updated_at), "{name} is due now");
+        assert_eq!(detail.audit[0].actor, format!("sql:{role}"));
+        settle(&*store, &[claim_one(&*store).await], 200).await;
+    }
+    for refused in [
+        "UPDATE app.webhook_terminal_events SET attempts = 0",
+        "DELETE FROM app.webhook_deliveries",
+        "CREATE TEMP TABLE t (id text);
+         CREATE TRIGGER x BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION app.webhook_requeue_delivery()",
+    ] {
+        let error = as_operator(refused).expect_err(refused).to_string();
+        assert!(error.contains("permission denied"), "{refused}: {error}");
+    }
+    query_text(server, database, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}
+
+#[tokio::test]
 async fn a_reset_that_is_rolled_back_changes_nothing() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();
@@ -133,7 +173,9 @@ async fn every_write_except_a_reset_fails_with_a_hint_and_changes_nothing() {
             "UPDATE app.webhook_deliveries SET {reset}, target_url = 'https://x.example/' WHERE id = 'dead'"
         ),
         format!("UPDATE app.webhook_deliveries SET {reset}, id = 'renamed' WHERE id = 'dead'"),
-        format!("UPDATE app.webhook_deliveries SET {reset}, next_retry_at = now() WHERE id = 'dead'"),
+        format!(
+            "UPDATE app.webhook_deliveries SET {reset}, next_retry_at = now() + interval '1 hour' WHERE id = 'dead'"
+        ),
         format!("UPDATE app.webhook_deliveries SET {reset} WHERE id = 'delivered'"),
         format!("UPDATE app.webhook_deliveries SET {reset} WHERE id = 'retrying'"),
         format!("UPDATE app.webhook_deliveries SET {reset} WHERE id = 'pending'"),
