@@ -137,7 +137,7 @@ impl ApiError {
             Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Store(error) => match error {
-                StoreError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                StoreError::Unavailable { .. } | StoreError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 StoreError::EventNotFound { .. } => StatusCode::NOT_FOUND,
                 StoreError::NotRequeueable { .. }
                 | StoreError::NotCancellable { .. }
@@ -164,7 +164,7 @@ impl ApiError {
             Self::Busy(_) => ErrorCode::Unavailable,
             Self::Panicked => ErrorCode::Internal,
             Self::Store(error) => match error {
-                StoreError::Unavailable { .. } => ErrorCode::Unavailable,
+                StoreError::Unavailable { .. } | StoreError::Busy { .. } => ErrorCode::Unavailable,
                 StoreError::EventNotFound { .. } => ErrorCode::WebhookOutboxEventNotFound,
                 StoreError::NotRequeueable { .. } => ErrorCode::WebhookOutboxEventNotRequeueable,
                 StoreError::NotCancellable { .. } => ErrorCode::WebhookOutboxEventNotCancellable,

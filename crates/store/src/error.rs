@@ -9,6 +9,10 @@ pub enum StoreError {
     /// a claim by its id, a settle by its lease token, an enqueue by its idempotency key.
     #[error("the store is unavailable: {reason}")]
     Unavailable { reason: String },
+    /// Another client holds a resource that the call needs. The call changed nothing and may succeed later. The reason
+    /// names no value of another client, so it may be shown to the caller.
+    #[error("{reason}; nothing was stored, repeat the request later")]
+    Busy { reason: &'static str },
     /// The store understood the call and refused it; repeating it does not help.
     #[error("the store refused: {reason}")]
     Rejected { reason: String },
@@ -32,7 +36,7 @@ impl StoreError {
     /// A stable code for logs and metrics.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Unavailable { .. } => "unavailable",
+            Self::Unavailable { .. } | Self::Busy { .. } => "unavailable",
             Self::Rejected { .. } => "rejected",
             Self::EventNotFound { .. } => "webhook_outbox_event_not_found",
             Self::NotRequeueable { .. } => "webhook_outbox_event_not_requeueable",
@@ -45,6 +49,6 @@ impl StoreError {
 
     /// Returns true if the same call may succeed later.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(self, Self::Unavailable { .. } | Self::Busy { .. })
     }
 }

@@ -11,8 +11,6 @@ use posthaste_domain::EventId;
 use posthaste_store::{EnqueueRequest, StoreError};
 use tokio::sync::Notify;
 
-use crate::error::unavailable;
-
 use super::batch::{BatchWriter, PendingEnqueue, QUEUED_REQUESTS_MAX, WriteError, write_contained};
 
 /// Maximum number of tries of a blocked request. A try of another request for the same resource counts, too. Each try
@@ -167,9 +165,7 @@ impl ContendedRequests {
 
 /// Returns the error of a request that stays blocked.
 fn still_locked() -> StoreError {
-    let reason = "another client's open transaction holds the destination or the event id; nothing was stored, \
-                  repeat the request when that transaction has ended";
-    unavailable(reason)
+    StoreError::Busy { reason: "another client's open transaction holds the destination or the event id" }
 }
 
 #[cfg(test)]

@@ -12,14 +12,16 @@ use uuid::Uuid;
 
 use super::destination_ids::DestinationIds;
 use crate::convert::PgTimestamp;
-use crate::session::Sql;
+use crate::session::{Sql, durable_commit};
 
 /// Inserts messages, events, their queue rows and the change of the pending count, and notifies workers. Destinations
 /// whose ids this process has cached come with those ids, which hold if the server has them too; other destinations
 /// are looked up or inserted. Destinations and event ids are inserted in one order, so that two statements cannot
-/// deadlock.
+/// deadlock. The commit becomes durable in a caller's transaction too: a worker may send an event as soon as it is
+/// visible, and a crash must not undo the change that the receiver was told of.
 pub(crate) static INSERT: Sql = Sql {
-    text: "
+    text: concat!(
+        "
 WITH destinations AS MATERIALIZED (
     SELECT ARRAY(
         SELECT coalesce(
@@ -64,7 +66,10 @@ queue AS (
 counted AS (
     INSERT INTO app.webhook_counts (pending) SELECT count(*) FROM new_events
 )
-SELECT app.webhook_now(), d.ids, pg_notify('posthaste_due', '') FROM destinations d",
+SELECT app.webhook_now(), d.ids, pg_notify('posthaste_due', ''), ",
+        durable_commit!(),
+        " FROM destinations d"
+    ),
     types: &[
         Type::TEXT_ARRAY,
         Type::INT8_ARRAY,

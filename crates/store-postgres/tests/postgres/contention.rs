@@ -99,7 +99,7 @@ async fn a_request_that_stays_blocked_is_unavailable_and_not_stored() {
     caller.batch_execute(&sql).await.unwrap();
     let blocked = (0..5).map(|_| store.enqueue(request(vec![spec_to(NEW_URL)])));
     for result in expect_soon("the wait is bounded", join_all(blocked)).await {
-        let Err(StoreError::Unavailable { reason }) = result else { panic!("{result:?}") };
+        let Err(StoreError::Busy { reason }) = result else { panic!("{result:?}") };
         assert!(reason.contains("another client's open transaction holds"), "{reason}");
     }
     caller.batch_execute("ROLLBACK").await.unwrap();
