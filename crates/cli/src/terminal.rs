@@ -21,7 +21,7 @@ use crate::client::ClientError;
 /// The exit code of bad usage and of an invalid configuration.
 pub(crate) const EXIT_USAGE: u8 = 2;
 
-/// The reader of standard output has closed it.
+/// The error of a write to standard output after its reader has closed it. It ends a command successfully.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 struct OutputClosed;
@@ -55,7 +55,7 @@ pub(crate) fn print_response(body: &[u8]) -> anyhow::Result<()> {
     print(&String::from_utf8_lossy(body))
 }
 
-/// Notes on standard error which columns a table hides. Only a terminal gets the note.
+/// Lists the hidden columns of a table on standard error. Writes nothing if standard error is not a terminal.
 pub(crate) fn note_omitted_columns(columns: &[&str]) {
     if !columns.is_empty() && io::stderr().is_terminal() {
         note(&format!("Too narrow to show {}; --json shows everything.", columns.join(", ")));
@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn a_cause_that_an_outer_message_contains_is_not_repeated() {
         let error =
-            anyhow!("connection refused").context("nothing answers: connection refused").context("outer");
-        assert_eq!(message(&error), "outer: nothing answers: connection refused");
+            anyhow!("connection refused").context("the server is unreachable: connection refused").context("outer");
+        assert_eq!(message(&error), "outer: the server is unreachable: connection refused");
     }
 
     #[test]
