@@ -61,11 +61,34 @@ fn classify(state: &SqlState) -> ErrorKind {
         "26000" | "42P05" => Transient(Some(
             "a transaction pooler shares server sessions; continuing without prepared statements",
         )),
-        // Connection errors, rollbacks, resources, operator interventions and system errors.
-        code if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => Transient(None),
+        "54000" => Transient(Some(
+            "the server has reached a limit, perhaps of transaction ids: see its log, and vacuum the database",
+        )),
+        "XX001" | "XX002" => Transient(Some(
+            "the server's data or an index is damaged: see its log, then repair or restore it",
+        )),
+        // A prepared statement whose table was altered. The next connection prepares it again.
+        "0A000" => Transient(None),
+        code if TRANSIENT_CLASSES.iter().any(|class| code.starts_with(class)) => Transient(None),
         _ => Permanent(None),
     }
 }
+
+/// Classes of errors in which the server, not the call, is at fault. A call succeeds once an operator has repaired the
+/// server, so callers keep what they could not write, and repeat it.
+const TRANSIENT_CLASSES: [&str; 11] = [
+    "08", // connection
+    "25", // state of the transaction, such as a timeout of idle transactions
+    "28", // authorization of the connection
+    "40", // rollback
+    "53", // resources
+    "55", // state of an object, such as a lock that is not available
+    "57", // intervention of an operator
+    "58", // operating system
+    "72", // a snapshot that is too old
+    "F0", // configuration file
+    "XX", // internal error
+];
 
 /// Returns whether a lock wait timed out or ended in a deadlock. The transaction then changed nothing.
 pub(crate) fn is_lock_conflict(error: &tokio_postgres::Error) -> bool {
@@ -101,4 +124,34 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_transient(code: &str) -> bool {
+        matches!(classify(&SqlState::from_code(code)), ErrorKind::Transient(_))
+    }
+
+    #[test]
+    fn errors_of_the_server_are_transient() {
+        let of_the_server = [
+            "08006", "0A000", "25006", "25P02", "25P03", "25P04", "28P01", "3D000", "40001", "40P01",
+            "53100", "53200", "53300", "54000", "55006", "55P03", "57014", "57P01", "57P03", "57P05",
+            "58030", "58P01", "72000", "F0000", "XX000", "XX001", "XX002",
+        ];
+        for code in of_the_server {
+            assert!(is_transient(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn errors_of_a_call_are_permanent() {
+        for code in [
+            "22001", "22003", "22P02", "23502", "23505", "23514", "42601", "42P01", "42501", "54011", "P0001",
+        ] {
+            assert!(!is_transient(code), "{code}");
+        }
+    }
 }

@@ -41,14 +41,25 @@ macro_rules! plan_settings {
     };
 }
 
+/// An expression that makes the commit of its transaction durable: PostgreSQL then acknowledges the commit after it has
+/// flushed it to disk, here and on synchronous standbys. A stronger setting stays.
+macro_rules! durable_commit {
+    () => {
+        "CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+            THEN set_config('synchronous_commit', 'on', true) END"
+    };
+}
+
+pub(crate) use durable_commit;
+
 /// Begins a transaction whose commit is durable, whose lock waits are bounded, and whose plans use indexes.
 macro_rules! begin {
     ($lock_timeout:literal) => {
         concat!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; ",
             plan_settings!($lock_timeout),
-            ", CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
-            THEN set_config('synchronous_commit', 'on', true) END"
+            ", ",
+            durable_commit!()
         )
     };
 }

@@ -12,6 +12,7 @@ mod caller_transaction;
 mod connection;
 mod contention;
 mod deliveries_view;
+mod durability;
 mod failover;
 mod late_commits;
 mod migrations;
