@@ -29,7 +29,7 @@ Examples:
   posthaste overview                          count the events in each state
   posthaste dlq list                          list the events that could not be delivered";
 
-/// The help of the `listen` setting for `worker`, where it means something else than for `serve`.
+/// Help text of the `listen` setting for `worker`, which serves only metrics and health probes at that address.
 const WORKER_LISTEN_HELP: &str = "Address that serves /metrics, /healthz and /readyz, and nothing else; without \
                                   api_keys, only a loopback address [default: none; the worker does not listen]";
 
@@ -151,7 +151,7 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: CompletionShell,
 }
 
-/// The shells that have completions.
+/// The shells that `posthaste completions` supports.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum CompletionShell {
     Bash,
@@ -174,7 +174,7 @@ impl Cli {
         self.command.unwrap_or_else(|| Command::Serve(ServeArgs::default()))
     }
 
-    /// Whether the command opens the database in this process instead of calling a server.
+    /// Returns whether the command opens the database in this process instead of calling a server.
     pub(crate) fn opens_database(&self) -> bool {
         match &self.command {
             None => true,

@@ -21,12 +21,12 @@ pub(crate) use error::ClientError;
 pub(crate) use responses::{AcceptedEvent, ActionResult, Attempt, AuditEntry, Event, EventPage, Overview};
 pub(crate) use server_url::ServerUrl;
 
-/// The limits of one call. A page of 200 events is far smaller than the largest response.
+/// Time limit and response size limit of one call. The largest page, of 200 events, is far below the size limit.
 const LIMITS: Limits = Limits { timeout: Duration::from_secs(30), response_bytes_max: 16 * 1_024 * 1_024 };
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Calls the API of one server.
+/// A client of one server's API.
 pub(crate) struct ApiClient {
     server: ServerUrl,
     authorization: Option<HeaderValue>,

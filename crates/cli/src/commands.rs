@@ -63,8 +63,8 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns a client of the named server, or of the server that the configuration describes. The configuration is not read
-/// if a server is named, which may be on another host.
+/// Creates a client of the server that `--server` or its variable names, or else of the server that the configuration
+/// describes. A named server may be on another host, so the configuration is then not read.
 fn client(args: &ServerArgs, sources: &ConfigSources) -> anyhow::Result<ApiClient> {
     let server = match args.server() {
         Some(url) => ServerUrl::parse(&url)?,

@@ -17,10 +17,10 @@ use reqwest::{Body, Request, redirect, retry};
 use rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
-/// How long an unused connection stays open.
+/// How long an idle connection is kept open for reuse.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Sends requests within limits of time and size, and reuses connections.
+/// An HTTP client that limits the time and the size of each response, and reuses connections.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient {
     client: reqwest::Client,
@@ -78,7 +78,7 @@ impl HttpClient {
         Ok(Response::from_parts(head, body))
     }
 
-    /// Converts an error of reqwest, or of reading the body.
+    /// Converts an error of reqwest, or of reading the body, to an [`HttpError`].
     fn classify(&self, error: &(dyn Error + 'static)) -> HttpError {
         let cause = describe_root_cause(error);
         match error.downcast_ref::<reqwest::Error>() {
@@ -90,7 +90,7 @@ impl HttpClient {
     }
 }
 
-/// A TLS configuration that trusts these certificate authorities and sends no client certificate.
+/// Creates a TLS configuration that trusts these certificate authorities and sends no client certificate.
 fn tls_config(roots: RootCertStore) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
@@ -108,7 +108,7 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     })
 }
 
-/// Whether TLS itself failed, or the server closed the connection during the handshake.
+/// Returns whether TLS itself failed, or the server closed the connection during the handshake.
 fn is_tls_failure(error: &(dyn Error + 'static)) -> bool {
     let is_eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
     error.is::<rustls::Error>() || error.downcast_ref().is_some_and(is_eof)

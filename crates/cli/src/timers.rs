@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Returns the output of `work`, or none if it takes longer than `limit`.
+/// Returns the output of `work`, or None if it takes longer than `limit`.
 #[expect(
     clippy::disallowed_methods,
     reason = "a person waits for a command; no worker's timers are involved"

@@ -95,7 +95,7 @@ pub(crate) struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// Returns the secrets of the flag or, without it, of the environment.
+    /// Returns the secrets of `--secret` or, without that flag, of the environment variable.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let list = match self.secrets.as_slice() {
             [] => variable("POSTHASTE_SIGNING_SECRET").unwrap_or_default(),
@@ -111,8 +111,8 @@ fn split_secrets(list: &str) -> impl Iterator<Item = &str> {
     list.split(is_separator).filter(|secret| !secret.is_empty())
 }
 
-/// Refuses a `--secret` without a secret in it. The flag asks for verification, which must not be skipped because
-/// `$(posthaste secret)` failed and printed nothing.
+/// Returns the text of `--secret`, or an error if it contains no secret. A user who passes the flag wants signatures to
+/// be checked, even if `$(posthaste secret)` failed and printed nothing.
 fn require_secret(text: &str) -> Result<String, String> {
     if split_secrets(text).next().is_some() {
         return Ok(text.to_owned());

@@ -21,18 +21,19 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Returns the URL of the flag or, without it, of the environment.
+    /// Returns the server's URL from `--server` or, without that flag, from the environment. None if neither sets it.
     pub(crate) fn server(&self) -> Option<String> {
         self.server.clone().or_else(|| variable(SERVER_VARIABLE))
     }
 
-    /// Returns the key of the flag or, without it, of the environment.
+    /// Returns the API key from `--key` or, without that flag, from the environment. None if neither sets it.
     pub(crate) fn key(&self) -> Option<String> {
         self.key.clone().or_else(|| variable(KEY_VARIABLE))
     }
 }
 
-/// Returns an environment variable, or None if it is not set or empty. (An empty flag is an error instead.)
+/// Returns the value of an environment variable, or None if it is not set or empty. (An empty flag is an error
+/// instead.)
 pub(super) fn variable(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?.to_string_lossy().into_owned();
     if value.is_empty() { None } else { Some(value) }

@@ -48,7 +48,8 @@ pub(crate) enum ClientError {
     InvalidArguments { code: String, message: String },
 }
 
-/// Advice on the command line's options, which the API's message cannot give.
+/// Returns advice to append to an API error: which flag or variable sets the API key. Empty for statuses other than 401
+/// and 403.
 fn next_step(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => "; set a key with --key or POSTHASTE_API_KEY",
@@ -58,7 +59,7 @@ fn next_step(status: StatusCode) -> &'static str {
 }
 
 impl ClientError {
-    /// Adds the server's URL to an error of the HTTP client.
+    /// Converts an error of the HTTP client and adds the server's URL.
     pub(super) fn from_http(error: HttpError, server: &ServerUrl) -> Self {
         let server = server.to_string();
         match error {
@@ -69,7 +70,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the user must change the command line before it can succeed.
+    /// Returns whether the error is in the command line, so that the command fails again until the user changes it.
     pub(crate) fn is_usage_error(&self) -> bool {
         matches!(
             self,
@@ -91,7 +92,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } | Self::Interrupted { .. } => true,
@@ -102,7 +103,8 @@ impl ClientError {
         }
     }
 
-    /// Whether the server rejected the request because of this one event. Requests for other events may succeed.
+    /// Returns whether the server rejected the request because of this one event. Requests for other events may
+    /// succeed.
     pub(crate) fn is_event_rejection(&self) -> bool {
         matches!(self, Self::Rejected { status, .. } if matches!(status.as_u16(), 400 | 404 | 409))
     }

@@ -86,7 +86,7 @@ pub(crate) struct Attempt {
 }
 
 impl Event {
-    /// The delivery status. Events of the dead-letter queue have none in the response: they have all failed.
+    /// Returns the delivery status. Events of the dead-letter queue have none in the response: they have all failed.
     pub(crate) fn status(&self) -> &str {
         self.delivery_status.as_deref().unwrap_or("failed")
     }

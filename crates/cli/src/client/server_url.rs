@@ -35,7 +35,7 @@ impl ServerUrl {
         Ok(Self(url))
     }
 
-    /// The URL of the server that listens at this address, for clients on the same host.
+    /// Returns the URL at which clients on the same host reach a server that listens at this address.
     pub(crate) fn listening_at(address: SocketAddr) -> Self {
         let ip = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -63,7 +63,7 @@ impl ServerUrl {
     }
 }
 
-/// Removes everything before an `@`, which may contain a password.
+/// Replaces everything before the last `@`, which may contain a password.
 fn without_credentials(text: &str) -> String {
     match text.rsplit_once('@') {
         Some((_, rest)) => format!("…@{rest}"),
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// The path and query of a resource.
+    /// Returns the path and the query of a resource's URL.
     fn resource(server: &str, path: &[&str], query: &[(&str, &str)]) -> String {
         let url = ServerUrl::parse(server).unwrap().resource(path, query);
         url[Position::BeforePath..].to_owned()

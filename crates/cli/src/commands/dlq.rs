@@ -8,7 +8,7 @@ use posthaste_domain::Timestamp;
 
 use crate::cli::{DlqCommand, ServerArgs};
 use crate::client::{ApiClient, Event};
-use crate::commands::pages::EventList;
+use crate::commands::pages::EventListCommand;
 use crate::terminal::{Color, Column, OutputStyle, Table, time};
 
 const COLUMNS: &[Column] = &[
@@ -38,7 +38,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<ExitCode> {
     match command {
         DlqCommand::List(args) => {
-            let list = EventList {
+            let list = EventListCommand {
                 path: "dlq",
                 filters: Vec::new(),
                 table,

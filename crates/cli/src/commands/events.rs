@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::cli::{CancelArgs, EventsCommand, EventsListArgs, ServerArgs, ShowArgs};
 use crate::client::{ActionResult, ApiClient, ClientError, Event};
-use crate::commands::pages::EventList;
+use crate::commands::pages::EventListCommand;
 use crate::terminal::{self, Color, Column, OutputStyle, RenderedTable, Table, time};
 
 const COLUMNS: &[Column] = &[
@@ -50,7 +50,7 @@ pub(crate) async fn run(
 async fn list(args: &EventsListArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
     let status = args.status.map(|status| ("status", status.as_str()));
     let destination = args.destination.as_deref().map(|url| ("destination", url));
-    let list = EventList {
+    let list = EventListCommand {
         path: "events",
         filters: status.into_iter().chain(destination).collect(),
         table,
@@ -79,7 +79,8 @@ fn table(events: &[Event], now: Timestamp) -> Table {
     table
 }
 
-/// Formats the time of the next attempt of a pending event.
+/// Formats the time of the next attempt relative to now, or as `due` if it has passed. Empty if the event is not
+/// pending.
 fn next_attempt(event: &Event, now: Timestamp) -> String {
     match event.next_attempt_at.as_deref().filter(|_| event.status() == "pending") {
         Some(text) if time::parse(text).is_some_and(|at| at <= now) => "due".to_owned(),

@@ -14,7 +14,7 @@ use posthaste_config::Config;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// A bound port that accepts no connections yet.
+/// A bound address that accepts no connections yet.
 pub(crate) struct HttpListener {
     pub(crate) address: SocketAddr,
     /// The metrics that this server exposes, to be installed as the observer of the worker.
@@ -23,7 +23,7 @@ pub(crate) struct HttpListener {
     access: Access,
 }
 
-/// The routes that a server has.
+/// The set of routes that a server serves.
 pub(crate) enum Routes {
     ApiAndDashboard,
     /// Metrics, liveness and readiness only.
@@ -52,7 +52,7 @@ impl HttpListener {
         Ok(Self { address, metrics: Metrics::new(), listener, access: access(config, address) })
     }
 
-    /// Starts to serve these routes.
+    /// Starts to serve these routes in a task and returns its handle.
     pub(crate) fn serve(
         self,
         routes: &Routes,
@@ -111,7 +111,8 @@ impl HttpServer {
     }
 }
 
-/// Requires API keys if the configuration has any, or else a client on this host.
+/// Returns who may call the API: holders of an API key if the configuration has keys, otherwise every client on this
+/// host.
 fn access(config: &Config, listen: SocketAddr) -> Access {
     match &config.api_keys {
         None => Access::Loopback { listen },

@@ -19,8 +19,8 @@ pub(crate) fn init_log(config: &Config, color: bool) {
     }
 }
 
-/// Waits for a signal, or for the unexpected end of a part of this process. Then the whole process must end, because a
-/// supervisor restarts only a process that has ended.
+/// Waits for a signal, or for the unexpected end of a part of this process, and returns the exit code. The whole
+/// process must then end, because a supervisor restarts only a process that has ended.
 pub(crate) async fn wait_for_shutdown(
     signals: &mut ProcessSignals,
     part_ended: impl Future<Output = ()>,

@@ -33,9 +33,9 @@ use receive::Receiver;
 use response_policy::ResponsePolicy;
 use totals::DeliveryTotals;
 
-/// Concurrent connections: more than a worker opens to one destination.
+/// Maximum number of concurrent connections, which is more than a worker opens to one destination.
 const CONNECTIONS_MAX: usize = 256;
-/// Received deliveries that wait to be printed. Beyond this, requests wait before they get a response.
+/// Maximum number of received deliveries that wait to be printed. Beyond it, requests wait before they get a response.
 const UNPRINTED_MAX: usize = 64;
 
 pub(crate) async fn run(args: &ListenArgs, style: OutputStyle) -> anyhow::Result<ExitCode> {

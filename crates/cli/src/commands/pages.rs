@@ -7,10 +7,10 @@ use crate::cli::ListArgs;
 use crate::client::{ApiClient, ApiResponse, ClientError, Event, EventPage};
 use crate::terminal::{self, OutputStyle, RenderedTable, Table, time};
 
-/// The largest page that the API returns.
+/// Maximum number of events in a page of the API.
 const PAGE_EVENTS_MAX: u32 = 200;
 
-/// Requests the pages of a list, one after the other.
+/// The pages of a list, which are requested one after the other.
 pub(super) struct Pages<'a> {
     client: &'a ApiClient,
     path: &'a str,
@@ -23,16 +23,16 @@ pub(super) struct Pages<'a> {
     state: PagingState,
 }
 
-/// Whether another page follows the last one.
+/// Whether another page follows the page received last.
 enum PagingState {
     More,
     Done,
-    /// The server returned the cursor of the page it was sent: the list would never end.
+    /// The server returned the cursor that it was sent: the list would never end.
     Looping,
 }
 
 impl<'a> Pages<'a> {
-    /// Starts at the first page of a whole list, with the largest pages.
+    /// Starts at the first page of a whole list, without filters, with the largest pages.
     pub(super) fn all(client: &'a ApiClient, path: &'a str) -> Self {
         Self {
             client,
@@ -70,8 +70,8 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// A list command: the API's list, its filters, and how its events are printed.
-pub(super) struct EventList<'a> {
+/// A command that lists events: the API's path, the filters, and how to print the events.
+pub(super) struct EventListCommand<'a> {
     pub(super) path: &'a str,
     pub(super) filters: Vec<(&'a str, &'a str)>,
     pub(super) table: fn(&[Event], Timestamp) -> Table,
@@ -79,7 +79,7 @@ pub(super) struct EventList<'a> {
     pub(super) empty: &'a str,
 }
 
-impl EventList<'_> {
+impl EventListCommand<'_> {
     /// Prints one page, or all pages with `--all`.
     pub(super) async fn show(
         &self,
@@ -117,7 +117,7 @@ impl EventList<'_> {
         Ok(())
     }
 
-    /// Prints a page and returns the columns that the width hides.
+    /// Prints a page and returns the titles of the columns that did not fit the terminal.
     fn show_page(
         &self,
         page: &EventPage,

@@ -14,10 +14,10 @@ use crate::client::{AcceptedEvent, ApiClient, ClientError, Event};
 use crate::terminal::{self, BadUsage};
 use wait::PolledEvent;
 
-/// The most bytes read from a file or standard input, which may be endless. More than any server accepts.
+/// Maximum number of bytes read from a file or standard input, which may be endless. More than any server accepts.
 const PAYLOAD_BYTES_MAX: u64 = 32 * 1_024 * 1_024;
 
-/// The body of the request.
+/// The request body that enqueues the event.
 #[derive(Serialize)]
 struct NewEvent<'a> {
     destination_url: &'a str,

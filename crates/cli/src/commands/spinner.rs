@@ -33,7 +33,7 @@ impl Drop for Spinner {
     }
 }
 
-/// Awaits the work and shows a spinner meanwhile.
+/// Awaits `work` and shows a spinner until it ends.
 pub(crate) async fn with_spinner<T>(message: &str, work: impl Future<Output = T>) -> T {
     let _spinner = Spinner::start(message.to_owned());
     work.await

@@ -23,13 +23,13 @@ use tokio_io_timeout::TimeoutWriter;
 
 use crate::service::shutdown::ShutdownSignal;
 
-/// Open connections. Further ones wait in the listener's backlog.
+/// Maximum number of open connections. Further ones wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 2_048;
 /// How long a client may take to send the head of a request, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a write may wait for the client to read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Size of the read buffer of a connection, and so of a request's head.
+/// Size of a connection's read buffer, which also limits the head of a request.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Delay after an error of the listener itself, such as too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -106,14 +106,14 @@ where
     }
 }
 
-/// Makes writes fail that have made no progress for [`WRITE_TIMEOUT`].
+/// Wraps a stream so that a write fails once it has made no progress for [`WRITE_TIMEOUT`].
 fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutWriter<S>>> {
     let mut stream = TimeoutWriter::new(stream);
     stream.set_timeout(Some(WRITE_TIMEOUT));
     Box::pin(stream)
 }
 
-/// Accepts a connection when there is a permit for it. Returns none after an error of the listener.
+/// Accepts a connection once there is a permit for it. Returns None after an error of the listener.
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
@@ -169,7 +169,8 @@ mod tests {
             .unwrap_or_else(|| panic!("expected in {TIMEOUT:?}: {expected}"))
     }
 
-    /// A connection with a buffer of four bytes: the server has read everything else that the client has written.
+    /// Creates a connection with a buffer of four bytes: the server has read everything else that the client has
+    /// written.
     fn connect(router: &Router) -> (DuplexStream, ShutdownTrigger, GracefulShutdown) {
         connect_with_buffer(router, 4)
     }

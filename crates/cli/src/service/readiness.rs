@@ -8,10 +8,11 @@ use posthaste_api::{Check, Readiness};
 use posthaste_engine::WorkerHealth;
 use posthaste_store::{Store, StoreError, StoreHealth};
 
-/// A worker whose last claim is older is stuck, or has lost its store. Long poll intervals raise this limit.
+/// Maximum age of the last claim of a ready worker. With an older claim, the worker is stuck or has lost its store.
+/// Long poll intervals raise this limit.
 const CLAIM_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// Checks the store and the worker of this process.
+/// The readiness checks of this process: of its store and its worker.
 pub(crate) struct ProcessReadiness {
     pub(crate) store: Arc<dyn Store>,
     /// None if this process has no worker.

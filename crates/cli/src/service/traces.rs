@@ -37,17 +37,17 @@ use client::CollectorClient;
 use exporter::{MonitoredExporter, SpanCounts};
 use sender::TracedSender;
 
-/// The path of a collector, unless the endpoint names another.
+/// Path at which a collector receives traces, if the endpoint has no path of its own.
 const DEFAULT_PATH: &str = "/v1/traces";
 /// Capacity of the export queue; further spans are dropped.
 const QUEUE_SPANS_MAX: usize = 8_192;
-/// Spans in one export request.
+/// Maximum number of spans in one export request.
 const BATCH_SPANS_MAX: usize = 512;
-/// How long a span may wait for others to share its request.
+/// How long a span waits for further spans to share its export request.
 const BATCH_DELAY: Duration = Duration::from_secs(2);
 /// How long a collector may take to accept a batch, including retries.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a process that ends waits for the export of its last spans.
+/// How long a process waits at its end for the export of its last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The traces of this process, or none if no collector is configured. Dropping it without a flush discards the spans
@@ -75,7 +75,8 @@ impl Traces {
         endpoint.map(|endpoint| TracePipeline::start(endpoint, worker_id)).transpose().map(Self)
     }
 
-    /// Wraps the sender of this instance, so that each attempt gets a span.
+    /// Wraps the sender of `posthaste`, so that each attempt gets a span. Returns `posthaste` unchanged if no collector
+    /// is configured.
     #[must_use]
     pub(crate) fn instrument(&self, posthaste: Posthaste) -> Posthaste {
         let Some(TracePipeline { provider, counts }) = &self.0 else { return posthaste };
@@ -145,7 +146,7 @@ fn with_default_path(endpoint: &Url) -> Url {
     endpoint
 }
 
-/// The attributes that every span of this process has.
+/// Returns the attributes that every span of this process has.
 fn resource(worker_id: &WorkerId) -> Resource {
     Resource::builder()
         .with_attributes([

@@ -6,7 +6,8 @@ use serde::de::IgnoredAny;
 
 use super::text::is_invisible;
 
-/// Nesting limit: each level indents every line inside it, so deep nesting would multiply the output.
+/// Maximum nesting depth of JSON that is indented. Each level indents every line inside it, so deep nesting would
+/// multiply the output.
 const DEPTH_MAX: usize = 64;
 
 /// Indents JSON. Returns None for bytes that are not JSON or are nested deeper than [`DEPTH_MAX`].

@@ -18,7 +18,7 @@ impl OutputStyle {
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { color: false, width: None };
 
-    /// A style with colours, even if the environment of the tests sets `NO_COLOR`, which crossterm reads too.
+    /// Creates a style with colours, even if the environment of the tests sets `NO_COLOR`, which crossterm reads too.
     #[cfg(test)]
     pub(crate) fn with_color(width: Option<u16>) -> Self {
         crossterm::style::force_color_output(true);
@@ -34,13 +34,13 @@ impl OutputStyle {
     }
 }
 
-/// Whether the log, which is written to standard error, is coloured.
+/// Returns whether the log, which is written to standard error, is coloured.
 pub(crate) fn log_uses_color(no_color: bool) -> bool {
     io::stderr().is_terminal() && color_wanted(no_color)
 }
 
-/// False with `--no-color`, with a `NO_COLOR` that is not empty (see no-color.org), and on a dumb terminal, which would
-/// print the escape sequences.
+/// Returns whether colours are wanted: not with `--no-color`, with a `NO_COLOR` that is not empty (see no-color.org),
+/// or on a dumb terminal, which would print the escape sequences.
 fn color_wanted(no_color: bool) -> bool {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     !no_color && !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -8,7 +8,7 @@ use crossterm::style::ContentStyle;
 
 use super::{Color, OutputStyle, escape_line};
 
-/// Spaces between two columns.
+/// Number of spaces between two columns.
 const GAP: u16 = 2;
 
 /// A column of a table: its title, and how it behaves on a narrow terminal.
@@ -16,7 +16,7 @@ pub(crate) struct Column {
     title: &'static str,
     /// Columns with the highest rank are hidden first where space is short. Rank 0 is always shown.
     rank: u8,
-    /// The width to which cells may be truncated. None: the column is as wide as its widest cell.
+    /// The width to which cells may be truncated. None if the column is always as wide as its widest cell.
     min_width: Option<u16>,
     alignment: CellAlignment,
 }
@@ -108,7 +108,8 @@ impl Table {
         omitted.map(|at| self.columns[at].title).collect()
     }
 
-    /// Returns how each column uses the width: the ranks that fit when truncated are shown, the others are hidden.
+    /// Returns the width rule of each column. Hides the columns of the highest ranks until the others fit into `limit`,
+    /// truncated to their minimum width if necessary. Without a limit, every column is as wide as its content.
     fn constraints(&self, widths: &[u16], limit: Option<u16>) -> Vec<ColumnConstraint> {
         let Some(limit) = limit else { return vec![ColumnConstraint::ContentWidth; self.columns.len()] };
         let least = |(column, width): (&Column, u16)| column.min_width.unwrap_or(width).min(width) + GAP;

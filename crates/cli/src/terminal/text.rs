@@ -30,8 +30,8 @@ fn escape_except(text: &str, keep: impl Fn(char) -> bool) -> String {
     escaped
 }
 
-/// Whether a character shows nothing by itself: a control or formatting character, but not a space. These are the
-/// characters that an [`Excerpt`] drops.
+/// Returns whether a character shows nothing by itself: a control or formatting character, but not a space. These are
+/// the characters that an [`Excerpt`] drops.
 pub(crate) fn is_invisible(c: char) -> bool {
     match c {
         ' '..='~' => false,

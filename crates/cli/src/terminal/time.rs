@@ -9,7 +9,7 @@ pub(crate) fn now() -> Timestamp {
     SystemClock.now()
 }
 
-/// Parses a time in the API's format, RFC 3339.
+/// Parses a time in the API's format, RFC 3339. None if the text is not such a time.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     text.parse::<jiff::Timestamp>().ok().map(|at| Timestamp::from_micros(at.as_microsecond()))
 }
@@ -50,7 +50,8 @@ pub(crate) fn format_duration(duration: Duration) -> String {
     }
 }
 
-/// Formats a time of the API relative to now, for tables. Text that is not a time is returned escaped.
+/// Formats a time of the API relative to now, for tables. Returns text that is not a time escaped, and no text as an
+/// empty string.
 pub(crate) fn format_age(text: Option<&str>, now: Timestamp) -> String {
     text.map_or_else(String::new, |text| {
         parse(text).map_or_else(|| super::escape_line(text), |at| format_relative(at, now))

@@ -100,8 +100,8 @@ WHERE r.paused_until > app.webhook_now()"
     ],
 };
 
-/// Grants new leases on events whose lease has expired, by their keys. Returns a row without a queue position for each
-/// event of a paused destination.
+/// Grants new leases on events whose lease has expired, by their keys. An event of a paused destination gets no lease,
+/// but a row with the end of the pause and without a queue position.
 static TAKE_OVER_EXPIRED: Sql = Sql {
     text: grant_leases!(
         "picked AS MATERIALIZED (

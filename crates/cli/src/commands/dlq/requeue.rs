@@ -12,7 +12,7 @@ use crate::client::{ActionResult, ApiClient, ApiResponse, ClientError, Overview}
 use crate::commands::pages::Pages;
 use crate::terminal::{self, BadUsage, escape_line, pluralize};
 
-/// Concurrent requests: enough to share commits in the store, few enough not to delay deliveries.
+/// Number of concurrent requests: enough to share commits in the store, few enough not to delay deliveries.
 const CONCURRENCY: usize = 8;
 
 pub(super) async fn run(args: &RequeueArgs, client: &ApiClient) -> anyhow::Result<ExitCode> {
@@ -119,7 +119,8 @@ impl Requeue<'_> {
     }
 }
 
-/// Asks the user for confirmation. Without a terminal on standard input, `--yes` is required.
+/// Asks the user for confirmation and returns whether the user agreed. Without a terminal on standard input, returns an
+/// error that advises `--yes`.
 fn confirm(count: u64) -> anyhow::Result<bool> {
     let all = format!("all of the dead-letter queue, {}", pluralize(count, "event"));
     if !io::stdin().is_terminal() {

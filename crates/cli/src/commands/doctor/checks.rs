@@ -9,9 +9,9 @@ use super::finding::{Finding, Verdict};
 use super::store::check_store;
 use crate::terminal::pluralize;
 
-/// A worker loses a shorter lease whenever its host pauses.
+/// Shortest lease that is reported as ok. A worker loses a shorter lease whenever its host pauses.
 const LEASE_CAREFUL: Duration = Duration::from_secs(5);
-/// Open files that are not connections to receivers: the store, the API's clients, name lookups.
+/// Number of files reserved for uses other than connections to receivers: the store, the API's clients, name lookups.
 const OTHER_FILES: usize = 256;
 
 pub(super) async fn run_all(config: &Config) -> Vec<Finding> {

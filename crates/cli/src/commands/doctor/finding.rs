@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug, Clone)]
 pub(super) struct Finding {
     /// The name of the check.

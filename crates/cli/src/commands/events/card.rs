@@ -19,7 +19,7 @@ const ATTEMPT_COLUMNS: &[Column] = &[
     Column::new("EXCERPT", 3).min_width(16),
 ];
 
-/// Renders the card. The returned omitted columns are those of the table of attempts.
+/// Renders an event. The omitted columns in the result are those of its table of attempts.
 pub(super) fn render(event: &Event, now: Timestamp, style: OutputStyle) -> RenderedTable {
     let mut omitted_columns = Vec::new();
     let mut card = String::new();

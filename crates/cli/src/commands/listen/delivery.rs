@@ -52,7 +52,7 @@ fn signed_headers(headers: &HeaderMap) -> Result<SignedHeaders<'_>, String> {
     })
 }
 
-/// Returns the value of a header, if it is visible ASCII.
+/// Returns the value of a header, or None if the header is missing or is not visible ASCII.
 pub(super) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }

@@ -21,17 +21,17 @@ use super::response_policy::ResponsePolicy;
 use crate::terminal::time;
 use crate::timers::{sleep, with_timeout};
 
-/// The largest payload that a Posthaste server can be configured to accept.
+/// Largest request body that is read: the largest payload that a Posthaste server can be configured to accept.
 const BODY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 const HEAD_BYTES_MAX: usize = 64 * 1_024;
-/// Limit for reading the head of a request, and again for its body.
+/// Time limit for reading the head of a request, and again for its body.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Receives deliveries on any number of connections.
+/// Receives deliveries, on any number of connections: checks them, passes them on to be printed, and responds.
 pub(super) struct Receiver {
     keys: Option<SigningKeys>,
     policy: Mutex<ResponsePolicy>,
-    /// Deliveries to print.
+    /// Channel to the task that prints deliveries.
     deliveries: mpsc::Sender<Delivery>,
 }
 
@@ -44,7 +44,7 @@ impl Receiver {
         Self { keys, policy: Mutex::new(policy), deliveries }
     }
 
-    /// Serves requests until the sender closes the connection or violates HTTP.
+    /// Serves the requests of one connection until the sender closes it or violates HTTP.
     pub(super) async fn serve(&self, stream: TcpStream) {
         let service = service_fn(|request| async { Ok::<_, Infallible>(self.receive(request).await) });
         let _ = http1::Builder::new()

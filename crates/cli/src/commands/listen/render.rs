@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use super::delivery::{Delivery, SignatureCheck};
 use crate::terminal::{Color, OutputStyle, escape_line, escape_text, indent_json, time};
 
-/// Renders a line about the delivery, then its payload. `since_last` is the time since the delivery before it.
+/// Renders a line about the delivery, then its payload. `since_last` is the time since the previous delivery, None for
+/// the first.
 pub(super) fn card(delivery: &Delivery, since_last: Option<Duration>, style: OutputStyle) -> String {
     let (check, check_color) = match &delivery.check {
         SignatureCheck::Verified => ("verified".to_owned(), Color::Good),

@@ -9,14 +9,14 @@ use crate::cli::ListenArgs;
 
 use super::delivery::SignatureCheck;
 
-/// Events whose deliveries are counted. Beyond this, the event that was seen first is forgotten first.
+/// Maximum number of events whose deliveries are counted. Beyond it, the event that was seen first is forgotten first.
 const EVENTS_MAX: usize = 10_000;
 
-/// Chooses the status of responses, from `--fail`, `--status` and `--delay`.
+/// Chooses the status and the delay of each response, from `--status`, `--fail` and `--delay`.
 pub(super) struct ResponsePolicy {
-    /// The status of every response.
+    /// The status of every response. None if the policy chooses one per delivery.
     status: Option<StatusCode>,
-    /// The number of deliveries of each event that fail.
+    /// The number of first deliveries of each event that fail.
     fail_first: u32,
     /// The delay before each response.
     pub(super) delay: Duration,
@@ -41,7 +41,8 @@ impl ResponsePolicy {
         }
     }
 
-    /// Returns the status for a delivery. A requested failure comes first; then a wrong signature is refused with 401.
+    /// Returns the status for a delivery. A failure that the command line requests takes precedence over 401 for a
+    /// wrong signature.
     pub(super) fn choose_status(&mut self, event_id: Option<&str>, check: &SignatureCheck) -> StatusCode {
         let nth = event_id.map_or(1, |event_id| self.count_delivery(event_id));
         match (self.status, check) {

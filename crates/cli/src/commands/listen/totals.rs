@@ -8,7 +8,7 @@ use posthaste_domain::Timestamp;
 use super::delivery::{Delivery, SignatureCheck};
 use crate::terminal::{pluralize, time};
 
-/// Events that are counted. Beyond this, the summary counts deliveries but no further events.
+/// Maximum number of distinct events that are counted. Beyond it, the summary counts deliveries but no further events.
 const EVENTS_MAX: usize = 100_000;
 
 /// Counts of deliveries, events and statuses.
@@ -34,7 +34,7 @@ impl DeliveryTotals {
         }
     }
 
-    /// Adds a delivery. Returns the time since the delivery before it.
+    /// Adds a delivery. Returns the time since the previous delivery, None for the first.
     pub(super) fn add(&mut self, delivery: &Delivery) -> Option<Duration> {
         self.deliveries += 1;
         if let Some(event_id) = &delivery.event_id

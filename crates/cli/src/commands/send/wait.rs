@@ -12,7 +12,7 @@ use crate::timers::{sleep, with_timeout};
 
 const POLL_INTERVAL_FIRST: Duration = Duration::from_millis(50);
 const POLL_INTERVAL_MAX: Duration = Duration::from_secs(1);
-/// Consecutive polls that may fail, so that the wait survives a restart of the server.
+/// Maximum number of consecutive failed polls, high enough for the wait to survive a restart of the server.
 const FAILED_POLLS_MAX: u32 = 15;
 
 /// The state of an event in the latest poll.
@@ -78,10 +78,10 @@ impl EventPoller<'_> {
     }
 }
 
-/// Shows progress: a spinner on a terminal, otherwise a line per failed attempt.
+/// The progress display: a spinner on a terminal, otherwise a line per failed attempt.
 struct Progress {
     spinner: Spinner,
-    /// Attempts of the event when it was last shown.
+    /// Number of attempts of the event when progress was last shown.
     attempts: u32,
 }
 
@@ -100,7 +100,7 @@ impl Progress {
     }
 }
 
-/// Returns `pending, attempt 2 of 6 in 42 s, last error: 503 …`.
+/// Describes an event that is not settled: `pending, attempt 2 of 6 in 42 s, last error: 503 …`.
 fn describe_progress(event: &Event, now: Timestamp) -> String {
     let next = event.next_attempt_at.as_deref().and_then(time::parse);
     let when = match next {

@@ -17,16 +17,16 @@ use crate::cli::ServeArgs;
 use crate::client::ServerUrl;
 use crate::commands::open;
 use crate::terminal::time;
-use first_event::FirstEvent;
+use first_event::FirstEventCommands;
 
 /// The contents of the banner.
 pub(super) struct Banner {
     message: String,
     url: String,
-    /// Where the data are stored.
+    /// The path or masked URL of the database.
     data: String,
     docs: String,
-    first_event: Option<FirstEvent>,
+    first_event: Option<FirstEventCommands>,
 }
 
 /// The banner as one line of JSON.
@@ -52,7 +52,7 @@ impl Banner {
             url: format!("{server}/"),
             data: describe_database(config),
             docs: format!("{server}/docs"),
-            first_event: FirstEvent::new(args, file, config, &server),
+            first_event: FirstEventCommands::new(args, file, config, &server),
         }
     }
 
@@ -66,7 +66,7 @@ impl Banner {
     fn text(&self) -> String {
         let Self { message, data, docs, .. } = self;
         let mut text = format!("{message}\n  data     {data}\n  docs     {docs}\n");
-        if let Some(FirstEvent { location, listen, curl }) = &self.first_event {
+        if let Some(FirstEventCommands { location, listen, curl }) = &self.first_event {
             let curl = curl.join(" \\\n               ");
             text.push_str(&format!(
                 "  try      a receiver, in another terminal {location}:\n             {listen}\n"
@@ -85,7 +85,7 @@ impl Banner {
     }
 }
 
-/// Returns the path of the SQLite file or the URL of the PostgreSQL database.
+/// Returns the path of the SQLite file or the masked URL of the PostgreSQL database.
 fn describe_database(config: &Config) -> String {
     match &config.database_url {
         DatabaseUrl::Sqlite(path) => {

@@ -15,17 +15,18 @@ use url::Url;
 
 use crate::http_client::{HttpClient, Limits};
 
-/// Largest response that is read. Collectors send little.
+/// Largest response body that is read. Collectors send little.
 const RESPONSE_BYTES_MAX: usize = 64 * 1_024;
 
-/// Sends requests to a collector, on a runtime of their own.
+/// The HTTP client of the exporter. It runs its requests on a runtime of their own.
 pub(super) struct CollectorClient {
     http: HttpClient,
     runtime: DedicatedRuntime,
     last_error: LastError,
 }
 
-/// Why the last request got no response. The exporter's own error does not contain the reason.
+/// The reason why the last request got no response, if it got none. The exporter's own error does not contain the
+/// reason.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastError(Arc<Mutex<Option<String>>>);
 

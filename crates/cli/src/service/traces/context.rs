@@ -3,7 +3,7 @@
 use opentelemetry::trace::{SpanContext, TraceFlags, TraceState};
 use posthaste_domain::TraceParent;
 
-/// Parses a `traceparent` header. Keeps the flag `sampled` and drops the others.
+/// Parses a `traceparent` header. Keeps the flag `sampled` and drops the others. None if the header is invalid.
 pub(super) fn parse_traceparent(traceparent: &str) -> Option<SpanContext> {
     let parent = TraceParent::parse(traceparent)?;
     let flags = TraceFlags::default().with_sampled(parent.is_sampled());

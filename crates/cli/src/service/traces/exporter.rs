@@ -13,10 +13,10 @@ use url::Url;
 
 use super::client::LastError;
 
-/// The time between two warnings about a collector that keeps failing.
+/// Minimum time between two warnings about a collector that keeps failing.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Counts the spans that were started, and those that were exported.
+/// Counters of the spans that were started, and of those that were exported.
 #[derive(Debug, Default)]
 pub(super) struct SpanCounts {
     started: AtomicU64,
@@ -44,7 +44,7 @@ impl SpanCounts {
     }
 }
 
-/// Exports through another exporter, counts exported spans and logs failures.
+/// An exporter that wraps another one, counts exported spans and logs failures.
 pub(super) struct MonitoredExporter<E> {
     exporter: E,
     endpoint: Url,
@@ -111,7 +111,7 @@ impl FailureLog {
         Self { clock, state: Mutex::default() }
     }
 
-    /// Counts lost spans. Returns the number lost since the last warning if another warning is due.
+    /// Counts lost spans. Returns the number lost since the last warning if another warning is due, otherwise None.
     fn record_lost(&self, spans: u64) -> Option<u64> {
         let now = self.clock.monotonic();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

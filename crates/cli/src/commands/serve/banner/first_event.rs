@@ -11,11 +11,11 @@ use crate::client::ServerUrl;
 use crate::commands::open;
 use crate::terminal::shell_quote;
 
-/// The default address of `posthaste listen`.
+/// Address of the suggested receiver: the default of `posthaste listen`.
 const RECEIVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8700);
 
-/// The two commands to copy.
-pub(super) struct FirstEvent {
+/// The two commands that the banner suggests: one runs a receiver, the other sends it a first event.
+pub(super) struct FirstEventCommands {
     /// Where to run the receiver: its directory and environment.
     pub(super) location: &'static str,
     /// The command that runs the receiver.
@@ -24,7 +24,7 @@ pub(super) struct FirstEvent {
     pub(super) curl: Vec<String>,
 }
 
-impl FirstEvent {
+impl FirstEventCommands {
     /// Returns the commands, or None if the event would not arrive: this process must have a worker, which may dial
     /// loopback and uses no proxy.
     pub(super) fn new(
@@ -43,7 +43,8 @@ impl FirstEvent {
     }
 }
 
-/// Names the environment where it matters: `posthaste secret` must find the same secret as this process.
+/// Returns where to run the receiver, in words. Mentions the environment if it sets the database or the secret, because
+/// `posthaste secret` must print the secret of this process.
 fn receiver_location(config: &Config) -> &'static str {
     let is_from_environment = |name| matches!(source(config, name), Some(Source::Environment(_)));
     if is_from_environment("database_url") || is_from_environment("signing_secret") {
