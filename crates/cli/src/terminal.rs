@@ -107,8 +107,9 @@ mod tests {
 
     #[test]
     fn a_cause_that_an_outer_message_contains_is_not_repeated() {
-        let error =
-            anyhow!("connection refused").context("the server is unreachable: connection refused").context("outer");
+        let error = anyhow!("connection refused")
+            .context("the server is unreachable: connection refused")
+            .context("outer");
         assert_eq!(message(&error), "outer: the server is unreachable: connection refused");
     }
 
