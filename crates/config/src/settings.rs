@@ -92,7 +92,7 @@ declare_settings! {
             )
             .default("30,120,600,3600,21600");
 
-        /// Longest delay between two attempts.
+        /// Longest delay between two attempts, and longest pause of a destination that a Retry-After causes.
         retry_max_backoff_seconds: Duration =
             ValueParser::new(
                 ValueType::Seconds,
@@ -101,7 +101,8 @@ declare_settings! {
             )
             .computed_default("3600", "the largest step if retry_strategy is schedule", longest_step);
 
-        /// Random share of each delay, up or down, in basis points: 2000 is ± 20 %, 0 is none.
+        /// Random share of each delay, up or down, in basis points: 2000 is ± 20 %, 0 is none; no delay falls below 30 s or
+        /// exceeds retry_max_backoff_seconds.
         retry_jitter_bps: u32 =
             whole(0..=JITTER_BPS_MAX)
                 .default_by_strategy("2000", "0")

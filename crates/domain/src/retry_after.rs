@@ -3,9 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use crate::Timestamp;
+use crate::retry::MAX_BACKOFF_MAX;
 
-/// Upper bound of the wait that a receiver can request.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
+/// Upper bound of the wait that a receiver can request: a year, the largest `max_backoff`. The retry policy cuts the wait
+/// to its own `max_backoff`.
+pub const RETRY_AFTER_MAX: Duration = MAX_BACKOFF_MAX;
 
 /// Parses a `Retry-After` header, which holds seconds or an HTTP-date, into the wait from `now`.
 ///
@@ -36,12 +38,13 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_parsed_and_capped_at_an_hour() {
+    fn seconds_are_parsed_and_capped_at_a_year() {
         assert_eq!(secs("0"), Some(0));
         assert_eq!(secs(" 120\t"), Some(120));
-        assert_eq!(secs("3600"), Some(3_600));
-        assert_eq!(secs("86400"), Some(3_600));
-        assert_eq!(secs("99999999999999999999999999"), Some(3_600));
+        assert_eq!(secs("86400"), Some(86_400));
+        assert_eq!(secs("31536000"), Some(31_536_000));
+        assert_eq!(secs("31536001"), Some(31_536_000));
+        assert_eq!(secs("99999999999999999999999999"), Some(31_536_000));
     }
 
     #[test]
@@ -49,7 +52,8 @@ mod tests {
         assert_eq!(secs("Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));
         assert_eq!(secs("Sunday, 06-Nov-94 08:50:37 GMT"), Some(60));
         assert_eq!(secs("Sun Nov  6 08:50:37 1994"), Some(60));
-        assert_eq!(secs("Mon, 07 Nov 1994 08:49:37 GMT"), Some(3_600));
+        assert_eq!(secs("Mon, 07 Nov 1994 08:49:37 GMT"), Some(86_400));
+        assert_eq!(secs("Fri, 15 Jan 2027 08:00:00 GMT"), Some(31_536_000));
         assert_eq!(secs("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
     }
 

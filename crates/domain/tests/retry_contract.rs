@@ -98,6 +98,11 @@ fn s1_3_4_the_guard_opens_only_when_fast_retries_are_allowed_and_then_says_so() 
     assert!(fast.unwrap().violates_retry_contract());
     let allowed_but_unused = spec(|spec| spec.allow_fast_retries = true).unwrap();
     assert!(!allowed_but_unused.violates_retry_contract());
+    let fast_by_jitter = spec(|spec| {
+        spec.strategy = Strategy::Exponential { base: secs(30) };
+        spec.allow_fast_retries = true;
+    });
+    assert!(fast_by_jitter.unwrap().violates_retry_contract(), "30 s ± 20 % goes down to 24 s");
 }
 
 #[test]
@@ -136,14 +141,45 @@ proptest! {
             spec.max_backoff = Some(max_backoff);
         }).unwrap();
         let delay = policy.delay(n, RandomDraw(draw));
-        prop_assert!(delay >= secs(1) && delay <= max_backoff);
+        prop_assert!(delay >= secs(30) && delay <= max_backoff);
         prop_assert!(policy.delay_range(n).contains(&delay));
         // The range by its definition, computed independently in floating point.
-        let middle = base as f64 * 2_f64.powi(i32::try_from(n).unwrap());
-        let spread = middle * f64::from(bps) / 10_000.0;
-        let low = (middle - spread).clamp(1.0, max_backoff.as_secs_f64());
-        let high = (middle + spread).clamp(1.0, max_backoff.as_secs_f64());
+        let cap = max_backoff.as_secs_f64();
+        let nominal = (base as f64 * 2_f64.powi(i32::try_from(n).unwrap())).min(cap);
+        let spread = nominal * f64::from(bps) / 10_000.0;
+        let (low, high) = ((nominal - spread).max(30.0), (nominal + spread).min(cap));
         prop_assert!((low - 0.001..=high + 0.001).contains(&delay.as_secs_f64()), "{low} {delay:?} {high}");
+        // The draw selects its share of the window, so delays are even over all of it, also at the floor and at the cap.
+        let even = low + (high - low) * (draw as f64 / u64::MAX as f64);
+        prop_assert!((delay.as_secs_f64() - even).abs() < 0.001, "{delay:?} instead of {even}");
+    }
+}
+
+#[test]
+fn s0_fr001_ac3_full_jitter_never_undercuts_the_floor_of_the_contract() {
+    let policy = spec(|spec| {
+        spec.strategy = Strategy::Exponential { base: secs(30) };
+        spec.jitter_bps = Some(10_000);
+    });
+    assert_eq!(policy.unwrap().delay_range(0), secs(30)..=secs(60));
+    let schedule =
+        RetryPolicy::new(RetryPolicySpec { jitter_bps: Some(10_000), ..RetryPolicySpec::schedule() });
+    assert_eq!(schedule.unwrap().delay_range(0), secs(30)..=secs(60));
+    let fast = spec(|spec| {
+        spec.strategy = Strategy::Exponential { base: secs(30) };
+        spec.jitter_bps = Some(10_000);
+        spec.allow_fast_retries = true;
+    });
+    assert_eq!(fast.unwrap().delay_range(0), secs(1)..=secs(60));
+}
+
+#[test]
+fn s0_nfr002_retries_at_the_cap_are_still_spread() {
+    let policy = spec(|spec| spec.max_backoff = Some(secs(100))).unwrap();
+    for n in [1, 2, 50, u32::MAX] {
+        assert_eq!(policy.delay_range(n), secs(80)..=secs(100));
+        let distinct: BTreeSet<Duration> = draws().map(|draw| policy.delay(n, draw)).collect();
+        assert!(distinct.len() > 90, "retry {n}: only {} distinct delays", distinct.len());
     }
 }
 

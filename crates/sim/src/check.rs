@@ -90,6 +90,8 @@ struct Model {
     accounts: BTreeMap<EventKey, LeaseAccount>,
     /// Destinations that asked for a pause, with its end.
     paused: BTreeMap<DestinationId, Timestamp>,
+    /// The last delay of each retry number.
+    last_delays: BTreeMap<u32, LastDelay>,
     last_notice: NoticeCursor,
     /// Number of audit rows.
     audit: usize,
@@ -102,6 +104,13 @@ struct Model {
     steps: u64,
     digest: DefaultHasher,
     violation: Option<Violation>,
+}
+
+/// The delay of the last retry of one number, and how many retries before it waited exactly as long.
+#[derive(Debug, Clone, Copy, Default)]
+struct LastDelay {
+    delay: Duration,
+    repeated: u32,
 }
 
 /// The leases of one event, by how they ended.

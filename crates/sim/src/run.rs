@@ -81,10 +81,13 @@ async fn run_to_end(world: &Arc<World>, seed: u64) {
     sleep(world.scenario.fault_duration).await;
     world.stop_faults();
     let faults_ended_at = world.clock.timestamp();
-    let deadline = world.clock.elapsed() + recovery_time_max;
+    let mut deadline = world.clock.elapsed() + recovery_time_max;
     loop {
         while producers.try_join_next().is_some() {}
-        if producers.is_empty() && world.checker.all_events_ended() {
+        if !producers.is_empty() {
+            // Bursts are random, so the last events may be enqueued after the faults have ended.
+            deadline = world.clock.elapsed() + recovery_time_max;
+        } else if world.checker.all_events_ended() {
             break;
         }
         if world.clock.elapsed() > deadline {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_domain::{
-    BreakerPolicy, LeaseTerms, Outcome, RETRY_AFTER_MAX, RetryPolicy, RetryPolicySpec, Strategy, WorkerId,
+    BreakerPolicy, LeaseTerms, Outcome, RetryPolicy, RetryPolicySpec, Strategy, WorkerId,
 };
 use posthaste_engine::Settings;
 
@@ -58,10 +58,15 @@ impl RetryRules {
             2 => Strategy::Schedule { steps: [30, 120, 600, 3_600].map(Duration::from_secs).to_vec() },
             _ => Strategy::Schedule { steps: [30, 60, 90, 300].map(Duration::from_secs).to_vec() },
         };
+        let (longest_step, is_capped) = match &strategy {
+            Strategy::Exponential { base } => (*base, random.chance(500)),
+            Strategy::Schedule { steps } => (steps[steps.len() - 1], random.chance(250)),
+        };
         Self {
             strategy,
             jitter_bps: random.pick(&[0, 2_000, 5_000, 10_000]),
-            max_backoff: Duration::from_secs(3_600),
+            // Half of the exponential policies reach their cap at the second retry.
+            max_backoff: if is_capped { longest_step * 4 / 3 } else { Duration::from_secs(3_600) },
             max_retries: u32::try_from(random.in_range(2..7)).expect("at most 6"),
             budget: if random.chance(300) {
                 u32::try_from(random.in_range(1..6)).expect("at most 5")
@@ -98,13 +103,14 @@ impl RetryRules {
         self.uses_circuit_breaker.unwrap_or(self.is_exponential())
     }
 
-    /// Returns the pause that an outcome requests, or zero if it requests none or the policy does not honour it.
+    /// Returns the pause that an outcome requests, at most `max_backoff`, or zero if it requests none or the policy does
+    /// not honour it.
     pub(crate) fn honoured_pause(&self, outcome: &Outcome) -> Duration {
         match outcome {
             Outcome::Response { status: 429 | 503, retry_after: Some(pause), .. }
                 if self.honours_retry_after.unwrap_or(self.is_exponential()) =>
             {
-                (*pause).min(RETRY_AFTER_MAX)
+                (*pause).min(self.max_backoff)
             }
             _ => Duration::ZERO,
         }
@@ -116,18 +122,20 @@ impl RetryRules {
 
     /// Returns the shortest and the longest delay before retry `n`, counted from zero.
     pub(crate) fn delay_range(&self, n: u32) -> (Duration, Duration) {
-        let seconds = match &self.strategy {
+        let (floor, cap) = (30.0, self.max_backoff.as_secs_f64());
+        let seconds: f64 = match &self.strategy {
             Strategy::Exponential { base } => {
                 base.as_secs_f64() * 2_f64.powi(i32::try_from(n).unwrap_or(i32::MAX))
             }
             Strategy::Schedule { steps } => steps[(n as usize).min(steps.len() - 1)].as_secs_f64(),
         };
-        let jitter = seconds * f64::from(self.jitter_bps) / 10_000.0;
-        let clamped =
-            |seconds: f64| Duration::from_secs_f64(seconds.clamp(1.0, self.max_backoff.as_secs_f64()));
+        let nominal = seconds.min(cap);
+        let jitter = nominal * f64::from(self.jitter_bps) / 10_000.0;
         // Floating point may be off by a microsecond.
         let slack = Duration::from_micros(1);
-        (clamped(seconds - jitter) - slack, clamped(seconds + jitter) + slack)
+        let low = Duration::from_secs_f64((nominal - jitter).max(floor)) - slack;
+        let high = Duration::from_secs_f64((nominal + jitter).min(cap)) + slack;
+        (low, high)
     }
 
     /// Returns how many attempts an event with this `max_attempts` gets under the retry budget.

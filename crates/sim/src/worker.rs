@@ -110,10 +110,9 @@ async fn receive_notices(world: &World, process: &Process, publisher: &Publisher
 /// Returns how long after the last fault every event must have ended: the longest retry delay, then the time for
 /// leases, circuits and polls.
 pub(crate) fn recovery_time_max(settings: &Settings) -> Duration {
-    let longest_delay = settings.policy.max_backoff().max(posthaste_domain::RETRY_AFTER_MAX);
     // A poison event crashes workers until it is abandoned.
     let poison_time = (settings.lease.duration() + Duration::from_secs(30)) * settings.abandon_after;
-    longest_delay
+    settings.policy.max_backoff()
         + poison_time
         + settings.lease.duration() * 2
         + settings.breaker.cool_down() * 2

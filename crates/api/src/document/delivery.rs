@@ -49,14 +49,16 @@ const HEADERS: [(&str, bool, &str, &str); 7] = [
 /// How Posthaste treats each response status.
 const RESPONSES: [(&str, &str); 5] = [
     ("2XX", "Delivered; the event is not sent again. Only the status counts, the response body may be empty"),
-    ("410", "Gone: the event is dead-lettered immediately"),
+    ("410", "Gone: the event is dead-lettered immediately; retried if the sender uses an exact schedule"),
     (
         "429",
-        "Retried. With `Retry-After`, nothing is sent to this destination until then, for an hour at most",
+        "Retried. With `Retry-After`, nothing is sent to this destination until then (by default for an hour at most), \
+         unless the sender uses an exact schedule",
     ),
     (
         "503",
-        "Retried. With `Retry-After`, nothing is sent to this destination until then, for an hour at most",
+        "Retried. With `Retry-After`, nothing is sent to this destination until then (by default for an hour at most), \
+         unless the sender uses an exact schedule",
     ),
     (
         "default",

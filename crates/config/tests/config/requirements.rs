@@ -40,7 +40,7 @@ fn s0_fr004_ac1_jitter_and_budget_reach_the_settings_of_the_dispatcher() {
     let config = env(&[(JITTER, "10000"), (BUDGET, "2")]).parse().unwrap();
     let settings = config.engine_settings(WorkerId::new("w").unwrap());
     assert_eq!(settings.policy.effective_max_attempts(6), 3);
-    assert_eq!(settings.policy.delay(0, RandomDraw(0)), Duration::from_secs(1));
+    assert_eq!(settings.policy.delay(0, RandomDraw(0)), Duration::from_secs(30));
     assert_eq!(settings.policy.delay(0, RandomDraw(u64::MAX)), Duration::from_secs(120));
 }
 

@@ -3,15 +3,17 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::backoff::{DELAY_MIN, RandomDraw, exponential, jittered};
+use super::backoff::{RandomDraw, exponential, jitter_window, pick};
 use crate::Outcome;
 
-/// Shortest first retry delay that the retry contract allows.
+/// Shortest retry delay that the retry contract allows.
 pub const FAST_RETRY_FLOOR: Duration = Duration::from_secs(30);
+/// Shortest delay of a policy that allows fast retries.
+const FAST_DELAY_MIN: Duration = Duration::from_secs(1);
 /// Largest jitter, in basis points of the delay: 100 %.
 pub const JITTER_BPS_MAX: u32 = 10_000;
 /// Largest `max_backoff` that a policy may set.
-const MAX_BACKOFF_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+pub(crate) const MAX_BACKOFF_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// Largest number of steps in a schedule.
 const STEPS_MAX: usize = 100;
 /// Largest number of retries that a policy may set.
@@ -32,7 +34,7 @@ pub struct RetryPolicySpec {
     pub strategy: Strategy,
     /// Jitter in basis points of the delay, in both directions.
     pub jitter_bps: Option<u32>,
-    /// Upper bound of every delay.
+    /// Upper bound of every delay and of every pause of a destination.
     pub max_backoff: Option<Duration>,
     /// Number of retries; the number of attempts is one more.
     pub max_retries: Option<u32>,
@@ -44,7 +46,7 @@ pub struct RetryPolicySpec {
     pub honours_retry_after: Option<bool>,
     /// Whether an open circuit defers the events of a destination.
     pub uses_circuit_breaker: Option<bool>,
-    /// Permits a first delay under [`FAST_RETRY_FLOOR`]. For tests.
+    /// Permits delays under [`FAST_RETRY_FLOOR`], down to one second. For tests.
     pub allow_fast_retries: bool,
 }
 
@@ -112,7 +114,8 @@ pub enum RetryPolicyError {
 pub struct RetryPolicy {
     strategy: Strategy,
     jitter_bps: u32,
-    max_backoff: Duration,
+    /// Lower and upper bound of every delay. The upper bound is `max_backoff`.
+    delay_bounds: RangeInclusive<Duration>,
     max_attempts: u32,
     budget: u32,
     gone_is_final: bool,
@@ -130,14 +133,16 @@ impl RetryPolicy {
         if first < FAST_RETRY_FLOOR && !spec.allow_fast_retries {
             return Err(RetryPolicyError::TooFast { first });
         }
+        let delay_min = if spec.allow_fast_retries { FAST_DELAY_MIN } else { FAST_RETRY_FLOOR };
+        let longest = longest.max(delay_min);
         let defaults = Defaults::of(&spec.strategy, longest);
         let jitter_bps = spec.jitter_bps.unwrap_or(defaults.jitter_bps);
         if jitter_bps > JITTER_BPS_MAX {
             return Err(RetryPolicyError::Jitter(jitter_bps));
         }
         let max_backoff = spec.max_backoff.unwrap_or(defaults.max_backoff);
-        if max_backoff < longest.max(DELAY_MIN) {
-            return Err(RetryPolicyError::BackoffTooShort { max_backoff, delay: longest.max(DELAY_MIN) });
+        if max_backoff < longest {
+            return Err(RetryPolicyError::BackoffTooShort { max_backoff, delay: longest });
         }
         if max_backoff > MAX_BACKOFF_MAX {
             return Err(RetryPolicyError::BackoffTooLong(max_backoff));
@@ -149,7 +154,7 @@ impl RetryPolicy {
         Ok(Self {
             strategy: spec.strategy,
             jitter_bps,
-            max_backoff,
+            delay_bounds: delay_min..=max_backoff,
             max_attempts: max_retries + 1,
             budget: spec.budget,
             gone_is_final: spec.gone_is_final.unwrap_or(defaults.heeds_receiver),
@@ -158,16 +163,17 @@ impl RetryPolicy {
         })
     }
 
-    /// Returns the delay before retry `n`, counting from zero: the delay of the strategy, jittered, then clamped
-    /// to `[1 s, max_backoff]`.
+    /// Returns the delay before retry `n`, counting from zero: drawn evenly from its [window](Self::delay_range).
     pub fn delay(&self, n: u32, draw: RandomDraw) -> Duration {
-        let delay = jittered(self.base_delay(n), self.jitter_bps, draw);
-        delay.clamp(DELAY_MIN, self.max_backoff)
+        pick(&self.delay_range(n), draw)
     }
 
-    /// Returns the shortest and the longest delay that [`delay`](Self::delay) can return for retry `n`.
+    /// Returns the window of the delay before retry `n`: the delay of the strategy, at most `max_backoff`, ± jitter. The
+    /// window is cut to the floor of 30 s (1 s if fast retries are allowed) and to `max_backoff`, so that delays at
+    /// either bound are still spread.
     pub fn delay_range(&self, n: u32) -> RangeInclusive<Duration> {
-        self.delay(n, RandomDraw(0))..=self.delay(n, RandomDraw(u64::MAX))
+        let nominal = self.strategy_delay(n).min(self.max_backoff());
+        jitter_window(nominal, self.jitter_bps, &self.delay_bounds)
     }
 
     /// Applies the retry budget to the `max_attempts` stored with an event. The budget lowers it and never raises it.
@@ -183,9 +189,9 @@ impl RetryPolicy {
         self.max_attempts
     }
 
-    /// The upper bound of every delay.
+    /// The upper bound of every delay and of every pause of a destination.
     pub fn max_backoff(&self) -> Duration {
-        self.max_backoff
+        *self.delay_bounds.end()
     }
 
     /// Whether status 410 dead-letters an event at once. Otherwise it is a failure like any other.
@@ -193,9 +199,11 @@ impl RetryPolicy {
         self.gone_is_final
     }
 
-    /// The pause that an outcome requests for its destination, or `None` if the policy does not honour `Retry-After`.
+    /// The pause that an outcome requests for its destination, at most `max_backoff`. `None` if the policy does not
+    /// honour `Retry-After`.
     pub fn honoured_pause(&self, outcome: &Outcome) -> Option<Duration> {
-        outcome.requested_pause().filter(|_| self.honours_retry_after)
+        let requested = outcome.requested_pause().filter(|_| self.honours_retry_after);
+        requested.map(|pause| pause.min(self.max_backoff()))
     }
 
     /// Whether an open circuit defers the events of a destination.
@@ -203,14 +211,15 @@ impl RetryPolicy {
         self.uses_circuit_breaker
     }
 
-    /// Returns true if the first delay is under [`FAST_RETRY_FLOOR`], which only `allow_fast_retries` permits. The
-    /// program logs a warning at every start.
+    /// Returns true if a delay may be under [`FAST_RETRY_FLOOR`], which only `allow_fast_retries` permits. The program
+    /// logs a warning at every start.
     pub fn violates_retry_contract(&self) -> bool {
-        self.base_delay(0) < FAST_RETRY_FLOOR
+        // The first window is the lowest, because delays never shrink.
+        *self.delay_range(0).start() < FAST_RETRY_FLOOR
     }
 
     /// The delay of the strategy before retry `n`, without jitter and bounds.
-    fn base_delay(&self, n: u32) -> Duration {
+    fn strategy_delay(&self, n: u32) -> Duration {
         match &self.strategy {
             Strategy::Exponential { base } => exponential(*base, n),
             Strategy::Schedule { steps } => {
@@ -245,8 +254,7 @@ impl Defaults {
                 Self { jitter_bps: 2_000, max_backoff, max_retries: 5, heeds_receiver: true }
             }
             Strategy::Schedule { .. } => {
-                let max_backoff = longest.max(DELAY_MIN);
-                Self { jitter_bps: 0, max_backoff, max_retries: 4, heeds_receiver: false }
+                Self { jitter_bps: 0, max_backoff: longest, max_retries: 4, heeds_receiver: false }
             }
         }
     }

@@ -107,8 +107,8 @@ fn check_outcome(model: &Model, transition: &Transition) -> CheckResult {
     Ok(())
 }
 
-/// P14: the retry delay is within its jitter range, or as long as the receiver requested. Computed independently of
-/// the domain's code.
+/// P14: the retry delay is within its jitter window, which keeps floor and cap, or as long as the receiver requested.
+/// Computed independently of the domain's code.
 fn check_backoff(
     transition: &Transition,
     before: &Row,
@@ -126,6 +126,32 @@ fn check_backoff(
         "{} waits {delay:?} instead of {low:?} to {high:?} or {requested:?}",
         after.event_id
     );
+    Ok(())
+}
+
+/// P14: jitter spreads the retries of equal number. Two equal delays may be chance; three in a row are not.
+pub(super) fn check_spread(
+    batch: &[Settlement],
+    settled: &[SettleResult],
+    model: &mut Model,
+    scenario: &Scenario,
+) -> CheckResult {
+    const SPREAD_MIN: Duration = Duration::from_secs(1);
+    for (Settlement { transition, .. }, settled) in batch.iter().zip(settled) {
+        let Some(delay) = transition.retry_after().filter(|_| *settled == SettleResult::Applied) else {
+            continue;
+        };
+        let retry = transition.attempt() - 1;
+        let (low, high) = scenario.retry.delay_range(retry);
+        let is_requested = scenario.retry.honoured_pause(transition.outcome()) >= delay;
+        if is_requested || high - low < SPREAD_MIN {
+            continue;
+        }
+        let last = model.last_delays.entry(retry).or_default();
+        last.repeated = if last.delay == delay { last.repeated + 1 } else { 0 };
+        last.delay = delay;
+        require!("P14", last.repeated < 2, "three retries number {retry} in a row wait exactly {delay:?}");
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, RETRY_AFTER_MAX, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, Retention, SettleResult, Settlement};
 use posthaste_store_memory::{Row, State};
 
@@ -77,6 +77,7 @@ pub(super) fn check_step(
     }
     records::check_records(step, &changes, model, state)?;
     if let Step::Settle { batch, settled } = step {
+        settlements::check_spread(batch, settled, model, scenario)?;
         settlements::record_pauses(batch, settled, model, now, scenario);
     }
     for change in changes {
@@ -240,8 +241,12 @@ fn check_row(row: &Row, now: Timestamp, scenario: &Scenario) -> CheckResult {
     let Some(due) = row.next_attempt_at else {
         return Err(("P2", format!("{} is pending and will never be due", row.event_id)));
     };
-    let longest = scenario.retry.max_backoff.max(RETRY_AFTER_MAX);
-    require!("P2", due <= now.after(longest), "{} is not due before {due:?}", row.event_id);
+    require!(
+        "P2",
+        due <= now.after(scenario.retry.max_backoff),
+        "{} is not due before {due:?}",
+        row.event_id
+    );
     let lease = scenario.settings.lease.duration();
     let expires = row.lease.as_ref().is_none_or(|granted| granted.until <= now.after(lease));
     require!("P2", expires, "the lease of {} is longer than the lease duration", row.event_id);

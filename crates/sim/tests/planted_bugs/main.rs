@@ -92,6 +92,21 @@ fn dead_letter_before_the_last_attempt_is_caught() {
 }
 
 #[test]
+fn delays_below_the_floor_of_the_contract_are_caught() {
+    assert_caught(policy_bugs::FloorIsUndercut, &["P14"]);
+}
+
+#[test]
+fn delays_above_the_cap_are_caught() {
+    assert_caught(policy_bugs::CapIsExceeded, &["P14"]);
+}
+
+#[test]
+fn retries_without_jitter_are_caught() {
+    assert_caught(policy_bugs::RetriesAreNotSpread, &["P14"]);
+}
+
+#[test]
 fn gone_that_ends_an_event_although_it_is_not_final_is_caught() {
     assert_caught(policy_bugs::GoneIsAlwaysFinal, &["P10"]);
 }

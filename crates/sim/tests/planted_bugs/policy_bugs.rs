@@ -1,5 +1,7 @@
 //! Engines that decide under another retry policy than the scenario's.
 
+use std::time::Duration;
+
 use posthaste_domain::RetryPolicySpec;
 use posthaste_sim::{PlantedBug, RetryRules};
 
@@ -15,6 +17,21 @@ macro_rules! policy_bug {
             }
         }
     };
+}
+
+policy_bug! {
+    /// Lets jitter take delays below 30 s.
+    FloorIsUndercut; allow_fast_retries: true
+}
+
+policy_bug! {
+    /// Waits for longer than the longest delay allowed.
+    CapIsExceeded; max_backoff: Some(Duration::from_secs(7_200))
+}
+
+policy_bug! {
+    /// Sends all retries of one number after the same delay.
+    RetriesAreNotSpread; jitter_bps: Some(0)
 }
 
 policy_bug! {
