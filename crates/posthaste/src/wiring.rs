@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use posthaste_domain::signature::SigningKeys;
 use posthaste_engine::Sender;
@@ -78,6 +79,18 @@ pub enum OpenStore {
 pub struct MigrationReport {
     pub from: i64,
     pub to: i64,
+}
+
+/// What a check of a database's content found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatabaseCheck {
+    /// Damaged parts of the database, in the words of the database; empty if it is intact.
+    pub problems: Vec<String>,
+    /// Whether the whole database was checked within the limit.
+    pub is_complete: bool,
+    /// Size of a SQLite file's write-ahead log.
+    pub wal_bytes: u64,
 }
 
 impl Database {
@@ -166,6 +179,23 @@ impl Database {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(config) => Ok(posthaste_store_postgres::inspect(config).await?),
+        }
+    }
+
+    /// Reads every page of a SQLite file, for at most `limit`, and tries a write that it rolls back. The schema must be
+    /// current. Returns `None` for PostgreSQL, which checks its own pages.
+    #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only SQLite is checked"))]
+    pub async fn check(&self, limit: Duration) -> Result<Option<DatabaseCheck>, DatabaseError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(path) => {
+                let path = path.clone();
+                let found = blocking(move || posthaste_store_sqlite::check(path, limit)).await?;
+                let posthaste_store_sqlite::FileCheck { problems, is_complete, wal_bytes } = found;
+                Ok(Some(DatabaseCheck { problems, is_complete, wal_bytes }))
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Ok(None),
         }
     }
 

@@ -96,3 +96,42 @@ fn database_is_private_and_the_doctor_reports_other_permissions() {
     assert!(report.contains("every user of this host can read") && report.contains("chmod o="), "{report}");
     assert!(report.contains(" are free"), "the free space is missing: {report}");
 }
+
+#[test]
+fn service_whose_database_was_deleted_acknowledges_nothing_and_is_not_ready() {
+    let sandbox = Sandbox::new(Store::Sqlite);
+    let service = sandbox.serve_with(&["--no-worker"]);
+    let event = Event::to(&Receiver::responding(200));
+    service.enqueue(&event);
+    assert_eq!(service.get("/readyz").status, 200);
+    for file in ["outbox.db", "outbox.db-wal", "outbox.db-shm"] {
+        std::fs::remove_file(sandbox.path(file)).unwrap();
+    }
+    service.post(EVENTS, &event.request_body()).expect_error(503, "unavailable");
+    assert_eq!(wait_for_store_check(&service, 503), false);
+    assert_eq!(service.get("/healthz").status, 200);
+    let log = service.stop().stderr;
+    assert!(log.contains("the database file is lost") && log.contains("outbox.db was deleted"), "{log}");
+}
+
+#[test]
+fn doctor_reports_damage_the_trial_write_and_the_write_ahead_log() {
+    use std::os::unix::fs::FileExt as _;
+    let sandbox = Sandbox::new(Store::Sqlite);
+    assert_eq!(sandbox.run(&["migrate"]).code, Some(0));
+    let healthy = sandbox.run(&["doctor"]);
+    assert_eq!(healthy.code, Some(0), "{}", healthy.stdout);
+    for part in ["every page is intact, and a trial write was accepted", "write-ahead log"] {
+        assert!(healthy.stdout.contains(part), "{}", healthy.stdout);
+    }
+    let page: i64 = {
+        let db = rusqlite::Connection::open(sandbox.path("outbox.db")).unwrap();
+        let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'webhook_audit'";
+        db.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    let file = std::fs::OpenOptions::new().write(true).open(sandbox.path("outbox.db")).unwrap();
+    file.write_all_at(&[0xff; 4_096], (page.unsigned_abs() - 1) * 4_096).unwrap();
+    let damaged = sandbox.run(&["doctor"]);
+    assert_eq!(damaged.code, Some(1), "{}", damaged.stdout);
+    assert!(damaged.stdout.contains("the database is damaged"), "{}", damaged.stdout);
+}

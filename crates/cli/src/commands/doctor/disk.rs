@@ -5,20 +5,22 @@ use std::path::Path;
 use super::finding::{Finding, Verdict};
 use crate::terminal::shell_quote;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// With less free space than this, or than this share of the file system, the check warns.
+/// Free space, in bytes, below which the check warns.
 const FREE_CAREFUL: u64 = GIB;
+/// Free share of the file system, in percent, below which the check warns.
 const FREE_CAREFUL_PERCENT: u64 = 5;
-/// With less free space than this, the next write may fail.
+/// Free space, in bytes, below which the check reports an error: the next write may fail.
 const FREE_BROKEN: u64 = 16 * MIB;
 
 pub(super) fn check(path: &Path) -> Vec<Finding> {
     check_permissions(path).into_iter().chain(check_free_space(path)).collect()
 }
 
-/// Warns if every user of this host can read the file. The owner's group may read it: that can be intended.
+/// Returns a warning if every user of this host can read the file, otherwise None. Access by the owner's group may be
+/// intended, so it is no reason to warn.
 fn check_permissions(path: &Path) -> Option<Finding> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |path: &Path| Some(path.metadata().ok()?.permissions().mode() & 0o777);
@@ -37,7 +39,7 @@ fn world_readable(path: &Path, mode: u32) -> Finding {
     Finding::new("permissions", Verdict::Careful, text)
 }
 
-/// Whether other users may read the file and enter every directory on its path.
+/// Returns whether other users may read the file and enter every directory on its path. The arguments are their modes.
 fn is_world_readable(file: u32, directories: &[u32]) -> bool {
     file & 0o004 != 0 && directories.iter().all(|directory| directory & 0o001 != 0)
 }
@@ -72,7 +74,8 @@ fn free_space(path: &Path, free: u64, total: u64) -> Finding {
     Finding::new("disk", verdict, text)
 }
 
-fn size(bytes: u64) -> String {
+/// Formats a size in MiB, or in GiB from 10 GiB.
+pub(super) fn size(bytes: u64) -> String {
     if bytes < 10 * GIB { format!("{} MiB", bytes / MIB) } else { format!("{} GiB", bytes / GIB) }
 }
 

@@ -2,29 +2,42 @@
 
 use std::time::Duration;
 
-use posthaste::DatabaseError;
 use posthaste::domain::Timestamp;
 use posthaste::sender::{SystemClock, WallClock as _};
 use posthaste::store::StoreHealth;
+use posthaste::{DatabaseCheck, DatabaseError};
 use posthaste_config::{Config, DatabaseUrl};
 
-use super::disk;
+use super::disk::{self, MIB, size};
 use super::finding::{Finding, Verdict};
 
-/// A larger difference between clocks makes timestamps and ages misleading.
+/// Difference between two clocks from which the check warns: timestamps and ages become misleading.
 const SKEW_CAREFUL: Duration = Duration::from_secs(5);
-/// Receivers refuse signatures whose timestamp is further off than this.
+/// Difference between two clocks from which the check reports an error: receivers refuse signatures whose timestamp is
+/// further off.
 const SKEW_BROKEN: Duration = Duration::from_secs(300);
-/// 1 November 2026, in seconds since the epoch: this program was built later, so an earlier clock is wrong.
+/// A date before this program was built, in seconds since the epoch: 1 November 2026. A clock that shows an earlier
+/// time is wrong.
 const BUILT_AFTER_SECS: i64 = 1_793_491_200;
+
+/// How long the check of every page may take. A long read makes the write-ahead log of a running service grow.
+const PAGE_CHECK_LIMIT: Duration = Duration::from_secs(30);
+/// Checkpoints keep the write-ahead log below 64 MiB, unless a reader stops them.
+const WAL_CAREFUL: u64 = 256 * MIB;
 
 /// Checks the store. If it cannot be opened, its disk and this host's clock are still checked.
 pub(super) async fn check_store(config: &Config) -> Vec<Finding> {
-    let inspected = match config.database() {
-        Ok(database) => database.inspect().await,
-        Err(error) => Err(error),
+    let (inspected, checked) = match config.database() {
+        Ok(database) => {
+            let inspected = database.inspect().await;
+            let is_current = matches!(&inspected, Ok(Some(health)) if health.is_current());
+            let checked = if is_current { database.check(PAGE_CHECK_LIMIT).await } else { Ok(None) };
+            (inspected, checked)
+        }
+        Err(error) => (Err(error), Ok(None)),
     };
     let mut findings = vec![connection(config, &inspected)];
+    findings.extend(contents(&checked));
     // SQLite runs on this host's clock.
     let store_clock = match &config.database_url {
         DatabaseUrl::Sqlite(path) => {
@@ -73,7 +86,50 @@ fn schema(health: &StoreHealth) -> Finding {
     }
 }
 
-/// Compares this host's clock with the store's, or, without a clock of the store, with a date before this build.
+/// Reports damage, refused writes and the size of the write-ahead log.
+fn contents(checked: &Result<Option<DatabaseCheck>, DatabaseError>) -> Vec<Finding> {
+    match checked {
+        Ok(None) => Vec::new(),
+        Ok(Some(check)) => vec![pages(check), write_ahead_log(check.wal_bytes)],
+        // The error's text says what to do.
+        Err(error) => vec![Finding::new("content", Verdict::Broken, error.to_string())],
+    }
+}
+
+fn pages(check: &DatabaseCheck) -> Finding {
+    if !check.problems.is_empty() {
+        let text = format!(
+            "the database is damaged: {}; stop Posthaste, keep a copy of the file, and restore a backup",
+            check.problems.join("; ")
+        );
+        Finding::new("content", Verdict::Broken, text)
+    } else if check.is_complete {
+        let text = "every page is intact, and a trial write was accepted and rolled back";
+        Finding::new("content", Verdict::Ok, text)
+    } else {
+        let text = format!(
+            "a trial write was accepted and rolled back; not every page could be checked within {} s: run `PRAGMA \
+             quick_check` at a quiet time",
+            PAGE_CHECK_LIMIT.as_secs()
+        );
+        Finding::new("content", Verdict::Careful, text)
+    }
+}
+
+fn write_ahead_log(bytes: u64) -> Finding {
+    if bytes < WAL_CAREFUL {
+        return Finding::new("write-ahead log", Verdict::Ok, size(bytes));
+    }
+    let text = format!(
+        "it has grown to {}, because a process keeps a read transaction open: find the processes that use the file \
+         with `fuser`, and end that transaction before the disk is full",
+        size(bytes)
+    );
+    Finding::new("write-ahead log", Verdict::Careful, text)
+}
+
+/// Checks that this host's clock is after [`BUILT_AFTER_SECS`] and, if the store has a clock of its own, that the two
+/// clocks agree.
 fn clock(host: Timestamp, store: Option<Timestamp>) -> Finding {
     if host < Timestamp::from_secs(BUILT_AFTER_SECS) {
         let text = "this host's clock is in the past: receivers will refuse signatures made with it; synchronise it (NTP)";
