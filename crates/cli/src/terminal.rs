@@ -50,7 +50,8 @@ pub(crate) fn print_unless_closed(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes the body of a response to standard output, unchanged, for programs.
+/// Writes the JSON body of a response to standard output as the server formatted it, for programs. Ends it with a line
+/// break.
 pub(crate) fn print_response(body: &[u8]) -> anyhow::Result<()> {
     print(&String::from_utf8_lossy(body))
 }

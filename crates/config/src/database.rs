@@ -47,7 +47,7 @@ impl DatabaseUrl {
         }
     }
 
-    /// Returns whether the URL names a database that only this host can reach: a file, a socket or a loopback address.
+    /// Returns whether the URL reaches the database without a network: through a file, a socket or a loopback address.
     pub fn is_on_this_host(&self) -> bool {
         let Self::Postgres(url) = self else { return true };
         let driver = url.driver_config();

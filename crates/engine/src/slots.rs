@@ -89,7 +89,7 @@ impl Slots {
         self.released.notified().await;
     }
 
-    /// Wakes the claimer although no slot was released: a circuit that withheld deliveries has closed.
+    /// Wakes the claimer although no slot was released: a circuit now allows more requests than before.
     pub(crate) fn wake(&self) {
         self.released.notify_one();
     }

@@ -88,7 +88,7 @@ impl ReceiveBudget {
         self.remaining().has_cancelled = true;
     }
 
-    /// Returns whether no request is in flight.
+    /// Returns whether no request is in flight on the connection.
     pub(crate) fn is_idle(&self) -> bool {
         self.remaining().in_flight == 0
     }

@@ -164,7 +164,8 @@ impl PostgresConfig {
 /// The half of a connection that must be polled for the client to make progress.
 pub(crate) type DriverConnection = Connection<Socket, <tls::Connector as MakeTlsConnect<Socket>>::Stream>;
 
-/// TLS parameters of libpq that the driver does not support.
+/// The URL parameters `sslmode` and `sslrootcert`. They are parsed here because the driver knows neither `sslrootcert` nor
+/// the modes that verify the server.
 #[derive(Default)]
 struct SslParameters {
     mode: Option<String>,

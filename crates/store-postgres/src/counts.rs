@@ -19,7 +19,7 @@ SELECT sum(pending), sum(retrying), sum(delivered), sum(failed) FROM parts HAVIN
     types: &[],
 };
 
-/// Compacts the counts, so that reading them stays cheap.
+/// Replaces the rows of differences by one row with their sums, so that reading the counts stays cheap.
 pub(crate) async fn compact(store: &StoreState) -> Result<(), StoreError> {
     store.sessions.operate.with(async |session| session.query(&COMPACT_COUNTS, &[]).await).await.map(drop)
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 /// How long [`ThreadGroup::join`] waits. A thread that is still busy then finishes its work and exits later.
 pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Threads that are joined together.
+/// Threads whose exit is awaited together.
 pub(crate) struct ThreadGroup {
-    /// Cloned for each new member; `None` once the group is being joined.
+    /// Cloned for each new member; `None` once [`join`](Self::join) has been called.
     membership: Mutex<Option<Membership>>,
     /// Disconnects when the last membership is dropped.
     all_exited: Mutex<Receiver<Infallible>>,
@@ -31,7 +31,7 @@ impl ThreadGroup {
         Self { membership: Mutex::new(Some(Membership(sender))), all_exited: Mutex::new(receiver) }
     }
 
-    /// Returns a membership for a new thread, or `None` once the group is being joined.
+    /// Returns a membership for a new thread, or `None` once [`join`](Self::join) has been called.
     pub(crate) fn add_member(&self) -> Option<Membership> {
         self.membership.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -37,7 +37,7 @@ impl ClaimRequest {
     }
 }
 
-/// The leases that a claim granted and the events that it abandoned.
+/// The leases that a claim granted, and the events that it dead-lettered because they had lost too many leases.
 #[derive(Debug, Clone, Default)]
 pub struct ClaimResponse {
     /// The granted leases.

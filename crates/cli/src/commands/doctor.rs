@@ -47,7 +47,7 @@ pub(crate) async fn run(
     })
 }
 
-/// Renders the findings, one per row, at any width: the terminal wraps long findings, so that none is truncated.
+/// Renders the findings, one per row, without a limit of width: the terminal wraps long rows, so that none is truncated.
 fn render(findings: &[Finding], style: OutputStyle) -> String {
     let unlimited = OutputStyle { width: None, ..style };
     let mut table = Table::new(COLUMNS);
