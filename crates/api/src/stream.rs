@@ -1,7 +1,8 @@
 //! The notice topic `gateway:webhooks` as Server-Sent Events: live notices from the publisher, missed ones from the store.
 //!
 //! Each subscriber has a task, and a short queue between the task and the connection. A slow subscriber falls back to the
-//! store's log, which loses nothing. A subscriber that does not read at all is disconnected.
+//! store's log, which loses nothing. A subscriber that does not read at all is disconnected. If the log ends before the
+//! last notice of a subscriber, the stream says so and continues from the end of the log.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use posthaste_domain::NOTICE_TOPIC;
-use posthaste_engine::{Clock, Publisher, Subscription, within};
+use posthaste_domain::{FailureKind, NOTICE_TOPIC};
+use posthaste_engine::{Clock, Publisher, Subscription, SubscriptionGap, within};
 use posthaste_store::{NoticeCursor, PublishedNotice, Store, StoreError};
 use serde::Serialize;
 use serde_json::json;
@@ -104,22 +105,42 @@ pub(crate) struct NoticeBody<'a> {
     payment_request_id: Option<&'a str>,
     #[schema(example = 6)]
     attempts: u32,
+    /// Why the event was dead-lettered: `exhausted`, `cancelled`, `abandoned` or `gone`. `null` if it was delivered.
+    #[schema(example = "exhausted")]
+    failure_kind: Option<&'static str>,
     #[schema(value_type = String, format = DateTime)]
     at: Rfc3339,
 }
+
+/// A message that the log of notices ends before the last notice that the client received.
+#[derive(Serialize)]
+struct LogResetBody {
+    topic: &'static str,
+    /// Also the name of the Server-Sent Event.
+    r#type: &'static str,
+    message: &'static str,
+}
+
+const LOG_RESET: LogResetBody = LogResetBody {
+    topic: NOTICE_TOPIC,
+    r#type: "NoticeLogResetEvent",
+    message: "the log of notices ends before your last notice: the database was restored, or a failover lost commits; \
+              notices may be missing, so read the state of your events again",
+};
 
 /// Stream notices
 ///
 /// Streams the topic `gateway:webhooks` as Server-Sent Events: one notice for each event that is delivered or dead-lettered.
 /// Each notice has an `id`. A client that reconnects with this id in `Last-Event-ID` gets all later notices, once and in
-/// order; with `0:0` it gets all notices that retention has not yet removed. A stream without notices sends a comment every
-/// 15 seconds.
+/// order; with `0:0` it gets all notices that retention has not yet removed. If the log of notices ends before that id, because
+/// the database was restored or a failover lost commits, the stream sends a `NoticeLogResetEvent` and continues with new
+/// notices. A stream without notices sends a comment every 15 seconds.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/stream", tag = "Outbox", operation_id = "followNotices",
     params(("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last notice that the client received", example = "12:34")),
     responses(
         (status = 200, description = "An endless stream; the `data` of each Server-Sent Event is a notice", body = NoticeBody<'_>, content_type = "text/event-stream",
-            example = "id: 12:34\nevent: WebhookDLQEvent\ndata: {\"topic\":\"gateway:webhooks\",\"type\":\"WebhookDLQEvent\",\"webhook_delivery_id\":\"order-17-created\",\"webhook_id\":null,\"session_id\":null,\"payment_request_id\":\"pr_17\",\"attempts\":6,\"at\":\"2026-01-31T12:00:00.000000Z\"}\n\n"),
+            example = "id: 12:34\nevent: WebhookDLQEvent\ndata: {\"topic\":\"gateway:webhooks\",\"type\":\"WebhookDLQEvent\",\"webhook_delivery_id\":\"order-17-created\",\"webhook_id\":null,\"session_id\":null,\"payment_request_id\":\"pr_17\",\"attempts\":6,\"failure_kind\":\"exhausted\",\"at\":\"2026-01-31T12:00:00.000000Z\"}\n\n"),
     ),
 )]
 pub(crate) async fn stream(
@@ -186,11 +207,14 @@ struct StreamTask {
 
 impl StreamTask {
     async fn run(mut self) -> Result<(), StreamEnd> {
-        // An id beyond the end belongs to another log, or to one restored from a backup. Only new notices remain to send.
-        self.position = self.position.min(self.live.cursor());
+        let (requested, end) = (self.position, self.live.cursor());
+        self.position = requested.min(end);
         // The first event carries an id, so that a client that disconnects before the first notice can resume too.
         self.send(Event::default().retry(RECONNECT_DELAY).id(format_id(self.position)).comment(NOTICE_TOPIC))
             .await?;
+        if requested > end {
+            self.rewind_to(end).await?;
+        }
         loop {
             self.catch_up().await?;
             self.follow().await?;
@@ -202,6 +226,9 @@ impl StreamTask {
     async fn catch_up(&mut self) -> Result<(), StreamEnd> {
         while self.position < self.live.cursor() {
             let page = self.store.notices(Some(self.position), CATCH_UP_PAGE).await?;
+            if page.ends_before(self.position) {
+                self.rewind_to(page.cursor).await?;
+            }
             if page.notices.is_empty() {
                 break;
             }
@@ -225,7 +252,8 @@ impl StreamTask {
             };
             match next {
                 Some(Ok(published)) => self.send_notice(&published).await?,
-                Some(Err(_lagged)) => return Ok(()),
+                Some(Err(SubscriptionGap::Lagged { .. })) => return Ok(()),
+                Some(Err(SubscriptionGap::LogRewound { end })) => self.rewind_to(end).await?,
                 None => self.send(Event::default().comment("")).await?,
             }
         }
@@ -235,6 +263,13 @@ impl StreamTask {
         self.send(to_sse_event(published)).await?;
         self.position = published.cursor;
         Ok(())
+    }
+
+    /// Continues from an earlier end of the log, and tells the client.
+    async fn rewind_to(&mut self, end: NoticeCursor) -> Result<(), StreamEnd> {
+        self.position = end;
+        let data = serde_json::to_string(&LOG_RESET).expect("a struct of strings always serializes");
+        self.send(Event::default().event(LOG_RESET.r#type).id(format_id(end)).data(data)).await
     }
 
     /// Queues an event for the client. Fails if the client has disconnected or stalled.
@@ -258,6 +293,7 @@ fn to_sse_event(published: &PublishedNotice) -> Event {
         session_id: notice.session_id.as_deref(),
         payment_request_id: notice.payment_request_id.as_deref(),
         attempts: notice.attempts,
+        failure_kind: notice.kind.failure_kind().map(FailureKind::as_str),
         at: notice.at.into(),
     };
     let data = serde_json::to_string(&body).expect("a struct of strings and numbers always serializes");

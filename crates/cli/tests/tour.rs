@@ -15,6 +15,8 @@ mod shell;
 mod banner;
 #[path = "tour/facts.rs"]
 mod facts;
+#[path = "tour/notices.rs"]
+mod notices;
 #[path = "tour/readme.rs"]
 mod readme;
 #[path = "tour/receiving.rs"]

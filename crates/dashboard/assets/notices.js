@@ -5,7 +5,6 @@ import { formatCount, relativeTime } from "./format.js";
 
 const NOTICES_MAX = 20;
 const DRAW_MS = 400;
-const STATUSES = { WebhookDeliveredEvent: ["delivered", "ok"], WebhookDLQEvent: ["failed", "bad"] };
 
 let latest = [];
 let receivedCount = 0;
@@ -39,8 +38,15 @@ function rowOf(notice) {
   return row;
 }
 
+/** The word and the colour of a notice. A cancelled event is no alarm: an operator wanted it. */
+function statusOf(notice) {
+  if (notice.type === "WebhookDeliveredEvent") return ["delivered", "ok"];
+  if (notice.type !== "WebhookDLQEvent") return [String(notice.type), ""];
+  return [notice.failure_kind ?? "failed", notice.failure_kind === "cancelled" ? "" : "bad"];
+}
+
 function createRow(notice) {
-  const [status, color] = STATUSES[notice.type] ?? [String(notice.type), ""];
+  const [status, color] = statusOf(notice);
   const attempts = notice.attempts > 1 ? `×${formatCount(notice.attempts)}` : "";
   return el("li", {},
     el("span", { class: `status ${color}` }, status),

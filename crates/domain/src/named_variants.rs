@@ -1,11 +1,14 @@
 //! Text names of enum variants, the same in database rows, API responses and logs. Each list serves both directions.
 
-/// Gives each variant of a plain enum a text name: defines `as_str` and its inverse `from_name`.
+/// Gives each variant of a plain enum a text name: defines `as_str`, its inverse `from_name`, and `ALL`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! named_variants {
     ($enum:ident { $($variant:ident => $name:literal,)+ }) => {
         impl $enum {
+            /// All variants, in their order.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
             /// The name of the variant.
             pub const fn as_str(self) -> &'static str {
                 match self {

@@ -1,21 +1,42 @@
 //! The notice broadcast when an event is delivered or dead-lettered.
 
-use crate::{EventId, Timestamp};
+use crate::{EventId, FailureKind, Timestamp};
 
 /// The topic on which notices are published.
 pub const NOTICE_TOPIC: &str = "gateway:webhooks";
 
-/// Which terminal state the event reached. The name of each variant is the event type on the topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Which terminal state the event reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoticeKind {
     Delivered,
-    DeadLettered,
+    DeadLettered(FailureKind),
 }
 
-named_variants!(NoticeKind {
-    Delivered => "WebhookDeliveredEvent",
-    DeadLettered => "WebhookDLQEvent",
-});
+impl NoticeKind {
+    /// The kind of the notice about an event that failed for this reason; without a reason, it was delivered.
+    pub const fn from_failure_kind(kind: Option<FailureKind>) -> Self {
+        match kind {
+            None => Self::Delivered,
+            Some(kind) => Self::DeadLettered(kind),
+        }
+    }
+
+    /// Why the event was dead-lettered, if it was.
+    pub const fn failure_kind(self) -> Option<FailureKind> {
+        match self {
+            Self::Delivered => None,
+            Self::DeadLettered(kind) => Some(kind),
+        }
+    }
+
+    /// The `type` of the notice on the topic.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "WebhookDeliveredEvent",
+            Self::DeadLettered(_) => "WebhookDLQEvent",
+        }
+    }
+}
 
 /// The broadcast that an event reached a terminal state.
 ///

@@ -58,7 +58,7 @@ impl TerminalState {
 
     /// The notice to publish, unless the event was in a terminal state before.
     pub const fn notice_kind(&self) -> NoticeKind {
-        NoticeKind::DeadLettered
+        NoticeKind::DeadLettered(self.kind)
     }
 }
 

@@ -98,7 +98,8 @@ pub async fn cancelling_a_pending_event_publishes_one_dead_letter(harness: &dyn 
     let notices: Vec<_> =
         published_after(&store, before).await.into_iter().map(|published| published.notice).collect();
     let kinds_and_ids: Vec<_> = notices.iter().map(|notice| (notice.kind, &notice.event_id)).collect();
-    assert_eq!(kinds_and_ids, [(NoticeKind::DeadLettered, &waiting), (NoticeKind::DeadLettered, &in_flight)]);
+    let cancelled = NoticeKind::DeadLettered(FailureKind::Cancelled);
+    assert_eq!(kinds_and_ids, [(cancelled, &waiting), (cancelled, &in_flight)]);
 }
 
 pub async fn cancelling_a_failed_event_publishes_nothing(harness: &dyn Harness) {

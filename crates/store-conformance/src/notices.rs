@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join3;
-use posthaste_domain::{EventId, Lease, NewEventSpec, NoticeKind};
+use posthaste_domain::{EventId, FailureKind, Lease, NewEventSpec, NoticeKind};
 use posthaste_store::{NoticeCursor, PublishedNotice};
 
 use crate::Harness;
@@ -28,8 +28,8 @@ pub async fn terminal_states_are_published_in_commit_order(harness: &dyn Harness
     let notices = published_after(&store, start).await;
     let expected = [
         (NoticeKind::Delivered, first),
-        (NoticeKind::DeadLettered, second),
-        (NoticeKind::DeadLettered, third),
+        (NoticeKind::DeadLettered(FailureKind::Gone), second),
+        (NoticeKind::DeadLettered(FailureKind::Cancelled), third),
         (NoticeKind::Delivered, fourth),
     ];
     assert_eq!(kinds_and_ids(&notices), expected);
@@ -62,7 +62,8 @@ pub async fn a_notice_carries_the_references_of_its_event(harness: &dyn Harness)
     let plain = enqueue_delivered(&store, event()).await;
     let notices = published_after(&store, start).await;
     let notice = &notices[0].notice;
-    assert_eq!((notice.kind, notice.event_id.as_str()), (NoticeKind::DeadLettered, "chosen"));
+    assert_eq!(notice.kind, NoticeKind::DeadLettered(FailureKind::Gone));
+    assert_eq!(notice.event_id.as_str(), "chosen");
     assert_eq!(notice.payment_request_id.as_deref(), Some("pr-1"));
     assert_eq!(notice.webhook_id.as_deref(), Some("wh-2"));
     assert_eq!(notice.session_id.as_deref(), Some("se-3"));
@@ -112,7 +113,25 @@ pub async fn query_without_a_cursor_returns_only_the_end_of_the_log(harness: &dy
     let end = end_of_log(&store).await;
     assert_eq!(published_after(&store, end).await, []);
     let next = enqueue_dead_lettered(&store, event()).await;
-    assert_eq!(kinds_and_ids(&published_after(&store, end).await), [(NoticeKind::DeadLettered, next)]);
+    assert_eq!(
+        kinds_and_ids(&published_after(&store, end).await),
+        [(NoticeKind::DeadLettered(FailureKind::Gone), next)]
+    );
+}
+
+pub async fn reading_beyond_the_end_of_the_log_returns_the_end_and_continues_there(harness: &dyn Harness) {
+    let store = harness.store();
+    for _ in 0..2 {
+        enqueue_delivered(&store, event()).await;
+        let end = end_of_log(&store).await;
+        let beyond = NoticeCursor { major: end.major + 1_000, minor: 0 };
+        let page = store.notices(Some(beyond), 10).await.expect("the store is up");
+        assert_eq!((&page.notices[..], page.cursor), (&[][..], end));
+        assert!(page.ends_before(beyond) && !page.ends_before(end));
+        let next = enqueue_delivered(&store, event()).await;
+        let notices = published_after(&store, page.cursor).await;
+        assert_eq!(kinds_and_ids(&notices), [(NoticeKind::Delivered, next)]);
+    }
 }
 
 pub async fn subscriber_at_the_end_of_the_log_gets_every_later_notice(harness: &dyn Harness) {

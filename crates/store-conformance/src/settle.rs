@@ -67,7 +67,10 @@ pub async fn s4_f1_fifth_failure_is_dead_lettered_and_published(harness: &dyn Ha
     assert_eq!((event.attempts, event.next_attempt_at), (5, None));
     let notices = published_after(&store, before).await;
     assert_eq!(notices.len(), 1);
-    assert_eq!((notices[0].notice.kind, notices[0].notice.attempts), (NoticeKind::DeadLettered, 5));
+    assert_eq!(
+        (notices[0].notice.kind, notices[0].notice.attempts),
+        (NoticeKind::DeadLettered(FailureKind::Exhausted), 5)
+    );
     harness.advance(30 * DAY).await;
     assert_nothing_claimable(&store).await;
 }

@@ -208,6 +208,7 @@ macro_rules! conformance_suite {
                 notice_pages_respect_their_limit_and_continue,
                 reading_can_resume_after_any_notice,
                 query_without_a_cursor_returns_only_the_end_of_the_log,
+                reading_beyond_the_end_of_the_log_returns_the_end_and_continues_there,
                 subscriber_at_the_end_of_the_log_gets_every_later_notice,
                 subscriber_misses_no_notice_of_concurrent_commits,
             }

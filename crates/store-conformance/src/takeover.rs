@@ -113,7 +113,10 @@ pub async fn an_abandoned_event_is_published_once_as_dead_lettered(harness: &dyn
     claim_or_abandon(&store, 1).await;
     let notices = published_after(&store, before).await;
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert_eq!((notices[0].notice.kind, &notices[0].notice.event_id), (NoticeKind::DeadLettered, &event_id));
+    assert_eq!(
+        (notices[0].notice.kind, &notices[0].notice.event_id),
+        (NoticeKind::DeadLettered(FailureKind::Abandoned), &event_id)
+    );
     assert_eq!(notices[0].notice.attempts, 0);
     let failed = store.dead_letters(&PageRequest::default()).await.expect("the store is up");
     assert_eq!(failed.items.len(), 1);

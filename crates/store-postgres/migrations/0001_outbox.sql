@@ -207,17 +207,30 @@ CREATE TABLE app.webhook_counts (
 -- The notices of one commit per row. A reader assigns a row's position in the log after its commit, so that positions
 -- follow the order of visibility and no open transaction delays a notice.
 CREATE TABLE app.webhook_notices (
-    id         bigint      GENERATED ALWAYS AS IDENTITY,
-    position   bigint,
-    at         timestamptz NOT NULL,
-    event_keys bigint[]    NOT NULL,
-    delivered  boolean[]   NOT NULL,
-    attempts   integer[]   NOT NULL
+    id            bigint      GENERATED ALWAYS AS IDENTITY,
+    position      bigint,
+    at            timestamptz NOT NULL,
+    event_keys    bigint[]    NOT NULL,
+    failure_kinds text[]      NOT NULL, -- a NULL element: the event was delivered
+    attempts      integer[]   NOT NULL
 ) WITH (fillfactor = 80, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_notices_id ON app.webhook_notices (id);
 CREATE UNIQUE INDEX webhook_notices_position ON app.webhook_notices (position) WHERE position IS NOT NULL;
 CREATE INDEX webhook_notices_without_position ON app.webhook_notices (id) WHERE position IS NULL;
 CREATE SEQUENCE app.webhook_notice_position AS bigint CACHE 1;
+
+-- The base of notice positions. PostgreSQL starts a new timeline with every failover and every restore of a physical backup;
+-- each has its own range of positions, above those of earlier timelines. So a position is never used again, although the
+-- sequence goes back when a failover loses commits. Where the timeline cannot be read, the base is always 0.
+CREATE FUNCTION app.webhook_notice_position_base() RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    RETURN (('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint - 1) << 40;
+EXCEPTION WHEN OTHERS THEN
+    RETURN 0;
+END
+$$;
 
 -- Idempotency keys, each with the event ids of its first request.
 CREATE TABLE app.webhook_idempotency (

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use posthaste_domain::Timestamp;
+use posthaste_domain::{FailureKind, Timestamp};
 use tokio_postgres::types::{FromSql, Type};
 
 /// PostgreSQL's epoch, 2000-01-01, in microseconds since the Unix epoch.
@@ -21,6 +21,22 @@ impl<'a> FromSql<'a> for PgTimestamp {
 
     fn accepts(kind: &Type) -> bool {
         *kind == Type::TIMESTAMPTZ
+    }
+}
+
+/// A failure kind read from a `text` column. An unknown name is an error: a newer version of Posthaste wrote it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PgFailureKind(pub(crate) FailureKind);
+
+impl<'a> FromSql<'a> for PgFailureKind {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        let name = <&str>::from_sql(kind, raw)?;
+        let unknown = || format!("this version of Posthaste does not know the failure kind {name:?}");
+        Ok(Self(FailureKind::from_name(name).ok_or_else(unknown)?))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::TEXT
     }
 }
 

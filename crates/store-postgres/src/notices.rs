@@ -4,19 +4,19 @@
 //! would not follow the order of commits, and waiting for all older transactions would let one long transaction delay
 //! every notice. Instead, the next process to read or publish the log assigns positions to the committed notices,
 //! under a lock, and broadcasts them in the same transaction. Each notice is therefore broadcast once, in the order
-//! of the log, and survives any crash.
+//! of the log, and survives any crash. Positions grow even if a failover loses commits.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join;
-use posthaste_domain::{EventId, NOTICE_TOPIC, Notice, NoticeKind};
+use posthaste_domain::{EventId, FailureKind, NOTICE_TOPIC, Notice, NoticeKind};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice, StoreError};
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::convert::{PgTimestamp, unsigned};
+use crate::convert::{PgFailureKind, PgTimestamp, unsigned};
 use crate::session::{BEGIN, Session, Sql};
 use crate::{StoreState, sleep};
 
@@ -37,18 +37,21 @@ static TRY_LOCK_LOG: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 1
 /// webhook_notices_without_position.
 static ASSIGN_POSITIONS: Sql = Sql {
     text: "
-WITH positioned AS (
+WITH timeline AS MATERIALIZED (
+    SELECT app.webhook_notice_position_base() AS base
+),
+positioned AS (
     UPDATE app.webhook_notices n
-    SET position = nextval('app.webhook_notice_position')
-    FROM (SELECT u.id FROM app.webhook_notices u WHERE u.position IS NULL ORDER BY u.id LIMIT $1) u
+    SET position = t.base + nextval('app.webhook_notice_position')
+    FROM timeline t, (SELECT u.id FROM app.webhook_notices u WHERE u.position IS NULL ORDER BY u.id LIMIT $1) u
     WHERE n.id = u.id
     RETURNING n.position, to_char(n.at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') AS at,
-              n.event_keys, n.delivered, n.attempts
+              n.event_keys, n.failure_kinds, n.attempts
 )
-SELECT p.at, u.delivered, u.attempts, e.event_id, e.webhook_id, e.session_id, e.payment_request_id
+SELECT p.at, u.failure_kind, u.attempts, e.event_id, e.webhook_id, e.session_id, e.payment_request_id
 FROM positioned p
-CROSS JOIN LATERAL unnest(p.event_keys, p.delivered, p.attempts)
-           WITH ORDINALITY AS u (key, delivered, attempts, n)
+CROSS JOIN LATERAL unnest(p.event_keys, p.failure_kinds, p.attempts)
+           WITH ORDINALITY AS u (key, failure_kind, attempts, n)
 JOIN app.webhook_events e ON e.id = u.key
 ORDER BY p.position, u.n",
     types: &[Type::INT8],
@@ -63,7 +66,9 @@ static BROADCAST: Sql = Sql {
 /// Reads the last position of the notice log. Under the lock no other process is assigning positions, so every
 /// position up to this one has been committed.
 static LAST_POSITION: Sql = Sql {
-    text: "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM app.webhook_notice_position",
+    text: "
+SELECT app.webhook_notice_position_base() + CASE WHEN s.is_called THEN s.last_value ELSE 0 END
+FROM app.webhook_notice_position s",
     types: &[],
 };
 
@@ -71,10 +76,10 @@ static LAST_POSITION: Sql = Sql {
 /// webhook_notices_position.
 static NOTICES_AFTER: Sql = Sql {
     text: "
-SELECT n.position, u.n, n.at, e.event_id, e.webhook_id, e.session_id, e.payment_request_id, u.delivered, u.attempts
+SELECT n.position, u.n, n.at, e.event_id, e.webhook_id, e.session_id, e.payment_request_id, u.failure_kind, u.attempts
 FROM app.webhook_notices n
-CROSS JOIN LATERAL unnest(n.event_keys, n.delivered, n.attempts)
-           WITH ORDINALITY AS u (key, delivered, attempts, n)
+CROSS JOIN LATERAL unnest(n.event_keys, n.failure_kinds, n.attempts)
+           WITH ORDINALITY AS u (key, failure_kind, attempts, n)
 JOIN app.webhook_events e ON e.id = u.key
 WHERE n.position >= $1 AND (n.position > $1 OR u.n > $2)
 ORDER BY n.position, u.n
@@ -159,8 +164,7 @@ fn notification_payloads(notices: &[Row]) -> Result<Vec<String>, tokio_postgres:
 
 /// Formats one notice as the JSON object of the broadcast.
 fn notice_json(row: &Row) -> Result<String, tokio_postgres::Error> {
-    let delivered: bool = row.try_get(1)?;
-    let kind = if delivered { NoticeKind::Delivered } else { NoticeKind::DeadLettered };
+    let kind = parse_kind(row, 1)?;
     let notice = serde_json::json!({
         "topic": NOTICE_TOPIC,
         "type": kind.as_str(),
@@ -169,12 +173,14 @@ fn notice_json(row: &Row) -> Result<String, tokio_postgres::Error> {
         "session_id": row.try_get::<_, Option<&str>>(5)?,
         "payment_request_id": row.try_get::<_, Option<&str>>(6)?,
         "attempts": row.try_get::<_, i32>(2)?,
+        "failure_kind": kind.failure_kind().map(FailureKind::as_str),
         "at": row.try_get::<_, &str>(0)?,
     });
     Ok(notice.to_string())
 }
 
-/// Reads notices after a cursor. Without a cursor, returns no notices and the cursor at the end of the log.
+/// Reads notices after a cursor. Without a cursor, and with one beyond the end of the log, returns no notices and the
+/// cursor at the end of the log.
 pub(crate) async fn notices(
     store: &StoreState,
     after: Option<NoticeCursor>,
@@ -183,9 +189,9 @@ pub(crate) async fn notices(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let page = store.sessions.operate.with(async |session| {
         let last_position = assign_positions(session, &LOCK_LOG).await?;
-        let Some(after) = after else {
-            let cursor = NoticeCursor { major: last_position, minor: i64::MAX };
-            return Ok(NoticePage { notices: Vec::new(), cursor });
+        let end = NoticeCursor { major: last_position, minor: i64::MAX };
+        let Some(after) = after.filter(|after| *after <= end) else {
+            return Ok(NoticePage { notices: Vec::new(), cursor: end });
         };
         let rows = session.transact(&NOTICES_AFTER, &[&after.major, &after.minor, &limit]).await?;
         let notices = rows.iter().map(parse_notice).collect::<Result<Vec<_>, _>>()?;
@@ -197,11 +203,10 @@ pub(crate) async fn notices(
 
 /// Parses a row of [`NOTICES_AFTER`].
 fn parse_notice(row: &Row) -> Result<PublishedNotice, tokio_postgres::Error> {
-    let delivered: bool = row.try_get(7)?;
     Ok(PublishedNotice {
         cursor: NoticeCursor { major: row.try_get(0)?, minor: row.try_get(1)? },
         notice: Notice {
-            kind: if delivered { NoticeKind::Delivered } else { NoticeKind::DeadLettered },
+            kind: parse_kind(row, 7)?,
             event_id: EventId::from_stored(row.try_get(3)?),
             webhook_id: row.try_get(4)?,
             session_id: row.try_get(5)?,
@@ -210,4 +215,10 @@ fn parse_notice(row: &Row) -> Result<PublishedNotice, tokio_postgres::Error> {
             at: row.try_get::<_, PgTimestamp>(2)?.0,
         },
     })
+}
+
+/// Parses the kind of a notice from the column of its failure kind, which is NULL for a delivered event.
+fn parse_kind(row: &Row, column: usize) -> Result<NoticeKind, tokio_postgres::Error> {
+    let kind = row.try_get::<_, Option<PgFailureKind>>(column)?;
+    Ok(NoticeKind::from_failure_kind(kind.map(|PgFailureKind(kind)| kind)))
 }

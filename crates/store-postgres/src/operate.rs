@@ -27,7 +27,7 @@ queued AS (
         id, destination_id, queue_position, next_attempt_at, last_attempted_at, claims, updated_at,
         manual_last_action, manual_last_actor, manual_last_at
     )
-    SELECT id, destination_id, nextval('app.webhook_event_key'), app.webhook_now(), last_attempted_at, claims,
+    SELECT id, destination_id, app.webhook_next_event_key(), app.webhook_now(), last_attempted_at, claims,
            app.webhook_now(), $2, $3, app.webhook_now()
     FROM requeued
 ),
@@ -77,8 +77,8 @@ counts AS (
     SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM pending HAVING count(*) > 0
 ),
 notices AS (
-    INSERT INTO app.webhook_notices (at, event_keys, delivered, attempts)
-    SELECT app.webhook_now(), array_agg(id), array_agg(false), array_agg(attempts) FROM pending HAVING count(*) > 0
+    INSERT INTO app.webhook_notices (at, event_keys, failure_kinds, attempts)
+    SELECT app.webhook_now(), array_agg(id), array_agg($4), array_agg(attempts) FROM pending HAVING count(*) > 0
 ),
 changed AS (
     SELECT id FROM pending UNION ALL SELECT id FROM failed

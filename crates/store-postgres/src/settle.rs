@@ -91,8 +91,8 @@ counts AS (
     ) r
 ),
 notices AS (
-    INSERT INTO app.webhook_notices (at, event_keys, delivered, attempts)
-    SELECT app.webhook_now(), array_agg(o.key), array_agg(o.failure_kind IS NULL), array_agg(o.attempt)
+    INSERT INTO app.webhook_notices (at, event_keys, failure_kinds, attempts)
+    SELECT app.webhook_now(), array_agg(o.key), array_agg(o.failure_kind), array_agg(o.attempt)
     FROM (SELECT c.key, c.failure_kind, c.attempt FROM completed c ORDER BY c.n) o
     HAVING count(*) > 0
 ),

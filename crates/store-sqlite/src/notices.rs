@@ -7,12 +7,12 @@
 //! deliveries in the log in the order of their commits. Retention removes a delivered event together with the entry of
 //! its delivery, and so never before the event's last notice.
 
-use posthaste_domain::{EventId, EventKey, Notice, NoticeKind, Timestamp};
+use posthaste_domain::{EventId, EventKey, FailureKind, Notice, NoticeKind, Timestamp};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice};
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
 use crate::error::CallError;
-use crate::row;
+use crate::{row, totals};
 
 /// One event's result: delivered, dead-lettered or to be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl LogEntry {
         packed[8] = match self.kind {
             None => b'r',
             Some(NoticeKind::Delivered) => b'd',
-            Some(NoticeKind::DeadLettered) => b'f',
+            Some(NoticeKind::DeadLettered(kind)) => failure_letter(kind),
         };
         packed[9..13].copy_from_slice(&self.attempts.to_be_bytes());
         packed[13..].copy_from_slice(&self.lease_number.to_be_bytes());
@@ -56,8 +56,7 @@ impl LogEntry {
             key: EventKey(i64::from_be_bytes(*key)),
             kind: match rest[0] {
                 b'd' => Some(NoticeKind::Delivered),
-                b'f' => Some(NoticeKind::DeadLettered),
-                _ => None,
+                letter => find_failure_kind(letter).map(NoticeKind::DeadLettered),
             },
             attempts: u32::from_be_bytes(*attempts),
             lease_number: u32::from_be_bytes(*lease_number),
@@ -65,7 +64,22 @@ impl LogEntry {
     }
 }
 
-/// The packed entries of a batch, written as one row in the transaction that changes the events.
+/// The letter of a failure kind in a packed entry. It differs from `r`, a retry, and `d`, a delivery.
+const fn failure_letter(kind: FailureKind) -> u8 {
+    match kind {
+        FailureKind::Exhausted => b'x',
+        FailureKind::Cancelled => b'c',
+        FailureKind::Abandoned => b'a',
+        FailureKind::Gone => b'g',
+    }
+}
+
+/// Returns the failure kind with this letter.
+fn find_failure_kind(letter: u8) -> Option<FailureKind> {
+    FailureKind::ALL.iter().copied().find(|kind| failure_letter(*kind) == letter)
+}
+
+/// The packed log entries of a batch of event results, written as one row in the transaction that changes the events.
 #[derive(Default)]
 pub(crate) struct LogBatch(Vec<u8>);
 
@@ -76,8 +90,9 @@ impl LogBatch {
 
     pub(crate) fn write(&self, db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         if !self.0.is_empty() {
-            db.prepare_cached("INSERT INTO webhook_notices (at, entries) VALUES (?1, ?2)")?
-                .execute((now.as_micros(), &self.0))?;
+            let id = totals::next_notice_id(db)?;
+            db.prepare_cached("INSERT INTO webhook_notices (id, at, entries) VALUES (?1, ?2, ?3)")?
+                .execute((id, now.as_micros(), &self.0))?;
         }
         Ok(())
     }
@@ -89,14 +104,16 @@ pub(crate) fn unpack_entries(entries: &[u8]) -> impl Iterator<Item = (i64, LogEn
     (0..).zip(entries.iter().map(LogEntry::unpack))
 }
 
-/// Returns up to `limit` notices after a cursor; without a cursor, no notices and the end of the log.
+/// Returns up to `limit` notices after a cursor. Without a cursor, and with one beyond the end of the log, returns no
+/// notices and the end of the log.
 pub(crate) fn read_notices(
     db: &Connection,
     after: Option<NoticeCursor>,
     limit: usize,
 ) -> Result<NoticePage, CallError> {
-    let Some(after) = after else {
-        return Ok(NoticePage { notices: Vec::new(), cursor: end_of_log(db)? });
+    let end = end_of_log(db)?;
+    let Some(after) = after.filter(|after| *after <= end) else {
+        return Ok(NoticePage { notices: Vec::new(), cursor: end });
     };
     let mut found = db.prepare_cached(
         "SELECT id, at, entries_removed, entries
@@ -155,13 +172,9 @@ fn read_references(db: &Connection, key: EventKey) -> rusqlite::Result<EventRefe
     })
 }
 
-/// Returns the cursor after the last row ever written. SQLite keeps that row's id even after retention removed it.
+/// Returns the cursor after the last row ever written, which retention may have removed.
 fn end_of_log(db: &Connection) -> rusqlite::Result<NoticeCursor> {
-    let last: Option<i64> = db
-        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'webhook_notices'")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(NoticeCursor { major: last.unwrap_or(0), minor: i64::MAX })
+    Ok(NoticeCursor { major: totals::last_notice_id(db)?, minor: i64::MAX })
 }
 
 #[cfg(test)]
@@ -171,7 +184,9 @@ mod tests {
     #[test]
     fn packed_entries_unpack_to_the_same_values() {
         let entry = |kind| LogEntry { key: EventKey(1 << 40), kind, attempts: 7, lease_number: 300 };
-        let expected = [None, Some(NoticeKind::Delivered), Some(NoticeKind::DeadLettered)].map(entry);
+        let failures = FailureKind::ALL.iter().map(|kind| Some(NoticeKind::DeadLettered(*kind)));
+        let expected: Vec<_> =
+            [None, Some(NoticeKind::Delivered)].into_iter().chain(failures).map(entry).collect();
         let mut batch = LogBatch::default();
         expected.iter().for_each(|entry| batch.push(entry));
         assert!(unpack_entries(&batch.0).eq((0..).zip(expected)));

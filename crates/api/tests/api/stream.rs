@@ -39,7 +39,7 @@ async fn s4_a1_every_terminal_state_is_streamed_over_http(api: TestApi) {
         json!({
             "topic": "gateway:webhooks", "type": "WebhookDeliveredEvent", "webhook_delivery_id": delivered,
             "webhook_id": "webhook_id-17", "session_id": "session_id-17",
-            "payment_request_id": "payment_request_id-17", "attempts": 1,
+            "payment_request_id": "payment_request_id-17", "attempts": 1, "failure_kind": null,
         })
     );
     let dead = api.dead_lettered_event(&event()).await;
@@ -49,6 +49,7 @@ async fn s4_a1_every_terminal_state_is_streamed_over_http(api: TestApi) {
         ("WebhookDLQEvent", &json!(dead))
     );
     assert_eq!(received.data["webhook_id"], Value::Null);
+    assert_eq!(received.data["failure_kind"], "gone");
     let cancelled = api.pending_event(&event()).await;
     api.post_empty(&format!("{EVENTS}/{cancelled}/cancel")).await.json(200);
     let received = client.next().await;
@@ -57,6 +58,7 @@ async fn s4_a1_every_terminal_state_is_streamed_over_http(api: TestApi) {
         ("WebhookDLQEvent", &json!(cancelled))
     );
     assert_eq!(received.data["attempts"], 0);
+    assert_eq!(received.data["failure_kind"], "cancelled");
 }
 
 async fn a_client_that_reconnects_gets_missed_notices_once_and_in_order(api: TestApi) {
@@ -261,10 +263,13 @@ async fn an_invalid_last_event_id_is_rejected() {
 }
 
 #[tokio::test]
-async fn an_id_beyond_the_end_of_the_log_streams_new_notices_only() {
+async fn an_id_beyond_the_end_of_the_log_is_reported_and_streams_new_notices_only() {
     let api = TestApi::on_memory().await;
     api.delivered_event(&event()).await;
     let mut client = StreamClient::connect(&api, Some("9000000000:0")).await;
+    let reset = client.next().await;
+    assert_eq!((&*reset.event, &reset.id), ("NoticeLogResetEvent", &client.first_id));
+    assert_eq!(reset.data["type"], json!("NoticeLogResetEvent"));
     let event_id = api.delivered_event(&event()).await;
     assert_eq!(client.next().await.data["webhook_delivery_id"], json!(event_id));
 }

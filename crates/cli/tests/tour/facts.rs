@@ -10,12 +10,13 @@ use serde_json::Value;
 use crate::document::{anchors, blocks, code_spans, links, read, root, rows, section};
 
 /// The documents whose links are checked.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/comparison.md",
+    "docs/notices.md",
     "docs/receiving.md",
 ];
 

@@ -1,7 +1,6 @@
 //! The receivers in docs/receiving.md accept each delivery that Posthaste signs once, and refuse all others.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use posthaste::domain::signature::{Secret, SigningKeys};
@@ -10,7 +9,7 @@ use posthaste::sender::{SystemClock, WallClock as _};
 
 use crate::child::{send_request, status_of};
 use crate::document::{blocks, read};
-use crate::shell::Shell;
+use crate::shell::{Shell, is_installed};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEW_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -20,10 +19,6 @@ const BODY: &str = "{\"name\": \"Zoë\", \"price\": 1.50}\n";
 fn program(language: &str) -> String {
     let found = blocks(&read("docs/receiving.md")).into_iter().find(|block| block.language == language);
     found.unwrap_or_else(|| panic!("docs/receiving.md has no block in {language}")).text
-}
-
-fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// Returns the headers of a delivery of [`BODY`] that is signed with these secrets.

@@ -136,6 +136,11 @@ impl Drop for Shell {
     }
 }
 
+/// Returns whether this machine has an interpreter that only examples need.
+pub(crate) fn is_installed(interpreter: &str) -> bool {
+    Command::new(interpreter).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
 /// Whether a line matches the line of a document, in which … stands for any text and white space may differ.
 pub(crate) fn matches(line: &str, pattern: &str) -> bool {
     let line = collapse_spaces(line);

@@ -45,23 +45,18 @@ fn check_notices(changes: &[Change<'_>], model: &Model, state: &State) -> CheckR
     let was_pending = |change: &Change<'_>| {
         change.before.as_ref().is_none_or(|before| before.status == DeliveryStatus::Pending)
     };
-    let mut ended: Vec<(&EventId, &str, u32)> = changes
+    let mut ended: Vec<(&EventId, NoticeKind, u32)> = changes
         .iter()
         .filter(|change| was_pending(change))
         .filter_map(|change| {
-            let kind = match change.after.status {
-                DeliveryStatus::Pending => return None,
-                DeliveryStatus::Delivered => NoticeKind::Delivered,
-                DeliveryStatus::Failed => NoticeKind::DeadLettered,
-            };
-            Some((&change.after.event_id, kind.as_str(), change.after.attempts))
+            let after = &change.after;
+            let kind = NoticeKind::from_failure_kind(after.failure_kind);
+            (after.status != DeliveryStatus::Pending).then_some((&after.event_id, kind, after.attempts))
         })
         .collect();
     let new_notices = state.notices.iter().skip_while(|published| published.cursor <= model.last_notice);
-    let mut announced: Vec<(&EventId, &str, u32)> = new_notices
-        .map(|published| {
-            (&published.notice.event_id, published.notice.kind.as_str(), published.notice.attempts)
-        })
+    let mut announced: Vec<(&EventId, NoticeKind, u32)> = new_notices
+        .map(|published| (&published.notice.event_id, published.notice.kind, published.notice.attempts))
         .collect();
     ended.sort_unstable();
     announced.sort_unstable();

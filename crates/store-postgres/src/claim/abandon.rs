@@ -31,8 +31,9 @@ counts AS (
     SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM abandoned HAVING count(*) > 0
 ),
 notices AS (
-    INSERT INTO app.webhook_notices (at, event_keys, delivered, attempts)
-    SELECT app.webhook_now(), array_agg(id), array_agg(false), array_agg(attempts) FROM abandoned HAVING count(*) > 0
+    INSERT INTO app.webhook_notices (at, event_keys, failure_kinds, attempts)
+    SELECT app.webhook_now(), array_agg(id), array_agg(failure_kind), array_agg(attempts)
+    FROM abandoned HAVING count(*) > 0
 )
 SELECT e.event_id FROM abandoned JOIN app.webhook_events e USING (id)",
     types: &[Type::INT8_ARRAY, Type::INT4_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY],

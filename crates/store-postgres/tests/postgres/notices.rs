@@ -58,13 +58,15 @@ async fn a_notice_on_the_topic_has_the_agreed_fields() {
     assert!(at.as_str().is_some_and(|at| at.len() == 27 && at.ends_with('Z') && &at[10..11] == "T"), "{at}");
     let expected = json!({
         "topic": "gateway:webhooks", "type": "WebhookDLQEvent", "webhook_delivery_id": "dead", "webhook_id": "wh-2",
-        "session_id": "se-\"3\"\\", "payment_request_id": "pr-1", "attempts": 1, "at": null,
+        "session_id": "se-\"3\"\\", "payment_request_id": "pr-1", "attempts": 1, "failure_kind": "gone",
+        "at": null,
     });
     assert_eq!(notice, expected);
 
     enqueue_and_attempt(&*store, spec_with_id("fine"), 200).await;
     let notice = next(&mut listener).await.remove(0);
     assert_eq!((notice["type"].as_str(), delivery_id(&notice)), (Some("WebhookDeliveredEvent"), "fine"));
+    assert_eq!(notice.get("failure_kind"), Some(&Value::Null));
     assert_eq!((&notice["webhook_id"], &notice["session_id"]), (&Value::Null, &Value::Null));
 }
 
