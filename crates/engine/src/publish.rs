@@ -13,7 +13,7 @@ use tokio::sync::{Notify, broadcast};
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 
-/// Number of notices that a subscriber may lag behind before it gets [`SubscriberLagged`].
+/// Number of notices that a subscriber may lag behind before it gets [`SubscriptionGap::Lagged`].
 const BUFFERED_NOTICES: usize = 1_024;
 /// Maximum number of notices read by one call.
 const PAGE_SIZE: usize = 500;
@@ -22,7 +22,7 @@ const PAGE_SIZE: usize = 500;
 #[derive(Clone)]
 pub struct Publisher {
     store: Arc<dyn Store>,
-    subscribers: broadcast::Sender<PublishedNotice>,
+    subscribers: broadcast::Sender<LogChange>,
     /// The last position of the log that was published, or `None` while there are no subscribers.
     position: Arc<Mutex<Option<NoticeCursor>>>,
     wake: Arc<Notify>,
@@ -32,14 +32,27 @@ pub struct Publisher {
 /// and in order.
 pub struct Subscription {
     cursor: NoticeCursor,
-    notices: broadcast::Receiver<PublishedNotice>,
+    changes: broadcast::Receiver<LogChange>,
 }
 
-/// The subscriber was too slow and missed notices. It has to read the store's log after this cursor.
+/// A change of the notice log that the publisher broadcasts.
+#[derive(Clone)]
+enum LogChange {
+    Notice(PublishedNotice),
+    /// The log now ends here, before notices that were published.
+    Rewound(NoticeCursor),
+}
+
+/// Why the next notice does not follow the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the subscriber lagged and missed notices; resume from the store after {after:?}")]
-pub struct SubscriberLagged {
-    pub after: NoticeCursor,
+pub enum SubscriptionGap {
+    /// The subscriber was too slow and missed notices. It has to read the store's log after this cursor.
+    #[error("the subscriber lagged and missed notices; resume from the store after {after:?}")]
+    Lagged { after: NoticeCursor },
+    /// The log ends before notices that were published: the store was restored from a backup, or a failover lost its
+    /// latest commits. The subscription continues from the end of the log.
+    #[error("the log of notices was rewound to {end:?}; notices may be missing")]
+    LogRewound { end: NoticeCursor },
 }
 
 impl Publisher {
@@ -57,13 +70,13 @@ impl Publisher {
     pub async fn subscribe(&self) -> Result<Subscription, StoreError> {
         // Create the receiver before reading the cursor. Notices published in between are at or before the cursor, and
         // `Subscription::next` skips them.
-        let notices = self.subscribers.subscribe();
+        let changes = self.subscribers.subscribe();
         let cursor = self.store.notices(None, 0).await?.cursor;
         // A concurrent subscriber may have read a later end and have set the position first. Notices up to that
         // position are not published, so this subscription begins there too.
         let published_after = *self.position().get_or_insert(cursor);
         self.wake();
-        Ok(Subscription { cursor: cursor.max(published_after), notices })
+        Ok(Subscription { cursor: cursor.max(published_after), changes })
     }
 
     /// Makes the publisher read the log now: this process may have committed a notice.
@@ -99,9 +112,19 @@ impl Publisher {
         let Some(cursor) = self.next_position() else { return Ok(false) };
         let page = self.store.notices(Some(cursor), PAGE_SIZE).await?;
         let has_more = page.notices.len() == PAGE_SIZE;
-        for notice in page.notices {
+        let mut changes: Vec<_> = Vec::with_capacity(page.notices.len());
+        if page.ends_before(cursor) {
+            tracing::warn!(
+                published = ?cursor, end = ?page.cursor,
+                "the log of notices ends before the last published notice, as after a failover that lost commits; \
+                 continuing from its end"
+            );
+            changes.push(LogChange::Rewound(page.cursor));
+        }
+        changes.extend(page.notices.into_iter().map(LogChange::Notice));
+        for change in changes {
             // Fails only if the last subscriber has just unsubscribed.
-            let _ = self.subscribers.send(notice);
+            let _ = self.subscribers.send(change);
         }
         *self.position() = Some(page.cursor);
         Ok(has_more)
@@ -127,17 +150,23 @@ impl Subscription {
         self.cursor
     }
 
-    /// Waits for the next notice.
-    pub async fn next(&mut self) -> Result<PublishedNotice, SubscriberLagged> {
+    /// Waits for the next notice, or for the reason why it does not follow the last one.
+    pub async fn next(&mut self) -> Result<PublishedNotice, SubscriptionGap> {
         loop {
-            match self.notices.recv().await {
-                Ok(published) if published.cursor <= self.cursor => {}
-                Ok(published) => {
+            match self.changes.recv().await {
+                Ok(LogChange::Notice(published)) if published.cursor <= self.cursor => {}
+                Ok(LogChange::Notice(published)) => {
                     self.cursor = published.cursor;
                     return Ok(published);
                 }
+                // A subscription that began after the log was rewound has not seen the notices beyond its end.
+                Ok(LogChange::Rewound(end)) if end >= self.cursor => {}
+                Ok(LogChange::Rewound(end)) => {
+                    self.cursor = end;
+                    return Err(SubscriptionGap::LogRewound { end });
+                }
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    return Err(SubscriberLagged { after: self.cursor });
+                    return Err(SubscriptionGap::Lagged { after: self.cursor });
                 }
                 // Every publisher has been dropped: no notice will ever come.
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,

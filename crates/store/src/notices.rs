@@ -25,3 +25,11 @@ pub struct NoticePage {
     /// Where the next page starts: after the last notice of this page, or at the end of the log.
     pub cursor: NoticeCursor,
 }
+
+impl NoticePage {
+    /// Returns whether the log ends before `after`, the cursor from which this page was read. The store was then restored
+    /// from a backup, or a failover lost the latest commits. Reading continues from the end of the log.
+    pub fn ends_before(&self, after: NoticeCursor) -> bool {
+        self.cursor < after
+    }
+}
