@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return terminal::print_usage(&error),
     };
+    service::open_files::raise_limit();
     let result = runtime(&cli).and_then(|runtime| {
         let result = runtime.block_on(commands::run(cli));
         // Does not wait for name lookups that still block a thread. The command has waited for everything else.

@@ -76,9 +76,12 @@ struct ClaimSummary {
 enum NextClaim {
     /// All slots are used: claim when a slot is released.
     AfterRelease,
+    /// A local shortage has slowed sending down: check again after this time.
+    AfterPause(Duration),
     /// Slots are available and more events may be due: claim at once.
     Now,
-    /// Slots are available, but no due event can be sent: claim after a wake-up, a release or the poll interval.
+    /// Slots are available, but no due event can be sent: claim after a wake-up, a release, the due time of a retry or
+    /// the poll interval.
     AfterWakeup,
 }
 
@@ -124,10 +127,12 @@ impl Claimer {
                 match claimed.map(|claimed| claimed.next) {
                     Ok(NextClaim::Now) => {}
                     Ok(NextClaim::AfterRelease) => worker.slots.released().await,
+                    Ok(NextClaim::AfterPause(pause)) => clock.sleep(pause).await,
                     Ok(NextClaim::AfterWakeup) => tokio::select! {
                         biased;
                         () = worker.slots.released() => {}
                         () = wakeups.wait() => {}
+                        () = worker.due_times.reached(&**clock) => {}
                         () = clock.sleep(worker.settings.poll_interval) => {}
                     },
                     Err(error) => {
@@ -148,12 +153,20 @@ impl Claimer {
     /// Makes one claim and starts a delivery for each granted lease.
     async fn claim(&mut self, quota: Quota) -> Result<ClaimSummary, StoreError> {
         let releases_before = self.worker.slots.release_count();
-        let request = self.plan_claim(quota);
+        let unthrottled = match self.check_shortages() {
+            Ok(available) => available,
+            Err(pause) => {
+                self.worker.record_claim();
+                return Ok(ClaimSummary { leases: 0, retries: 0, next: NextClaim::AfterPause(pause) });
+            }
+        };
+        let request = self.plan_claim(Quota { total: quota.total.min(unthrottled), ..quota });
         if request.limit == 0 {
             self.worker.record_claim();
             return Ok(ClaimSummary { leases: 0, retries: 0, next: NextClaim::AfterRelease });
         }
         let requested_at = self.worker.ports.clock.monotonic();
+        self.worker.due_times.remove_reached(requested_at);
         let response = self.call_store(&request).await?;
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
@@ -164,6 +177,17 @@ impl Claimer {
         let may_have_more = leases >= request.limit || (leases > 0 && released_meanwhile);
         let next = if may_have_more { NextClaim::Now } else { NextClaim::AfterWakeup };
         Ok(ClaimSummary { leases, retries, next })
+    }
+
+    /// Returns how many deliveries may start despite local shortages, or how long to wait. Logs shortages that are over.
+    fn check_shortages(&self) -> Result<usize, Duration> {
+        let worker = &self.worker;
+        let now = worker.ports.clock.monotonic();
+        for ended in worker.shortages.take_ended(now) {
+            tracing::info!(worker_id = %worker.settings.worker_id, resource = ended.as_str(),
+                "requests are sent again; nothing was lacking for a minute");
+        }
+        worker.shortages.available(worker.slots.in_flight(), now)
     }
 
     /// Sends the claim to the store, then counts its leases and reports abandoned events.
@@ -198,7 +222,7 @@ impl Claimer {
     }
 
     /// Builds a request for the events that can be sent now: within the available slots, and not to destinations with
-    /// an open circuit.
+    /// an open circuit or without a local port.
     fn plan_claim(&self, quota: Quota) -> ClaimRequest {
         let worker = &self.worker;
         let available = worker.slots.available();
@@ -206,6 +230,9 @@ impl Claimer {
         for (destination, limit) in worker.circuits.send_limits(worker.ports.clock.monotonic()) {
             let slots = destination_slots.entry(destination).or_insert(worker.settings.per_destination);
             *slots = (*slots).min(limit);
+        }
+        for destination in worker.shortages.paused_destinations(worker.ports.clock.monotonic()) {
+            destination_slots.insert(destination, 0);
         }
         ClaimRequest {
             id: self.claim_id,
@@ -281,7 +308,7 @@ fn prepare_delivery(worker: &Worker, lease: Lease) -> Result<Delivery, LeaseRef>
 }
 
 /// Releases leases. Gives up when the store is unavailable for a whole lease duration: the leases have expired then.
-async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
+pub(crate) async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
     if leases.is_empty() {
         return;
     }

@@ -8,10 +8,13 @@ use futures_util::FutureExt as _;
 use posthaste_domain::{AttemptResult, ErrorClass, Lease, Outcome, Transition};
 use posthaste_store::{LeaseRef, SettleResult};
 
+use crate::attempt_log::log_attempt;
 use crate::circuits::Admission;
+use crate::claim::release_leases;
 use crate::heartbeat::RenewalGuard;
 use crate::observe::AttemptEvent;
 use crate::phase::Phase;
+use crate::sender::LocalShortage;
 use crate::slots::Slot;
 use crate::worker::Worker;
 
@@ -34,12 +37,32 @@ pub(crate) struct InterruptedDelivery {
     _slot: Slot,
 }
 
+/// Why a delivery has no result.
+enum Unsent {
+    /// A drain interrupted the request.
+    Interrupted,
+    /// This host lacked a resource, so no request was sent.
+    Shortage(LocalShortage),
+}
+
 /// Sends the event, decides on its next state, settles and reports. The heartbeat and the slot are dropped last,
 /// after the settle has committed.
 pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<InterruptedDelivery> {
     let Delivery { lease, admission, renewal, slot } = delivery;
-    let Some(result) = send(&worker, &lease).await else {
-        return Some(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
+    let result = match send(&worker, &lease).await {
+        Ok(result) => result,
+        Err(Unsent::Interrupted) => {
+            return Some(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
+        }
+        Err(Unsent::Shortage(shortage)) => {
+            report_shortage(&worker, &lease, shortage);
+            // From here on, `release_leases` counts the lease instead of the slot.
+            drop((admission, slot));
+            renewal.mark_settling();
+            release_leases(&worker, &[LeaseRef::from(&lease)]).await;
+            drop(renewal);
+            return None;
+        }
     };
     let transition = decide(&worker, &lease, admission, result);
     let settled = settle(&worker, &renewal, &transition).await;
@@ -48,22 +71,34 @@ pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<I
     None
 }
 
-/// Sends the request. A sender that hangs or panics yields an outcome like any other; none means that a drain
-/// interrupted the request.
-async fn send(worker: &Worker, lease: &Lease) -> Option<AttemptResult> {
+/// Sends the request. A sender that hangs or panics yields an outcome like any other.
+async fn send(worker: &Worker, lease: &Lease) -> Result<AttemptResult, Unsent> {
     let clock = &worker.ports.clock;
     let timeout = worker.settings.timeout;
     let started_at = clock.monotonic();
     let sending = AssertUnwindSafe(async { worker.ports.sender.send(lease, timeout).await }).catch_unwind();
     let outcome = tokio::select! {
         biased;
-        outcome = sending => outcome.unwrap_or_else(|_| Outcome::no_response(ErrorClass::Panic, "the sender panicked")),
+        sent = sending => match sent {
+            Ok(sent) => sent.map_err(Unsent::Shortage)?,
+            Err(_) => Outcome::no_response(ErrorClass::Panic, "the sender panicked"),
+        },
         () = clock.sleep(timeout + TIMEOUT_GRACE) => {
             Outcome::no_response(ErrorClass::Timeout, &format!("no result within {timeout:?}"))
         }
-        () = worker.phases.reached(Phase::Interrupted) => return None,
+        () = worker.phases.reached(Phase::Interrupted) => return Err(Unsent::Interrupted),
     };
-    Some(AttemptResult { outcome, duration: clock.monotonic().saturating_sub(started_at) })
+    Ok(AttemptResult { outcome, duration: clock.monotonic().saturating_sub(started_at) })
+}
+
+/// Slows sending down, and logs the shortage if it is new or has lasted another minute.
+fn report_shortage(worker: &Worker, lease: &Lease, shortage: LocalShortage) {
+    let (in_flight, now) = (worker.slots.in_flight(), worker.ports.clock.monotonic());
+    worker.ports.observer.on_local_shortage(shortage);
+    if let Some(unsent) = worker.shortages.record(shortage, lease.destination_id, in_flight, now) {
+        tracing::warn!(worker_id = %worker.settings.worker_id, resource = shortage.as_str(), unsent,
+            advice = %shortage, "requests were not sent for lack of a local resource; their events lose no attempt");
+    }
 }
 
 /// Records the outcome in the circuit and computes the transition.
@@ -86,38 +121,22 @@ async fn settle(
     worker.settler.settle(Arc::clone(transition), worker.ports.clock.monotonic()).await
 }
 
-/// Passes the same transition to the cycle counters, the metrics, the log and the publisher.
+/// Passes the same transition to the cycle counters, the metrics, the log, the claimer and the publisher.
 fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Option<SettleResult>) {
     worker.cycle.count_attempt(transition, settled);
     worker.ports.observer.on_attempt(&AttemptEvent { lease, transition, settled });
-    let written = settled.is_some_and(SettleResult::is_written);
-    // The destination's URL is not logged: its path is often a secret.
-    tracing::debug!(
-        event_id = %transition.event_id(),
-        event_type = lease.event_type,
-        destination_id = lease.destination_id.0,
-        worker_id = %worker.settings.worker_id,
-        attempt = transition.attempt(),
-        outcome = transition.label(),
-        bucket = transition.outcome().bucket().as_str(),
-        http_status = transition.outcome().http_status(),
-        error_class = transition.outcome().error_class().map(ErrorClass::as_str),
-        lag_ms = millis(lease.overdue),
-        duration_ms = millis(transition.duration()),
-        retry_after_ms = transition.retry_after().map(millis),
-        written,
-        "attempt"
-    );
+    log_attempt(&worker.settings.worker_id, lease, transition, settled);
     if settled == Some(SettleResult::Stale) {
         tracing::warn!(event_id = %transition.event_id(), worker_id = %worker.settings.worker_id,
             outcome = transition.label(), "stale write refused: the lease was lost before the result was written");
     }
-    if written && transition.notice_kind().is_some() {
+    if !settled.is_some_and(SettleResult::is_written) {
+        return;
+    }
+    if let Some(delay) = transition.retry_after() {
+        worker.due_times.add(delay, worker.ports.clock.monotonic());
+    }
+    if transition.notice_kind().is_some() {
         worker.publisher.wake();
     }
-}
-
-/// Milliseconds as `u64`, because `tracing` formats a `u128` as text.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -13,6 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::circuits::Circuits;
 use crate::clock::within;
 use crate::cycle::CycleCounters;
+use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::observe::WorkerHealth;
 use crate::phase::{Phase, PhaseTracker};
@@ -223,6 +224,7 @@ fn start_worker(
         slots: Arc::new(Slots::new(&settings)),
         circuits: Arc::new(Circuits::new(breaker)),
         shortages: Shortages::default(),
+        due_times: DueTimes::default(),
         heartbeat,
         settler,
         publisher: Publisher::new(store),

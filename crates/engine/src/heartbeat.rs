@@ -43,7 +43,7 @@ struct Renewal {
     expected_expiry: Duration,
     /// Whether the worker has logged that the lease expired without a renewal. It logs this once.
     is_reported: bool,
-    /// The settle has started. It reports a lost lease itself, and its own commit ends the lease.
+    /// The settle or the release has started. A settle reports a lost lease itself. The commit of either ends the lease.
     is_settling: bool,
 }
 
@@ -178,7 +178,7 @@ pub(crate) struct RenewalGuard {
 }
 
 impl RenewalGuard {
-    /// Marks the lease as being settled: from now on the settle, not the heartbeat, reports a lost lease.
+    /// Marks the lease as being settled or released: from now on the heartbeat does not report it as lost.
     pub(crate) fn mark_settling(&self) {
         if let Some(renewal) = self.heartbeat.renewals().get_mut(&self.token) {
             renewal.is_settling = true;

@@ -9,7 +9,7 @@
 //!      └─► store ─► claim ─► deliver: send ─► decide ─► settle ─► store ─► publish ───┘
 //!                     ▲                      (pure, in  (batched)
 //!                     │                       domain)
-//!            slots, circuits            heartbeat ─► store
+//!       slots, circuits, shortages      heartbeat ─► store
 //!          (how much can be sent       (renews each lease until
 //!             right now)                its settle has committed)
 //! ```
@@ -23,8 +23,11 @@
 
 mod circuits;
 mod claim;
+mod due_times;
+mod shortages;
 mod slots;
 
+mod attempt_log;
 mod deliver;
 mod heartbeat;
 pub mod lease_protocol;
@@ -47,7 +50,7 @@ mod worker;
 pub use clock::{Clock, TokioClock, within};
 pub use engine::{DrainReport, Engine, RunOnceError, Runtimes};
 pub use observe::{AttemptEvent, Observer, WorkerHealth};
-pub use publish::{Publisher, SubscriberLagged, Subscription};
-pub use sender::Sender;
+pub use publish::{Publisher, Subscription, SubscriptionGap};
+pub use sender::{LocalShortage, Sender};
 pub use settings::{InvalidSettings, Settings};
 pub use worker::{Ports, RandomSource};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use posthaste_domain::{Lease, Transition};
 use posthaste_store::SettleResult;
 
+use crate::sender::LocalShortage;
 use crate::worker::Worker;
 
 /// Callbacks for attempts, lost leases and abandoned events of a worker. The engine calls them inline, so they must
@@ -21,6 +22,9 @@ pub trait Observer: Send + Sync + 'static {
     /// Called when a claim has dead-lettered this many events as abandoned, because each had lost too many leases in a
     /// row.
     fn on_abandoned(&self, _events: usize) {}
+
+    /// Called when a request was not sent because this host lacked a resource. Its event is due as before.
+    fn on_local_shortage(&self, _shortage: LocalShortage) {}
 }
 
 /// One finished attempt: the lease, the transition, and what the store did with it.
@@ -60,6 +64,11 @@ impl WorkerHealth {
     /// Returns the number of destinations whose circuit is open or half open.
     pub fn circuits_open(&self) -> usize {
         self.0.upgrade().map_or(0, |worker| worker.circuits.open_count(worker.ports.clock.monotonic()))
+    }
+
+    /// Returns the resource of this host that requests of the last minute lacked, if any did.
+    pub fn local_shortage(&self) -> Option<LocalShortage> {
+        self.0.upgrade().and_then(|worker| worker.shortages.current(worker.ports.clock.monotonic()))
     }
 
     /// Returns the time since the store last answered a claim, or since the worker last had no slot to claim for.

@@ -10,6 +10,7 @@ use posthaste_store::Store;
 use crate::circuits::Circuits;
 use crate::clock::Clock;
 use crate::cycle::CycleCounters;
+use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::observe::Observer;
 use crate::phase::PhaseTracker;
@@ -17,6 +18,7 @@ use crate::publish::Publisher;
 use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::settle::Settler;
+use crate::shortages::Shortages;
 use crate::slots::Slots;
 
 /// The engine's source of randomness. The simulation injects a seeded one.
@@ -44,6 +46,8 @@ pub(crate) struct Worker {
     pub(crate) ports: Ports,
     pub(crate) slots: Arc<Slots>,
     pub(crate) circuits: Arc<Circuits>,
+    pub(crate) shortages: Shortages,
+    pub(crate) due_times: DueTimes,
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) settler: Settler,
     pub(crate) publisher: Publisher,

@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::ErrorClass;
-use tokio::net::TcpStream;
 use url::Host;
 
 use crate::connection::{Connection, Http1Connection, Http2Connection};
 use crate::deadline::{Phase, Progress};
-use crate::dial::{ADDRESSES_MAX, dial, interleave_families};
+use crate::dial::{ADDRESSES_MAX, DialError, dial, interleave_families};
 use crate::failure::Failure;
 use crate::guard::{AddressGuard, PermittedAddress};
 use crate::options::{InvalidOptions, SenderOptions};
 use crate::proxy::{Proxy, TunnelError, TunnelTarget};
 use crate::race::first_success;
 use crate::receive_budget::{BudgetedStream, ReceiveBudget};
-use crate::resolve::Resolver;
+use crate::resolve::{LookupError, Resolver};
+use crate::shortage::AttemptError;
+use crate::sockets::{Socket, SocketBudget};
 use crate::stream::Stream;
 use crate::target::Origin;
 use crate::tls::TlsClient;
@@ -28,26 +29,35 @@ const TUNNELS_MAX: usize = 3;
 /// Delay before the next tunnel is requested in parallel. Longer than for direct dialling, because the proxy dials too.
 const NEXT_TUNNEL_DELAY: Duration = Duration::from_secs(1);
 
+/// Sockets that one lookup may need: two name servers are asked for each of the two address families.
+const LOOKUP_SOCKETS: usize = 4;
+
 /// Opens connections to receivers, directly or through the egress proxy.
 pub(crate) struct Connector {
     guard: AddressGuard,
     resolver: Arc<dyn Resolver>,
     proxy: Option<Proxy>,
     tls: TlsClient,
+    sockets: SocketBudget,
 }
 
 impl Connector {
-    pub(crate) fn new(options: &SenderOptions) -> Result<Self, InvalidOptions> {
+    pub(crate) fn new(options: &SenderOptions, sockets: SocketBudget) -> Result<Self, InvalidOptions> {
         Ok(Self {
             guard: AddressGuard::new(options.allowed_networks.clone()),
             resolver: Arc::clone(&options.resolver),
             proxy: options.proxy.clone(),
             tls: TlsClient::new(options.ca_file.as_deref())?,
+            sockets,
         })
     }
 
     /// Opens a connection that is ready for its first request.
-    pub(crate) async fn connect(&self, origin: &Origin, progress: &Progress) -> Result<Connection, Failure> {
+    pub(crate) async fn connect(
+        &self,
+        origin: &Origin,
+        progress: &Progress,
+    ) -> Result<Connection, AttemptError> {
         let budget = ReceiveBudget::new();
         let stream = BudgetedStream::new(self.open_tcp(origin, progress).await?, Arc::clone(&budget));
         if !origin.secure {
@@ -65,11 +75,11 @@ impl Connector {
     }
 
     /// Opens a TCP stream to the receiver, or a tunnel to it through the proxy.
-    async fn open_tcp(&self, origin: &Origin, progress: &Progress) -> Result<TcpStream, Failure> {
+    async fn open_tcp(&self, origin: &Origin, progress: &Progress) -> Result<Socket, AttemptError> {
         let Some(proxy) = &self.proxy else {
             let addresses = self.permitted_addresses(origin, ADDRESSES_MAX, progress).await?;
             progress.enter(Phase::Connect);
-            return dial(&addresses).await.map_err(|error| connect_failure(&error));
+            return dial(&addresses, &self.sockets).await.map_err(connect_error);
         };
         let targets = match &origin.host {
             Host::Domain(name) if proxy.resolves_names() => {
@@ -82,16 +92,19 @@ impl Connector {
         };
         progress.enter(Phase::Proxy);
         let addresses = self.proxy_addresses(proxy).await?;
-        let open = |target| open_tunnel(proxy, &addresses, target);
+        let open = |target| open_tunnel(proxy, &addresses, &self.sockets, target);
         let tunnel =
             first_success(targets, NEXT_TUNNEL_DELAY, open, TunnelError::applies_to_all_targets).await;
         tunnel.map_err(|error| error.expect("a receiver has a name or an address").into())
     }
 
     /// Looks up the proxy's addresses. A failed lookup is a failure to connect, not a DNS failure of the receiver.
-    async fn proxy_addresses(&self, proxy: &Proxy) -> Result<Vec<PermittedAddress>, Failure> {
+    async fn proxy_addresses(&self, proxy: &Proxy) -> Result<Vec<PermittedAddress>, AttemptError> {
         let addresses = self.lookup(proxy.host(), proxy.port()).await;
-        let addresses = addresses.map_err(|failure| proxy_failure(&failure.detail))?;
+        let addresses = addresses.map_err(|error| match error {
+            AttemptError::Failed(failure) => proxy_failure(&failure.detail).into(),
+            AttemptError::Shortage(_) => error,
+        })?;
         let addresses: Vec<_> = addresses.into_iter().map(PermittedAddress::from_configuration).collect();
         Ok(interleave_families(&addresses, ADDRESSES_MAX))
     }
@@ -103,7 +116,7 @@ impl Connector {
         origin: &Origin,
         max: usize,
         progress: &Progress,
-    ) -> Result<Vec<PermittedAddress>, Failure> {
+    ) -> Result<Vec<PermittedAddress>, AttemptError> {
         progress.enter(Phase::Lookup);
         let addresses = self.lookup(&origin.host, origin.port).await?;
         let permitted = self
@@ -114,17 +127,17 @@ impl Connector {
     }
 
     /// Returns all addresses of a host; an IP literal needs no lookup.
-    async fn lookup(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    async fn lookup(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, AttemptError> {
         let addresses = match host {
             Host::Domain(name) => {
-                let result = self.resolver.lookup(name).await;
-                result.map_err(|error| Failure::new(ErrorClass::Dns, error.to_string()))?
+                let _sockets = self.sockets.reserve(LOOKUP_SOCKETS)?;
+                self.resolver.lookup(name).await.map_err(lookup_error)?
             }
             Host::Ipv4(address) => vec![IpAddr::from(*address)],
             Host::Ipv6(address) => vec![IpAddr::from(*address)],
         };
         if addresses.is_empty() {
-            return Err(Failure::new(ErrorClass::Dns, format!("{host} has no address")));
+            return Err(Failure::new(ErrorClass::Dns, format!("{host} has no address")).into());
         }
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
@@ -134,18 +147,31 @@ impl Connector {
 async fn open_tunnel(
     proxy: &Proxy,
     addresses: &[PermittedAddress],
+    sockets: &SocketBudget,
     target: TunnelTarget<'_>,
-) -> Result<TcpStream, TunnelError> {
-    let dialled = dial(addresses).await;
-    let mut stream = dialled.map_err(|error| TunnelError::AllTargets(proxy_failure(&error)))?;
-    proxy.open_tunnel(&mut stream, &target).await?;
-    Ok(stream)
+) -> Result<Socket, TunnelError> {
+    let mut socket = dial(addresses, sockets).await.map_err(|error| match error {
+        DialError::Failed(error) => TunnelError::AllTargets(proxy_failure(&error)),
+        DialError::Shortage(shortage) => TunnelError::Shortage(shortage),
+    })?;
+    proxy.open_tunnel(&mut socket, &target).await?;
+    Ok(socket)
 }
 
 fn proxy_failure(error: &dyn fmt::Display) -> Failure {
     Failure::new(ErrorClass::Connect, format!("the egress proxy: {error}"))
 }
 
-fn connect_failure(error: &std::io::Error) -> Failure {
-    Failure::new(ErrorClass::Connect, error.to_string())
+fn connect_error(error: DialError) -> AttemptError {
+    match error {
+        DialError::Failed(error) => Failure::new(ErrorClass::Connect, error.to_string()).into(),
+        DialError::Shortage(shortage) => shortage.into(),
+    }
+}
+
+fn lookup_error(error: LookupError) -> AttemptError {
+    match error {
+        LookupError::Shortage(shortage) => shortage.into(),
+        error => Failure::new(ErrorClass::Dns, error.to_string()).into(),
+    }
 }

@@ -5,10 +5,13 @@
 use std::io;
 use std::time::Duration;
 
+use posthaste_engine::LocalShortage;
 use tokio::net::TcpStream;
 
 use crate::guard::PermittedAddress;
 use crate::race::first_success;
+use crate::shortage::shortage_of_connect;
+use crate::sockets::{Socket, SocketBudget};
 
 /// Delay before the next address is dialled in parallel.
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
@@ -16,12 +19,26 @@ const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 /// scan a network.
 pub(crate) const ADDRESSES_MAX: usize = 6;
 
-/// Dials the addresses in order and returns the first open socket.
-pub(crate) async fn dial(addresses: &[PermittedAddress]) -> io::Result<TcpStream> {
-    let dialled = first_success(addresses.iter().copied(), NEXT_ADDRESS_DELAY, connect, |_| false).await;
+/// Why no address could be dialled.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    Failed(io::Error),
+    /// This host lacked a resource.
+    Shortage(LocalShortage),
+}
+
+/// Dials the addresses in order and returns the first open socket. A local shortage ends the attempts at all addresses:
+/// another error could otherwise hide that an address was not tried.
+pub(crate) async fn dial(
+    addresses: &[PermittedAddress],
+    sockets: &SocketBudget,
+) -> Result<Socket, DialError> {
+    let connect = |address| connect(address, sockets);
+    let is_final = |error: &DialError| matches!(error, DialError::Shortage(_));
+    let dialled = first_success(addresses.iter().copied(), NEXT_ADDRESS_DELAY, connect, is_final).await;
     dialled.map_err(|failure| {
         let no_address = || io::Error::new(io::ErrorKind::AddrNotAvailable, "there is no address to dial");
-        failure.unwrap_or_else(no_address)
+        failure.unwrap_or_else(|| DialError::Failed(no_address()))
     })
 }
 
@@ -44,17 +61,26 @@ pub(crate) fn interleave_families(addresses: &[PermittedAddress], max: usize) ->
     ordered
 }
 
-async fn connect(address: PermittedAddress) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address.address()).await?;
+async fn connect(address: PermittedAddress, sockets: &SocketBudget) -> Result<Socket, DialError> {
+    let permit = sockets.reserve(1).map_err(DialError::Shortage)?;
+    let connected = TcpStream::connect(address.address()).await;
+    let stream = connected.map_err(|error| match shortage_of_connect(&error, address.address()) {
+        Some(shortage) => DialError::Shortage(shortage),
+        None => DialError::Failed(error),
+    })?;
     // A request is written in one piece; Nagle's algorithm would only delay it.
-    stream.set_nodelay(true)?;
-    Ok(stream)
+    stream.set_nodelay(true).map_err(DialError::Failed)?;
+    Ok(Socket::new(stream, permit))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::SocketAddr;
+
+    fn budget(max: Option<usize>) -> SocketBudget {
+        SocketBudget::new(max, crate::pool::Pool::new(0, 0))
+    }
 
     fn permitted(addresses: &[&str]) -> Vec<PermittedAddress> {
         let parsed = addresses.iter().map(|address| address.parse::<SocketAddr>().unwrap());
@@ -89,11 +115,24 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listening = listener.local_addr().unwrap();
         let addresses = [refusing, listening].map(PermittedAddress::from_configuration);
-        assert_eq!(dial(&addresses).await.unwrap().peer_addr().unwrap(), listening);
+        assert_eq!(dial(&addresses, &budget(None)).await.unwrap().peer_addr().unwrap(), listening);
     }
 
     #[tokio::test]
     async fn dialling_without_addresses_fails_at_once() {
-        assert_eq!(dial(&[]).await.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+        let error = dial(&[], &budget(None)).await.unwrap_err();
+        assert!(matches!(error, DialError::Failed(error) if error.kind() == io::ErrorKind::AddrNotAvailable));
+    }
+
+    #[tokio::test]
+    async fn no_address_is_dialled_without_a_socket_in_the_budget() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [listener.local_addr().unwrap(); 2].map(PermittedAddress::from_configuration);
+        let budget = budget(Some(1));
+        let socket = dial(&addresses, &budget).await.unwrap();
+        let error = dial(&addresses, &budget).await.unwrap_err();
+        assert!(matches!(error, DialError::Shortage(LocalShortage::OpenFiles)), "{error:?}");
+        drop(socket);
+        dial(&addresses, &budget).await.unwrap();
     }
 }

@@ -11,6 +11,7 @@ use crate::connection::{Connection, Http2Connection, SendError};
 use crate::deadline::{Phase, Progress};
 use crate::failure::Failure;
 use crate::pool::Pool;
+use crate::shortage::AttemptError;
 use crate::target::{Origin, Target};
 
 /// The HTTP client of a sender: a connector for new connections and a pool of open ones.
@@ -38,13 +39,13 @@ impl Client {
         target: &'a Target,
         mut request: Request<Bytes>,
         progress: &Progress,
-    ) -> Result<OpenResponse<'a>, Failure> {
+    ) -> Result<OpenResponse<'a>, AttemptError> {
         let payload = request.body().clone();
         while let Some(connection) = self.pool.take(&target.origin).await {
             progress.enter(Phase::Response);
             match self.send_on(connection, target, request).await {
                 Err(SendError::Unsent(head)) => request = head.map(|()| payload.clone()),
-                result => return result.map_err(Failure::from),
+                result => return result.map_err(|error| Failure::from(error).into()),
             }
         }
         let connection = self.connector.connect(&target.origin, progress).await?;
@@ -52,7 +53,7 @@ impl Client {
             self.pool.share(&target.origin, slot.connection());
         }
         progress.enter(Phase::Response);
-        self.send_on(connection, target, request).await.map_err(Failure::from)
+        self.send_on(connection, target, request).await.map_err(|error| Failure::from(error).into())
     }
 
     /// Makes the connection available to the next request. The response body must have been read to its end.
@@ -102,7 +103,7 @@ impl<'a> RetireOnDrop<'a> {
         Self { pool, origin, connection: Some(connection.clone()) }
     }
 
-    /// Leaves the connection in the pool.
+    /// Disarms the guard: the connection stays in the pool.
     fn keep(mut self) {
         self.connection = None;
     }

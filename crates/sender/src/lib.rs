@@ -10,7 +10,8 @@
 //!
 //! Receivers are untrusted. One deadline covers everything from the name lookup to the last byte of the response, and
 //! fixed limits bound what a receiver can make the sender read, keep or wait for. Every failure of a receiver becomes an
-//! [`Outcome`](posthaste_domain::Outcome), never an `Err`. The sender dials a receiver, or requests a tunnel to it from
+//! [`Outcome`](posthaste_domain::Outcome), never an `Err`. A lack of this host's own resources, such as file descriptors, is
+//! an error and no outcome. The sender dials a receiver, or requests a tunnel to it from
 //! the proxy, only at addresses that the [`AddressGuard`] has permitted. The one exception is a proxy that the operator
 //! configured to resolve names itself.
 #![forbid(unsafe_code)]
@@ -39,6 +40,8 @@ mod deadline;
 mod failure;
 mod options;
 mod receive_budget;
+mod shortage;
+mod sockets;
 mod stream;
 
 pub use clock::{SystemClock, WallClock};

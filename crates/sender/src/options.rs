@@ -12,11 +12,15 @@ use crate::resolve::{DnsResolver, Resolver};
 pub struct SenderOptions {
     /// Non-public networks that the sender may dial.
     pub allowed_networks: AllowedNetworks,
-    /// Upper bound of pooled connections per receiver, which is a host and port that several destinations may share.
-    /// Idle HTTP/1.1 connections count, and HTTP/2 connections whether idle or in use.
+    /// Upper bound of pooled connections per receiver, which is a host and port that several destinations may share. A
+    /// receiver that recently had more requests in flight at once may keep as many connections. Idle HTTP/1.1
+    /// connections count, and HTTP/2 connections whether idle or in use. Zero pools no connection.
     pub pool_size: usize,
     /// Upper bound of pooled connections to all receivers. Each holds a file descriptor.
     pub pool_size_total: usize,
+    /// Upper bound of open sockets, in use and pooled. It leaves file descriptors to the rest of the process. `None`
+    /// leaves the limit to the operating system.
+    pub sockets_max: Option<usize>,
     /// PEM file of certificate authorities that are trusted in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// Egress proxy for all connections to receivers. Without one, the sender dials receivers directly.
@@ -44,6 +48,7 @@ impl SenderOptions {
             allowed_networks: AllowedNetworks::none(),
             pool_size: 20,
             pool_size_total: 512,
+            sockets_max: None,
             ca_file: None,
             proxy: None,
             resolver: Arc::new(DnsResolver::new()),

@@ -4,9 +4,13 @@
 //! response has been read. An HTTP/2 connection stays in the pool while it is used. The pool limits the connections per
 //! receiver and in total, their idle time and their age. The age limit makes the sender follow a receiver to new
 //! addresses within minutes.
+//!
+//! A receiver may keep as many connections as it recently had requests in flight, from all its destinations together.
+//! With fewer, the requests of the next moment would open connections anew.
 
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,13 +21,16 @@ use tokio::time::Instant;
 use crate::connection::{Connection, Http1Connection, Http2Connection};
 use crate::deadline::now;
 use crate::target::Origin;
+use usage::OriginUsage;
+
+pub(crate) use usage::RequestInFlight;
 
 /// Idle time after which a connection is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Age after which a connection takes no new requests.
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// Interval between sweeps for expired connections.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
+/// Interval between sweeps for expired connections, and for receivers with more connections than they recently used.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Open connections to all receivers, keyed by origin.
 pub(crate) struct Pool {
@@ -43,6 +50,8 @@ struct PoolState {
     /// HTTP/2 connections: usually one per origin, more when one is full. No entry is empty.
     shared: HashMap<Arc<Origin>, Vec<SharedConnection>>,
     shared_count: usize,
+    /// Requests in flight, of origins that had any recently.
+    usage: HashMap<Arc<Origin>, OriginUsage>,
 }
 
 /// An HTTP/1.1 connection that no request uses.
@@ -74,6 +83,12 @@ impl Pool {
         let pool = Arc::new(Self { state: Mutex::default(), per_origin_max, total_max });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
         pool
+    }
+
+    /// Counts a request to this origin as in flight until the returned guard is dropped.
+    pub(crate) fn begin_request(self: &Arc<Self>, origin: &Arc<Origin>) -> RequestInFlight {
+        self.state().usage.entry(Arc::clone(origin)).or_default().begin();
+        RequestInFlight::new(Arc::clone(self), Arc::clone(origin))
     }
 
     /// Returns a connection that was open when checked. Its receiver may still close it before the request arrives.
@@ -132,6 +147,14 @@ impl Pool {
     pub(crate) fn retire(&self, origin: &Origin, connection: &Http2Connection) {
         let removed = self.state().take_shared(origin, |shared| shared.connection.is_same_as(connection));
         drop(removed);
+    }
+
+    /// Closes the connection that has been idle for the longest time. Returns whether a socket was closed. Without an idle
+    /// HTTP/1.1 connection it retires an idle HTTP/2 connection, which closes its socket a moment later.
+    pub(crate) fn close_longest_idle(&self) -> bool {
+        let (idle, shared) = self.state().take_longest_idle();
+        drop(shared);
+        idle.is_some()
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
@@ -197,10 +220,12 @@ impl PoolState {
         taken
     }
 
-    /// Removes connections to one origin until its limit holds: the least recently used first, of either kind.
+    /// Removes connections to one origin until its limit holds: the least recently used first, of either kind. The limit is
+    /// `per_origin_max`, or the number of requests that were recently in flight at once if that is larger.
     fn trim_origin(&mut self, origin: &Origin, per_origin_max: usize) -> RemovedConnections {
         let (mut idle, mut shared) = RemovedConnections::default();
-        while self.count(origin) > per_origin_max {
+        let limit = self.usage.get(origin).map_or(0, OriginUsage::recent_max).max(per_origin_max);
+        while self.count(origin) > limit {
             let oldest = self.idle.get(origin).and_then(VecDeque::front);
             let stalest = self.shared.get(origin).into_iter().flatten().min_by_key(|shared| shared.used_at);
             match stalest {
@@ -213,6 +238,15 @@ impl PoolState {
             }
         }
         (idle, shared)
+    }
+
+    /// Begins a new period of usage at every origin, and removes the connections that its requests no longer need.
+    fn trim_unused(&mut self, per_origin_max: usize) -> Vec<RemovedConnections> {
+        self.usage.values_mut().for_each(OriginUsage::begin_period);
+        let origins: Vec<_> = self.usage.keys().cloned().collect();
+        let removed = origins.iter().map(|origin| self.trim_origin(origin, per_origin_max)).collect();
+        self.usage.retain(|_, usage| usage.recent_max() > 0);
+        removed
     }
 
     fn count(&self, origin: &Origin) -> usize {
@@ -238,6 +272,23 @@ impl PoolState {
             shared.extend(self.take_shared(&origin, |shared| shared.connection.is_same_as(&connection)));
         }
         (idle, shared)
+    }
+
+    /// Removes the longest idle HTTP/1.1 connection, or else the least recently used idle HTTP/2 connection.
+    fn take_longest_idle(&mut self) -> (Option<IdleConnection>, Vec<SharedConnection>) {
+        if let Some((_, origin)) = self.by_arrival.first_key_value() {
+            let origin = Arc::clone(origin);
+            return (self.take_oldest_idle(&origin), Vec::new());
+        }
+        let all_shared =
+            self.shared.iter().flat_map(|(origin, all)| all.iter().map(move |one| (origin, one)));
+        let idle = all_shared.filter(|(_, shared)| shared.connection.is_idle());
+        let stalest = idle.min_by_key(|(_, shared)| shared.used_at);
+        let stalest = stalest.map(|(origin, shared)| (Arc::clone(origin), shared.connection.clone()));
+        let shared = stalest.map(|(origin, connection)| {
+            self.take_shared(&origin, |shared| shared.connection.is_same_as(&connection))
+        });
+        (None, shared.unwrap_or_default())
     }
 
     /// Removes connections that have been idle for too long, and HTTP/2 connections that are closed.
@@ -266,13 +317,16 @@ impl PoolState {
     }
 }
 
-/// Closes expired connections at intervals, until the pool is dropped.
+/// Closes expired and unused connections at intervals, until the pool is dropped.
 #[expect(clippy::disallowed_methods, reason = "real sockets grow stale in real time")]
 async fn sweep(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(pool) = pool.upgrade() else { return };
-        let expired = pool.state().take_expired(now());
-        drop(expired);
+        let removed = {
+            let mut state = pool.state();
+            (state.take_expired(now()), state.trim_unused(pool.per_origin_max))
+        };
+        drop(removed);
     }
 }

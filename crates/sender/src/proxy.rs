@@ -17,11 +17,13 @@ use std::net::SocketAddr;
 
 use percent_encoding::percent_decode_str;
 use posthaste_domain::ErrorClass;
+use posthaste_engine::LocalShortage;
 use tokio::io::{AsyncRead, AsyncWrite};
 use url::{Host, Url};
 
 use crate::failure::Failure;
 use crate::resolve::parse_host_name;
+use crate::shortage::AttemptError;
 
 /// Upper bound of a user name or password in bytes. It is the limit of SOCKS5, applied to HTTP as well.
 const CREDENTIAL_LEN_MAX: usize = 255;
@@ -96,18 +98,22 @@ pub(crate) enum TunnelError {
     ThisTarget(Failure),
     /// The proxy would fail in the same way for every target.
     AllTargets(Failure),
+    /// This host lacked a resource to reach the proxy.
+    Shortage(LocalShortage),
 }
 
 impl TunnelError {
     pub(crate) fn applies_to_all_targets(&self) -> bool {
-        matches!(self, Self::AllTargets(_))
+        matches!(self, Self::AllTargets(_) | Self::Shortage(_))
     }
 }
 
-impl From<TunnelError> for Failure {
+impl From<TunnelError> for AttemptError {
     fn from(error: TunnelError) -> Self {
-        let (TunnelError::ThisTarget(failure) | TunnelError::AllTargets(failure)) = error;
-        failure
+        match error {
+            TunnelError::ThisTarget(failure) | TunnelError::AllTargets(failure) => Self::Failed(failure),
+            TunnelError::Shortage(shortage) => Self::Shortage(shortage),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use hickory_resolver::lookup::Lookup;
+use posthaste_engine::LocalShortage;
 
 pub use dns::DnsResolver;
 pub(crate) use host_name::parse_host_name;
@@ -39,6 +40,9 @@ pub enum LookupError {
     /// The resolver failed, so the name may have addresses.
     #[error("{name} could not be looked up: {reason}")]
     Failed { name: String, reason: String },
+    /// This host lacked a resource for the lookup.
+    #[error(transparent)]
+    Shortage(#[from] LocalShortage),
 }
 
 impl LookupError {

@@ -7,17 +7,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{Lease, Outcome};
-use posthaste_engine::Sender;
+use posthaste_engine::{LocalShortage, Sender};
 
 use crate::clock::WallClock;
 use crate::connect::Connector;
 use crate::deadline::{Deadline, Progress};
 use crate::exchange::Client;
-use crate::failure::Failure;
 use crate::options::{InvalidOptions, SenderOptions};
 use crate::pool::Pool;
 use crate::request::build_request;
 use crate::response::ResponseSummary;
+use crate::shortage::AttemptError;
+use crate::sockets::SocketBudget;
 use crate::target::Target;
 use crate::tls::{RootSource, load_root_certificates};
 
@@ -31,11 +32,10 @@ pub struct HttpSender {
 impl HttpSender {
     /// Creates a sender. Must be called within a Tokio runtime, because it spawns the task that closes idle connections.
     pub fn new(options: SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
+        let pool = Pool::new(options.pool_size, options.pool_size_total);
+        let sockets = SocketBudget::new(options.sockets_max, Arc::clone(&pool));
         Ok(Self {
-            client: Client {
-                connector: Connector::new(&options)?,
-                pool: Pool::new(options.pool_size, options.pool_size_total),
-            },
+            client: Client { connector: Connector::new(&options, sockets)?, pool },
             keys,
             clock: options.clock,
         })
@@ -52,9 +52,10 @@ impl HttpSender {
         load_root_certificates(RootSource::File(ca_file)).map(drop)
     }
 
-    async fn attempt(&self, lease: &Lease, deadline: Deadline) -> Result<Outcome, Failure> {
+    async fn attempt(&self, lease: &Lease, deadline: Deadline) -> Result<Outcome, AttemptError> {
         let target = Target::parse(&lease.destination_url)?;
         let request = build_request(lease, &self.keys, self.clock.now())?;
+        let _in_flight = self.client.pool.begin_request(&target.origin);
         let progress = Progress::default();
         let sending = deadline.within(self.client.send(&target, request, &progress));
         let mut response = sending.await.ok_or_else(|| deadline.timeout_failure(&progress))??;
@@ -68,7 +69,11 @@ impl HttpSender {
 
 #[async_trait]
 impl Sender for HttpSender {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
-        self.attempt(lease, Deadline::after(timeout)).await.unwrap_or_else(Outcome::from)
+    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        match self.attempt(lease, Deadline::after(timeout)).await {
+            Ok(outcome) => Ok(outcome),
+            Err(AttemptError::Failed(failure)) => Ok(failure.into()),
+            Err(AttemptError::Shortage(shortage)) => Err(shortage),
+        }
     }
 }

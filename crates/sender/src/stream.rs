@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::receive_budget::BudgetedStream;
+use crate::sockets::Socket;
 
 /// The stream under HTTP: TCP or TLS over TCP. A receive budget limits what is read from the socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    Plain(BudgetedStream<TcpStream>),
-    Tls(Box<TlsStream<BudgetedStream<TcpStream>>>),
+    Plain(BudgetedStream<Socket>),
+    Tls(Box<TlsStream<BudgetedStream<Socket>>>),
     /// A stream without a socket, for tests under paused time.
     #[cfg(test)]
     Memory(tokio::io::DuplexStream),

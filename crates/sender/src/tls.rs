@@ -9,7 +9,6 @@ use std::sync::Arc;
 use posthaste_domain::ErrorClass;
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Host;
@@ -17,6 +16,7 @@ use url::Host;
 use crate::failure::Failure;
 use crate::options::InvalidOptions;
 use crate::receive_budget::BudgetedStream;
+use crate::sockets::Socket;
 
 pub use roots::{RootSource, load_root_certificates};
 
@@ -29,7 +29,7 @@ pub(crate) struct TlsClient(TlsConnector);
 
 /// An encrypted stream after its handshake.
 pub(crate) struct TlsConnection {
-    pub(crate) stream: Box<TlsStream<BudgetedStream<TcpStream>>>,
+    pub(crate) stream: Box<TlsStream<BudgetedStream<Socket>>>,
     /// Whether the receiver chose HTTP/2.
     pub(crate) is_http2: bool,
 }
@@ -57,7 +57,7 @@ impl TlsClient {
     pub(crate) async fn handshake(
         &self,
         host: &Host<String>,
-        stream: BudgetedStream<TcpStream>,
+        stream: BudgetedStream<Socket>,
     ) -> Result<TlsConnection, Failure> {
         let handshake = self.0.connect(server_name(host)?, stream).await;
         let stream = handshake.map_err(|error| handshake_failure(&error))?;

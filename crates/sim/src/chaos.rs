@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use posthaste_engine::LocalShortage;
+
 use crate::fault::Fault;
 use crate::random::SeededRandom;
 use crate::receivers::ReceiverBehavior;
@@ -24,7 +26,7 @@ fn inject_fault(world: &World, random: &SeededRandom) {
     let now = world.clock.elapsed();
     let lease = world.scenario.settings.lease.duration();
     let worker = world.random_process(random);
-    match (random.index(10), worker) {
+    match (random.index(11), worker) {
         (0, _) => world.start_outage(now + random.millis(500..40_000)),
         (1, Some(worker)) => worker.faults().slow_until = now + random.millis(1_000..60_000),
         (2, Some(worker)) => worker.faults().slow_settle_until = now + random.millis(10_000..120_000),
@@ -41,6 +43,10 @@ fn inject_fault(world: &World, random: &SeededRandom) {
             world.count(Fault::ClockDrift);
             let per_mille = random.pick(&[500, 900, 1_100, 1_500, 2_000, 4_000]);
             worker.set_drift(per_mille, lease);
+        }
+        (7, Some(worker)) => {
+            let until = now + random.millis(1_000..120_000);
+            worker.faults().shortage = Some((random.pick(LocalShortage::ALL), until));
         }
         _ => {
             let behavior = if random.chance(400) {

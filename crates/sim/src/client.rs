@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, EventId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_store::{
-    EnqueueRequest, EventQuery, EventView, Idempotency, LayeredStore, PageLimit, PageRequest, Store,
-    StoreError,
+    DeadLetterFilter, EnqueueRequest, EventQuery, EventView, Idempotency, LayeredStore, PageLimit,
+    PageRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -121,7 +121,7 @@ pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
 /// Requeues a random dead letter. Returns none if there is none.
 async fn requeue(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
     let page = PageRequest { after: None, limit: PageLimit::new(20).expect("in range") };
-    let failed = store.dead_letters(&page).await?.items;
+    let failed = store.dead_letters(DeadLetterFilter::All, &page).await?.items;
     let Some(event_id) = pick_event(&failed, random) else { return Ok(None) };
     store.requeue(&event_id, "sim").await?;
     Ok(Some(Fault::OperatorRequeue))

@@ -38,6 +38,7 @@ faults! {
     ResettingReceiver: "resetting receiver",
     RateLimitingReceiver: "rate-limiting receiver",
     GoneReceiver: "gone receiver",
+    LocalShortage: "request not sent for lack of a local resource",
     SenderPanic: "panic in the sender",
     PoisonEvent: "poison event crashes its worker",
     OperatorRequeue: "operator requeues",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use posthaste_domain::{LeaseToken, Timestamp, WorkerId};
-use posthaste_engine::Clock;
+use posthaste_engine::{Clock, LocalShortage};
 use posthaste_store::NoticeCursor;
 use tokio::sync::Notify;
 
@@ -30,6 +30,8 @@ pub(crate) struct ProcessFaults {
     pub(crate) slow_until: Duration,
     pub(crate) slow_settle_until: Duration,
     pub(crate) heartbeat_lost_until: Duration,
+    /// The local resource that every request lacks until this time.
+    pub(crate) shortage: Option<(LocalShortage, Duration)>,
     /// How far the wall clock is ahead, in seconds; negative is behind.
     pub(crate) clock_step_s: i64,
     drift: Drift,
@@ -126,6 +128,12 @@ impl Process {
     pub(crate) fn stall_until(&self, until: Duration) {
         let mut faults = self.faults();
         faults.stalled_until = faults.stalled_until.max(until);
+    }
+
+    /// Returns the local resource that requests lack now.
+    pub(crate) fn shortage(&self) -> Option<LocalShortage> {
+        let (shortage, until) = self.faults().shortage?;
+        (self.world_clock.elapsed() < until).then_some(shortage)
     }
 
     /// Records that a fault affects the process's calls now and for this long.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{EventId, Lease, Outcome, WorkerId};
-use posthaste_engine::Sender;
+use posthaste_engine::{LocalShortage, Sender};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventQuery, EventView,
-    LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest, Retention, SettleResult,
-    Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, EnqueueRequest, EnqueueResponse,
+    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest,
+    Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
 };
 
 use crate::client::is_poison;
@@ -153,8 +153,12 @@ impl StoreLayer for FaultyStore {
         self.call(Call::Write, self.inner.release(held)).await
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        self.call(Call::Read, self.inner.dead_letters(page)).await
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
+        self.call(Call::Read, self.inner.dead_letters(filter, page)).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -219,8 +223,13 @@ impl FaultySender {
 
 #[async_trait]
 impl Sender for FaultySender {
-    async fn send(&self, lease: &Lease, _timeout: Duration) -> Outcome {
+    async fn send(&self, lease: &Lease, _timeout: Duration) -> Result<Outcome, LocalShortage> {
         self.process.wait_while_stalled().await;
+        if let Some(shortage) = self.process.shortage() {
+            self.world.count(Fault::LocalShortage);
+            self.world.checker.record_unsent(lease);
+            return Err(shortage);
+        }
         let (_request, exceeded) = self.in_flight.begin_request(lease, &self.world.scenario.settings);
         if let Some(exceeded) = exceeded {
             self.world.checker.report_violation("slots", exceeded);
@@ -245,6 +254,6 @@ impl Sender for FaultySender {
         self.crash_sometimes(Fault::CrashAfterSend).await;
         self.panic_sometimes();
         self.process.wait_while_stalled().await;
-        response.outcome
+        Ok(response.outcome)
     }
 }

@@ -21,9 +21,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutWriter;
 
+use crate::service::open_files::OpenFilesLimit;
 use crate::service::shutdown::ShutdownSignal;
 
-/// Maximum number of open connections. Further ones wait in the listener's backlog.
+/// Maximum number of open connections, unless the process may open too few files. Further ones wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 2_048;
 /// How long a client may take to send the head of a request, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,7 +43,7 @@ pub(crate) async fn serve(
     grace: Duration,
 ) {
     let graceful = GracefulShutdown::new();
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(connections_max()));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -58,6 +59,11 @@ pub(crate) async fn serve(
     }
     drop(listener);
     finish_requests(grace, graceful.shutdown()).await;
+}
+
+/// Returns how many connections of clients may be open.
+pub(crate) fn connections_max() -> usize {
+    OpenFilesLimit::current().for_clients(CONNECTIONS_MAX)
 }
 
 /// Serves one connection until its client closes it, or until shutdown.

@@ -35,9 +35,18 @@ impl ProcessReadiness {
         let (ok, detail) = match health.since_claim() {
             None => (false, "has ended".to_owned()),
             Some(age) if age > claim_age_max => (false, format!("has not claimed for {} s", age.as_secs())),
-            Some(_) => (true, format!("claims; {} in flight", health.in_flight())),
+            Some(_) => (true, describe_worker(health)),
         };
         Check { name: "worker", ok, detail }
+    }
+}
+
+/// Describes a worker that claims. A local shortage does not make it unready: its events wait, and others can be sent.
+fn describe_worker(health: &WorkerHealth) -> String {
+    let in_flight = health.in_flight();
+    match health.local_shortage() {
+        None => format!("claims; {in_flight} in flight"),
+        Some(shortage) => format!("claims; {in_flight} in flight; slowed down: {shortage}"),
     }
 }
 

@@ -4,8 +4,11 @@ use serde_json::json;
 
 use crate::harness::{Event, Receiver, Reply, Sandbox};
 
+const UNSENT: &str = "requests were not sent for lack of a local resource; their events lose no attempt";
+
 on_each_store! {
     receiver_that_never_responds_does_not_delay_others,
+    lack_of_descriptors_costs_no_attempt_and_leaves_the_api_reachable,
     receiver_that_responds_gone_gets_one_request,
     receiver_that_sends_retry_after_gets_no_request_before_then,
     s1_circuit_service_stops_sending_to_a_failing_receiver_and_serves_others,
@@ -26,6 +29,27 @@ fn receiver_that_never_responds_does_not_delay_others(sandbox: Sandbox) {
     blocked.iter().for_each(|event_id| drop(service.wait_until_delivered(event_id)));
     assert_eq!((silent.requests().len(), silent.in_flight_max()), (40, 8));
     service.stop();
+}
+
+fn lack_of_descriptors_costs_no_attempt_and_leaves_the_api_reachable(sandbox: Sandbox) {
+    let receiver = Receiver::blocking(200);
+    let service = sandbox.serve_with_open_files_max(128);
+    // Every event has a destination of its own, so only the descriptors limit the requests in flight.
+    let events: Vec<_> =
+        (0..200).map(|number| Event::to_url(&format!("{}/{number}", receiver.url()))).collect();
+    let event_ids = service.enqueue_all(&events);
+    let unsent = service.wait_for_log(UNSENT, 1);
+    assert_eq!((unsent.len(), &unsent[0]["resource"]), (1, &json!("open_files")), "{unsent:?}");
+    let counter = "webhook_local_shortages_total{resource=\"open_files\"}";
+    service.wait_for_metrics("the shortage is counted", |metrics| metrics[counter] > 0.0);
+    let ready = service.get("/readyz").expect_json(200).to_string();
+    assert!(ready.contains("slowed down"), "{ready}");
+    receiver.release();
+    for event_id in &event_ids {
+        assert_eq!(service.wait_until_delivered(event_id)["attempts"], 1);
+    }
+    service.stop();
+    assert_eq!(receiver.requests().len(), 200);
 }
 
 fn receiver_that_responds_gone_gets_one_request(sandbox: Sandbox) {

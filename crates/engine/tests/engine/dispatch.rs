@@ -1,7 +1,9 @@
 //! Slots, isolation, circuits, outages and draining.
 
+use std::time::Duration;
+
 use crate::fixture::{ALL_CALLS, Call, Fixture, Reply, event, millis, secs, settings};
-use posthaste_domain::{BreakerPolicy, DeliveryStatus, EventId};
+use posthaste_domain::{BreakerPolicy, DeliveryStatus, EventId, RetryPolicy, RetryPolicySpec, Strategy};
 use posthaste_engine::{InvalidSettings, Settings};
 use posthaste_store::{CircuitState, EnqueueRequest, Store as _};
 
@@ -436,6 +438,36 @@ async fn enqueue_wakes_a_sleeping_worker() {
     fixture.enqueue("up", 1).await;
     fixture.wait_until_all(DeliveryStatus::Delivered).await;
     assert!(fixture.monotonic() - enqueued_at < millis(50));
+}
+
+/// Fails `count` events once on `workers` workers whose polls are far apart. Returns when each retry was sent.
+async fn times_of_first_retries(workers: usize, count: usize) -> Vec<Duration> {
+    let fixture = Fixture::new();
+    fixture.receiver.script("shaky", (0..count).map(|_| Reply::Status(500)));
+    let start = |_| {
+        fixture.start(|settings| {
+            let mut spec = RetryPolicySpec::for_strategy(Strategy::Schedule { steps: vec![secs(1)] });
+            spec.allow_fast_retries = true;
+            settings.policy = RetryPolicy::new(spec).expect("fast retries are allowed");
+            settings.poll_interval = secs(600);
+            settings.per_destination = count.div_ceil(workers);
+        })
+    };
+    let _engines: Vec<_> = (0..workers).map(start).collect();
+    fixture.enqueue("shaky", count).await;
+    fixture.wait_until_all(DeliveryStatus::Delivered).await;
+    let requests = fixture.receiver.requests();
+    requests.into_iter().filter(|(_, _, attempt)| *attempt == 2).map(|(at, ..)| at).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_is_sent_when_it_is_due_without_waiting_for_a_poll() {
+    for (workers, count) in [(1, 1), (1, 10), (3, 12)] {
+        let times = times_of_first_retries(workers, count).await;
+        assert_eq!(times.len(), count);
+        let on_time = |at: &Duration| (secs(1)..secs(1) + millis(100)).contains(at);
+        assert!(times.iter().all(on_time), "{workers} workers: {times:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

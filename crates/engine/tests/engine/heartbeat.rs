@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::fixture::{Call, Fixture, Reply, millis, secs, settings};
 use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, Lease, LeaseTerms, Outcome, WorkerId};
-use posthaste_engine::{Engine, Runtimes, Sender, Settings};
+use posthaste_engine::{Engine, LocalShortage, Runtimes, Sender, Settings};
 
 /// Sets a lease of three seconds, and so a heartbeat every second.
 fn short_lease(settings: &mut Settings) {
@@ -193,10 +193,10 @@ struct BlockingSender(std::sync::Mutex<mpsc::Receiver<()>>);
 
 #[async_trait]
 impl Sender for BlockingSender {
-    async fn send(&self, _lease: &Lease, _timeout: Duration) -> Outcome {
+    async fn send(&self, _lease: &Lease, _timeout: Duration) -> Result<Outcome, LocalShortage> {
         let blocked = self.0.lock().expect("one sender");
         blocked.recv().expect("the test unblocks the sender");
-        Outcome::response(200, None, b"")
+        Ok(Outcome::response(200, None, b""))
     }
 }
 

@@ -16,9 +16,13 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     fn capture() -> (Self, DefaultGuard) {
+        Self::capture_at(LevelFilter::DEBUG)
+    }
+
+    fn capture_at(level: LevelFilter) -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt::fmt()
-            .with_max_level(LevelFilter::DEBUG)
+            .with_max_level(level)
             .with_ansi(false)
             .with_writer(log.clone())
             .finish();
@@ -177,6 +181,40 @@ async fn end_of_an_outage_is_logged_once() {
     let lines: Vec<_> =
         log.lines().into_iter().filter(|line| line.contains("claiming works again")).collect();
     assert!(lines.len() == 1 && lines[0].contains("INFO"), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s1_logs_show_the_interval_of_each_retry_and_each_dead_letter_at_info() {
+    let (log, _guard) = Log::capture_at(LevelFilter::INFO);
+    let fixture = Fixture::new();
+    fixture.receiver.always_reply("down", Reply::Status(500));
+    fixture.receiver.always_reply("gone", Reply::Status(410));
+    fixture.receiver.always_reply("up", Reply::Status(200));
+    for host in ["down", "gone", "up"] {
+        fixture.enqueue(host, 1).await;
+    }
+    let _engine = fixture.start(|_| {});
+    fixture
+        .wait_until("both failures are dead letters", |store| {
+            store
+                .with_state(|state| state.rows.values().filter(|row| row.failure_kind.is_some()).count() == 2)
+        })
+        .await;
+    let lines: Vec<String> = log.lines().into_iter().filter(|line| line.contains(" attempt ")).collect();
+    let of = |event_id: &str| lines.iter().filter(|line| line.contains(event_id)).collect::<Vec<_>>();
+    let down = of("event_id=down-0");
+    for (line, delay) in down.iter().zip([60_000, 120_000, 240_000, 480_000]) {
+        assert!(line.contains("INFO") && line.contains("retry scheduled"), "{line}");
+        assert!(line.contains(&format!("retry_after_ms={delay} ")), "{line}");
+    }
+    for (line, kind) in [(down[4], "exhausted"), (of("event_id=gone-0")[0], "gone")] {
+        assert!(line.contains("INFO") && line.contains("event dead-lettered"), "{line}");
+        assert!(line.contains(&format!("outcome=\"{kind}\"")), "{line}");
+    }
+    assert_eq!(lines.len(), 6, "one line per failure, none for the delivery: {lines:#?}");
+    let secret_part =
+        |line: &String| line.contains(".test") || line.contains("{}") || line.contains("scripted");
+    assert!(!log.lines().iter().any(secret_part), "a URL, a payload or a response is in the log");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,3 +7,4 @@ mod heartbeat;
 mod logs;
 mod observe;
 mod publish;
+mod shortage;

@@ -58,7 +58,9 @@ pub(crate) async fn run(payload_bytes: usize, size: BenchmarkSize) {
         );
         our_rounds.push(
             run_round(size.requests, &ours, &lease, |ours, lease| async move {
-                ours.send(&lease, TIMEOUT).await.classify() == Classification::Delivered
+                ours.send(&lease, TIMEOUT)
+                    .await
+                    .is_ok_and(|outcome| outcome.classify() == Classification::Delivered)
             })
             .await,
         );

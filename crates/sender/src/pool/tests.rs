@@ -200,3 +200,30 @@ async fn connection_with_a_cancelled_request_takes_no_further_requests() {
     assert_eq!(pool.state().count(&origin), 1, "the old connection was removed");
     assert!(use_once(&pool, &origin).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn receiver_keeps_as_many_connections_as_it_recently_had_requests_in_flight() {
+    let (pool, origin) = (Pool::new(1, 8), origin());
+    let requests = [0; 3].map(|_| pool.begin_request(&origin));
+    let [(first, _a), (second, _b), (third, _c)] = [http1().await, http1().await, http1().await];
+    drop(requests);
+    for connection in [first, second, third] {
+        pool.put(&origin, connection);
+    }
+    assert_eq!(pool.state().count(&origin), 3, "the next requests may need them");
+    advance(SWEEP_INTERVAL + A_SECOND).await;
+    assert_eq!(pool.state().count(&origin), 3, "a moment ago, three requests were in flight");
+    advance(SWEEP_INTERVAL).await;
+    assert_eq!(pool.state().count(&origin), 1, "no requests were in flight since");
+    assert!(pool.state().usage.is_empty(), "nothing is kept about a receiver without requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn longest_idle_connection_is_closed_first_when_a_socket_is_needed() {
+    let (pool, [(older, receiver_http1), (newer, receiver_http2)]) = pool_with_both_kinds().await;
+    assert!(pool.close_longest_idle());
+    assert_eq!(closed_at(receiver_http1).await, now());
+    assert!(!pool.close_longest_idle(), "an HTTP/2 connection closes in its own task");
+    closed_at(receiver_http2).await;
+    assert_eq!([&older, &newer].map(|origin| pool.state().count(origin)), [0, 0]);
+}

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::{Proxy, TunnelError, TunnelTarget};
-use crate::failure::Failure;
+use crate::shortage::AttemptError;
 
 /// Larger than any request to a proxy and any response in these tests.
 const BUFFER_LEN: usize = 256 * 1_024;
@@ -19,7 +19,10 @@ pub(super) struct TunnelAttempt {
 
 impl TunnelAttempt {
     pub(super) fn detail(self) -> String {
-        Failure::from(self.result.unwrap_err()).detail
+        match AttemptError::from(self.result.unwrap_err()) {
+            AttemptError::Failed(failure) => failure.detail,
+            AttemptError::Shortage(shortage) => panic!("{shortage}"),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use lru::LruCache;
 use super::cache::CachedAddresses;
 use super::{LookupError, addresses_in};
 use crate::deadline::{Deadline, now};
+use crate::shortage::{current_shortage, shortage_of};
 
 /// Upper bound of name servers that are queried, the same as in the C library.
 const SERVERS_MAX: usize = 3;
@@ -94,7 +95,7 @@ impl DnsClient {
         addresses.sort_by_key(IpAddr::is_ipv6);
         match last_error {
             _ if !addresses.is_empty() => Ok(addresses),
-            Some(error) => Err(LookupError::failed(name, describe(&error))),
+            Some(error) => Err(lookup_error(name, &error)),
             None => Err(LookupError::NoAddress(name.to_owned())),
         }
     }
@@ -174,6 +175,16 @@ fn parse_response(response: Result<Lookup, NetError>) -> Result<DnsAnswer, NetEr
 /// Caps a TTL. A missing TTL counts as zero: without one, an answer may not be cached.
 fn cap_ttl(ttl: Option<u32>, max: Duration) -> Duration {
     Duration::from_secs(ttl.unwrap_or(0).into()).min(max)
+}
+
+fn lookup_error(name: &str, error: &NetError) -> LookupError {
+    let shortage = match error {
+        NetError::Io(error) => shortage_of(error),
+        // hickory reports this instead of the error of the last socket that it could not open.
+        NetError::NoConnections => current_shortage(),
+        _ => None,
+    };
+    shortage.map_or_else(|| LookupError::failed(name, describe(error)), LookupError::Shortage)
 }
 
 fn describe(error: &NetError) -> &'static str {

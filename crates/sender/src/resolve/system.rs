@@ -10,6 +10,7 @@ use hickory_resolver::proto::rr::Name;
 use super::hosts::HostsFile;
 use super::scheduler::{LookupScheduler, display_name};
 use super::{LookupError, Resolver, parse_host_name};
+use crate::shortage::{current_shortage, shortage_of};
 
 /// Calls the C library's resolver on blocking threads and caches an answer for a few seconds. It reads the hosts file
 /// once; the host's resolver may have caches of its own.
@@ -44,7 +45,11 @@ impl Resolver for SystemResolver {
 
 fn blocking_lookup(name: &Name) -> Result<Vec<IpAddr>, LookupError> {
     let result = (name.to_ascii().as_str(), 0).to_socket_addrs();
-    let addresses = result.map_err(|error| classify(&display_name(name), &error))?;
+    // The C library reports a missing descriptor as a missing name, because it cannot open its own files either.
+    let addresses = result.map_err(|error| match shortage_of(&error).or_else(current_shortage) {
+        Some(shortage) => LookupError::Shortage(shortage),
+        None => classify(&display_name(name), &error),
+    })?;
     let addresses: Vec<_> = addresses.map(|address| address.ip()).collect();
     if addresses.is_empty() { Err(LookupError::NoAddress(display_name(name))) } else { Ok(addresses) }
 }

@@ -1,8 +1,10 @@
 //! Reuse and limits of connections between requests.
 
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use posthaste_engine::{LocalShortage, Sender as _};
 
-use crate::receiver::{Receiver, SECRET, lease, send, sender};
+use crate::receiver::{Receiver, SECRET, TIMEOUT, lease, send, sender};
 
 #[tokio::test]
 async fn sequential_requests_share_one_connection() {
@@ -88,4 +90,41 @@ async fn destinations_of_one_receiver_share_its_connections() {
         assert_eq!(send(&sender, &lease).await.http_status(), Some(200));
     }
     assert_eq!(receiver.connections().opened(), 1);
+}
+
+#[tokio::test]
+async fn destinations_of_one_receiver_open_no_more_connections_than_requests_in_flight() {
+    let receiver = Receiver::accepting().await;
+    let sender = sender(&[SECRET], |options| options.pool_size = 5);
+    let leases = (0..2_000).map(|number| lease(&format!("http://{}/{}", receiver.address, number % 20)));
+    let sending = leases.map(|lease| {
+        let sender = &sender;
+        async move { send(sender, &lease).await.http_status() }
+    });
+    // Twenty destinations with five requests each.
+    let statuses: Vec<_> = futures_util::stream::iter(sending).buffer_unordered(100).collect().await;
+    assert_eq!(statuses, [Some(200); 2_000]);
+    let opened = receiver.connections().opened();
+    assert!(opened <= 100, "{opened} connections were opened for 100 requests in flight");
+}
+
+#[tokio::test]
+async fn idle_connections_give_way_when_the_sockets_are_used_up() {
+    let receivers = join_all((0..4).map(|_| Receiver::accepting())).await;
+    let sender = sender(&[SECRET], |options| options.sockets_max = Some(3));
+    for receiver in &receivers {
+        assert_eq!(send(&sender, &lease(&receiver.url())).await.http_status(), Some(200));
+    }
+    for (receiver, open) in receivers.iter().zip([0, 1, 1, 1]) {
+        receiver.connections().wait_for_open(open).await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_socket_is_a_shortage_and_no_outcome() {
+    let receiver = Receiver::accepting().await;
+    let sender = sender(&[SECRET], |options| options.sockets_max = Some(0));
+    let sent = sender.send(&lease(&receiver.url()), TIMEOUT).await;
+    assert_eq!(sent, Err(LocalShortage::OpenFiles));
+    assert_eq!(receiver.connections().opened(), 0);
 }

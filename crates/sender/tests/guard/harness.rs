@@ -155,7 +155,7 @@ pub(crate) fn sender_with_options(
 }
 
 pub(crate) async fn send(sender: &HttpSender, url: DestinationUrl) -> Outcome {
-    sender.send(&lease(url), TIMEOUT).await
+    sender.send(&lease(url), TIMEOUT).await.expect("this host lacks nothing")
 }
 
 pub(crate) async fn send_to(sender: &HttpSender, url: &str) -> Outcome {

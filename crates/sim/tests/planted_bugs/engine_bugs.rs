@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{
-    AttemptResult, Lease, LeaseToken, Notice, Outcome, RandomDraw, RetryPolicy, Timestamp, Transition,
-    WorkerId,
+    AttemptResult, ErrorClass, Lease, LeaseToken, Notice, Outcome, RandomDraw, RetryPolicy, Timestamp,
+    Transition, WorkerId,
 };
-use posthaste_engine::Sender;
+use posthaste_engine::{LocalShortage, Sender};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
     ClaimRequest, ClaimResponse, LayeredStore, LeaseRef, NoticeCursor, NoticePage, PublishedNotice,
@@ -85,7 +85,7 @@ struct RecordSent {
 
 #[async_trait]
 impl Sender for RecordSent {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
+    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
         let outcome = self.sender.send(lease, timeout).await;
         self.sent.lock().expect("one thread").insert(lease.token);
         outcome
@@ -146,10 +146,10 @@ struct TimeoutAsSuccess(Arc<dyn Sender>);
 
 #[async_trait]
 impl Sender for TimeoutAsSuccess {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
+    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
         match self.0.send(lease, timeout).await {
-            Outcome::NoResponse { .. } => Outcome::response(200, None, b""),
-            outcome => outcome,
+            Ok(Outcome::NoResponse { .. }) => Ok(Outcome::response(200, None, b"")),
+            sent => sent,
         }
     }
 }
@@ -167,11 +167,30 @@ struct Resend(Arc<dyn Sender>);
 
 #[async_trait]
 impl Sender for Resend {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
+    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
         match self.0.send(lease, timeout).await {
-            Outcome::NoResponse { .. } => self.0.send(lease, timeout).await,
-            outcome => outcome,
+            Ok(Outcome::NoResponse { .. }) => self.0.send(lease, timeout).await,
+            sent => sent,
         }
+    }
+}
+
+/// Charges a shortage of the worker's own host to the receiver, as a failed attempt.
+pub(crate) struct ShortageIsAnAttempt;
+
+impl PlantedBug for ShortageIsAnAttempt {
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+        (store, Arc::new(ShortageAsFailure(sender)))
+    }
+}
+
+struct ShortageAsFailure(Arc<dyn Sender>);
+
+#[async_trait]
+impl Sender for ShortageAsFailure {
+    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        let sent = self.0.send(lease, timeout).await;
+        Ok(sent.unwrap_or_else(|shortage| Outcome::no_response(ErrorClass::Connect, &shortage.to_string())))
     }
 }
 

@@ -8,12 +8,12 @@ use opentelemetry::trace::{Span as _, SpanBuilder, SpanKind, Status, TraceContex
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 use posthaste_domain::{Classification, ErrorClass, Lease, Outcome};
-use posthaste_engine::Sender;
+use posthaste_engine::{LocalShortage, Sender};
 
 use super::context;
 use super::exporter::SpanCounts;
 
-/// Wraps a sender. Each attempt gets a span, and the receiver gets that span as its parent.
+/// A sender that wraps another one. Each attempt gets a span, and the receiver gets that span as its parent.
 pub(super) struct TracedSender {
     sender: Arc<dyn Sender>,
     tracer: SdkTracer,
@@ -28,15 +28,18 @@ impl TracedSender {
 
 #[async_trait]
 impl Sender for TracedSender {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Outcome {
+    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
         let Some(span) = AttemptSpan::start(lease, &self.tracer) else {
             return self.sender.send(lease, timeout).await;
         };
         self.counts.record_start();
         let traced = Lease { traceparent: Some(span.traceparent()), ..lease.clone() };
-        let outcome = self.sender.send(&traced, timeout).await;
-        span.finish(&outcome);
-        outcome
+        let sent = self.sender.send(&traced, timeout).await;
+        match &sent {
+            Ok(outcome) => span.finish(outcome),
+            Err(shortage) => span.finish_unsent(*shortage),
+        }
+        sent
     }
 }
 
@@ -44,8 +47,8 @@ impl Sender for TracedSender {
 struct AttemptSpan(Span);
 
 impl AttemptSpan {
-    /// Starts a span. Returns none if the producer's trace is not sampled: the collector would not have this span as a
-    /// parent of the receiver's, so the receiver gets the producer's `traceparent` unchanged. Returns none, too, after
+    /// Starts a span. Returns None if the producer's trace is not sampled: the collector would not have this span as a
+    /// parent of the receiver's, so the receiver gets the producer's `traceparent` unchanged. Also returns None after
     /// the export of traces has stopped.
     fn start(lease: &Lease, tracer: &SdkTracer) -> Option<Self> {
         let parent = lease.traceparent.as_deref().and_then(context::parse_traceparent);
@@ -61,7 +64,7 @@ impl AttemptSpan {
         span.is_recording().then_some(Self(span))
     }
 
-    /// The header that makes this span the parent of the receiver's.
+    /// Returns the `traceparent` header that makes this span the parent of the receiver's span.
     fn traceparent(&self) -> String {
         context::format_traceparent(self.0.span_context())
     }
@@ -81,6 +84,14 @@ impl AttemptSpan {
         }
         span.end();
     }
+
+    /// Ends the span of a request that was not sent, because this host lacked a resource.
+    fn finish_unsent(mut self, shortage: LocalShortage) {
+        let Self(span) = &mut self;
+        span.set_attribute(KeyValue::new("error.type", shortage.as_str()));
+        span.set_status(Status::error("not sent, for lack of a local resource"));
+        span.end();
+    }
 }
 
 impl Drop for AttemptSpan {
@@ -91,7 +102,7 @@ impl Drop for AttemptSpan {
     }
 }
 
-/// The attributes of a span that are known before its attempt. They contain no payload, no query string and no
+/// Returns the attributes of a span that are known before its attempt. They contain no payload, no query string and no
 /// response of a receiver, because these may be secret.
 fn attributes(lease: &Lease) -> Vec<KeyValue> {
     let mut attributes = vec![
@@ -111,7 +122,7 @@ fn attributes(lease: &Lease) -> Vec<KeyValue> {
     attributes
 }
 
-/// Returns the error type for programs, and a description for people.
+/// Describes a failed attempt: returns the error type for programs, and a text for people.
 fn describe_failure(outcome: &Outcome) -> (String, String) {
     match (outcome.http_status(), outcome.error_class().map(ErrorClass::as_str)) {
         (Some(status), _) => (status.to_string(), format!("HTTP {status}")),
@@ -122,7 +133,7 @@ fn describe_failure(outcome: &Outcome) -> (String, String) {
     }
 }
 
-/// The value of the attribute `posthaste.verdict`.
+/// Returns the value of the span attribute `posthaste.verdict`.
 fn verdict(classification: Classification) -> &'static str {
     match classification {
         Classification::Delivered => "delivered",
@@ -164,10 +175,10 @@ mod tests {
 
     #[async_trait]
     impl Sender for FakeSender {
-        async fn send(&self, lease: &Lease, _: Duration) -> Outcome {
+        async fn send(&self, lease: &Lease, _: Duration) -> Result<Outcome, LocalShortage> {
             self.traceparent.lock().unwrap().clone_from(&lease.traceparent);
             match &self.outcome {
-                Some(outcome) => outcome.clone(),
+                Some(outcome) => Ok(outcome.clone()),
                 None => std::future::pending().await,
             }
         }

@@ -132,9 +132,21 @@ impl Sandbox {
     /// Starts `posthaste serve` with a limit on the size of its files, in blocks of 512 bytes. Returns when it listens.
     #[track_caller]
     pub(crate) fn serve_with_file_limit(&self, blocks: u32, flags: &[&str]) -> Service {
+        self.serve_after(&format!("trap '' XFSZ; ulimit -S -f {blocks}"), flags)
+    }
+
+    /// Starts `posthaste serve` with a limit of open files. Returns when it listens.
+    #[track_caller]
+    pub(crate) fn serve_with_open_files_max(&self, files: u32) -> Service {
+        self.serve_after(&format!("ulimit -n {files}"), &[])
+    }
+
+    /// Starts `posthaste serve` in a shell that has run these commands. Returns when it listens.
+    #[track_caller]
+    fn serve_after(&self, commands: &str, flags: &[&str]) -> Service {
         let posthaste = self.command(&[&["serve"], flags].concat());
         let mut shell = Command::new("/bin/sh");
-        let script = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$@\"");
+        let script = format!("{commands}; exec \"$@\"");
         shell.args(["-c", &script, "sh"]).arg(posthaste.get_program()).args(posthaste.get_args());
         shell.env_clear().current_dir(self.directory.path());
         shell.envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -63,7 +63,7 @@ impl Fixture {
             payload: Bytes::from(vec![b' '; payload_bytes]),
             ..lease(DestinationUrl::parse(url).unwrap())
         };
-        self.sender.send(&lease, deadline).await
+        self.sender.send(&lease, deadline).await.expect("this host lacks nothing")
     }
 }
 
