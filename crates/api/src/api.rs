@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::Uri;
 use posthaste_domain::RetryPolicy;
 use posthaste_engine::{Clock, Publisher, TokioClock};
-use posthaste_store::{Overview, Store};
+use posthaste_store::Store;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -21,7 +21,7 @@ use crate::body::BodyReader;
 use crate::cached::Cached;
 use crate::error::ApiError;
 use crate::health::{Check, Readiness};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, StoreGauges};
 use crate::stream::Streams;
 use crate::{
     actions, dead_letters, document, enqueue, events, headers, health, metrics, overview, reference, stream,
@@ -68,8 +68,8 @@ pub(crate) struct ApiState {
     pub(crate) warnings: Vec<String>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bodies: BodyReader,
-    /// The counts for `/metrics`; `None` while the store is unavailable.
-    pub(crate) overview_cache: Cached<Option<Overview>>,
+    /// The store's gauges for `/metrics`; `None` while the store is unavailable.
+    pub(crate) store_gauges_cache: Cached<Option<StoreGauges>>,
     pub(crate) readiness_cache: Cached<Vec<Check>>,
 }
 
@@ -99,7 +99,7 @@ impl Api {
             warnings: self.warnings,
             clock: Arc::new(TokioClock::start()),
             bodies: BodyReader::default(),
-            overview_cache: Cached::default(),
+            store_gauges_cache: Cached::default(),
             readiness_cache: Cached::default(),
         });
         // A layer wraps everything above it: the last layer sees a request first.

@@ -15,8 +15,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use posthaste_engine::{AttemptEvent, Observer, WorkerHealth, within};
-use posthaste_store::Overview;
+use posthaste_engine::{AttemptEvent, Clock, LocalShortage, Observer, WorkerHealth, within};
+use posthaste_store::{Overview, Store};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
@@ -98,10 +98,42 @@ impl Observer for Metrics {
     fn on_abandoned(&self, events: usize) {
         self.attempts.on_abandoned(events);
     }
+
+    fn on_local_shortage(&self, shortage: LocalShortage) {
+        self.attempts.on_local_shortage(shortage);
+    }
 }
 
-/// Returns the store's counts as gauges.
-fn outbox_gauges(overview: &Overview) -> Registry {
+/// What a scrape reports about the store.
+#[derive(Clone)]
+pub(crate) struct StoreGauges {
+    overview: Overview,
+    /// Size of the store's write-ahead log on this host, if it has one.
+    wal_bytes: Option<u64>,
+}
+
+impl StoreGauges {
+    /// Reads the store's counts and the size of its write-ahead log. Returns `None` if the store fails to count.
+    async fn read(store: &dyn Store, clock: &dyn Clock) -> Option<Self> {
+        let overview = match within(clock, OVERVIEW_TIMEOUT, store.overview()).await {
+            Some(Ok(overview)) => overview,
+            Some(Err(error)) => {
+                tracing::warn!(code = error.code(), %error, "metrics omit the outbox: the store failed to count it");
+                return None;
+            }
+            None => {
+                tracing::warn!(
+                    "metrics omit the outbox: the store did not count it within {OVERVIEW_TIMEOUT:?}"
+                );
+                return None;
+            }
+        };
+        Some(Self { overview, wal_bytes: store.wal_bytes() })
+    }
+}
+
+/// Returns the store's state as gauges.
+fn store_gauges(StoreGauges { overview, wal_bytes }: &StoreGauges) -> Registry {
     let mut registry = Registry::default();
     let mut count =
         |name: &str, help: &str, value: u64| registry.register(name, help, ConstGauge::new(value));
@@ -110,6 +142,9 @@ fn outbox_gauges(overview: &Overview) -> Registry {
     count("webhook_pending_ready", "Pending events that are due and not being sent", overview.pending_ready);
     count("webhook_failed", "Events in the dead-letter queue", overview.failed);
     count("webhook_delivered", "Delivered events that retention has not yet removed", overview.delivered);
+    if let Some(wal_bytes) = *wal_bytes {
+        count("webhook_sqlite_wal_bytes", "Size of the write-ahead log of the SQLite file", wal_bytes);
+    }
     let oldest = overview.oldest_pending_age.unwrap_or_default().as_secs_f64();
     registry.register(
         "webhook_oldest_pending_age",
@@ -138,24 +173,10 @@ pub(crate) async fn scrape(
     headers: HeaderMap,
 ) -> Response {
     let clock = &*state.clock;
-    let read_overview = async {
-        match within(clock, OVERVIEW_TIMEOUT, state.store.overview()).await {
-            Some(Ok(overview)) => Some(overview),
-            Some(Err(error)) => {
-                tracing::warn!(code = error.code(), %error, "metrics omit the outbox: the store failed to count it");
-                None
-            }
-            None => {
-                tracing::warn!(
-                    "metrics omit the outbox: the store did not count it within {OVERVIEW_TIMEOUT:?}"
-                );
-                None
-            }
-        }
-    };
-    let overview = state.overview_cache.get_or_compute(clock, read_overview).await;
+    let read = StoreGauges::read(&*state.store, clock);
+    let gauges = state.store_gauges_cache.get_or_compute(clock, read).await;
     state.metrics.refresh_gauges();
-    let outbox = overview.as_ref().map(outbox_gauges);
+    let outbox = gauges.as_ref().map(store_gauges);
     let accepts_openmetrics = headers.get_all(ACCEPT).iter().any(|accepted| {
         accepted.to_str().is_ok_and(|accepted| accepted.contains("application/openmetrics-text"))
     });

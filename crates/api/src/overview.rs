@@ -30,6 +30,9 @@ pub(crate) struct OverviewBody {
     /// Failed events: the dead-letter queue.
     #[schema(example = 1)]
     failed_count: u64,
+    /// The part of the failed events that an operator cancelled.
+    #[schema(example = 0)]
+    cancelled_count: u64,
     /// Delivered events that retention has not yet removed.
     #[schema(example = 2048)]
     delivered_count: u64,
@@ -50,6 +53,7 @@ impl OverviewBody {
             pending_ready_count: overview.pending_ready,
             retrying_count: overview.retrying,
             failed_count: overview.failed,
+            cancelled_count: overview.cancelled,
             delivered_count: overview.delivered,
             oldest_pending_age_seconds: overview.oldest_pending_age.map(|age| age.as_secs()),
             warnings: (!warnings.is_empty()).then(|| warnings.to_vec()),

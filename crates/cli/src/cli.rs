@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use operate::{
-    CancelArgs, DlqCommand, EventsCommand, EventsListArgs, ListArgs, OverviewArgs, RequeueArgs, ShowArgs,
+    CancelArgs, DlqCommand, EventsCommand, EventsListArgs, ListArgs, NOT_CANCELLED, OverviewArgs,
+    RequeueArgs, ShowArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs};
 pub(crate) use server::{CLIENT_VARIABLES, ServerArgs};

@@ -80,6 +80,23 @@ fn the_page_shows_the_actions_of_operators_as_text() {
     assert!(page.contains("&lt;i&gt;refunded&lt;/i&gt;"), "{page}");
 }
 
+#[test]
+fn cancelled_events_are_not_among_the_dead_letters_that_the_page_shows_first() {
+    let server = TestServer::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
+    for event_id in ["order-17-created", "order-18-created"] {
+        create_dead_letter(&server, event_id);
+    }
+    let cancelled = run_within(
+        TIMEOUT,
+        &mut posthaste(&["events", "cancel", "order-18-created", "--server", &server.url]),
+    );
+    assert!(cancelled.status.success(), "{}", String::from_utf8_lossy(&cancelled.stderr));
+    let is_complete = |page: &str| page.contains("order-17-created") && page.contains("1 of 1");
+    let page = render_page(&server.url, server.directory(), is_complete);
+    assert!(!page.contains("order-18-created"), "{page}");
+    assert!(page.contains(r#"<span id="cancelled" class="muted">1</span>"#), "{page}");
+}
+
 /// Serves the page, and a stream that sends its position and then disconnects. Returns the URL, and the `last-event-id` of
 /// each request for the stream.
 fn serve_disconnecting_stream() -> (String, Arc<Mutex<Vec<Option<String>>>>) {

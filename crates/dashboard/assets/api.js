@@ -49,8 +49,9 @@ export function getOverview() {
   return requestJson("overview");
 }
 
-export function listDeadLetters(limit, cursor) {
+export function listDeadLetters(limit, cursor, withCancelled) {
   const query = new URLSearchParams({ limit });
+  if (!withCancelled) query.set("failure_kind", "not_cancelled");
   if (cursor) query.set("cursor", cursor);
   return requestJson(`dlq?${query}`);
 }

@@ -38,7 +38,7 @@ async function refreshCounts() {
     showCounts(overview);
     if (!byId("problem").hidden) restartStream();
     setProblem(null);
-    updateFailedCount(overview.failed_count);
+    updateFailedCount(overview);
   } catch (error) {
     markCountsOutdated();
     reportError(error);
@@ -114,6 +114,12 @@ function setProblem(problem) {
 }
 
 function onNotice(notice) {
+  // The database was restored or lost commits, so everything shown may have changed.
+  if (notice.type === "NoticeLogResetEvent") {
+    scheduleCounts();
+    scheduleListChange();
+    return;
+  }
   addNotice(notice);
   countNotice(notice);
   scheduleCounts();

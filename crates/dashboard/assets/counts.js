@@ -9,13 +9,14 @@ const ANNOUNCE_MS_MIN = 20000;
 let announcedAt = 0;
 
 export function showCounts(overview) {
-  const failed = overview.failed_count;
+  // Cancelled events need no repair.
+  const broken = overview.failed_count - overview.cancelled_count;
   const oldest = overview.oldest_pending_age_seconds;
   const texts = {
     pending: formatCount(overview.pending_count),
     ready: formatCount(overview.pending_ready_count),
     retrying: formatCount(overview.retrying_count),
-    failed: formatCount(failed),
+    failed: formatCount(broken),
     delivered: formatCount(overview.delivered_count),
     oldest: Number.isFinite(oldest) ? formatSeconds(oldest) : UNKNOWN,
   };
@@ -27,7 +28,7 @@ export function showCounts(overview) {
   }
   byId("counts").setAttribute("aria-busy", "false");
   byId("counts").classList.remove("outdated");
-  document.title = failed > 0 ? `${formatCount(failed)} failed · Posthaste` : "Posthaste";
+  document.title = broken > 0 ? `${formatCount(broken)} failed · Posthaste` : "Posthaste";
   announce(`${texts.pending} pending, ${texts.retrying} retrying, ${texts.failed} failed, ${texts.delivered} delivered.`);
   showWarnings(overview.warnings ?? []);
 }

@@ -11,11 +11,13 @@ const RELOAD_MAX = 1000;
 const table = byId("dlq-table");
 const body = byId("dlq-rows");
 const moreButton = byId("load-more");
+const showCancelled = byId("show-cancelled");
 const rows = new Map();
 let events = null;
 let cursor = null;
+// The number of events in the list, with or without cancelled ones.
 let failedCount = null;
-// The first failed count after the list was loaded. If a later count differs, the list has changed.
+// The first such count after the list was loaded. If a later count differs, the list has changed.
 let countAtLoad = null;
 let changed = false;
 let lastLoad = Promise.resolve();
@@ -26,6 +28,8 @@ export function initDeadLetters(callbacks) {
   handlers = callbacks;
   byId("refresh").addEventListener("click", refreshList);
   moreButton.addEventListener("click", loadMore);
+  // A browser may restore the box as the user left it.
+  showCancelled.addEventListener("change", refreshList);
 }
 
 /** Loads as many rows again as are shown. */
@@ -58,10 +62,11 @@ export function markListChanged() {
 }
 
 /** Compares the overview's failed count to detect changes of the list. */
-export function updateFailedCount(failed) {
-  failedCount = failed;
-  countAtLoad ??= failed;
-  if (failed !== countAtLoad) setChanged(true);
+export function updateFailedCount(overview) {
+  failedCount = overview.failed_count - (showCancelled.checked ? 0 : overview.cancelled_count);
+  setText(byId("cancelled"), formatCount(overview.cancelled_count));
+  countAtLoad ??= failedCount;
+  if (failedCount !== countAtLoad) setChanged(true);
   showSize();
   refreshIfIdle();
 }
@@ -77,7 +82,7 @@ async function loadPages(wanted, after) {
   const found = [];
   let next = after;
   do {
-    const page = await listDeadLetters(Math.min(wanted - found.length, PAGE_MAX), next);
+    const page = await listDeadLetters(Math.min(wanted - found.length, PAGE_MAX), next, showCancelled.checked);
     found.push(...page.events);
     next = page.next_cursor ?? null;
   } while (next !== null && found.length < wanted);
@@ -119,7 +124,7 @@ function show() {
   moreButton.hidden = cursor === null;
   const placeholder = byId("no-dead-letters");
   placeholder.hidden = known.length > 0;
-  setText(placeholder, events === null ? "Not loaded yet." : "No failed events.");
+  setText(placeholder, events === null ? "Not loaded yet." : showCancelled.checked ? "No failed events." : "No failed events that need a repair.");
   const wanted = known.map(rowOf);
   keepFocus(() => updateChildren(body, wanted));
   const ids = new Set(known.map((event) => event.event_id));

@@ -57,10 +57,15 @@ pub(crate) const TOLERANCE: Duration = Duration::from_secs(20);
 /// Delays of the retry schedule.
 const RETRY_DELAYS: [Duration; 2] = [minutes_and_a_half(1), minutes_and_a_half(10)];
 
-/// Returns the retry policy of all settlements.
+/// Returns the retry policy of all settlements: exact delays, and every signal of receivers that a store has to write.
 pub(crate) fn retry_policy() -> RetryPolicy {
-    RetryPolicy::new(RetryPolicySpec::for_strategy(Strategy::Schedule { steps: RETRY_DELAYS.to_vec() }))
-        .expect("a rising schedule above the floor is a valid policy")
+    let spec = RetryPolicySpec {
+        max_backoff: RETRY_AFTER_DELAYS.into_iter().max(),
+        gone_is_final: Some(true),
+        honours_retry_after: Some(true),
+        ..RetryPolicySpec::for_strategy(Strategy::Schedule { steps: RETRY_DELAYS.to_vec() })
+    };
+    RetryPolicy::new(spec).expect("a rising schedule above the floor is a valid policy")
 }
 
 #[cfg(test)]

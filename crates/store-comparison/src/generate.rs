@@ -1,7 +1,7 @@
 //! Generators of random sequences of operations. Of several choices, the first is the one that shrinking prefers.
 
-use posthaste_domain::{DeliveryStatus, ErrorClass};
-use posthaste_store::CircuitState;
+use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind};
+use posthaste_store::{CircuitState, DeadLetterFilter};
 use proptest::collection::vec;
 use proptest::option::{self, weighted};
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => cancel(),
         3 => vec(report(), 1..=3).prop_map(Operation::ReportCircuits),
         8 => maintain(),
-        3 => paging().prop_map(Operation::DeadLetters),
+        3 => dead_letters(),
         3 => events(),
         1 => event().prop_map(Operation::Event),
         1 => destination().prop_map(Operation::Destination),
@@ -164,6 +164,17 @@ fn events() -> impl Strategy<Value = Operation> {
 fn notices() -> impl Strategy<Value = Operation> {
     (weighted(0.8, 0..50_usize), 1..=3_usize)
         .prop_map(|(after, limit)| Operation::Notices { after: after.map(RecencyIndex), limit })
+}
+
+fn dead_letters() -> impl Strategy<Value = Operation> {
+    let kind = |kind| Just(DeadLetterFilter::Kind(kind));
+    let filter = prop_oneof![
+        Just(DeadLetterFilter::All),
+        Just(DeadLetterFilter::NotCancelled),
+        kind(FailureKind::Cancelled),
+        kind(FailureKind::Gone),
+    ];
+    (filter, paging()).prop_map(|(filter, paging)| Operation::DeadLetters { filter, paging })
 }
 
 fn paging() -> impl Strategy<Value = Paging> {

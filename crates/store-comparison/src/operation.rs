@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, ErrorClass, Outcome};
-use posthaste_store::CircuitState;
+use posthaste_store::{CircuitState, DeadLetterFilter};
 
 /// One operation, and the store handle that it is called on.
 #[derive(Debug, Clone)]
@@ -65,7 +65,10 @@ pub(crate) enum Operation {
         keep: Option<Duration>,
         rows_max: usize,
     },
-    DeadLetters(Paging),
+    DeadLetters {
+        filter: DeadLetterFilter,
+        paging: Paging,
+    },
     Events {
         status: Option<DeliveryStatus>,
         destination: Option<Destination>,

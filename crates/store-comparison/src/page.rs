@@ -4,7 +4,9 @@
 //! model.
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, Timestamp};
-use posthaste_store::{EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError};
+use posthaste_store::{
+    DeadLetterFilter, EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError,
+};
 
 use crate::difference::{ComparisonResult, Difference, compare};
 use crate::operation::{Destination, Handle, Paging};
@@ -14,12 +16,14 @@ impl SequenceRun<'_> {
     pub(crate) async fn compare_dead_letters(
         &mut self,
         handle: Handle,
+        filter: DeadLetterFilter,
         paging: Paging,
     ) -> ComparisonResult<String> {
         let mut request = page_request(paging, self.next_dead_letters);
         for _ in 0..paging.pages_max {
-            let page = self.store(handle).dead_letters(&request).await;
-            let failed = self.views.iter().filter(|view| view.status == DeliveryStatus::Failed);
+            let page = self.store(handle).dead_letters(filter, &request).await;
+            let is_listed = |view: &&EventView| view.failure_kind.is_some_and(|kind| filter.includes(kind));
+            let failed = self.views.iter().filter(is_listed);
             request.after = compare_page("dead letters", page, failed, |view| view.updated_at, &request)?;
             self.tally.add("pages", 1);
             if request.after.is_none() {

@@ -115,7 +115,9 @@ impl<'a> SequenceRun<'a> {
             Operation::Cancel { event, actor, reason } => self.cancel(handle, *event, *actor, *reason).await,
             Operation::ReportCircuits(reports) => self.report_circuits(handle, reports).await,
             Operation::Maintain { keep, rows_max } => self.maintain(handle, *keep, *rows_max).await,
-            Operation::DeadLetters(paging) => self.compare_dead_letters(handle, *paging).await,
+            Operation::DeadLetters { filter, paging } => {
+                self.compare_dead_letters(handle, *filter, *paging).await
+            }
             Operation::Events { status, destination, paging } => {
                 self.compare_event_listing(handle, *status, *destination, *paging).await
             }

@@ -1,7 +1,9 @@
 //! Cancelling events.
 
 use posthaste_domain::{DeliveryStatus, EventId, FailureKind, NoticeKind};
-use posthaste_store::{EventView, LeaseRef, ManualAction, PageRequest, SettleResult, StoreError};
+use posthaste_store::{
+    DeadLetterFilter, EventView, LeaseRef, ManualAction, PageRequest, SettleResult, StoreError,
+};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -158,7 +160,8 @@ pub async fn every_cancel_is_audited_with_its_own_reason(harness: &dyn Harness) 
     // A list shows the reason as well, and the audit log of an event remains after its delivery.
     let pending = enqueue(&store, event()).await;
     let cancelled = cancel(&store, &pending, Some("in a list")).await;
-    let listed = store.dead_letters(&PageRequest::default()).await.expect("the store is up");
+    let listed =
+        store.dead_letters(DeadLetterFilter::All, &PageRequest::default()).await.expect("the store is up");
     assert_eq!(listed.items, [cancelled]);
     for lease in claim_all(&store).await {
         apply(&store, &lease, success()).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use posthaste_domain::EventId;
 use posthaste_store::Overview;
 
 use crate::Harness;
@@ -39,6 +40,7 @@ pub async fn s2_fr001_ac1_overview_counts_every_state(harness: &dyn Harness) {
         pending_ready: 5,
         retrying: 3,
         failed: 2,
+        cancelled: 0,
         delivered: 1,
         oldest_pending_age: None,
     };
@@ -86,4 +88,24 @@ pub async fn s2_fr001_ac3_overview_follows_every_change_at_once(harness: &dyn Ha
     assert_eq!(counts(&second).await, waiting);
     apply(&store, &claim_one(&store).await, success()).await;
     assert_eq!(counts(&second).await, Overview { delivered: 1, ..Overview::default() });
+}
+
+pub async fn cancelled_events_are_counted_among_the_failed_and_apart(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    let pending = enqueue(&store, event()).await;
+    let failed = enqueue_dead_lettered(&store, event()).await;
+    enqueue_dead_lettered(&store, event()).await;
+    let cancel = async |event_id: &EventId| {
+        store.cancel(event_id, "operator", None).await.expect("the event is not delivered");
+    };
+    cancel(&pending).await;
+    assert_eq!(counts(&second).await, Overview { failed: 3, cancelled: 1, ..Overview::default() });
+    cancel(&failed).await;
+    cancel(&failed).await;
+    assert_eq!(counts(&second).await, Overview { failed: 3, cancelled: 2, ..Overview::default() });
+    for event_id in [&pending, &failed] {
+        store.requeue(event_id, "operator").await.expect("a cancelled event can be requeued");
+    }
+    let requeued = Overview { pending: 2, pending_ready: 2, failed: 1, ..Overview::default() };
+    assert_eq!(counts(&second).await, requeued);
 }

@@ -1,7 +1,9 @@
 //! Paginated lists of events.
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, FailureKind, NewEventSpec};
-use posthaste_store::{EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError};
+use posthaste_store::{
+    DeadLetterFilter, EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError,
+};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -11,7 +13,7 @@ fn page(after: Option<PageCursor>, limit: i64) -> PageRequest {
 }
 
 async fn dead_letters(store: &Handle, request: &PageRequest) -> Page<EventView> {
-    store.dead_letters(request).await.expect("the store is up")
+    store.dead_letters(DeadLetterFilter::All, request).await.expect("the store is up")
 }
 
 async fn events(store: &Handle, query: &EventQuery, request: &PageRequest) -> Page<EventView> {
@@ -213,4 +215,32 @@ pub async fn an_unknown_event_is_not_found(harness: &dyn Harness) {
     let store = harness.store();
     let unknown = store.event(&id("unknown")).await;
     assert_eq!(unknown, Err(StoreError::EventNotFound { event_id: id("unknown") }));
+}
+
+pub async fn dead_letters_can_be_listed_by_kind_and_without_cancelled_ones(harness: &dyn Harness) {
+    let store = harness.store();
+    let failed = enqueue_dead_letters(harness, &store, 5).await;
+    for cancelled in [&failed[0], &failed[2], &failed[3]] {
+        store.cancel(cancelled, "operator", None).await.expect("a failed event can be cancelled");
+        harness.advance(MINUTE).await;
+    }
+    // Pages of one event, so that the list continues after events that it leaves out.
+    let list = async |filter| {
+        let mut request = page(None, 1);
+        let mut listed = Vec::new();
+        loop {
+            let page = store.dead_letters(filter, &request).await.expect("the store is up");
+            listed.extend(event_ids(&page));
+            match page.next {
+                Some(next) => request.after = Some(next),
+                None => return listed,
+            }
+        }
+    };
+    let ids = |indexes: &[usize]| indexes.iter().map(|index| failed[*index].clone()).collect::<Vec<_>>();
+    assert_eq!(list(DeadLetterFilter::All).await, ids(&[3, 2, 0, 1, 4]));
+    assert_eq!(list(DeadLetterFilter::NotCancelled).await, ids(&[1, 4]));
+    assert_eq!(list(DeadLetterFilter::Kind(FailureKind::Cancelled)).await, ids(&[3, 2, 0]));
+    assert_eq!(list(DeadLetterFilter::Kind(FailureKind::Gone)).await, ids(&[1, 4]));
+    assert_eq!(list(DeadLetterFilter::Kind(FailureKind::Abandoned)).await, []);
 }

@@ -173,9 +173,11 @@ macro_rules! conformance_suite {
                 s2_fr001_ac2_oldest_pending_age_is_none_when_nothing_is_pending,
                 s2_fr001_ac2_oldest_pending_age_is_that_of_the_oldest,
                 s2_fr001_ac3_overview_follows_every_change_at_once,
+                cancelled_events_are_counted_among_the_failed_and_apart,
             }
             page {
                 s2_fr003_ac1_dead_letters_are_sorted_by_latest_change,
+                dead_letters_can_be_listed_by_kind_and_without_cancelled_ones,
                 s2_fr003_ac1_dead_letters_of_the_same_time_are_sorted_by_id_descending,
                 s2_fr003_ac2_a_page_holds_no_more_than_its_limit,
                 s2_fr003_ac3_dead_letters_have_the_fields_an_operator_needs,

@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use posthaste_domain::{DeliveryStatus, EventId, FailureKind, Lease, NoticeKind, Trigger};
-use posthaste_store::{ClaimRequest, ClaimResponse, PageRequest, SettleResult};
+use posthaste_store::{ClaimRequest, ClaimResponse, DeadLetterFilter, PageRequest, SettleResult};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -118,7 +118,8 @@ pub async fn an_abandoned_event_is_published_once_as_dead_lettered(harness: &dyn
         (NoticeKind::DeadLettered(FailureKind::Abandoned), &event_id)
     );
     assert_eq!(notices[0].notice.attempts, 0);
-    let failed = store.dead_letters(&PageRequest::default()).await.expect("the store is up");
+    let failed =
+        store.dead_letters(DeadLetterFilter::All, &PageRequest::default()).await.expect("the store is up");
     assert_eq!(failed.items.len(), 1);
 }
 

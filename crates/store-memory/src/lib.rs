@@ -21,10 +21,10 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
-    Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth,
-    Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
+    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreClock,
+    StoreError, StoreHealth, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -103,8 +103,12 @@ impl Store for MemoryStore {
         Ok(self.with_state(|state| read::overview(state, now)))
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        Ok(self.with_state(|state| read::dead_letters(state, page)))
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
+        Ok(self.with_state(|state| read::dead_letters(state, filter, page)))
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {

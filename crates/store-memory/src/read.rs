@@ -1,9 +1,9 @@
 //! Queries of operators and of notice subscribers.
 
-use posthaste_domain::{DeliveryStatus, DestinationId, EventId, EventKey, Timestamp};
+use posthaste_domain::{DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Timestamp};
 use posthaste_store::{
-    AttemptView, CircuitState, DestinationState, EventDetail, EventQuery, EventView, NoticeCursor,
-    NoticePage, Overview, Page, PageCursor, PageRequest, StoreError,
+    AttemptView, CircuitState, DeadLetterFilter, DestinationState, EventDetail, EventQuery, EventView,
+    NoticeCursor, NoticePage, Overview, Page, PageCursor, PageRequest, StoreError,
 };
 
 use crate::state::{Attempt, Row, State};
@@ -13,7 +13,10 @@ pub(crate) fn overview(state: &State, now: Timestamp) -> Overview {
     for row in state.rows.values() {
         match row.status {
             DeliveryStatus::Delivered => overview.delivered += 1,
-            DeliveryStatus::Failed => overview.failed += 1,
+            DeliveryStatus::Failed => {
+                overview.failed += 1;
+                overview.cancelled += u64::from(row.failure_kind == Some(FailureKind::Cancelled));
+            }
             DeliveryStatus::Pending => {
                 overview.pending += 1;
                 overview.pending_ready += u64::from(row.is_ready(now));
@@ -26,8 +29,9 @@ pub(crate) fn overview(state: &State, now: Timestamp) -> Overview {
     overview
 }
 
-pub(crate) fn dead_letters(state: &State, page: &PageRequest) -> Page<EventView> {
-    let failed = state.rows.iter().filter(|(_, row)| row.status == DeliveryStatus::Failed);
+pub(crate) fn dead_letters(state: &State, filter: DeadLetterFilter, page: &PageRequest) -> Page<EventView> {
+    let failed =
+        state.rows.iter().filter(|(_, row)| row.failure_kind.is_some_and(|kind| filter.includes(kind)));
     paginate(failed, |row| row.updated_at, page)
 }
 
@@ -100,7 +104,7 @@ pub(crate) fn destination(
 }
 
 pub(crate) fn notices(state: &State, after: Option<NoticeCursor>, limit: usize) -> NoticePage {
-    let Some(after) = after else {
+    let Some(after) = after.filter(|after| *after <= state.last_cursor) else {
         return NoticePage { notices: Vec::new(), cursor: state.last_cursor };
     };
     let start = state.notices.partition_point(|published| published.cursor <= after);

@@ -8,9 +8,10 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
-    Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
+    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError,
+    StoreHealth, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -49,8 +50,12 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().overview().await
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        self.inner().dead_letters(page).await
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
+        self.inner().dead_letters(filter, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -88,6 +93,10 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn health(&self) -> Result<StoreHealth, StoreError> {
         self.inner().health().await
+    }
+
+    fn wal_bytes(&self) -> Option<u64> {
+        self.inner().wal_bytes()
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
@@ -132,8 +141,12 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         self.0.overview().await
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        self.0.dead_letters(page).await
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
+        self.0.dead_letters(filter, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -171,6 +184,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     async fn health(&self) -> Result<StoreHealth, StoreError> {
         self.0.health().await
+    }
+
+    fn wal_bytes(&self) -> Option<u64> {
+        self.0.wal_bytes()
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

@@ -45,7 +45,7 @@ pub use layer::{LayeredStore, StoreLayer};
 pub use maintain::{MaintenanceReport, Retention};
 pub use notices::{NoticeCursor, NoticePage, PublishedNotice};
 pub use overview::Overview;
-pub use page::{EventQuery, InvalidPageLimit, Page, PageCursor, PageLimit, PageRequest};
+pub use page::{DeadLetterFilter, EventQuery, InvalidPageLimit, Page, PageCursor, PageLimit, PageRequest};
 pub use settle::{SettleResult, Settlement};
 pub use wakeups::{Waker, Wakeups};
 
@@ -83,7 +83,11 @@ pub trait Store: Send + Sync + 'static {
     async fn overview(&self) -> Result<Overview, StoreError>;
 
     /// Lists failed events, most recently changed first.
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError>;
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError>;
 
     /// Lists events of any state, newest first.
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError>;
@@ -109,12 +113,18 @@ pub trait Store: Send + Sync + 'static {
     /// until it expires.
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError>;
 
-    /// Lists notices committed after a cursor, in commit order. Without a cursor it returns no notices, only the end
-    /// of the log.
+    /// Lists notices committed after a cursor, in commit order. Without a cursor, and with one beyond the end of the log,
+    /// it returns no notices, only the end of the log.
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError>;
 
     /// Checks that the store responds, and returns its clock and its schema version.
     async fn health(&self) -> Result<StoreHealth, StoreError>;
+
+    /// Returns the size of the store's write-ahead log on this host's disk, also while the store is unhealthy. `None` for
+    /// a store that keeps no log here.
+    fn wal_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Returns the valid signing secrets of the instance, newest first. If the store has none, it saves `first` and
     /// returns it. Concurrent first calls all return the same secret.

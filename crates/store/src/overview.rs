@@ -11,6 +11,8 @@ pub struct Overview {
     /// Pending events with at least one attempt made.
     pub retrying: u64,
     pub failed: u64,
+    /// The part of the failed events that an operator cancelled.
+    pub cancelled: u64,
     pub delivered: u64,
     /// Age of the oldest pending event, or `None` if no event is pending.
     pub oldest_pending_age: Option<Duration>,

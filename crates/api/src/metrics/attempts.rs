@@ -1,7 +1,7 @@
 //! Metrics of delivery attempts, derived from the same values as the log line and the stored row.
 
 use posthaste_domain::FailureKind;
-use posthaste_engine::AttemptEvent;
+use posthaste_engine::{AttemptEvent, LocalShortage};
 use posthaste_store::SettleResult;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -38,6 +38,11 @@ struct KindLabels {
     kind: &'static str,
 }
 
+#[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResourceLabels {
+    resource: &'static str,
+}
+
 /// Counters and histograms of delivery attempts.
 pub(super) struct AttemptMetrics {
     deliveries: Family<OutcomeLabels, Counter>,
@@ -47,6 +52,7 @@ pub(super) struct AttemptMetrics {
     lag: Histogram,
     stale_writes: Counter,
     pub(super) leases_lost: Counter,
+    local_shortages: Family<ResourceLabels, Counter>,
 }
 
 impl AttemptMetrics {
@@ -59,12 +65,16 @@ impl AttemptMetrics {
             lag: Histogram::new(LAG_SECONDS),
             stale_writes: Counter::default(),
             leases_lost: Counter::default(),
+            local_shortages: Family::default(),
         };
         for outcome in OUTCOMES {
             drop(attempts.deliveries.get_or_create(&OutcomeLabels { outcome }));
         }
         for kind in KINDS {
             drop(attempts.dead_letters.get_or_create(&KindLabels { kind: kind.as_str() }));
+        }
+        for shortage in LocalShortage::ALL {
+            drop(attempts.local_shortages.get_or_create(&ResourceLabels { resource: shortage.as_str() }));
         }
         registry.register(
             "webhook_deliveries",
@@ -101,6 +111,11 @@ impl AttemptMetrics {
             "Leases that could not be renewed in time",
             attempts.leases_lost.clone(),
         );
+        registry.register(
+            "webhook_local_shortages",
+            "Requests not sent because this host lacked a resource, by resource; they cost no attempt",
+            attempts.local_shortages.clone(),
+        );
         attempts
     }
 
@@ -124,6 +139,11 @@ impl AttemptMetrics {
             }
             None => {}
         }
+    }
+
+    /// Records a request that was not sent for lack of a local resource.
+    pub(super) fn on_local_shortage(&self, shortage: LocalShortage) {
+        self.local_shortages.get_or_create(&ResourceLabels { resource: shortage.as_str() }).inc();
     }
 
     /// Records events that were dead-lettered because their leases kept expiring.

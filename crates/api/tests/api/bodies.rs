@@ -272,7 +272,10 @@ async fn queries_are_parsed_as_strictly_as_bodies() {
         (format!("{EVENTS}?destination=nowhere"), "destination is not an absolute URL"),
         (format!("{EVENTS}?destination="), "destination is not an absolute URL"),
         (format!("{EVENTS}?cursor=x"), "not a cursor of this listing"),
-        ("/v1/webhook-outbox/dlq?status=failed".to_owned(), "allowed parameters: limit, cursor"),
+        (
+            "/v1/webhook-outbox/dlq?status=failed".to_owned(),
+            "allowed parameters: failure_kind, limit, cursor",
+        ),
         (format!("{OVERVIEW}?x"), "unknown parameter \"x\"; allowed parameters: none"),
         (format!("{one}?verbose=1"), "unknown parameter \"verbose\""),
         ("/v1/webhook-outbox/stream?x=1".to_owned(), "unknown parameter \"x\""),

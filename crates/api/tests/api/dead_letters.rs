@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::test_api::{DLQ, EVENTS, TestApi, claim_all, event, http_status, settle};
+use crate::test_api::{DLQ, EVENTS, OVERVIEW, TestApi, claim_all, event, http_status, settle};
 
 crate::on_every_store! {
     s2_fr003_ac1_the_dlq_over_http_lists_the_latest_change_first,
@@ -10,6 +10,7 @@ crate::on_every_store! {
     s2_fr003_ac3_the_dlq_over_http_has_all_operator_fields,
     s2_nfr003_operator_responses_never_contain_a_payload,
     a_page_continues_after_the_previous_one_despite_changes_in_between,
+    dead_letters_are_listed_by_kind_and_cancelled_ones_are_counted_apart,
 }
 
 async fn dead_letter_many(api: &TestApi, count: usize) -> Vec<String> {
@@ -190,4 +191,26 @@ async fn an_invalid_cursor_is_rejected() {
         assert_eq!(details, json!({ "parameter": "cursor" }));
     }
     assert_eq!(ids(&api.get(&format!("{DLQ}?cursor={valid}")).await.json(200)).len(), 1);
+}
+
+async fn dead_letters_are_listed_by_kind_and_cancelled_ones_are_counted_apart(api: TestApi) {
+    let gone = api.dead_lettered_event(&event()).await;
+    let cancelled = api.pending_event(&event()).await;
+    api.post_empty(&format!("{EVENTS}/{cancelled}/cancel")).await.json(200);
+    let overview = api.get(OVERVIEW).await.json(200);
+    assert_eq!((&overview["failed_count"], &overview["cancelled_count"]), (&json!(2), &json!(1)));
+    for (filter, expected) in [
+        ("not_cancelled", vec![&gone]),
+        ("cancelled", vec![&cancelled]),
+        ("gone", vec![&gone]),
+        ("exhausted", vec![]),
+    ] {
+        let page = api.get(&format!("{DLQ}?failure_kind={filter}")).await.json(200);
+        assert_eq!(ids(&page).iter().collect::<Vec<_>>(), expected, "{filter}");
+    }
+    assert_eq!(ids(&api.get(DLQ).await.json(200)).len(), 2, "without a filter, all are listed");
+    let (message, details) =
+        api.get(&format!("{DLQ}?failure_kind=tired")).await.expect_error(400, "invalid_request");
+    assert!(message.contains("exhausted, cancelled") && message.contains("not_cancelled"), "{message}");
+    assert_eq!(details, json!({ "parameter": "failure_kind" }));
 }

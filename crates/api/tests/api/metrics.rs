@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::body::Body;
 use http::Method;
 use posthaste_domain::{
     AttemptResult, Lease, Outcome, RandomDraw, RetryPolicy, RetryPolicySpec, Strategy, Transition,
 };
-use posthaste_engine::{AttemptEvent, Observer as _};
-use posthaste_store::SettleResult;
+use posthaste_engine::{AttemptEvent, LocalShortage, Observer as _};
+use posthaste_store::{LayeredStore, SettleResult, Store, StoreLayer};
 
 use crate::test_api::{
     EVENTS, Fault, FaultyStore, PanickingReadiness, TestApi, TestOptions, TestResponse, build_request,
@@ -194,12 +195,15 @@ async fn an_attempt_is_counted_by_its_settle_result() {
         record_attempt(&api, &lease, http_status(500), Duration::from_secs(1), &policy, settled);
     }
     api.metrics.on_lease_lost();
+    api.metrics.on_local_shortage(LocalShortage::Ports);
     let metrics = scrape(&api).await;
     let expected = [
         ("webhook_deliveries_total{outcome=\"retried\"}", 2.0),
         ("webhook_retry_delay_count", 2.0),
         ("webhook_stale_writes_total", 1.0),
         ("webhook_leases_lost_total", 1.0),
+        ("webhook_local_shortages_total{resource=\"ports\"}", 1.0),
+        ("webhook_local_shortages_total{resource=\"open_files\"}", 0.0),
         ("webhook_delivery_latency_count", 4.0),
         ("webhook_delivery_lag_count", 4.0),
         ("webhook_delivery_lag_sum", 28.0),
@@ -265,6 +269,32 @@ async fn requests_are_counted_by_route_and_status_never_by_client_input() {
     let metrics = scrape(&panicking).await;
     let labels = "method=\"GET\",route=\"/readyz\",status=\"500\"";
     assert_eq!(metrics[&format!("webhook_api_requests_total{{{labels}}}")], 1.0, "panics are counted too");
+}
+
+/// A store with a write-ahead log of 4,152 bytes.
+struct StoreWithLog(Arc<dyn Store>);
+
+#[async_trait]
+impl StoreLayer for StoreWithLog {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn wal_bytes(&self) -> Option<u64> {
+        Some(4_152)
+    }
+}
+
+#[tokio::test]
+async fn the_size_of_the_write_ahead_log_is_a_gauge_if_the_store_has_one() {
+    let (memory, _) = FaultyStore::create(Fault::None);
+    let with_log = Arc::new(LayeredStore(StoreWithLog(Arc::clone(&memory))));
+    let gauge = async |store| {
+        let api = TestApi::new(store, Arc::new(()), TestOptions::default());
+        scrape(&api).await.get("webhook_sqlite_wal_bytes").copied()
+    };
+    assert_eq!(gauge(with_log).await, Some(4_152.0));
+    assert_eq!(gauge(memory).await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,7 @@ async fn s2_fr001_ac1_overview_over_http_counts_every_state(api: TestApi) {
     assert_eq!(
         fields,
         [
+            "cancelled_count",
             "delivered_count",
             "failed_count",
             "oldest_pending_age_seconds",

@@ -1,6 +1,8 @@
 //! Arguments of the operators' commands: `overview`, `dlq` and `events`.
 
+use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use posthaste_domain::FailureKind;
 
 use super::ServerArgs;
 
@@ -25,8 +27,23 @@ pub(crate) enum DlqCommand {
     List(DlqListArgs),
     /// Make failed events pending again, with their full number of attempts
     #[command(after_help = "Examples:\n  posthaste dlq requeue msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5\n  \
-                            posthaste dlq requeue --all --yes")]
+                            posthaste dlq requeue --all --yes\n  \
+                            posthaste dlq requeue --all --kind cancelled")]
     Requeue(RequeueArgs),
+}
+
+/// The value of `failure_kind` with which the API lists every kind but `cancelled`.
+pub(crate) const NOT_CANCELLED: &str = "not_cancelled";
+
+/// Accepts the name of a failure kind.
+fn failure_kinds() -> PossibleValuesParser {
+    PossibleValuesParser::new(FailureKind::ALL.iter().map(|kind| kind.as_str()))
+}
+
+/// Accepts the name of a failure kind, or [`NOT_CANCELLED`].
+fn list_kinds() -> PossibleValuesParser {
+    let kinds = FailureKind::ALL.iter().map(|kind| kind.as_str());
+    PossibleValuesParser::new(kinds.chain([NOT_CANCELLED]))
 }
 
 /// The arguments that all list commands share.
@@ -48,6 +65,9 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DlqListArgs {
+    /// List only events of this failure kind; not_cancelled lists every kind but cancelled
+    #[arg(long, value_parser = list_kinds())]
+    pub(crate) kind: Option<String>,
     #[command(flatten)]
     pub(crate) list: ListArgs,
     #[command(flatten)]
@@ -60,9 +80,12 @@ pub(crate) struct RequeueArgs {
     /// Ids of the events to requeue
     #[arg(value_name = "ID", group = "which")]
     pub(crate) event_ids: Vec<String>,
-    /// Requeue the whole dead-letter queue
+    /// Requeue the whole dead-letter queue, except events that an operator cancelled
     #[arg(long, group = "which")]
     pub(crate) all: bool,
+    /// With --all: requeue only events of this failure kind
+    #[arg(long, requires = "all", value_parser = failure_kinds())]
+    pub(crate) kind: Option<String>,
     /// Requeue all without confirmation
     #[arg(long, requires = "all")]
     pub(crate) yes: bool,

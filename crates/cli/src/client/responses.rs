@@ -25,6 +25,9 @@ pub(crate) struct Overview {
     pub(crate) pending_ready_count: u64,
     pub(crate) retrying_count: u64,
     pub(crate) failed_count: u64,
+    /// The part of the failed events that an operator cancelled.
+    #[serde(default)]
+    pub(crate) cancelled_count: u64,
     pub(crate) delivered_count: u64,
     pub(crate) oldest_pending_age_seconds: Option<f64>,
 }

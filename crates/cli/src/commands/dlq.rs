@@ -40,9 +40,12 @@ pub(crate) async fn run(
         DlqCommand::List(args) => {
             let list = EventListCommand {
                 path: "dlq",
-                filters: Vec::new(),
+                filters: args.kind.as_deref().map(|kind| ("failure_kind", kind)).into_iter().collect(),
                 table,
-                empty: "The dead-letter queue is empty.",
+                empty: match args.kind {
+                    None => "The dead-letter queue is empty.",
+                    Some(_) => "The dead-letter queue has no events of this kind.",
+                },
             };
             list.show(&args.list, client, style).await?;
             Ok(ExitCode::SUCCESS)

@@ -1,5 +1,7 @@
 //! Opens the database of a configuration, with errors that name it.
 
+use crate::service::http;
+use crate::service::open_files::OpenFilesLimit;
 use crate::service::shutdown::ProcessSignals;
 use anyhow::{Context as _, bail};
 use posthaste::{Database, OpenStore, Options, Posthaste};
@@ -9,7 +11,20 @@ use crate::terminal::BadUsage;
 
 /// Returns the library's options for a configuration. An error is bad usage; nothing has been opened yet.
 pub(crate) fn options(config: &Config) -> Result<Options, BadUsage> {
-    config.options().map_err(|error| BadUsage(error.to_string()))
+    let mut options = config.options().map_err(|error| BadUsage(error.to_string()))?;
+    let limit = OpenFilesLimit::current();
+    let sockets = limit.for_sender(http::connections_max());
+    if sockets < config.concurrency {
+        tracing::warn!(
+            open_files = limit.0,
+            sockets,
+            concurrency = config.concurrency,
+            "this process may open too few files for its concurrency; raise the limit (`ulimit -n`, LimitNOFILE=) or \
+             lower concurrency"
+        );
+    }
+    options.sender.sockets_max = Some(sockets);
+    Ok(options)
 }
 
 /// Returns the database of a configuration, without opening it.

@@ -35,7 +35,10 @@ fn render(overview: &Overview, style: OutputStyle) -> String {
     row("pending", overview.pending_count, Color::Waiting, &waiting);
     row("  due now", overview.pending_ready_count, Color::Waiting, "");
     row("  retrying", overview.retrying_count, Color::Waiting, "");
-    row("failed", overview.failed_count, Color::Bad, advice);
+    let failed_color =
+        if overview.failed_count > overview.cancelled_count { Color::Bad } else { Color::Plain };
+    row("failed", overview.failed_count, failed_color, advice);
+    row("  cancelled", overview.cancelled_count, Color::Plain, "");
     row("delivered", overview.delivered_count, Color::Good, "");
     table.render(style).text
 }
@@ -50,6 +53,7 @@ mod tests {
             pending_ready_count: 3,
             retrying_count: 4,
             failed_count: 2,
+            cancelled_count: 1,
             delivered_count: 9_999,
             oldest_pending_age_seconds: Some(185.2),
         }
@@ -58,18 +62,20 @@ mod tests {
     #[test]
     fn counts_are_aligned_and_failed_events_come_with_advice() {
         let expected = "\
-EVENTS      COUNT
-pending        12  oldest: 3 min
-  due now       3
-  retrying      4
-failed          2  list them with `posthaste dlq list`
-delivered    9999";
+EVENTS       COUNT
+pending         12  oldest: 3 min
+  due now        3
+  retrying       4
+failed           2  list them with `posthaste dlq list`
+  cancelled      1
+delivered     9999";
         assert_eq!(render(&overview(), OutputStyle::PLAIN), expected);
     }
 
     #[test]
     fn without_failed_events_there_is_no_advice() {
-        let healthy = Overview { failed_count: 0, oldest_pending_age_seconds: None, ..overview() };
+        let healthy =
+            Overview { failed_count: 0, cancelled_count: 0, oldest_pending_age_seconds: None, ..overview() };
         let shown = render(&healthy, OutputStyle::PLAIN);
 
         assert!(!shown.contains("dlq") && !shown.contains("oldest"), "{shown}");

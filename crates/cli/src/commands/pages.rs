@@ -32,12 +32,12 @@ enum PagingState {
 }
 
 impl<'a> Pages<'a> {
-    /// Starts at the first page of a whole list, without filters, with the largest pages.
-    pub(super) fn all(client: &'a ApiClient, path: &'a str) -> Self {
+    /// Starts at the first page of a whole list, with the largest pages.
+    pub(super) fn all(client: &'a ApiClient, path: &'a str, filters: Vec<(&'a str, &'a str)>) -> Self {
         Self {
             client,
             path,
-            filters: Vec::new(),
+            filters,
             limit: PAGE_EVENTS_MAX.to_string(),
             cursor: None,
             from_arguments: false,
@@ -89,11 +89,10 @@ impl EventListCommand<'_> {
     ) -> anyhow::Result<()> {
         let limit = if args.all { PAGE_EVENTS_MAX } else { args.limit };
         let mut pages = Pages {
-            filters: self.filters.clone(),
             limit: limit.to_string(),
             cursor: args.cursor.clone(),
             from_arguments: true,
-            ..Pages::all(client, self.path)
+            ..Pages::all(client, self.path, self.filters.clone())
         };
         let mut omitted_columns = Vec::new();
         let mut first = true;

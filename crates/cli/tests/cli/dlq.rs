@@ -9,18 +9,22 @@ fn requeued(id: &str) -> String {
     format!(r#"{{"event_id":"{id}","delivery_status":"pending","updated_at":"2026-01-31T16:31:02Z"}}"#)
 }
 
-/// Starts an API with four dead letters on two pages. The event `gone` has already been requeued by another operator.
+/// Starts an API with four dead letters on two pages, and a cancelled one. The event `gone` has already been requeued by another operator.
 fn start_queue() -> FakeApi {
     FakeApi::start(|request, _| {
         let ReceivedRequest { line, .. } = request;
         let letters = |ids: [&str; 2]| ids.map(|id| event(id, "failed", 6, "")).join(",");
+        let is_cancelled = line.contains("failure_kind=cancelled");
         match line.strip_prefix("POST /v1/webhook-outbox/dlq/").and_then(|rest| rest.strip_suffix("/requeue")) {
             Some("gone") => (409, error("webhook_outbox_event_not_requeueable", "it is not failed")),
             Some(id) => (200, requeued(id)),
             None if line.ends_with("overview") => (
                 200,
-                r#"{"pending_count":0,"pending_ready_count":0,"retrying_count":0,"failed_count":4,"delivered_count":0,"oldest_pending_age_seconds":null}"#.to_owned(),
+                r#"{"pending_count":0,"pending_ready_count":0,"retrying_count":0,"failed_count":5,"cancelled_count":1,"delivered_count":0,"oldest_pending_age_seconds":null}"#.to_owned(),
             ),
+            None if is_cancelled => {
+                (200, format!(r#"{{"events":[{}],"next_cursor":null}}"#, event("withdrawn", "failed", 0, "")))
+            }
             None if line.contains("cursor=") => (200, format!(r#"{{"events":[{}],"next_cursor":null}}"#, letters(["c", "d"]))),
             None => (200, format!(r#"{{"events":[{}],"next_cursor":"p2"}}"#, letters(["a", "gone"]))),
         }
@@ -136,9 +140,37 @@ fn all_are_requeued_page_by_page() {
     let api = start_queue();
     let output = run(&["dlq", "requeue", "--all", "--yes", "--server", &api.url]);
     output.assert_stdout("");
-    assert_eq!(output.stderr, "3 requeued, 1 had left the queue meanwhile.\n");
+    let note = "3 requeued, 1 had left the queue meanwhile; 1 cancelled left out (--kind cancelled requeues them).\n";
+    assert_eq!(output.stderr, note);
     let posts = ["a", "c", "d", "gone"].map(|id| format!("POST /v1/webhook-outbox/dlq/{id}/requeue"));
     assert_eq!(requeue_requests(&api), posts);
+    let lists = api.request_lines().into_iter().filter(|line| line.contains("dlq?"));
+    let is_filtered = |line: String| line.contains("failure_kind=not_cancelled");
+    assert!(lists.map(is_filtered).eq([true, true]), "{:?}", api.request_lines());
+}
+
+#[test]
+fn cancelled_events_are_requeued_only_if_their_kind_is_named() {
+    let api = start_queue();
+    let output = run(&["dlq", "requeue", "--all", "--kind", "cancelled", "--yes", "--server", &api.url]);
+    output.assert_stdout("");
+    assert_eq!(output.stderr, "1 requeued.\n");
+    assert_eq!(requeue_requests(&api), ["POST /v1/webhook-outbox/dlq/withdrawn/requeue"]);
+    run(&["dlq", "requeue", "--all", "--kind", "cancelled", "--server", &api.url])
+        .assert_failure(2, &["--yes", "all cancelled events, 1 event"]);
+    run(&["dlq", "requeue", "--all", "--server", &api.url])
+        .assert_failure(2, &["--yes", "all of the dead-letter queue but 1 cancelled, 4 events"]);
+    run(&["dlq", "requeue", "a", "--kind", "cancelled", "--server", &api.url]).assert_failure(2, &["--all"]);
+    run(&["dlq", "requeue", "--all", "--kind", "tired", "--server", &api.url])
+        .assert_failure(2, &["exhausted, cancelled"]);
+}
+
+#[test]
+fn dead_letters_can_be_listed_by_kind() {
+    let api = start_queue();
+    let output = run(&["dlq", "list", "--kind", "cancelled", "--server", &api.url]);
+    assert!(output.stdout.contains("withdrawn"), "{}", output.stdout);
+    assert_eq!(api.request_lines(), ["GET /v1/webhook-outbox/dlq?failure_kind=cancelled&limit=50"]);
 }
 
 #[test]

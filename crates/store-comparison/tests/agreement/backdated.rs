@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, Timestamp};
 use posthaste_store::{
-    DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
-    NoticeCursor, NoticePage, Page, PageCursor, PageRequest, Store, StoreClock as _, StoreError, StoreLayer,
+    DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView,
+    LayeredStore, NoticeCursor, NoticePage, Page, PageCursor, PageRequest, Store, StoreClock as _,
+    StoreError, StoreLayer,
 };
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
@@ -104,8 +105,12 @@ impl StoreLayer for BackdatedStore {
         Ok(response)
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        Ok(self.page(self.memory.dead_letters(&self.request(page)).await?))
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
+        Ok(self.page(self.memory.dead_letters(filter, &self.request(page)).await?))
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {

@@ -63,6 +63,7 @@ bugs! {
     retention_that_keeps_notices_is_caught: records::notices_are_kept, "the page of notices";
     retention_that_keeps_attempts_is_caught: records::attempts_are_kept, "the history of";
     an_overview_that_miscounts_is_caught: records::overview_counts_leased_as_ready, "pending_ready";
+    an_overview_without_cancelled_events_is_caught: records::overview_counts_no_cancelled_events, "cancelled: 0";
     a_page_that_repeats_a_row_is_caught: records::pages_overlap, "the page of dead letters";
     a_circuit_report_that_never_expires_is_caught: records::circuits_never_expire, "circuit";
     an_idempotency_key_that_never_expires_is_caught: records::keys_never_expire, "replayed";

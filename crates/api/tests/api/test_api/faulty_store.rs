@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId};
 use posthaste_store::{
-    DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, Store, StoreError, StoreLayer,
+    DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView,
+    LayeredStore, NoticeCursor, NoticePage, Overview, Page, PageRequest, Store, StoreError, StoreLayer,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -82,9 +82,13 @@ impl StoreLayer for FaultyStore {
         self.inner.overview().await
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
         self.fail().await?;
-        self.inner.dead_letters(page).await
+        self.inner.dead_letters(filter, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {

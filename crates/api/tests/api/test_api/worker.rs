@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{ClaimId, Lease, Outcome, RandomDraw, WorkerId};
-use posthaste_engine::{Engine, Ports, RandomSource, Runtimes, Sender, Settings, TokioClock};
+use posthaste_engine::{Engine, LocalShortage, Ports, RandomSource, Runtimes, Sender, Settings, TokioClock};
 
 use super::TestApi;
 
@@ -30,9 +30,9 @@ struct Receiver(Option<u16>);
 
 #[async_trait]
 impl Sender for Receiver {
-    async fn send(&self, _: &Lease, _: Duration) -> Outcome {
+    async fn send(&self, _: &Lease, _: Duration) -> Result<Outcome, LocalShortage> {
         match self.0 {
-            Some(status) => Outcome::response(status, None, b""),
+            Some(status) => Ok(Outcome::response(status, None, b"")),
             None => std::future::pending().await,
         }
     }

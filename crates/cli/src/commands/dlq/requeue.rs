@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use futures_util::{StreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressStyle};
+use posthaste_domain::FailureKind;
 
-use crate::cli::RequeueArgs;
+use crate::cli::{NOT_CANCELLED, RequeueArgs};
 use crate::client::{ActionResult, ApiClient, ApiResponse, ClientError, Overview};
 use crate::commands::pages::Pages;
 use crate::terminal::{self, BadUsage, escape_line, pluralize};
@@ -19,13 +20,13 @@ pub(super) async fn run(args: &RequeueArgs, client: &ApiClient) -> anyhow::Resul
     let mut requeue =
         Requeue { client, json: args.json, bar: ProgressBar::hidden(), requeued: 0, refused: 0 };
     if args.all {
-        return requeue.requeue_all(args.yes).await;
+        return requeue.requeue_all(args.kind.as_deref(), args.yes).await;
     }
     requeue.requeue_events(args.event_ids.clone(), true).await?;
     Ok(if requeue.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A running requeue command: its options, and the events that the server has requeued or refused so far.
+/// A running requeue command, with the numbers of events that the server has requeued and refused so far.
 struct Requeue<'a> {
     client: &'a ApiClient,
     json: bool,
@@ -35,33 +36,38 @@ struct Requeue<'a> {
 }
 
 impl Requeue<'_> {
-    /// Requeues the whole queue. Terminates even if requeued events fail again meanwhile: the list starts with the latest
+    /// Requeues all events of a failure kind; without a kind, all but cancelled ones, because those do not wait for a repair.
+    /// Terminates even if requeued events fail again meanwhile: the list starts with the latest
     /// failures, so new failures are added before the pages that are still to come.
-    async fn requeue_all(&mut self, yes: bool) -> anyhow::Result<ExitCode> {
+    async fn requeue_all(&mut self, kind: Option<&str>, yes: bool) -> anyhow::Result<ExitCode> {
         let overview: Overview = self.client.get(&["overview"], &[]).await?.parse()?;
-        let failed = overview.failed_count;
-        if failed == 0 {
-            terminal::note("The dead-letter queue is empty.");
+        let selection = Selection::new(&overview, kind);
+        if selection.count_max == 0 {
+            terminal::note(&selection.describe_empty());
             return Ok(ExitCode::SUCCESS);
         }
-        if !yes && !confirm(failed)? {
+        if !yes && !confirm(&selection)? {
             terminal::note("Nothing was requeued.");
             return Ok(ExitCode::FAILURE);
         }
-        self.bar = progress_bar(failed);
-        let result = self.requeue_pages().await;
+        self.bar = progress_bar(selection.count_max);
+        let result = self.requeue_pages(kind.unwrap_or(NOT_CANCELLED)).await;
         self.bar.finish_and_clear();
         result.with_context(|| format!("stopped after {}", pluralize(self.requeued, "event")))?;
         let refused = match self.refused {
             0 => String::new(),
             count => format!(", {count} had left the queue meanwhile"),
         };
-        terminal::note(&format!("{} requeued{refused}.", self.requeued));
+        let omitted = match selection.omitted {
+            0 => String::new(),
+            count => format!("; {count} cancelled left out (--kind cancelled requeues them)"),
+        };
+        terminal::note(&format!("{} requeued{refused}{omitted}.", self.requeued));
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn requeue_pages(&mut self) -> anyhow::Result<()> {
-        let mut pages = Pages::all(self.client, "dlq");
+    async fn requeue_pages(&mut self, kind: &str) -> anyhow::Result<()> {
+        let mut pages = Pages::all(self.client, "dlq", vec![("failure_kind", kind)]);
         while let Some((_, page)) = pages.next().await? {
             let event_ids = page.events.into_iter().map(|event| event.event_id).collect();
             self.requeue_events(event_ids, false).await?;
@@ -119,10 +125,49 @@ impl Requeue<'_> {
     }
 }
 
+/// The dead letters that `--all` requeues.
+struct Selection<'a> {
+    kind: Option<&'a str>,
+    /// The number of events, or an upper bound of it: the server counts only cancelled events by kind.
+    count_max: u64,
+    /// Cancelled events that stay in the queue.
+    omitted: u64,
+}
+
+impl<'a> Selection<'a> {
+    fn new(overview: &Overview, kind: Option<&'a str>) -> Self {
+        let waiting = overview.failed_count.saturating_sub(overview.cancelled_count);
+        let is_cancelled = kind == Some(FailureKind::Cancelled.as_str());
+        let count_max = if is_cancelled { overview.cancelled_count } else { waiting };
+        let omitted = if kind.is_none() { overview.cancelled_count } else { 0 };
+        Self { kind, count_max, omitted }
+    }
+
+    fn describe(&self) -> String {
+        let count = pluralize(self.count_max, "event");
+        match self.kind {
+            None if self.omitted == 0 => format!("all of the dead-letter queue, {count}"),
+            None => format!("all of the dead-letter queue but {} cancelled, {count}", self.omitted),
+            Some(kind) if kind == FailureKind::Cancelled.as_str() => format!("all cancelled events, {count}"),
+            Some(kind) => format!("all {kind} events, at most {count}"),
+        }
+    }
+
+    fn describe_empty(&self) -> String {
+        match self.omitted {
+            0 if self.kind.is_none() => "The dead-letter queue is empty.".to_owned(),
+            0 => "The dead-letter queue has no events of this kind.".to_owned(),
+            count => format!(
+                "All {count} events of the dead-letter queue are cancelled; --kind cancelled requeues them."
+            ),
+        }
+    }
+}
+
 /// Asks the user for confirmation and returns whether the user agreed. Without a terminal on standard input, returns an
 /// error that advises `--yes`.
-fn confirm(count: u64) -> anyhow::Result<bool> {
-    let all = format!("all of the dead-letter queue, {}", pluralize(count, "event"));
+fn confirm(selection: &Selection<'_>) -> anyhow::Result<bool> {
+    let all = selection.describe();
     if !io::stdin().is_terminal() {
         let advice = format!("add --yes to requeue {all}, without confirmation");
         return Err(BadUsage(advice).into());

@@ -7,6 +7,7 @@ use posthaste_config::{Config, Source};
 
 use super::finding::{Finding, Verdict};
 use super::store::check_store;
+use crate::service::open_files::OpenFilesLimit;
 use crate::terminal::pluralize;
 
 /// Shortest lease that is reported as ok. A worker loses a shorter lease whenever its host pauses.
@@ -122,8 +123,8 @@ fn connections(config: &Config) -> Finding {
     }
     // At worst every request in flight has an idle connection beside it.
     let needed = all * 2 + OTHER_FILES;
-    match open_files_max() {
-        Some(limit) if limit < needed => {
+    match OpenFilesLimit::current() {
+        OpenFilesLimit(limit) if limit < needed => {
             let text = format!(
                 "this process may open {limit} files, but concurrency {all} can need {needed}: raise the limit \
                  (`ulimit -n`, LimitNOFILE=) or lower concurrency"
@@ -134,13 +135,6 @@ fn connections(config: &Config) -> Finding {
             Finding::new("connections", Verdict::Ok, format!("{all} requests at once, {one} to one receiver"))
         }
     }
-}
-
-/// Returns the limit of open files, or None where `/proc` does not report it.
-fn open_files_max() -> Option<usize> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 fn certificates(config: &Config) -> Finding {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_store::{
-    CircuitReport, EnqueueRequest, EnqueueResponse, EventView, Idempotency, LayeredStore, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, Store, StoreError, StoreLayer,
+    CircuitReport, DeadLetterFilter, EnqueueRequest, EnqueueResponse, EventView, Idempotency, LayeredStore,
+    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, Store, StoreError,
+    StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -121,15 +122,27 @@ store_bug! {
 }
 
 store_bug! {
+    overview_counts_no_cancelled_events;
+
+    async fn overview(&self) -> Result<Overview, StoreError> {
+        Ok(Overview { cancelled: 0, ..self.memory.overview().await? })
+    }
+}
+
+store_bug! {
     /// Compares with `<=` instead of `<`, so that a page repeats the last row of the one before.
     pages_overlap;
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
         let after = page.after.map(|mut after| {
             after.key.0 += 1;
             after
         });
-        self.memory.dead_letters(&PageRequest { after, ..*page }).await
+        self.memory.dead_letters(filter, &PageRequest { after, ..*page }).await
     }
 }
 
