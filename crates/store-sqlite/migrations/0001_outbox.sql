@@ -3,9 +3,13 @@
 --
 -- Operators open the file with their own clients, so the schema uses nothing that SQLite 3.35 does not know: no STRICT
 -- table (3.37), no unixepoch() (3.38). A single unknown word would make the whole file unreadable for such a client.
+--
+-- A commit writes every changed page to the write-ahead log, 4 KiB for a single row. Each table and index that an
+-- event touches therefore costs a page per event while events arrive one by one, so there are as few as the queries
+-- allow: tests/sqlite/write_ahead_log.rs counts the pages.
 
 CREATE TABLE webhook_messages (
-    key                INTEGER PRIMARY KEY,
+    key                INTEGER PRIMARY KEY, -- the key of its only event, webhook_events.id
     id                 BLOB    NOT NULL,
     app_id             INTEGER NOT NULL DEFAULT 0,
     event_type         TEXT    NOT NULL,
@@ -16,8 +20,6 @@ CREATE TABLE webhook_messages (
     created_at         INTEGER NOT NULL,
     payload            BLOB              -- NULL once expunged. Last column: reading the others skips its overflow pages.
 );
-
-CREATE UNIQUE INDEX webhook_messages_id ON webhook_messages (id);
 
 -- The immutable part of an event. The tables that also contain its id define its state:
 --
@@ -43,7 +45,6 @@ CREATE TABLE webhook_events (
 );
 
 CREATE UNIQUE INDEX webhook_events_event_id ON webhook_events (event_id);
-CREATE INDEX webhook_events_message ON webhook_events (message_key);
 CREATE INDEX webhook_events_destination ON webhook_events (destination_id);
 
 -- Pending events. A claim updates one row per event and a settle updates or deletes it; the table has no index to
@@ -89,24 +90,20 @@ CREATE TABLE webhook_retries (
 ) WITHOUT ROWID;
 
 -- Claims that still hold leases, with the number of leases on first attempts and on retries. A claim's row is deleted
--- with its last lease. `expiry_check_at` is never later than the earliest `lease_until` of its leases.
+-- with its last lease. `expiry_check_at` is never later than the earliest `lease_until` of its leases. `event_keys` are
+-- the events that the claim was granted, eight bytes per key, big-endian; webhook_queue.lease_claim shows which of them
+-- it still holds. The column is last, because a settle that only changes the counts then leaves its overflow pages
+-- unchanged.
+--
+-- No index: there are never more rows than leases, and every claim reads them all.
 CREATE TABLE webhook_claims (
     id                   INTEGER PRIMARY KEY,
     claim_uuid           BLOB    NOT NULL,
     owner                TEXT    NOT NULL,
     first_attempt_leases INTEGER NOT NULL,
     retry_leases         INTEGER NOT NULL,
-    expiry_check_at      INTEGER NOT NULL
-);
-
-CREATE UNIQUE INDEX webhook_claims_claim_uuid ON webhook_claims (claim_uuid);
-CREATE INDEX webhook_claims_expiry_check_at ON webhook_claims (expiry_check_at);
-
--- The events that a claim was granted: eight bytes per event key, big-endian. webhook_queue.lease_claim shows which of
--- them the claim still holds. A separate table, because every settle rewrites the counts in webhook_claims.
-CREATE TABLE webhook_claim_events (
-    claim_id   INTEGER PRIMARY KEY,
-    event_keys BLOB NOT NULL
+    expiry_check_at      INTEGER NOT NULL,
+    event_keys           BLOB    NOT NULL
 );
 
 CREATE TABLE webhook_failures (
@@ -163,8 +160,10 @@ CREATE INDEX webhook_destinations_paused ON webhook_destinations (paused_until) 
 CREATE INDEX webhook_destinations_earliest_retry_at
     ON webhook_destinations (earliest_retry_at) WHERE earliest_retry_at IS NOT NULL;
 
--- `event_ids` is the stored response: newline-separated event ids in the order of the request.
+-- `event_ids` is the stored response: newline-separated event ids in the order of the request. Keys are kept equally
+-- long, so the rows expire in the order of their ids, and maintenance needs no index.
 CREATE TABLE webhook_idempotency (
+    id          INTEGER PRIMARY KEY,
     key         TEXT    NOT NULL,
     fingerprint BLOB    NOT NULL,
     event_ids   TEXT    NOT NULL,
@@ -173,7 +172,6 @@ CREATE TABLE webhook_idempotency (
 );
 
 CREATE UNIQUE INDEX webhook_idempotency_key ON webhook_idempotency (key);
-CREATE INDEX webhook_idempotency_expires_at ON webhook_idempotency (expires_at);
 
 -- The instance's signing secrets. All secrets that are not retired are valid at the same time.
 CREATE TABLE webhook_secrets (
@@ -196,26 +194,29 @@ CREATE INDEX webhook_audit_event ON webhook_audit (event_key);
 
 -- The log of event results, in commit order: one row per batch, seventeen bytes per entry. src/notices.rs defines the
 -- encoding. Retention removes entries from the oldest row first; `entries_removed` counts those removed from a row.
--- Ids are never reused, because followers keep them as cursors.
+-- Ids are assigned from webhook_totals and never reused, because followers keep them as cursors.
 CREATE TABLE webhook_notices (
-    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    id              INTEGER PRIMARY KEY,
     at              INTEGER NOT NULL,
     entries_removed INTEGER NOT NULL DEFAULT 0,
     entries         BLOB    NOT NULL
 );
 
 -- A single row: the number of events in each state, updated in the transactions that change states, and the last
--- event key that was assigned.
+-- event key and notice id that were assigned.
 CREATE TABLE webhook_totals (
     id             INTEGER PRIMARY KEY CHECK (id = 1),
     pending        INTEGER NOT NULL,
     retrying       INTEGER NOT NULL,
     failed         INTEGER NOT NULL,
+    cancelled      INTEGER NOT NULL, -- of the failed
     delivered      INTEGER NOT NULL,
-    last_event_key INTEGER NOT NULL
+    last_event_key INTEGER NOT NULL,
+    last_notice_id INTEGER NOT NULL
 );
 
-INSERT INTO webhook_totals (id, pending, retrying, failed, delivered, last_event_key) VALUES (1, 0, 0, 0, 0, 0);
+INSERT INTO webhook_totals (id, pending, retrying, failed, cancelled, delivered, last_event_key, last_notice_id)
+VALUES (1, 0, 0, 0, 0, 0, 0, 0);
 
 -- Read-only view: each event with its current state in one row.
 CREATE VIEW webhook_outbox_events AS

@@ -91,7 +91,12 @@ BEGIN
     JOIN webhook_queue q ON q.id = e.id
     WHERE e.event_id = OLD.id;
 
-    DELETE FROM webhook_failures WHERE id = (SELECT id FROM webhook_events WHERE event_id = OLD.id);
+    UPDATE webhook_totals
+    SET pending = pending + 1,
+        failed = failed - 1,
+        cancelled = cancelled - (SELECT f.failure_kind = 'cancelled'
+                                 FROM webhook_events e JOIN webhook_failures f ON f.id = e.id
+                                 WHERE e.event_id = OLD.id);
 
-    UPDATE webhook_totals SET failed = failed - 1, pending = pending + 1;
+    DELETE FROM webhook_failures WHERE id = (SELECT id FROM webhook_events WHERE event_id = OLD.id);
 END;

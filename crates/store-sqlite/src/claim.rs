@@ -4,7 +4,7 @@
 //! It never grows with the backlog of a destination, the retries that are not due, or the history:
 //!
 //! - **Expired leases** are searched only in claims whose `expiry_check_at` has passed, a lower bound of their first
-//!   expiry.
+//!   expiry. A claim reads the rows of all claims that hold leases; they have no index.
 //! - **Retries** are searched only at destinations whose `earliest_retry_at` has passed. This is a lower bound of their
 //!   first retry; inserting a retry lowers it, and a claim raises it.
 //! - **First attempts** are due as soon as they are stored. A claim finds them by seeking from destination to

@@ -45,8 +45,9 @@ pub(crate) fn insert(
     keys: impl Iterator<Item = EventKey>,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "INSERT INTO webhook_claims (id, claim_uuid, owner, first_attempt_leases, retry_leases, expiry_check_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO webhook_claims
+             (id, claim_uuid, owner, first_attempt_leases, retry_leases, expiry_check_at, event_keys)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .execute((
         number.0,
@@ -55,21 +56,22 @@ pub(crate) fn insert(
         leases.first_attempts,
         leases.retries,
         until.as_micros(),
+        pack_keys(keys),
     ))?;
-    db.prepare_cached("INSERT INTO webhook_claim_events (claim_id, event_keys) VALUES (?1, ?2)")?
-        .execute((number.0, pack_keys(keys)))?;
     Ok(())
 }
 
+/// The claim with a UUID. Reads all claims: there are no more of them than leases.
+pub(crate) const FIND: &str = "SELECT id FROM webhook_claims WHERE claim_uuid = ?1";
+
 /// Finds the claim that was made with the request's id, if it still holds a lease.
 pub(crate) fn find(db: &Connection, request: &ClaimRequest) -> rusqlite::Result<Option<ClaimNumber>> {
-    // Index: webhook_claims_claim_uuid.
-    db.prepare_cached("SELECT id FROM webhook_claims WHERE claim_uuid = ?1")?
+    db.prepare_cached(FIND)?
         .query_row([request.id.as_uuid().into_bytes()], |row| row.get(0).map(ClaimNumber))
         .optional()
 }
 
-/// Claims whose `expiry_check_at` has passed. Index: webhook_claims_expiry_check_at.
+/// Claims whose `expiry_check_at` has passed. Reads all claims: there are no more of them than leases.
 pub(crate) const DUE_FOR_EXPIRY_CHECK: &str = "SELECT id FROM webhook_claims WHERE expiry_check_at <= ?1";
 
 /// Returns the claims that may hold expired leases.
@@ -81,7 +83,7 @@ pub(crate) fn due_for_expiry_check(db: &Connection, now: Timestamp) -> rusqlite:
 /// Returns the events that a claim was granted, in key order, without those that an earlier expiry check found to be no
 /// longer held.
 pub(crate) fn granted_events(db: &Connection, claim: ClaimNumber) -> rusqlite::Result<Vec<EventKey>> {
-    db.prepare_cached("SELECT event_keys FROM webhook_claim_events WHERE claim_id = ?1")?
+    db.prepare_cached("SELECT event_keys FROM webhook_claims WHERE id = ?1")?
         .query_row([claim.0], |row| Ok(unpack_keys(row.get_ref(0)?.as_blob()?)))
 }
 
@@ -92,10 +94,8 @@ pub(crate) fn record_check(
     held: impl Iterator<Item = EventKey>,
     expiry_check_at: Timestamp,
 ) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE webhook_claim_events SET event_keys = ?2 WHERE claim_id = ?1")?
-        .execute((claim.0, pack_keys(held)))?;
-    db.prepare_cached("UPDATE webhook_claims SET expiry_check_at = ?2 WHERE id = ?1")?
-        .execute((claim.0, expiry_check_at.as_micros()))?;
+    db.prepare_cached("UPDATE webhook_claims SET expiry_check_at = ?2, event_keys = ?3 WHERE id = ?1")?
+        .execute((claim.0, expiry_check_at.as_micros(), pack_keys(held)))?;
     Ok(())
 }
 
@@ -130,16 +130,11 @@ impl EndedLeases {
                  WHERE id = ?1",
             )?
             .execute((claim.0, ended.first_attempts, ended.retries))?;
-            let deleted = db
-                .prepare_cached(
-                    "DELETE FROM webhook_claims
-                     WHERE id = ?1 AND first_attempt_leases = 0 AND retry_leases = 0",
-                )?
-                .execute([claim.0])?;
-            if deleted == 1 {
-                db.prepare_cached("DELETE FROM webhook_claim_events WHERE claim_id = ?1")?
-                    .execute([claim.0])?;
-            }
+            db.prepare_cached(
+                "DELETE FROM webhook_claims
+                 WHERE id = ?1 AND first_attempt_leases = 0 AND retry_leases = 0",
+            )?
+            .execute([claim.0])?;
         }
         Ok(())
     }

@@ -18,6 +18,8 @@ pub(crate) struct WriteContext<'a> {
     pub(crate) now: Timestamp,
     pub(crate) random: &'a mut StdRng,
     pub(crate) rotation: &'a mut ClaimRotation,
+    /// Whether the disk has room for new events. Results of older events are written in any case.
+    pub(crate) reserve: &'a Result<(), StoreError>,
 }
 
 /// The kind of a command. It determines the command's order within a group, and whether the writer wakes the workers

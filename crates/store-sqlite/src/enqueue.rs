@@ -103,15 +103,11 @@ fn store_key(
     receipts: &[Receipt],
 ) -> rusqlite::Result<()> {
     let event_ids: Vec<&str> = receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
-    // Maintenance may not have removed an expired row of the same key yet.
+    // Replaces an expired row of the same key that maintenance has not removed yet. The new row is the last to expire,
+    // so it must have the highest id.
     db.prepare_cached(
-        "INSERT INTO webhook_idempotency (key, fingerprint, event_ids, created_at, expires_at)
-         VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (key) DO UPDATE
-         SET fingerprint = excluded.fingerprint,
-             event_ids   = excluded.event_ids,
-             created_at  = excluded.created_at,
-             expires_at   = excluded.expires_at",
+        "INSERT OR REPLACE INTO webhook_idempotency (key, fingerprint, event_ids, created_at, expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute((
         &idempotency.key,

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod checkpoint;
 mod claim;
 mod claims;
 mod clock;
@@ -24,6 +25,7 @@ mod destination;
 mod destination_queue;
 mod enqueue;
 mod error;
+mod free_space;
 mod job_queue;
 mod lease;
 mod maintain;
@@ -51,10 +53,10 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
-    Page, PageRequest, Receipt, Retention, SettleResult, Settlement, Store, StoreClock, StoreError,
-    StoreHealth, Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
+    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, Receipt, Retention, SettleResult, Settlement, Store, StoreClock,
+    StoreError, StoreHealth, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -230,8 +232,11 @@ fn within_savepoint<T>(db: &Connection, work: impl FnOnce() -> Result<T, CallErr
 impl Store for SqliteStore {
     async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
         let kind = CommandKind::Enqueue { events: request.events.len() };
-        self.write(kind, move |context| enqueue::enqueue(context.db, context.now, context.random, &request))
-            .await
+        self.write(kind, move |context| {
+            context.reserve.clone()?;
+            enqueue::enqueue(context.db, context.now, context.random, &request)
+        })
+        .await
     }
 
     fn wakeups(&self) -> Wakeups {
@@ -267,9 +272,13 @@ impl Store for SqliteStore {
         self.read(move |db| read::overview(db, clock.now())).await
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
         let page = *page;
-        self.read(move |db| read::dead_letters(db, &page)).await
+        self.read(move |db| read::dead_letters(db, filter, &page)).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -321,14 +330,26 @@ impl Store for SqliteStore {
     }
 
     async fn health(&self) -> Result<StoreHealth, StoreError> {
-        let clock = Arc::clone(&self.shared.clock);
-        let health = self.read(move |db| Ok(migrate::read_health(db, clock.now())?)).await?;
+        let (clock, file) = (Arc::clone(&self.shared.clock), Arc::clone(&self.shared.file));
+        let read = self.read(move |db| {
+            let has_room = free_space::check_reserve(db, file.path()).is_ok();
+            Ok((migrate::read_health(db, clock.now())?, has_room))
+        });
+        let (health, has_room) = read.await?;
         self.shared.file.check()?;
+        // The writer tries to make room, as it does for new events.
+        if !has_room {
+            self.write(CommandKind::Enqueue { events: 0 }, |context| Ok(context.reserve.clone()?)).await?;
+        }
         // Reading works on a full disk, so after a failed write only another write shows whether SQLite can write again.
         if self.shared.writer.is_failing() {
             self.write(CommandKind::Other, |context| write_probe::probe_write(context.db)).await?;
         }
         Ok(health)
+    }
+
+    fn wal_bytes(&self) -> Option<u64> {
+        self.shared.file.wal_bytes()
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

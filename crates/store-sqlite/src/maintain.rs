@@ -30,12 +30,10 @@ pub(crate) fn maintain(
 }
 
 fn remove_expired_keys(db: &Connection, now: Timestamp, rows_max: i64) -> rusqlite::Result<()> {
-    // Index: webhook_idempotency_expires_at.
+    // The oldest rows expire first.
     db.prepare_cached(
         "DELETE FROM webhook_idempotency
-         WHERE rowid IN (SELECT rowid FROM webhook_idempotency
-                         WHERE expires_at <= ?1
-                         ORDER BY expires_at LIMIT ?2)",
+         WHERE id IN (SELECT id FROM webhook_idempotency ORDER BY id LIMIT ?2) AND expires_at <= ?1",
     )?
     .execute((now.as_micros(), rows_max))?;
     Ok(())
@@ -102,8 +100,7 @@ fn remove_attempt(db: &Connection, entry: &LogEntry) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Removes a delivered event with its attempts and audit rows. Removes its message too if the message has no other
-/// event. Returns false if the event no longer exists.
+/// Removes a delivered event with its message, attempts and audit rows. Returns false if the event no longer exists.
 fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
     let message: Option<i64> = db
         .prepare_cached("DELETE FROM webhook_events WHERE id = ?1 RETURNING message_key")?
@@ -115,18 +112,15 @@ fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
     db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1")?.execute([key.0])?;
     // Index: webhook_audit_event.
     db.prepare_cached("DELETE FROM webhook_audit WHERE event_key = ?1")?.execute([key.0])?;
-    // Index: webhook_events_message.
-    db.prepare_cached(
-        "DELETE FROM webhook_messages
-         WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM webhook_events WHERE message_key = ?1)",
-    )?
-    .execute([message])?;
+    // Every message has exactly one event.
+    db.prepare_cached("DELETE FROM webhook_messages WHERE key = ?1")?.execute([message])?;
     Ok(true)
 }
 
 /// Returns whether another step would remove something. Reads only the oldest idempotency key and log row.
 fn has_more(db: &Connection, now: Timestamp, horizon: Option<Timestamp>) -> rusqlite::Result<bool> {
-    let oldest_key = "SELECT EXISTS (SELECT 1 FROM webhook_idempotency WHERE expires_at <= ?1)";
+    let oldest_key =
+        "SELECT coalesce((SELECT expires_at FROM webhook_idempotency ORDER BY id LIMIT 1) <= ?1, FALSE)";
     if db.prepare_cached(oldest_key)?.query_row([now.as_micros()], |row| row.get(0))? {
         return Ok(true);
     }

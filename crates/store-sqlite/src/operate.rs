@@ -1,6 +1,6 @@
 //! Operator actions on events, each with its audit row, and the dead-lettering of a pending event that claims use too.
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, TerminalState, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, TerminalState, Timestamp};
 use posthaste_store::{EventView, ManualAction, StoreError};
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -19,9 +19,9 @@ pub(crate) fn requeue(
     actor: &str,
 ) -> Result<EventView, CallError> {
     let found = find_event(db, event_id)?;
-    if found.status != DeliveryStatus::Failed {
+    let Some(kind_before) = found.failure_kind else {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status: found.status }.into());
-    }
+    };
     db.prepare_cached(
         "INSERT INTO webhook_queue
              (id, destination_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
@@ -34,7 +34,7 @@ pub(crate) fn requeue(
     destination_queue::insert(db, &entry)?;
     db.prepare_cached("DELETE FROM webhook_failures WHERE id = ?1")?.execute([found.key.0])?;
     let mut totals = TotalsChange::default();
-    totals.add_requeued();
+    totals.add_requeued(kind_before);
     totals.write(db)?;
     record_audit(db, now, found.key, ManualAction::Requeue, actor, None)
 }
@@ -52,9 +52,13 @@ pub(crate) fn cancel(
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status: found.status }.into());
     }
     let terminal = TerminalState::cancelled(reason);
+    let mut totals = TotalsChange::default();
     match destination_queue::find(db, found.key)? {
         // The event failed before: it is counted as failed and has its notice already.
-        None => replace_failure(db, now, found.key, &terminal)?,
+        None => {
+            replace_failure(db, now, found.key, &terminal)?;
+            totals.add_cancelled(found.failure_kind.expect("an event that is not pending has failed"));
+        }
         Some((entry, claim)) => {
             let mut ended = EndedLeases::default();
             match claim {
@@ -63,14 +67,13 @@ pub(crate) fn cancel(
             }
             fail_pending(db, now, found.key, found.lost_leases, &terminal)?;
             ended.write(db)?;
-            let mut totals = TotalsChange::default();
-            totals.add_ended(entry.attempts, terminal.status());
-            totals.write(db)?;
+            totals.add_ended(entry.attempts, Some(terminal.failure_kind()));
             let mut log = LogBatch::default();
             log.push(&LogEntry::without_attempt(found.key, terminal.notice_kind(), entry.attempts));
             log.write(db, now)?;
         }
     }
+    totals.write(db)?;
     record_audit(db, now, found.key, ManualAction::Cancel, actor, terminal.reason())
 }
 
@@ -120,6 +123,8 @@ fn replace_failure(
 struct EventState {
     key: EventKey,
     status: DeliveryStatus,
+    /// Set if the event has failed.
+    failure_kind: Option<FailureKind>,
     lost_leases: u32,
 }
 
@@ -127,7 +132,7 @@ fn find_event(db: &Connection, event_id: &EventId) -> Result<EventState, CallErr
     // Index: webhook_events_event_id.
     let found = db
         .prepare_cached(
-            "SELECT id, delivery_status, lost_leases
+            "SELECT id, delivery_status, failure_kind, lost_leases
              FROM webhook_outbox_events
              WHERE event_id = ?1",
         )?
@@ -135,7 +140,8 @@ fn find_event(db: &Connection, event_id: &EventId) -> Result<EventState, CallErr
             Ok(EventState {
                 key: EventKey(row.get(0)?),
                 status: row::decode(row, 1, DeliveryStatus::from_name)?,
-                lost_leases: row.get(2)?,
+                failure_kind: row::decode_optional(row, 2, FailureKind::from_name)?,
+                lost_leases: row.get(3)?,
             })
         })
         .optional()?;

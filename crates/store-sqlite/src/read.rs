@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use posthaste_domain::{
-    DeliveryStatus, ErrorClass, EventId, EventKey, Excerpt, LeaseToken, Timestamp, Trigger, WorkerId,
+    DeliveryStatus, ErrorClass, EventId, EventKey, Excerpt, FailureKind, LeaseToken, Timestamp, Trigger,
+    WorkerId,
 };
 use posthaste_store::{
-    AttemptView, AuditView, EventDetail, EventQuery, EventView, ManualAction, Overview, Page, PageCursor,
-    PageRequest, StoreError,
+    AttemptView, AuditView, DeadLetterFilter, EventDetail, EventQuery, EventView, ManualAction, Overview,
+    Page, PageCursor, PageRequest, StoreError,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -32,6 +33,7 @@ pub(crate) const OVERVIEW: &str = "
                WHERE d.earliest_retry_at <= ?1 AND r.destination_id = d.id AND r.next_attempt_at <= ?1),
         retrying,
         failed,
+        cancelled,
         delivered,
         (SELECT created_at FROM webhook_events WHERE id = (SELECT min(id) FROM webhook_queue))
     FROM webhook_totals
@@ -44,8 +46,9 @@ pub(crate) fn overview(db: &Connection, now: Timestamp) -> Result<Overview, Call
             pending_ready: unsigned(row, 1)?,
             retrying: unsigned(row, 2)?,
             failed: unsigned(row, 3)?,
-            delivered: unsigned(row, 4)?,
-            oldest_pending_age: row::optional_timestamp(row, 5)?.map(|created_at| now.since(created_at)),
+            cancelled: unsigned(row, 4)?,
+            delivered: unsigned(row, 5)?,
+            oldest_pending_age: row::optional_timestamp(row, 6)?.map(|created_at| now.since(created_at)),
         })
     })?;
     overview.pending_ready += count_expired_leases(db, now)?;
@@ -73,21 +76,27 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 
 /// Lists the failed events after a cursor, latest change first.
 ///
-/// Index: webhook_failures_updated_at, backwards from the cursor's timestamp. The query skips no rows except those of
-/// the cursor's own microsecond.
+/// Index: webhook_failures_updated_at, backwards from the cursor's timestamp. The query skips the rows of the cursor's own
+/// microsecond, and rows that the filter leaves out: an index by kind would serve only lists of a few among many.
 pub(crate) const DEAD_LETTERS: &str = concat!(
     "SELECT ",
     event_columns!(),
     " FROM webhook_failures l INDEXED BY webhook_failures_updated_at
       CROSS JOIN webhook_outbox_events v
       WHERE (l.updated_at, l.id) < (?1, ?2) AND v.id = l.id
+        AND (?4 IS NULL OR l.failure_kind = ?4) AND l.failure_kind IS NOT ?5
       ORDER BY l.updated_at DESC, l.id DESC LIMIT ?3"
 );
 
-pub(crate) fn dead_letters(db: &Connection, page: &PageRequest) -> Result<Page<EventView>, CallError> {
+pub(crate) fn dead_letters(
+    db: &Connection,
+    filter: DeadLetterFilter,
+    page: &PageRequest,
+) -> Result<Page<EventView>, CallError> {
     let (at, key, limit) = page_bounds(page);
+    let (only, omitted) = (filter.only().map(FailureKind::as_str), filter.omitted().map(FailureKind::as_str));
     let mut failed = db.prepare_cached(DEAD_LETTERS)?;
-    let events = failed.query_map((at, key, limit), row::event_view)?;
+    let events = failed.query_map((at, key, limit, only, omitted), row::event_view)?;
     to_page(events.collect::<Result<_, _>>()?, page, |event| event.updated_at)
 }
 

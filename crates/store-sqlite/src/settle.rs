@@ -66,7 +66,7 @@ fn add_changes(
             destinations.add_retry(destination, now.after(after));
         }
         Decision::Delivered | Decision::Failed(_) => {
-            totals.add_ended(attempts_before, transition.status());
+            totals.add_ended(attempts_before, transition.failure_kind());
         }
     }
     if let Some(wait) = transition.destination_pause() {

@@ -1,7 +1,7 @@
 //! The number of events in each state, kept in one row, because counting the events would cost more as the history
-//! grows.
+//! grows. The row also holds the last ids that were assigned.
 
-use posthaste_domain::DeliveryStatus;
+use posthaste_domain::FailureKind;
 use rusqlite::Connection;
 
 /// The changes that a command makes to the stored event totals, written once in the command's transaction.
@@ -10,6 +10,7 @@ pub(crate) struct TotalsChange {
     pending: i64,
     retrying: i64,
     failed: i64,
+    cancelled: i64,
     delivered: i64,
     assigned_keys: i64,
 }
@@ -26,20 +27,28 @@ impl TotalsChange {
         self.retrying += i64::from(attempts_before == 0);
     }
 
-    /// Counts a pending event that reached a terminal state.
-    pub(crate) fn add_ended(&mut self, attempts_before: u32, status: DeliveryStatus) {
+    /// Counts a pending event that reached a terminal state: failed with this kind, or delivered without one.
+    pub(crate) fn add_ended(&mut self, attempts_before: u32, failure_kind: Option<FailureKind>) {
         self.pending -= 1;
         self.retrying -= i64::from(attempts_before > 0);
-        match status {
-            DeliveryStatus::Delivered => self.delivered += 1,
-            DeliveryStatus::Failed => self.failed += 1,
-            DeliveryStatus::Pending => unreachable!("pending is not a terminal state"),
+        match failure_kind {
+            None => self.delivered += 1,
+            Some(kind) => {
+                self.failed += 1;
+                self.cancelled += i64::from(kind == FailureKind::Cancelled);
+            }
         }
     }
 
+    /// Counts the cancelling of an event that had failed with this kind.
+    pub(crate) fn add_cancelled(&mut self, kind_before: FailureKind) {
+        self.cancelled += i64::from(kind_before != FailureKind::Cancelled);
+    }
+
     /// Counts a failed event that is pending again.
-    pub(crate) fn add_requeued(&mut self) {
+    pub(crate) fn add_requeued(&mut self, kind_before: FailureKind) {
         self.failed -= 1;
+        self.cancelled -= i64::from(kind_before == FailureKind::Cancelled);
         self.pending += 1;
     }
 
@@ -57,11 +66,19 @@ impl TotalsChange {
              SET pending        = pending        + ?1,
                  retrying       = retrying       + ?2,
                  failed         = failed         + ?3,
-                 delivered      = delivered      + ?4,
-                 last_event_key = last_event_key + ?5
+                 cancelled      = cancelled      + ?4,
+                 delivered      = delivered      + ?5,
+                 last_event_key = last_event_key + ?6
              WHERE id = 1",
         )?
-        .execute((self.pending, self.retrying, self.failed, self.delivered, self.assigned_keys))?;
+        .execute((
+            self.pending,
+            self.retrying,
+            self.failed,
+            self.cancelled,
+            self.delivered,
+            self.assigned_keys,
+        ))?;
         Ok(())
     }
 }
@@ -69,5 +86,19 @@ impl TotalsChange {
 /// Returns the last key that was assigned to an event.
 pub(crate) fn last_event_key(db: &Connection) -> rusqlite::Result<i64> {
     db.prepare_cached("SELECT last_event_key FROM webhook_totals WHERE id = 1")?
+        .query_row([], |row| row.get(0))
+}
+
+/// Assigns the id of the next row of the notice log.
+pub(crate) fn next_notice_id(db: &Connection) -> rusqlite::Result<i64> {
+    db.prepare_cached(
+        "UPDATE webhook_totals SET last_notice_id = last_notice_id + 1 WHERE id = 1 RETURNING last_notice_id",
+    )?
+    .query_row([], |row| row.get(0))
+}
+
+/// Returns the last id that was assigned to a row of the notice log.
+pub(crate) fn last_notice_id(db: &Connection) -> rusqlite::Result<i64> {
+    db.prepare_cached("SELECT last_notice_id FROM webhook_totals WHERE id = 1")?
         .query_row([], |row| row.get(0))
 }

@@ -12,13 +12,15 @@ use std::thread;
 
 use posthaste_store::{StoreClock, StoreError, Waker};
 use rand::rngs::StdRng;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::checkpoint;
 use crate::claim::ClaimRotation;
 use crate::command::{Command, CommandKind, PendingCall, SharedWork, WriteContext};
 use crate::database_file::DatabaseFile;
 use crate::error::CallError;
+use crate::free_space;
 use crate::job_queue::JobQueue;
 use crate::thread_group::ThreadGroup;
 
@@ -140,12 +142,17 @@ fn split_group(queued: Group) -> (Group, Group) {
 
 impl WriterThread {
     /// Runs and commits a group, then responds to its callers. If a command fails, the group is rolled back and each
-    /// command runs again in its own transaction.
+    /// command runs again in its own transaction. If the disk is full, the group runs again after a checkpoint.
     fn run_group(&mut self, mut group: Group) {
         group.retain_mut(|command| command.take_work());
         group.sort_by_key(|command| command.kind() != CommandKind::Renewal);
         let changes_before = self.db.total_changes();
-        match self.commit(&mut group) {
+        let reserve = self.reserve_space(&group);
+        let mut committed = self.commit(&mut group, &reserve);
+        if committed.as_ref().is_err_and(GroupError::is_out_of_space) && checkpoint::empty_log(&self.db) {
+            committed = self.commit(&mut group, &reserve);
+        }
+        match committed {
             Err(GroupError::Command(_)) if group.len() > 1 => {
                 for command in group {
                     self.run_group(vec![command]);
@@ -164,6 +171,22 @@ impl WriterThread {
         }
     }
 
+    /// Checks that the disk has room for the new events of a group, if any. Empties the log if it has not.
+    fn reserve_space(&self, group: &Group) -> Result<(), StoreError> {
+        if !group.iter().any(|command| matches!(command.kind(), CommandKind::Enqueue { .. })) {
+            return Ok(());
+        }
+        let check = || match free_space::check_reserve(&self.db, self.file.path()) {
+            Ok(()) => Ok(()),
+            Err(CallError::Refused(error)) => Err(error),
+            Err(CallError::Sqlite(error)) => Err(self.file.to_store_error(&error)),
+        };
+        check().or_else(|_| {
+            checkpoint::empty_log(&self.db);
+            check()
+        })
+    }
+
     /// Sets the `failing` flag if SQLite returned an error for this group. Clears the flag if the commit changed a row;
     /// a commit without changes proves nothing, because it also succeeds on a full disk.
     fn update_failing(&self, committed: &Result<(), GroupError>, changes_before: u64) {
@@ -179,11 +202,11 @@ impl WriterThread {
     }
 
     /// Runs a group in one transaction; rolls it back if any command fails or panics.
-    fn commit(&mut self, group: &mut Group) -> Result<(), GroupError> {
+    fn commit(&mut self, group: &mut Group, reserve: &Result<(), StoreError>) -> Result<(), GroupError> {
         if group.is_empty() {
             return Ok(());
         }
-        let committed = catch_unwind(AssertUnwindSafe(|| self.transact(group)))
+        let committed = catch_unwind(AssertUnwindSafe(|| self.transact(group, reserve)))
             .unwrap_or_else(|panic| Err(GroupError::Command(Cause::Panic(panic_message(panic.as_ref())))));
         if committed.is_err() && !self.db.is_autocommit() {
             // SQLite itself rolls back after some errors. After the others the transaction is still open, and rolling
@@ -193,13 +216,13 @@ impl WriterThread {
         committed
     }
 
-    fn transact(&mut self, group: &mut Group) -> Result<(), GroupError> {
+    fn transact(&mut self, group: &mut Group, reserve: &Result<(), StoreError>) -> Result<(), GroupError> {
         self.db.execute_batch("BEGIN IMMEDIATE").map_err(GroupError::Transaction)?;
         self.file.check_identity().map_err(GroupError::LostFile)?;
         for command in group {
             let now = self.clock.now();
             let (random, rotation) = (&mut self.random, &mut self.rotation);
-            let mut context = WriteContext { db: &self.db, now, random, rotation };
+            let mut context = WriteContext { db: &self.db, now, random, rotation, reserve };
             command.run(&mut context).map_err(|error| GroupError::Command(Cause::Sqlite(error)))?;
         }
         self.db.execute_batch("COMMIT").map_err(GroupError::Transaction)?;
@@ -232,6 +255,16 @@ enum GroupError {
     LostFile(StoreError),
     /// One command of the group failed.
     Command(Cause),
+}
+
+impl GroupError {
+    /// Returns whether a file could not grow: the disk is full, or a quota is used up.
+    fn is_out_of_space(&self) -> bool {
+        let (Self::Transaction(error) | Self::Command(Cause::Sqlite(error))) = self else { return false };
+        error.sqlite_error().is_some_and(|error| {
+            error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_WRITE
+        })
+    }
 }
 
 /// Why a command failed.

@@ -76,7 +76,7 @@ pub(super) fn abandon(
                 let entry = &lease.entry;
                 operate::fail_pending(db, now, entry.key, lost_leases, &terminal)?;
                 ended.add(lease.claim, entry.is_retry());
-                totals.add_ended(entry.attempts, terminal.status());
+                totals.add_ended(entry.attempts, Some(terminal.failure_kind()));
                 log.push(&LogEntry::without_attempt(entry.key, terminal.notice_kind(), entry.attempts));
                 abandoned.push(read_event_id(db, entry.key)?);
             }

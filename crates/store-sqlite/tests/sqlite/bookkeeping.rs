@@ -18,13 +18,15 @@ fn find_wrong_totals(db: &Connection) -> (Vec<String>, Vec<i64>) {
         SELECT count(*) FILTER (WHERE delivery_status = 'pending'),
                count(*) FILTER (WHERE delivery_status = 'pending' AND attempts > 0),
                count(*) FILTER (WHERE delivery_status = 'failed'),
+               count(*) FILTER (WHERE failure_kind = 'cancelled'),
                count(*) FILTER (WHERE delivery_status = 'delivered')
         FROM webhook_outbox_events";
-    let stored = "SELECT pending, retrying, failed, delivered FROM webhook_totals";
-    let read_counts = |sql: &str| -> [i64; 4] {
-        db.query_row(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])).unwrap()
+    let stored = "SELECT pending, retrying, failed, cancelled, delivered FROM webhook_totals";
+    let read_counts = |sql: &str| -> [i64; 5] {
+        db.query_row(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?]))
+            .unwrap()
     };
-    let names = ["pending", "retrying", "failed", "delivered"];
+    let names = ["pending", "retrying", "failed", "cancelled", "delivered"];
     let pairs = names.iter().zip(read_counts(counted).into_iter().zip(read_counts(stored)));
     let totals = pairs.filter(|(_, (rows, total))| rows != total).map(|pair| format!("{pair:?}")).collect();
     let mut too_late = db
@@ -79,7 +81,7 @@ fn find_wrong_claims(db: &Connection) -> Vec<i64> {
         .prepare(
             "SELECT c.id FROM webhook_claims c
              WHERE c.first_attempt_leases + c.retry_leases = 0
-                OR NOT EXISTS (SELECT 1 FROM webhook_claim_events k WHERE k.claim_id = c.id)
+                OR length(c.event_keys) < 8 * (c.first_attempt_leases + c.retry_leases)
                 OR c.first_attempt_leases <>
                    (SELECT count(*) FROM webhook_queue q WHERE q.lease_claim = c.id AND q.attempts = 0)
                 OR c.retry_leases <>
@@ -87,9 +89,7 @@ fn find_wrong_claims(db: &Connection) -> Vec<i64> {
                 OR c.expiry_check_at > (SELECT min(lease_until) FROM webhook_queue q WHERE q.lease_claim = c.id)
              UNION ALL
              SELECT lease_claim FROM webhook_queue
-             WHERE lease_claim IS NOT NULL AND lease_claim NOT IN (SELECT id FROM webhook_claims)
-             UNION ALL
-             SELECT claim_id FROM webhook_claim_events WHERE claim_id NOT IN (SELECT id FROM webhook_claims)",
+             WHERE lease_claim IS NOT NULL AND lease_claim NOT IN (SELECT id FROM webhook_claims)",
         )
         .unwrap();
     wrong.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()

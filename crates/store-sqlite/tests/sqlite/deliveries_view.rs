@@ -103,6 +103,18 @@ async fn s4_reset_through_the_view_of_sqlite_makes_a_dead_event_due_now() {
     assert_eq!((leases.len(), leases[0].trigger), (1, Trigger::Manual));
 }
 
+#[tokio::test]
+async fn reset_of_a_cancelled_event_of_sqlite_is_no_longer_counted_as_cancelled() {
+    let fixture = Fixture::new();
+    let ids = enqueue(&fixture.store, vec![event(), event()]).await;
+    for id in &ids {
+        fixture.store.cancel(id, "operator", None).await.unwrap();
+    }
+    fixture.sql().execute(RESET, [ids[0].as_str()]).unwrap();
+    let overview = fixture.store.overview().await.unwrap();
+    assert_eq!((overview.pending, overview.failed, overview.cancelled), (1, 1, 1));
+}
+
 /// Runs a program of the system and returns what it prints.
 #[track_caller]
 fn run(command: &mut Command) -> String {

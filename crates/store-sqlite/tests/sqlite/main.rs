@@ -14,3 +14,4 @@ mod open;
 mod processes;
 mod support;
 mod timeouts;
+mod write_ahead_log;
