@@ -189,6 +189,8 @@ CREATE TABLE app.webhook_attempts_default PARTITION OF app.webhook_attempts DEFA
 CREATE TABLE app.webhook_claims (
     id              uuid        NOT NULL,
     expiry_check_at timestamptz NOT NULL,
+    -- Length of a lease in microseconds: the longest that the claim or a renewal has set.
+    lease_us        bigint      NOT NULL,
     owner           text        NOT NULL,
     event_keys      bigint[]    NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, toast_tuple_target = 8160);
@@ -201,7 +203,8 @@ CREATE TABLE app.webhook_counts (
     pending   bigint NOT NULL DEFAULT 0,
     retrying  bigint NOT NULL DEFAULT 0,
     delivered bigint NOT NULL DEFAULT 0,
-    failed    bigint NOT NULL DEFAULT 0
+    failed    bigint NOT NULL DEFAULT 0,
+    cancelled bigint NOT NULL DEFAULT 0 -- of the failed
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- The notices of one commit per row. A reader assigns a row's position in the log after its commit, so that positions

@@ -266,7 +266,7 @@ BEGIN
     END IF;
     DELETE FROM app.webhook_terminal_events x USING app.webhook_events e
     WHERE e.event_id = OLD.id AND x.id = e.id AND x.failure_kind IS NOT NULL
-    RETURNING x.id, x.last_attempted_at, x.claims, e.destination_id INTO requeued;
+    RETURNING x.id, x.last_attempted_at, x.claims, x.failure_kind, e.destination_id INTO requeued;
     IF NOT FOUND THEN
         -- Another transaction has requeued it.
         RETURN NULL;
@@ -280,7 +280,8 @@ BEGIN
     );
     PERFORM pg_advisory_xact_lock_shared(7526, 2);
     UPDATE app.webhook_pending_watermark w SET min_key = requeued.id WHERE w.min_key > requeued.id;
-    INSERT INTO app.webhook_counts (pending, failed) VALUES (1, -1);
+    INSERT INTO app.webhook_counts (pending, failed, cancelled)
+    VALUES (1, -1, CASE WHEN requeued.failure_kind = 'cancelled' THEN -1 ELSE 0 END);
     INSERT INTO app.webhook_audit (event_key, action, actor, at)
     VALUES (requeued.id, 'requeue', 'sql:' || session_user, app.webhook_now());
     PERFORM pg_notify('posthaste_due', '');

@@ -37,7 +37,7 @@ pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<
         {
             store.sweep_request.notify_one();
         }
-        claim_on(session, &mut discovery, request).await
+        claim_on(session, store, &mut discovery, request).await
     });
     let response = response.await;
     match &response {
@@ -50,10 +50,11 @@ pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<
 
 async fn claim_on(
     session: &Session,
+    store: &StoreState,
     discovery: &mut DiscoveryState,
     request: &ClaimRequest,
 ) -> Result<ClaimResponse, tokio_postgres::Error> {
-    let (granted_before, snapshot) = discover_rows(session, discovery, request).await?;
+    let (granted_before, snapshot) = discover_rows(session, store, discovery, request).await?;
     if !granted_before.is_empty() {
         return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new() });
     }
@@ -76,6 +77,7 @@ async fn claim_on(
 /// become claimable, and the leases that have expired.
 async fn discover_rows(
     session: &Session,
+    store: &StoreState,
     discovery: &mut DiscoveryState,
     request: &ClaimRequest,
 ) -> Result<(Vec<Lease>, ServerSnapshot), tokio_postgres::Error> {
@@ -106,6 +108,13 @@ async fn discover_rows(
     if last_number < discovery.cursors.discovered_to().0 {
         // The sequence went backwards: this is another server with fewer rows, and the index does not describe it.
         *discovery = DiscoveryState::default();
+        return Ok((granted_before, snapshot));
+    }
+    if discovery.cursors.has_clock_stepped_back(snapshot.now) {
+        // The next claim starts discovery again, from the new time.
+        *discovery = DiscoveryState::default();
+        store.clock_repair.request_delays();
+        store.sweep_request.notify_one();
         return Ok((granted_before, snapshot));
     }
     discovery.cursors.record_step(&step, snapshot, &committed, &new_rows, &mut discovery.claimable)?;

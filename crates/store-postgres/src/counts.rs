@@ -14,8 +14,8 @@ WITH parts AS (
     WHERE ctid = ANY (ARRAY(SELECT ctid FROM app.webhook_counts FOR UPDATE SKIP LOCKED))
     RETURNING *
 )
-INSERT INTO app.webhook_counts (pending, retrying, delivered, failed)
-SELECT sum(pending), sum(retrying), sum(delivered), sum(failed) FROM parts HAVING count(*) > 0",
+INSERT INTO app.webhook_counts (pending, retrying, delivered, failed, cancelled)
+SELECT sum(pending), sum(retrying), sum(delivered), sum(failed), sum(cancelled) FROM parts HAVING count(*) > 0",
     types: &[],
 };
 

@@ -103,7 +103,7 @@ LEFT JOIN leased l ON l.lease_until <= app.webhook_now()",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// The positions up to which discovery has read, and the gaps below them.
+/// How far discovery has read the queue, and the gaps below that open transactions may still fill.
 #[derive(Default)]
 pub(crate) struct DiscoveryCursors {
     /// Last position read of first attempts; none before discovery has started.
@@ -113,6 +113,8 @@ pub(crate) struct DiscoveryCursors {
     /// Time, in microseconds, up to which the expiry checks of claims have been done.
     expiry_checks: i64,
     gaps: Gaps,
+    /// The server's clock at the last step.
+    now: Timestamp,
 }
 
 /// The ranges that one discovery step reads, as columns of lower and upper bounds.
@@ -131,12 +133,20 @@ impl DiscoveryCursors {
         *self = Self {
             first_attempts: Some((last_number - START_BELOW_LAST).max(0)),
             retries: now.as_micros(),
+            now,
             ..Self::default()
         };
     }
 
     pub(crate) fn has_started(&self) -> bool {
         self.first_attempts.is_some()
+    }
+
+    /// Returns whether the server's clock has stepped back since the last step. Retries that become due by the new time
+    /// lie below the positions that discovery has read. Every step reads the last [`RETRY_OVERLAP_US`] again, which covers
+    /// smaller steps back.
+    pub(crate) fn has_clock_stepped_back(&self, now: Timestamp) -> bool {
+        now.as_micros() < self.now.as_micros() - RETRY_OVERLAP_US
     }
 
     /// Makes the next steps check every claim whose expiry check is due, not only those that have become due since the
@@ -198,6 +208,7 @@ impl DiscoveryCursors {
         queued: &[Vec<i64>],
         committed: &[Vec<i64>],
     ) {
+        self.now = snapshot.now;
         // A reading that stopped at the limit reached only its last row.
         let read_to = |rows: &[i64], high: i64| match rows.last() {
             Some(last) if rows.len() >= STEP_ROWS => *last,

@@ -4,13 +4,15 @@
 //! the claim had expired leases that have been renewed, and when a renewal shortens leases.
 
 /// Builds a statement that sets the next expiry check of the claims of `$claims`, a query of claim ids, to the earliest
-/// expiry among the leases that each claim still holds.
+/// expiry among the leases that each claim still holds. `$also_set` sets more columns.
 macro_rules! reschedule_expiry_checks {
-    ($claims:literal) => {
+    ($claims:literal, $also_set:literal) => {
         concat!(
             "
 UPDATE app.webhook_claims c
-SET expiry_check_at = l.first_expiry
+SET expiry_check_at = l.first_expiry",
+            $also_set,
+            "
 FROM (
     SELECT c.id, min(held.lease_until) AS first_expiry
     FROM (",

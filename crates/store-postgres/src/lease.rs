@@ -50,14 +50,16 @@ SELECT id, lease_token FROM held WHERE is_live",
 };
 
 /// Reschedules the expiry checks of the claims of the renewed events $1. Skips claims whose check lies between now and
-/// the new expiry ($2 from now): an early check is harmless, so a usual renewal writes no claim.
+/// the new expiry ($2 from now): an early check is harmless, so a usual renewal writes no claim. Records a longer lease.
 static RESCHEDULE_RENEWED_CLAIMS: Sql = Sql {
     text: reschedule_expiry_checks!(
         "SELECT o.id
      FROM (SELECT DISTINCT q.lease_claim FROM app.webhook_queue q WHERE q.id = ANY ($1)) r
      JOIN app.webhook_claims o ON o.id = r.lease_claim AND (
          o.expiry_check_at <= app.webhook_now() OR o.expiry_check_at > app.webhook_now() + $2 * interval '1 microsecond'
-     )"
+         OR o.lease_us < $2
+     )",
+        ", lease_us = greatest(c.lease_us, $2)"
     ),
     types: &[Type::INT8_ARRAY, Type::INT8],
 };

@@ -12,6 +12,7 @@
 
 mod claim;
 mod claimable;
+mod clock_repair;
 mod config;
 mod convert;
 mod counts;
@@ -45,9 +46,10 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, DestinationState, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview,
-    Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Waker, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
+    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError,
+    StoreHealth, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -60,6 +62,7 @@ pub use migrate::{MigrateError, MigrationReport, inspect, migrate, supported_sch
 pub use tokio_postgres;
 
 use claim::DiscoveryState;
+use clock_repair::ClockRepair;
 use enqueue::{DestinationIds, EnqueueQueue};
 use notices::NoticeSignal;
 use outstanding::OutstandingLeases;
@@ -86,6 +89,7 @@ pub(crate) struct StoreState {
     retention_cursor: Mutex<i64>,
     /// Requests a sweep before the next periodic one.
     sweep_request: Arc<Notify>,
+    clock_repair: ClockRepair,
     background: std::sync::Mutex<Vec<AbortHandle>>,
 }
 
@@ -124,6 +128,7 @@ impl PostgresStore {
             notice_signal: NoticeSignal::default(),
             retention_cursor: Mutex::default(),
             sweep_request: Arc::default(),
+            clock_repair: ClockRepair::default(),
             background: std::sync::Mutex::default(),
         });
         let weak = || Arc::downgrade(&shared);
@@ -183,8 +188,12 @@ impl Store for PostgresStore {
         read::overview(&self.shared).await
     }
 
-    async fn dead_letters(&self, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        list::dead_letters(&self.shared, page).await
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventView>, StoreError> {
+        list::dead_letters(&self.shared, filter, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {

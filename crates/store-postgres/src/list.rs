@@ -1,8 +1,8 @@
 //! Lists of events for operators. Each list is one statement that reads no payload. Its cost does not grow with the
 //! number of events delivered long ago; a list that skips rows says so.
 
-use posthaste_domain::{DeliveryStatus, Timestamp};
-use posthaste_store::{EventQuery, EventView, Page, PageCursor, PageRequest, StoreError};
+use posthaste_domain::{DeliveryStatus, FailureKind, Timestamp};
+use posthaste_store::{DeadLetterFilter, EventQuery, EventView, Page, PageCursor, PageRequest, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -11,7 +11,8 @@ use crate::error::store_error;
 use crate::event::{event_columns, parse_event};
 use crate::session::Sql;
 
-/// Lists failed events, the latest change first. Uses index webhook_terminal_events_dead_letters, backwards.
+/// Lists failed events, the latest change first. Uses index webhook_terminal_events_dead_letters, backwards. Skips rows
+/// whose kind is not $4, or is $5: an index by kind would serve only lists of a few among many.
 pub(crate) static DEAD_LETTERS: Sql = Sql {
     text: concat!(
         "
@@ -23,13 +24,14 @@ FROM (
     FROM app.webhook_terminal_events x
     WHERE x.failure_kind IS NOT NULL
           AND (x.updated_at, x.id) < (timestamptz 'epoch' + $1 * interval '1 microsecond', $2)
+          AND ($4 IS NULL OR x.failure_kind = $4) AND x.failure_kind IS DISTINCT FROM $5
     ORDER BY x.updated_at DESC, x.id DESC
     LIMIT $3
 ) d
 JOIN app.webhook_outbox_events v ON v.id = d.id
 ORDER BY v.updated_at DESC, v.id DESC"
     ),
-    types: &[Type::INT8, Type::INT8, Type::INT8],
+    types: &[Type::INT8, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT],
 };
 
 /// Builds a statement that lists events, the newest first. The fragments of `$keys` form a query of event keys below
@@ -137,16 +139,17 @@ static DESTINATION_BY_URL: Sql = Sql {
 /// Lists failed events, the latest change first.
 pub(crate) async fn dead_letters(
     store: &StoreState,
+    filter: DeadLetterFilter,
     page: &PageRequest,
 ) -> Result<Page<EventView>, StoreError> {
     /// The year 10000, later than any row.
     const END_OF_TIME: i64 = 253_402_300_800_000_000;
     let (at, key) = page.after.map_or((END_OF_TIME, i64::MAX), |after| (after.at.as_micros(), after.key.0));
-    let rows = store
-        .sessions
-        .operate
-        .with(async |session| session.transact(&DEAD_LETTERS, &[&at, &key, &rows_to_read(page)]).await)
-        .await?;
+    let (only, omitted) = (filter.only().map(FailureKind::as_str), filter.omitted().map(FailureKind::as_str));
+    let rows = store.sessions.operate.with(async |session| {
+        session.transact(&DEAD_LETTERS, &[&at, &key, &rows_to_read(page), &only, &omitted]).await
+    });
+    let rows = rows.await?;
     parse_page(&rows, page, |event| event.updated_at)
 }
 

@@ -35,7 +35,8 @@ watermark AS (
     UPDATE app.webhook_pending_watermark w SET min_key = r.id FROM requeued r WHERE w.min_key > r.id
 ),
 counts AS (
-    INSERT INTO app.webhook_counts (pending, failed) SELECT count(*), -count(*) FROM requeued HAVING count(*) > 0
+    INSERT INTO app.webhook_counts (pending, failed, cancelled)
+    SELECT count(*), -count(*), -count(*) FILTER (WHERE failure_kind = 'cancelled') FROM requeued HAVING count(*) > 0
 ),
 audit AS (
     INSERT INTO app.webhook_audit (event_key, action, actor, at)
@@ -45,7 +46,8 @@ SELECT pg_notify('posthaste_due', '') FROM requeued",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
-/// Moves a pending event to the failed state with kind `cancelled`, or changes the kind of a failed event.
+/// Moves a pending event to the failed state with kind `cancelled`, or changes the kind of a failed event. The row lock in
+/// `failure` keeps the kind before the change, on which the counts depend, from changing in between.
 static CANCEL: Sql = Sql {
     text: "
 WITH pending AS (
@@ -63,18 +65,27 @@ terminal_events AS (
            $2, $3, app.webhook_now(), $6
     FROM pending
 ),
+failure AS (
+    SELECT x.id, x.failure_kind
+    FROM app.webhook_events e
+    JOIN app.webhook_terminal_events x ON x.id = e.id
+    WHERE e.event_id = $1 AND x.failure_kind IS NOT NULL
+    FOR UPDATE OF x
+),
 failed AS (
     UPDATE app.webhook_terminal_events x
     SET failure_kind = $4, last_error = $5, updated_at = app.webhook_now(),
         manual_last_action = $2, manual_last_actor = $3, manual_last_at = app.webhook_now(),
         manual_last_reason = $6
-    FROM app.webhook_events e
-    WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
-    RETURNING x.id
+    FROM failure f
+    WHERE x.id = f.id
+    RETURNING x.id, f.failure_kind AS kind_before
 ),
 counts AS (
-    INSERT INTO app.webhook_counts (pending, retrying, failed)
-    SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM pending HAVING count(*) > 0
+    INSERT INTO app.webhook_counts (pending, retrying, failed, cancelled)
+    SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*), count(*) FROM pending HAVING count(*) > 0
+    UNION ALL
+    SELECT 0, 0, 0, count(*) FROM failed WHERE kind_before <> $4 HAVING count(*) > 0
 ),
 notices AS (
     INSERT INTO app.webhook_notices (at, event_keys, failure_kinds, attempts)

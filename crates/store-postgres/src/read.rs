@@ -38,10 +38,11 @@ SELECT c.pending, c.retrying, c.delivered, c.failed,
         WHERE q.id >= (SELECT w.min_key FROM app.webhook_pending_watermark w)
         ORDER BY q.id
         LIMIT 1),
-       app.webhook_now()
+       app.webhook_now(), c.cancelled
 FROM (
     SELECT coalesce(sum(pending), 0)::bigint AS pending, coalesce(sum(retrying), 0)::bigint AS retrying,
-           coalesce(sum(delivered), 0)::bigint AS delivered, coalesce(sum(failed), 0)::bigint AS failed
+           coalesce(sum(delivered), 0)::bigint AS delivered, coalesce(sum(failed), 0)::bigint AS failed,
+           coalesce(sum(cancelled), 0)::bigint AS cancelled
     FROM app.webhook_counts
 ) c",
     types: &[],
@@ -107,6 +108,7 @@ pub(crate) async fn overview(store: &StoreState) -> Result<Overview, StoreError>
             pending_ready: pending.saturating_sub(not_due).saturating_sub(leased),
             retrying: number(1)?,
             failed: number(3)?,
+            cancelled: number(8)?,
             delivered: number(2)?,
             oldest_pending_age: oldest.map(|oldest| now.0.since(oldest.0)),
         })

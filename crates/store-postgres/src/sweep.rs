@@ -2,8 +2,8 @@
 //!
 //! Discovery follows changes; the sweep finds rows that discovery has missed. Such rows belong to transactions that
 //! were open when the process started or that committed very late, or were locked by a transaction that then rolled
-//! back. The sweep first checks the oldest-pending watermark from which it reads. It reads in small steps, concurrently
-//! with claims.
+//! back. The sweep first checks the oldest-pending watermark from which it reads, and repairs times that lie too far
+//! ahead of the clock. It reads in small steps, concurrently with claims.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -120,6 +120,9 @@ pub(crate) async fn run(store: Weak<StoreState>) {
         let Some(store) = store.upgrade() else { return };
         if let Err(error) = watermark::check(&store, &mut check_step).await {
             tracing::debug!(code = error.code(), %error, "oldest-pending watermark not checked; the next sweep checks it");
+        }
+        if let Err(error) = store.clock_repair.run(&store).await {
+            tracing::debug!(code = error.code(), %error, "times not compared with the clock; the next sweep compares them");
         }
         if let Err(error) = sweep(&store).await {
             tracing::debug!(code = error.code(), %error, "sweep interrupted; the next sweep starts over");

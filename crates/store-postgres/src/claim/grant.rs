@@ -40,8 +40,8 @@ granted AS (
               q.next_attempt_at
 ),
 claim AS (
-    INSERT INTO app.webhook_claims AS c (id, expiry_check_at, owner, event_keys)
-    SELECT $1, app.webhook_now() + $3 * interval '1 microsecond', $2, array_agg(g.id)
+    INSERT INTO app.webhook_claims AS c (id, expiry_check_at, lease_us, owner, event_keys)
+    SELECT $1, app.webhook_now() + $3 * interval '1 microsecond', $3, $2, array_agg(g.id)
     FROM granted g
     HAVING count(*) > 0
     ON CONFLICT (id) DO UPDATE
@@ -129,8 +129,10 @@ WHERE d.paused_until > app.webhook_now()"
 };
 
 /// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover.
-static RESCHEDULE_LOST_CLAIMS: Sql =
-    Sql { text: reschedule_expiry_checks!("SELECT DISTINCT unnest($1::uuid[])"), types: &[Type::UUID_ARRAY] };
+static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
+    text: reschedule_expiry_checks!("SELECT DISTINCT unnest($1::uuid[])", ""),
+    types: &[Type::UUID_ARRAY],
+};
 
 /// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges
 /// from the index.

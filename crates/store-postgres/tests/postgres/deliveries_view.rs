@@ -82,6 +82,20 @@ async fn s4_reset_through_the_view_of_postgres_makes_a_dead_event_due_now() {
 }
 
 #[tokio::test]
+async fn reset_of_a_cancelled_event_of_postgres_is_no_longer_counted_as_cancelled() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let (event_id, other) = (dead(&*store, "cancelled").await, dead(&*store, "other").await);
+    for event_id in [&event_id, &other] {
+        store.cancel(event_id, "operator", None).await.unwrap();
+    }
+    let client = client(&harness.database.url).await;
+    assert_eq!(client.execute(&reset_of(&event_id), &[]).await.unwrap(), 1);
+    let overview = store.overview().await.unwrap();
+    assert_eq!((overview.pending, overview.failed, overview.cancelled), (1, 1, 1));
+}
+
+#[tokio::test]
 async fn s4_reset_by_psql_needs_only_select_and_update_on_the_view() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();

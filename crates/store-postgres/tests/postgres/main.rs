@@ -9,6 +9,7 @@ mod fixture;
 mod support;
 
 mod caller_transaction;
+mod clock_steps;
 mod connection;
 mod contention;
 mod deliveries_view;

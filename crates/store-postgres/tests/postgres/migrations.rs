@@ -115,7 +115,7 @@ fn dead_letter(key: u8) -> String {
              {key}, now(), 0, 0, 0, 'cancelled', 'manual_cancelled: why', 'cancel', 'ops', now()
          );
          INSERT INTO app.webhook_audit (event_key, action, actor, at) VALUES ({key}, 'cancel', 'ops', now());
-         INSERT INTO app.webhook_counts (failed) VALUES (1);"
+         INSERT INTO app.webhook_counts (failed, cancelled) VALUES (1, 1);"
     )
 }
 

@@ -4,7 +4,7 @@
 mod explain_server;
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::{EventQuery, LeaseRef, PageLimit, PageRequest, Store};
+use posthaste_store::{DeadLetterFilter, EventQuery, LeaseRef, PageLimit, PageRequest, Store};
 use posthaste_store_postgres::PostgresStore;
 
 use crate::fixture::*;
@@ -35,7 +35,7 @@ async fn run_all_operations(store: &dyn Store) {
 
 async fn read_overview_and_dead_letters(store: &dyn Store) {
     store.overview().await.unwrap();
-    store.dead_letters(&PageRequest::default()).await.unwrap();
+    store.dead_letters(DeadLetterFilter::NotCancelled, &PageRequest::default()).await.unwrap();
 }
 
 /// Adds fifty thousand events: pending, retrying, delivered and dead.
