@@ -47,6 +47,7 @@ pub const REQUIRED_IDS: &[&str] = &[
     "S1-QUEUE-DEPTH",
     "S1-LATENCY",
     "S1-DEAD-LETTER-RATE",
+    "S1-LOGS",
     "S1-CIRCUIT",
     // S2: overview, dead letters, operator actions
     "S2-FR-001-AC1",
