@@ -215,7 +215,7 @@ BEGIN
     VALUES (new.key, new.destination_id, new.key, app.webhook_now(), app.webhook_now());
     INSERT INTO app.webhook_counts (pending) VALUES (1);
     PERFORM pg_notify('posthaste_due', '');
-    -- A worker may send the event as soon as it is visible. A crash must not undo the change that the receiver was told of.
+    -- A worker may send the event as soon as it is visible. A crash must not undo a change that the receiver has already seen.
     PERFORM set_config('synchronous_commit', 'on', true)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
     RETURN new.event_id;

@@ -18,7 +18,7 @@ use crate::session::{Sql, durable_commit};
 /// whose ids this process has cached come with those ids, which hold if the server has them too; other destinations
 /// are looked up or inserted. Destinations and event ids are inserted in one order, so that two statements cannot
 /// deadlock. The commit becomes durable in a caller's transaction too: a worker may send an event as soon as it is
-/// visible, and a crash must not undo the change that the receiver was told of.
+/// visible, and a crash must not undo a change that the receiver has already seen.
 pub(crate) static INSERT: Sql = Sql {
     text: concat!(
         "
