@@ -267,7 +267,10 @@ fn cost_of_an_overview_does_not_grow_with_the_history() {
         insert_events(&db, 1, rows, "delivered", 1, 0);
         insert_events(&db, 1, rows, "failed", 1, 0);
         insert_events(&db, 1, rows, "pending", 0, 0);
-        (steps(&db, read::OVERVIEW, [500]), steps(&db, read::DEAD_LETTERS, (i64::MAX, i64::MAX, 10)))
+        (
+            steps(&db, read::OVERVIEW, [500]),
+            steps(&db, read::DEAD_LETTERS, (i64::MAX, i64::MAX, 10, None::<&str>, None::<&str>)),
+        )
     };
     assert_eq!(cost(20_000), cost(100));
 }
