@@ -84,7 +84,7 @@ pub(crate) struct RequeueArgs {
     #[arg(long, group = "which")]
     pub(crate) all: bool,
     /// With --all: requeue only events of this failure kind
-    #[arg(long, requires = "all", value_parser = failure_kinds())]
+    #[arg(long, value_parser = failure_kinds())]
     pub(crate) kind: Option<String>,
     /// Requeue all without confirmation
     #[arg(long, requires = "all")]

@@ -3,19 +3,20 @@
 use crate::command::{directory, posthaste, run, run_command};
 use crate::fake_api::{FakeApi, error};
 
-const OVERVIEW: &str = r#"{"pending_count":12,"pending_ready_count":3,"retrying_count":4,"failed_count":2,"delivered_count":9999,"oldest_pending_age_seconds":185.25}"#;
+const OVERVIEW: &str = r#"{"pending_count":12,"pending_ready_count":3,"retrying_count":4,"failed_count":2,"cancelled_count":1,"delivered_count":9999,"oldest_pending_age_seconds":185.25}"#;
 
 #[test]
 fn overview_prints_a_table_or_the_json_response() {
     let api = FakeApi::responding(200, OVERVIEW);
     let output = run(&["overview", "--server", &api.url]);
     let expected = "\
-EVENTS      COUNT
-pending        12  oldest: 3 min
-  due now       3
-  retrying      4
-failed          2  list them with `posthaste dlq list`
-delivered    9999
+EVENTS       COUNT
+pending         12  oldest: 3 min
+  due now        3
+  retrying       4
+failed           2  list them with `posthaste dlq list`
+  cancelled      1
+delivered     9999
 ";
     output.assert_stdout(expected);
     run(&["overview", "--server", &api.url, "--json"]).assert_stdout(&format!("{OVERVIEW}\n"));

@@ -22,6 +22,12 @@ pub(super) async fn run(args: &RequeueArgs, client: &ApiClient) -> anyhow::Resul
     if args.all {
         return requeue.requeue_all(args.kind.as_deref(), args.yes).await;
     }
+    if args.kind.is_some() {
+        return Err(BadUsage(
+            "--kind selects among all events; use it with --all, or name the ids alone".to_owned(),
+        )
+        .into());
+    }
     requeue.requeue_events(args.event_ids.clone(), true).await?;
     Ok(if requeue.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
