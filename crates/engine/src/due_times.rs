@@ -16,8 +16,11 @@ use crate::clock::Clock;
 const TICK_MS: u128 = 10;
 /// Upper bound of the set. Beyond it, the latest due times are dropped, and polls find their retries.
 const TIMES_MAX: usize = 10_000;
-/// Part of a delay by which the worker's clock may run fast. A wake-up before the retry is due would find nothing.
-const CLOCK_DRIFT: u32 = 10_000;
+/// Shortest wait for a due time. A timer may end a fraction of a millisecond early, and would then be set again and again.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+/// Fraction of a delay, as its divisor, by which the worker's clock may run fast. A wake-up before the retry is due would
+/// find nothing.
+const CLOCK_DRIFT_DIVISOR: u32 = 10_000;
 
 /// The due times of scheduled retries, by the worker's clock.
 #[derive(Debug, Default)]
@@ -30,7 +33,7 @@ pub(crate) struct DueTimes {
 impl DueTimes {
     /// Adds the due time of a retry that was scheduled at `now`.
     pub(crate) fn add(&self, delay: Duration, now: Duration) {
-        let due = round_up(now.saturating_add(delay).saturating_add(delay / CLOCK_DRIFT));
+        let due = round_up(now.saturating_add(delay).saturating_add(delay / CLOCK_DRIFT_DIVISOR));
         let mut times = self.times();
         let is_earliest = times.first().is_none_or(|first| due < *first);
         times.insert(due);
@@ -63,7 +66,7 @@ impl DueTimes {
                 Some(due) => tokio::select! {
                     biased;
                     () = self.earlier.notified() => {}
-                    () = clock.sleep(due - now) => {}
+                    () = clock.sleep((due - now).max(WAIT_MIN)) => {}
                 },
                 None => self.earlier.notified().await,
             }

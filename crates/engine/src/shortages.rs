@@ -16,6 +16,9 @@ use crate::sender::LocalShortage;
 const DOUBLING_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which a claimer checks whether it is below a lowered limit.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Shortest wait for the end of a pause. A timer may end a fraction of a millisecond early, and would then be set again
+/// and again.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 /// How long nothing is claimed for a destination whose receiver no local port is free for.
 const DESTINATION_PAUSE: Duration = Duration::from_secs(1);
 /// How long a shortage counts as current, and the least time between two log lines about it.
@@ -109,7 +112,7 @@ impl Shortages {
         let state = self.state();
         let Some(throttle) = &state.throttle else { return Ok(usize::MAX) };
         if now < throttle.resume_at {
-            return Err(throttle.resume_at - now);
+            return Err((throttle.resume_at - now).max(WAIT_MIN));
         }
         match throttle.in_flight_max(now).saturating_sub(in_flight) {
             0 => Err(CHECK_INTERVAL),
