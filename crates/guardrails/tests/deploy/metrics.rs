@@ -28,10 +28,11 @@ const HISTOGRAMS: [&str; 4] = [
     "webhook_delivery_lag",
     "webhook_api_request_duration",
 ];
-const COUNTERS: [&str; 5] = [
+const COUNTERS: [&str; 6] = [
     "webhook_deliveries",
     "webhook_dead_letters",
     "webhook_leases_lost",
+    "webhook_local_shortages",
     "webhook_stale_writes",
     "webhook_api_requests",
 ];
