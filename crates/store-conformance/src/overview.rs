@@ -83,7 +83,7 @@ pub async fn s2_fr001_ac3_overview_follows_every_change_at_once(harness: &dyn Ha
     apply(&store, &lease, status(500)).await;
     assert_eq!(counts(&second).await, Overview { pending: 1, retrying: 1, ..Overview::default() });
     store.cancel(&event_id, "operator", None).await.expect("a pending event can be cancelled");
-    assert_eq!(counts(&second).await, Overview { failed: 1, ..Overview::default() });
+    assert_eq!(counts(&second).await, Overview { failed: 1, cancelled: 1, ..Overview::default() });
     store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
     assert_eq!(counts(&second).await, waiting);
     apply(&store, &claim_one(&store).await, success()).await;
@@ -92,9 +92,9 @@ pub async fn s2_fr001_ac3_overview_follows_every_change_at_once(harness: &dyn Ha
 
 pub async fn cancelled_events_are_counted_among_the_failed_and_apart(harness: &dyn Harness) {
     let (store, second) = (harness.store(), harness.second_handle());
-    let pending = enqueue(&store, event()).await;
     let failed = enqueue_dead_lettered(&store, event()).await;
     enqueue_dead_lettered(&store, event()).await;
+    let pending = enqueue(&store, event()).await;
     let cancel = async |event_id: &EventId| {
         store.cancel(event_id, "operator", None).await.expect("the event is not delivered");
     };
