@@ -2,7 +2,9 @@
 
 use posthaste_domain::{EventId, EventKey, TerminalState};
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
+use super::grant;
 use crate::claimable::ClaimableIndex;
 use crate::session::{Session, Sql};
 
@@ -35,7 +37,7 @@ notices AS (
     SELECT app.webhook_now(), array_agg(id), array_agg(failure_kind), array_agg(attempts)
     FROM abandoned HAVING count(*) > 0
 )
-SELECT e.event_id FROM abandoned JOIN app.webhook_events e USING (id)",
+SELECT e.event_id, a.lease_claim FROM abandoned a JOIN app.webhook_events e ON e.id = a.id",
     types: &[Type::INT8_ARRAY, Type::INT4_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY],
 };
 
@@ -65,5 +67,7 @@ pub(super) async fn abandon_expired(
     for (key, _) in &abandoned {
         claimable.expired.remove(key);
     }
+    let lost_claims = rows.iter().map(|row| row.try_get(1)).collect::<Result<Vec<Uuid>, _>>()?;
+    grant::reschedule_lost_claims(session, &lost_claims).await?;
     rows.iter().map(|row| Ok(EventId::from_stored(row.try_get(0)?))).collect()
 }

@@ -128,7 +128,7 @@ WHERE d.paused_until > app.webhook_now()"
     types: &[Type::UUID, Type::TEXT, Type::INT8, Type::INT8_ARRAY],
 };
 
-/// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover.
+/// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover or to abandonment.
 static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
     text: reschedule_expiry_checks!("SELECT DISTINCT unnest($1::uuid[])", ""),
     types: &[Type::UUID_ARRAY],
@@ -183,6 +183,15 @@ async fn take_over(
     for key in expired.iter().filter(|key| !paused.contains(key)) {
         claimable.expired.remove(key);
     }
+    reschedule_lost_claims(session, &lost_claims).await
+}
+
+/// Reschedules the expiry checks of claims that have lost leases, so that the checks find the leases that they still
+/// hold.
+pub(super) async fn reschedule_lost_claims(
+    session: &Session,
+    lost_claims: &[Uuid],
+) -> Result<(), tokio_postgres::Error> {
     if !lost_claims.is_empty() {
         session.transact(&RESCHEDULE_LOST_CLAIMS, &[&lost_claims]).await?;
     }
