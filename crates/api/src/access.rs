@@ -21,7 +21,7 @@ use crate::error::ApiError;
 pub use keys::{InvalidKeys, KeyRing, Role};
 
 /// How callers are authorized.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Access {
     /// Each caller sends an API key; its role decides.
     Keys(KeyRing),

@@ -19,11 +19,16 @@ const DEFAULTS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// Middleware: adds each default header that the response does not have yet.
+/// Middleware: adds the default headers to every response.
 pub(crate) async fn add_default_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
+    set_defaults(&mut response);
+    response
+}
+
+/// Adds each default header that the response does not have yet.
+pub(crate) fn set_defaults(response: &mut Response) {
     for (name, value) in DEFAULTS {
         response.headers_mut().entry(name).or_insert(value);
     }
-    response
 }

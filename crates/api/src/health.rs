@@ -38,7 +38,7 @@ pub struct Check {
 #[schema(as = Health)]
 pub(crate) struct HealthBody {
     #[schema(example = "ok")]
-    status: &'static str,
+    pub(crate) status: &'static str,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -46,8 +46,8 @@ pub(crate) struct HealthBody {
 pub(crate) struct ReadinessBody {
     /// `ready` or `unavailable`.
     #[schema(example = "ready")]
-    status: &'static str,
-    checks: Vec<Check>,
+    pub(crate) status: &'static str,
+    pub(crate) checks: Vec<Check>,
 }
 
 /// Check liveness

@@ -38,6 +38,7 @@ mod json;
 mod page;
 mod query;
 mod reference;
+mod refusal;
 mod timestamp;
 
 pub use access::{Access, InvalidKeys, KeyRing, Role};
@@ -45,4 +46,5 @@ pub use api::{Api, EnqueueSettings, route_not_found};
 pub use document::{openapi, openapi_json};
 pub use health::{Check, Readiness};
 pub use metrics::Metrics;
+pub use refusal::{alive, not_ready, unavailable};
 pub use stream::Streams;

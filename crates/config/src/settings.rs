@@ -68,6 +68,10 @@ declare_settings! {
 
         /// How long requests in flight may take to finish after a stop signal.
         shutdown_seconds: Duration = seconds_within(Duration::ZERO..=HOUR).default("30");
+
+        /// How long a stopping server refuses requests with status 503 before it closes its port, so that load balancers notice.
+        shutdown_delay_seconds: Duration =
+            seconds_within(Duration::ZERO..=HOUR).remark("0 closes it at once").default("0");
     }
 
     Retries {

@@ -35,6 +35,18 @@ pub enum OpenError {
     Sender(#[from] InvalidOptions),
 }
 
+impl OpenError {
+    /// Returns true if the same call may succeed later without a change of the options, because the database was not
+    /// reachable.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Database(error) => error.is_transient(),
+            Self::Store(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+}
+
 /// Why a worker cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -17,6 +17,7 @@ use crate::wiring::{self, Database};
 pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 256 * 1024;
 
 /// The options of an instance. [`Options::new`] sets the documented defaults; methods and fields change them.
+#[derive(Clone)]
 #[non_exhaustive]
 #[must_use]
 pub struct Options {

@@ -64,6 +64,18 @@ pub enum DatabaseError {
     DirectoryNotWritable(PathBuf),
 }
 
+impl DatabaseError {
+    /// Returns true if the same call may succeed later, because the database was not reachable.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(error) => error.is_transient(),
+            Self::Store(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+}
+
 /// An open store with its concrete type.
 #[derive(Clone)]
 #[non_exhaustive]

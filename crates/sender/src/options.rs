@@ -9,6 +9,7 @@ use crate::proxy::Proxy;
 use crate::resolve::{DnsResolver, Resolver};
 
 /// Options of an [`HttpSender`](crate::HttpSender). [`SenderOptions::new`] returns the documented defaults.
+#[derive(Clone)]
 pub struct SenderOptions {
     /// Non-public networks that the sender may dial.
     pub allowed_networks: AllowedNetworks,

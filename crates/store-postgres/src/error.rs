@@ -1,5 +1,8 @@
 //! Translates errors of PostgreSQL into errors of the store: which are transient, and what to do about them.
 
+use std::error::Error as _;
+use std::io;
+
 use deadpool_postgres::PoolError;
 use posthaste_store::StoreError;
 use tokio_postgres::error::SqlState;
@@ -89,6 +92,27 @@ const TRANSIENT_CLASSES: [&str; 11] = [
     "F0", // configuration file
     "XX", // internal error
 ];
+
+/// Returns whether a failed start may succeed later without an operator: the server was not reachable, or is starting,
+/// stopping or overloaded.
+pub(crate) fn passes_by_itself(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        Some(state) => ["08", "40", "53", "55", "57"].iter().any(|class| state.code().starts_with(class)),
+        None => find_io_error(error).is_some_and(|error| error.kind() != io::ErrorKind::InvalidData),
+    }
+}
+
+/// Returns the I/O error that caused this one. A failed TLS handshake is one of kind `InvalidData`.
+fn find_io_error(error: &tokio_postgres::Error) -> Option<&io::Error> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref() {
+            return Some(error);
+        }
+        source = cause.source();
+    }
+    None
+}
 
 /// Returns whether a lock wait timed out or ended in a deadlock. The transaction then changed nothing.
 pub(crate) fn is_lock_conflict(error: &tokio_postgres::Error) -> bool {

@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use crate::config::PostgresConfig;
-use crate::error::{describe, is_lock_conflict, server_message};
+use crate::error::{describe, is_lock_conflict, passes_by_itself, server_message};
 
 /// Timeout of [`inspect`]. [`migrate`] has none: it waits for as long as another process migrates.
 const INSPECT_WITHIN: Duration = Duration::from_secs(15);
@@ -60,6 +60,22 @@ pub enum MigrateError {
     Failed { version: i32, name: &'static str, error: tokio_postgres::Error },
     #[error("the schema could not be read: {}", describe(.0))]
     Inspect(tokio_postgres::Error),
+}
+
+impl MigrateError {
+    /// Returns true if the same call may succeed later, because the server was not reachable, starting or overloaded. A
+    /// wrong password, a missing database or an unsuitable schema does not pass by itself.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Newer { .. } | Self::ServerTooOld { .. } => false,
+            Self::NoAnswer => true,
+            Self::Connect(error)
+            | Self::Refused(error)
+            | Self::Inspect(error)
+            | Self::Create { error, .. }
+            | Self::Failed { error, .. } => passes_by_itself(error),
+        }
+    }
 }
 
 impl From<tokio_postgres::Error> for MigrateError {

@@ -2,10 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::service::phase_router::PhaseRouter;
 use crate::service::readiness::ProcessReadiness;
 use crate::service::shutdown::{ShutdownTrigger, shutdown_channel};
 use crate::service::{dashboard, http};
+use crate::timers;
 use anyhow::Context as _;
 use posthaste::engine::{Publisher, TokioClock};
 use posthaste::{Posthaste, RunningWorker};
@@ -34,7 +37,11 @@ pub(crate) enum Routes {
 pub(crate) struct HttpServer {
     task: JoinHandle<()>,
     shutdown_trigger: ShutdownTrigger,
+    shutdown_delay: Duration,
     streams: Streams,
+    phases: PhaseRouter,
+    metrics: Arc<Metrics>,
+    access: Access,
 }
 
 impl HttpListener {
@@ -52,15 +59,32 @@ impl HttpListener {
         Ok(Self { address, metrics: Metrics::new(), listener, access: access(config, address) })
     }
 
-    /// Starts to serve these routes in a task and returns its handle.
-    pub(crate) fn serve(
-        self,
+    /// Starts to answer requests in a task. They are refused until [`HttpServer::open`].
+    pub(crate) fn start(self, config: &Config) -> HttpServer {
+        let phases = PhaseRouter::default();
+        let (shutdown_trigger, shutdown) = shutdown_channel();
+        let serve = http::serve(self.listener, phases.router(), shutdown, config.shutdown_seconds);
+        HttpServer {
+            task: tokio::spawn(serve),
+            shutdown_trigger,
+            shutdown_delay: config.shutdown_delay_seconds,
+            streams: Streams::new(),
+            phases,
+            metrics: self.metrics,
+            access: self.access,
+        }
+    }
+}
+
+impl HttpServer {
+    /// Serves these routes from now on.
+    pub(crate) fn open(
+        &self,
         routes: &Routes,
         config: &Config,
         posthaste: &Posthaste,
         worker: Option<&RunningWorker>,
-    ) -> HttpServer {
-        let streams = Streams::new();
+    ) {
         let health = worker.map(RunningWorker::health);
         if let Some(health) = &health {
             self.metrics.watch_worker(health.clone());
@@ -68,29 +92,24 @@ impl HttpListener {
         let api = Api {
             store: Arc::clone(posthaste.store()),
             publisher: publisher(posthaste, worker),
-            access: self.access,
+            access: self.access.clone(),
             enqueue_settings: enqueue_settings(config),
             retry_policy: config.retry_policy.clone(),
-            metrics: self.metrics,
+            metrics: Arc::clone(&self.metrics),
             readiness: Arc::new(ProcessReadiness {
                 store: Arc::clone(posthaste.store()),
                 health,
                 poll_interval: config.poll_interval_ms,
             }),
-            streams: streams.clone(),
+            streams: self.streams.clone(),
             warnings: config.warnings.clone(),
         };
-        let router = match routes {
+        self.phases.open(match routes {
             Routes::ApiAndDashboard => api.router(dashboard::router()),
             Routes::Probes => api.probe_router(),
-        };
-        let (shutdown_trigger, shutdown) = shutdown_channel();
-        let task = tokio::spawn(http::serve(self.listener, router, shutdown, config.shutdown_seconds));
-        HttpServer { task, shutdown_trigger, streams }
+        });
     }
-}
 
-impl HttpServer {
     /// Resolves if the server ends without [`stop`](Self::stop), which is a bug.
     pub(crate) async fn wait_for_end(&mut self) {
         if let Err(error) = (&mut self.task).await {
@@ -98,10 +117,15 @@ impl HttpServer {
         }
     }
 
-    /// Stops accepting requests, ends streams, and waits for requests in progress.
+    /// Refuses new requests, ends streams, and waits for requests in progress. The port stays open for the configured
+    /// delay, so that load balancers see the refusals instead of a closed port.
     pub(crate) async fn stop(self) {
-        self.shutdown_trigger.fire();
+        self.phases.stop();
         self.streams.end();
+        if !self.shutdown_delay.is_zero() {
+            timers::sleep(self.shutdown_delay).await;
+        }
+        self.shutdown_trigger.fire();
         // If the task has already ended, `wait_for_end` has logged why.
         if !self.task.is_finished()
             && let Err(error) = self.task.await

@@ -1,13 +1,21 @@
 //! Opens the database of a configuration, with errors that name it.
 
+use std::time::Duration;
+
 use crate::service::http;
 use crate::service::open_files::OpenFilesLimit;
 use crate::service::shutdown::ProcessSignals;
 use anyhow::{Context as _, bail};
-use posthaste::{Database, OpenStore, Options, Posthaste};
+use posthaste::{Database, OpenError, OpenStore, Options, Posthaste};
 use posthaste_config::Config;
 
 use crate::terminal::BadUsage;
+use crate::timers;
+
+/// Delay before the first repeated attempt to open the database. Each further delay is twice as long.
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(500);
+/// Longest delay between two attempts to open the database.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// Returns the library's options for a configuration. An error is bad usage; nothing has been opened yet.
 pub(crate) fn options(config: &Config) -> Result<Options, BadUsage> {
@@ -48,6 +56,29 @@ pub(crate) async fn open_instance(
     tokio::select! {
         opened = Posthaste::open(options) => opened.with_context(|| format!("cannot open {url}")),
         signal = signals.next() => bail!("stopped by {signal} before {url} was open"),
+    }
+}
+
+/// Opens an instance of Posthaste, and waits for a database that cannot be reached. Returns an error that does not pass by
+/// itself, such as a wrong password or a newer schema.
+pub(crate) async fn wait_for_instance(
+    signals: &mut ProcessSignals,
+    options: Options,
+    config: &Config,
+) -> anyhow::Result<Posthaste> {
+    let url = masked_url(config);
+    let mut delay = RETRY_DELAY_MIN;
+    loop {
+        match open_instance(signals, options.clone(), config).await {
+            Err(error) if error.downcast_ref().is_some_and(OpenError::is_transient) => {
+                tracing::warn!(error = format!("{error:#}"), retry_in = ?delay, "waiting for the database");
+            }
+            opened => return opened,
+        }
+        tokio::select! {
+            () = timers::sleep(delay) => delay = (delay * 2).min(RETRY_DELAY_MAX),
+            signal = signals.next() => bail!("stopped by {signal} before {url} was open"),
+        }
     }
 }
 

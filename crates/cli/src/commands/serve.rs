@@ -24,11 +24,11 @@ pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -
     // Spans are of attempts, which only a worker makes.
     let collector = config.otlp_endpoint.as_ref().filter(|_| !args.no_worker);
     let traces = Traces::start(collector, &options.settings.worker_id)?;
-    let posthaste = traces.instrument(open::open_instance(&mut signals, options, &config).await?);
-    let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
-
     let address = listener.address;
-    let mut server = listener.serve(&Routes::ApiAndDashboard, &config, &posthaste, worker.as_ref());
+    let mut server = listener.start(&config);
+    let posthaste = traces.instrument(open::wait_for_instance(&mut signals, options, &config).await?);
+    let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
+    server.open(&Routes::ApiAndDashboard, &config, &posthaste, worker.as_ref());
     tracing::info!(%address, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
     // A closed standard output must not end the service.
     let _ = terminal::print(&Banner::new(args, file, &config, address).render(&config));

@@ -21,14 +21,16 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         options.observer = Arc::clone(&listener.metrics) as _;
     }
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
-    let posthaste = traces.instrument(open::open_instance(&mut signals, options, &config).await?);
-    let worker = posthaste.start_worker()?;
-
-    let worker_id = &posthaste.settings().worker_id;
+    let worker_id = options.settings.worker_id.clone();
     let server = listener.map(|listener| {
         tracing::info!(address = %listener.address, %worker_id, "listening for probes and scrapes");
-        listener.serve(&Routes::Probes, &config, &posthaste, Some(&worker))
+        listener.start(&config)
     });
+    let posthaste = traces.instrument(open::wait_for_instance(&mut signals, options, &config).await?);
+    let worker = posthaste.start_worker()?;
+    if let Some(server) = &server {
+        server.open(&Routes::Probes, &config, &posthaste, Some(&worker));
+    }
     tracing::info!(%worker_id, concurrency = config.concurrency, "delivering");
     // Deliveries continue if the server for probes ends.
     let exit_code = lifecycle::wait_for_shutdown(&mut signals, std::future::pending()).await;

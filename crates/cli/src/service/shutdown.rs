@@ -30,17 +30,22 @@ impl ShutdownSignal {
     }
 }
 
-/// The handlers of SIGTERM and SIGINT. From their registration on, these signals no longer kill the process, and one
+/// The handlers of SIGTERM, SIGINT and SIGHUP, which all stop the process. From their registration on, these signals no longer kill the process, and one
 /// that arrives while another is handled is not lost.
 pub(crate) struct ProcessSignals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl ProcessSignals {
     /// Installs the signal handlers.
     pub(crate) fn register() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
     /// Waits for the next signal and returns its name.
@@ -48,6 +53,7 @@ impl ProcessSignals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hangup.recv() => "SIGHUP",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use posthaste_postgres_server::{PostgresServer, StopMode, TEST_SETTINGS};
 use serde_json::json;
 
-use crate::harness::{EVENTS, Event, Receiver, Sandbox, Service, wait_until};
+use crate::harness::{EVENTS, Event, Receiver, Sandbox, Service, send_request, wait_until};
 
 /// Starts a PostgreSQL server that the test may stop. It ends with the test process.
 fn start_own_server() -> &'static PostgresServer {
@@ -48,6 +48,44 @@ fn service_reports_and_survives_a_database_outage() {
     let overview = service.overview();
     assert_eq!(overview["delivered_count"], json!(2), "a refused event was stored: {overview}");
     service.stop();
+}
+
+#[test]
+fn processes_that_start_during_an_outage_wait_for_the_database() {
+    const WAITING: &str = "waiting for the database";
+    let server = start_own_server();
+    let sandbox = Sandbox::on_server(server);
+    server.stop(StopMode::Fast).unwrap();
+    let worker = sandbox.start(&["worker"]);
+    let log = worker.wait_for_log("listening for probes and scrapes", 1);
+    let address = log[0]["address"].as_str().unwrap().parse().unwrap();
+    worker.wait_for_log(WAITING, 2);
+    let status_of = |path| send_request(address, "GET", path, &[], "").unwrap().status;
+    assert_eq!((status_of("/healthz"), status_of("/readyz"), status_of("/metrics")), (200, 503, 503));
+    let service = sandbox.start(&["serve", "--no-worker"]);
+    service.wait_for_log(WAITING, 1);
+
+    server.start_again().unwrap();
+    let service = Service::start(service);
+    worker.wait_for_log("delivering", 1);
+    wait_until("the worker is ready", || (status_of("/readyz") == 200).then_some(()));
+    let receiver = Receiver::responding(200);
+    service.wait_until_delivered(&service.enqueue(&Event::to(&receiver)));
+    service.stop();
+    worker.stop();
+}
+
+#[test]
+fn process_that_waits_for_the_database_can_be_stopped() {
+    let server = start_own_server();
+    let sandbox = Sandbox::on_server(server);
+    server.stop(StopMode::Fast).unwrap();
+    let worker = sandbox.start(&["worker"]);
+    worker.wait_for_log("waiting for the database", 1);
+    worker.signal("TERM");
+    let exit = worker.wait_for_exit();
+    assert_eq!(exit.code, Some(1), "{}", exit.stderr);
+    assert!(exit.stderr.contains("stopped by SIGTERM before"), "{}", exit.stderr);
 }
 
 /// Enqueues an event with an idempotency key, and retries until the service acknowledges it.

@@ -2,13 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Event, Receiver, Reply, Sandbox};
+use crate::harness::{EVENTS, Event, Receiver, Reply, Sandbox, wait_until};
 
 const STOPPING: &str = "stopping: deliveries in flight may finish; a second signal stops at once";
 
 on_each_store! {
     service_can_be_stopped_as_soon_as_it_listens,
     worker_can_be_stopped_as_soon_as_it_delivers,
+    hangup_stops_a_process_like_any_other_signal,
+    stopping_service_refuses_requests_until_its_delay_has_passed,
     stopping_service_finishes_deliveries_in_flight,
     second_signal_ends_a_service_at_once,
     unfinished_delivery_is_released_after_the_shutdown_period,
@@ -26,6 +28,29 @@ fn service_can_be_stopped_as_soon_as_it_listens(sandbox: Sandbox) {
 fn worker_can_be_stopped_as_soon_as_it_delivers(sandbox: Sandbox) {
     let exit = sandbox.start_worker().stop();
     assert!(exit.stderr.contains("\"message\":\"stopped\""), "{}", exit.stderr);
+}
+
+fn hangup_stops_a_process_like_any_other_signal(sandbox: Sandbox) {
+    let service = sandbox.serve();
+    service.signal("HUP");
+    assert_eq!(service.wait_for_log(STOPPING, 1)[0]["signal"], "SIGHUP");
+    assert_eq!(service.wait_for_exit().code, Some(0));
+}
+
+fn stopping_service_refuses_requests_until_its_delay_has_passed(sandbox: Sandbox) {
+    let sandbox = sandbox.with_env("POSTHASTE_SHUTDOWN_DELAY_SECONDS", "3");
+    let receiver = Receiver::responding(200);
+    let service = sandbox.serve();
+    service.signal("TERM");
+    service.wait_for_log(STOPPING, 1);
+    let ready = wait_until("the service is not ready", || {
+        Some(service.get("/readyz")).filter(|response| response.status == 503)
+    });
+    let checks = json!([{ "name": "process", "ok": false, "detail": "is stopping" }]);
+    assert_eq!(ready.expect_json(503)["checks"], checks);
+    service.post(EVENTS, &Event::to(&receiver).request_body()).expect_error(503, "unavailable");
+    assert_eq!((service.get("/healthz").status, service.get("/metrics").status), (200, 200));
+    assert_eq!(service.wait_for_exit().code, Some(0));
 }
 
 fn stopping_service_finishes_deliveries_in_flight(sandbox: Sandbox) {

@@ -26,7 +26,10 @@ fn other_defaults_are_those_of_the_contract() {
     assert_eq!(config.retention_days, Some(Duration::from_secs(30 * 24 * 3_600)));
     assert_eq!(config.payload_bytes_max, 262_144);
     assert_eq!(config.idempotency_hours, Duration::from_secs(24 * 3_600));
-    assert_eq!(config.shutdown_seconds, Duration::from_secs(30));
+    assert_eq!(
+        (config.shutdown_seconds, config.shutdown_delay_seconds),
+        (Duration::from_secs(30), Duration::ZERO)
+    );
     assert_eq!(config.dns, Dns::Own);
     assert_eq!(
         config.payload_bytes_max,

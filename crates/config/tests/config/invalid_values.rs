@@ -56,6 +56,8 @@ const INVALID: &[(&str, &str, &[&str])] = &[
     ("idempotency_hours", "8761", &["out of range"]),
     ("shutdown_seconds", "3600.001", &["out of range"]),
     ("shutdown_seconds", "-1", &["number of seconds"]),
+    ("shutdown_delay_seconds", "3600.001", &["out of range"]),
+    ("shutdown_delay_seconds", "-1", &["number of seconds"]),
     ("retry_strategy", "linear", &["not one of the valid values"]),
     ("retry_strategy", "Exponential", &["not one of the valid values"]),
     ("retry_base_seconds", "1m", &["number of seconds, such as 60 or 0.5"]),

@@ -12,7 +12,7 @@ const SECRETS: [&str; 3] = [
 ];
 
 /// Per setting, a value for the file, for the environment and for the flag.
-const VALUES: [(&str, [&str; 3]); 35] = [
+const VALUES: [(&str, [&str; 3]); 36] = [
     ("database_url", ["sqlite://file.db", "sqlite:///env.db", "postgres://db.example/flag"]),
     ("retention_days", ["1", "2", "3"]),
     ("listen", ["127.0.0.1:1", "127.0.0.2:2", "[::1]:3"]),
@@ -20,6 +20,7 @@ const VALUES: [(&str, [&str; 3]); 35] = [
     ("payload_bytes_max", ["1", "2", "16777216"]),
     ("idempotency_hours", ["1", "2", "3"]),
     ("shutdown_seconds", ["1", "2.5", "0"]),
+    ("shutdown_delay_seconds", ["1", "2.5", "3"]),
     ("retry_strategy", ["schedule", "exponential", "schedule"]),
     ("retry_base_seconds", ["30", "31.5", "32"]),
     ("retry_max_backoff_seconds", ["60", "61", "62"]),

@@ -33,7 +33,7 @@ impl Deref for Service {
 impl Service {
     /// Waits until the process has printed its address.
     #[track_caller]
-    pub(super) fn start(process: Process) -> Self {
+    pub(crate) fn start(process: Process) -> Self {
         let line = process.wait_for_first_line();
         let (_, address) = line.split_once(" listens on http://").unwrap();
         Self { address: address.split('/').next().unwrap().parse().unwrap(), process }
