@@ -48,7 +48,7 @@ pub(crate) enum ReadAll {}
 pub(crate) enum Operate {}
 
 impl Permission for Enqueue {
-    const ROLES: &'static [Role] = &[Role::Producer];
+    const ROLES: &'static [Role] = &[Role::Producer, Role::Operator];
 }
 impl Permission for ReadOneEvent {
     const ROLES: &'static [Role] = &[Role::Viewer, Role::Operator, Role::Producer];

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::Uri;
-use posthaste_domain::RetryPolicy;
+use posthaste_domain::{DestinationUrl, RetryPolicy};
 use posthaste_engine::{Clock, Publisher, TokioClock};
 use posthaste_store::Store;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -34,6 +34,8 @@ pub struct Api {
     pub publisher: Publisher,
     pub access: Access,
     pub enqueue_settings: EnqueueSettings,
+    /// Refuses events whose destination can never be sent to.
+    pub destination_check: Arc<dyn DestinationCheck>,
     /// The retry policy of the workers. Explanations of pending events are computed from it.
     pub retry_policy: RetryPolicy,
     pub metrics: Arc<Metrics>,
@@ -55,12 +57,27 @@ pub struct EnqueueSettings {
     pub idempotency_retention: Duration,
 }
 
+/// Decides whether a destination can be sent to, before an event to it is accepted.
+pub trait DestinationCheck: Send + Sync + 'static {
+    /// Returns the reason why every delivery to this destination would be refused, if there is one. It must not look up the
+    /// host's name: the result of a lookup may change before the event is sent.
+    fn check(&self, destination: &DestinationUrl) -> Result<(), String>;
+}
+
+/// Accepts every destination.
+impl DestinationCheck for () {
+    fn check(&self, _: &DestinationUrl) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 /// The state that all handlers share.
 pub(crate) struct ApiState {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) publisher: Publisher,
     pub(crate) access: Access,
     pub(crate) enqueue_settings: EnqueueSettings,
+    pub(crate) destination_check: Arc<dyn DestinationCheck>,
     pub(crate) retry_policy: RetryPolicy,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<dyn Readiness>,
@@ -92,6 +109,7 @@ impl Api {
             publisher: self.publisher,
             access: self.access,
             enqueue_settings: self.enqueue_settings,
+            destination_check: self.destination_check,
             retry_policy: self.retry_policy,
             metrics: self.metrics,
             readiness: self.readiness,

@@ -2,6 +2,7 @@
 
 mod request;
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::Json;
@@ -25,7 +26,7 @@ use crate::json;
 use crate::query::QueryParameters;
 use crate::timestamp::Rfc3339;
 
-use request::{EnqueueBody, EventList, EventRequest};
+use request::{EnqueueBody, EventList, EventRequest, WrappedEvents};
 
 /// Maximum size of a body, unless the configured maximum of one payload is larger. The events of an array share it.
 pub(crate) const BODY_BYTES_MAX: usize = 16 << 20;
@@ -64,10 +65,10 @@ pub(crate) enum AcceptedBody {
 
 /// Enqueue events
 ///
-/// Enqueues one event, or an array of up to 1,000 events, of which either all are stored or none. The events are durable
-/// when the response arrives. The payload is any JSON value. Receivers get its exact bytes, with number notation, key order
-/// and white space unchanged. If a response does not arrive, repeat the request with the same `Idempotency-Key`. A
-/// `traceparent` header is sent along with every delivery.
+/// Enqueues one event, or an array of up to 1,000 events, of which either all are stored or none. `{"events": […]}` is
+/// accepted beside the bare array. The events are durable when the response arrives. The payload is any JSON value. Receivers
+/// get its exact bytes, with number notation, key order and white space unchanged. If a response does not arrive, repeat the
+/// request with the same `Idempotency-Key`. A `traceparent` header is sent along with every delivery.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/events", tag = "Events", operation_id = "enqueueEvents",
     params(
@@ -104,6 +105,10 @@ pub(crate) async fn enqueue(
     let bytes_max = BODY_BYTES_MAX.max(settings.payload_bytes_max.saturating_add(EVENT_OVERHEAD_BYTES));
     let RequestBody { bytes, _permit } = state.bodies.read(&*state.clock, body, bytes_max).await?;
     let (events, is_array) = parse_events(&bytes, traceparent(&headers).as_deref(), settings)?;
+    for (index, event) in events.iter().enumerate() {
+        let checked = state.destination_check.check(event.destination_url());
+        checked.map_err(|reason| invalid_field("destination_url", &reason, is_array.then_some(index)))?;
+    }
     let event_ids: Vec<_> = events.iter().map(|event| event.event_id().cloned()).collect();
     let idempotency = key.map(|key| idempotency(&caller.name, key, &bytes, settings));
     match state.store.enqueue(EnqueueRequest { events, idempotency }).await {
@@ -135,7 +140,8 @@ fn parse_events(
     };
     match json::parse(body)? {
         EnqueueBody::One(event) => Ok((vec![validate(event, None)?], false)),
-        EnqueueBody::Many(EventList(events)) => {
+        EnqueueBody::Many(EventList(events))
+        | EnqueueBody::Wrapped(WrappedEvents { events: EventList(events) }) => {
             let events = events.into_iter().enumerate().map(|(index, event)| validate(event, Some(index)));
             Ok((events.collect::<Result<_, _>>()?, true))
         }
@@ -151,13 +157,20 @@ fn invalid_event(error: &InvalidEvent, index: Option<usize>) -> ApiError {
         InvalidEvent::PayloadTooLarge { .. } => "payload",
         InvalidEvent::MaxAttempts(_) => "max_attempts",
     };
-    let message = index.map_or_else(|| error.to_string(), |index| format!("event {index}: {error}"));
+    match (error, invalid_field(field, error, index)) {
+        (InvalidEvent::PayloadTooLarge { .. }, ApiError::Invalid { message, details }) => {
+            ApiError::TooLarge { message, details }
+        }
+        (_, error) => error,
+    }
+}
+
+/// The error for one field of an event; `index` is the event's position in the array.
+fn invalid_field(field: &str, reason: &dyn Display, index: Option<usize>) -> ApiError {
+    let message = index.map_or_else(|| reason.to_string(), |index| format!("event {index}: {reason}"));
     let details: Value =
         index.map_or_else(|| json!({ "field": field }), |index| json!({ "index": index, "field": field }));
-    match error {
-        InvalidEvent::PayloadTooLarge { .. } => ApiError::TooLarge { message, details: Some(details) },
-        _ => ApiError::invalid_at(message, details),
-    }
+    ApiError::invalid_at(message, details)
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {

@@ -64,12 +64,10 @@ fn invalid_body(error: &serde_json::Error, path: Option<&Path>) -> ApiError {
         message += &format!("event {index}: ");
     }
     if let Some(field) = field_in_message(&reason) {
-        details.insert("field".to_owned(), json!(field));
+        details.insert("field".to_owned(), json!(truncate(field, NAME_CHARS_MAX)));
     } else if let Some(field) = path.and_then(field_of_value) {
         let field = truncate(field, NAME_CHARS_MAX);
-        if !reason.starts_with("unknown field") {
-            message += &format!("{field}: ");
-        }
+        message += &format!("{field}: ");
         details.insert("field".to_owned(), json!(field));
     }
     message += &reason;
@@ -89,17 +87,21 @@ fn array_index(path: &Path) -> Option<usize> {
     })
 }
 
-/// Returns the field whose value a path leads into.
+/// Returns the field whose value a path leads into: of the array element, if it leads into one.
 fn field_of_value(path: &Path) -> Option<&str> {
-    path.iter().find_map(|segment| match segment {
+    let before_element = path.iter().position(|segment| matches!(segment, Segment::Seq { .. })).unwrap_or(0);
+    path.iter().skip(before_element).find_map(|segment| match segment {
         Segment::Map { key } => Some(key.as_str()),
         _ => None,
     })
 }
 
-/// Returns the field that an error about a missing or duplicate field names. Serde raises these errors at the object, so the
-/// path does not contain the field.
+/// Returns the field that an error about a missing, duplicate or unknown field names. Serde raises these errors at the
+/// object, so the path may not contain the field.
 fn field_in_message(message: &str) -> Option<&str> {
+    if let Some(unknown) = message.strip_prefix("unknown field `") {
+        return unknown.split_once("`, expected ").map(|(field, _)| field);
+    }
     let quoted =
         message.strip_prefix("missing field `").or_else(|| message.strip_prefix("duplicate field `"))?;
     quoted.strip_suffix('`')

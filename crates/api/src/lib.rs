@@ -42,7 +42,7 @@ mod refusal;
 mod timestamp;
 
 pub use access::{Access, InvalidKeys, KeyRing, Role};
-pub use api::{Api, EnqueueSettings, route_not_found};
+pub use api::{Api, DestinationCheck, EnqueueSettings, route_not_found};
 pub use document::{openapi, openapi_json};
 pub use health::{Check, Readiness};
 pub use metrics::Metrics;

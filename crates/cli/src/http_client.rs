@@ -117,6 +117,11 @@ fn is_tls_failure(error: &(dyn Error + 'static)) -> bool {
 /// Describes the innermost cause. The outer errors only say that a request failed.
 fn describe_root_cause(error: &(dyn Error + 'static)) -> String {
     let root = chain(error).last().unwrap_or(error);
+    // The first byte of the response is no TLS record: most likely the status line of an HTTP response.
+    let no_tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+    if root.downcast_ref::<rustls::Error>() == Some(&no_tls) {
+        return "this port speaks plain HTTP".to_owned();
+    }
     match root.downcast_ref::<io::Error>() {
         // The text of the kind has no error number of the operating system.
         Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
@@ -144,6 +149,22 @@ mod tests {
             }
         });
         HttpClient::new(&url, limits).send(Request::new(Method::GET, url)).await
+    }
+
+    #[tokio::test]
+    async fn https_to_a_port_without_tls_says_that_it_speaks_plain_http() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("https://{}", listener.local_addr().unwrap())).unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        });
+        let error = HttpClient::new(&url, LIMITS).send(Request::new(Method::GET, url)).await.unwrap_err();
+        assert!(
+            matches!(&error, HttpError::Tls(reason) if reason == "this port speaks plain HTTP"),
+            "{error:?}"
+        );
     }
 
     const LIMITS: Limits = Limits { timeout: Duration::from_secs(60), response_bytes_max: 4 };

@@ -49,9 +49,12 @@ impl Config {
         }
     }
 
-    fn sender_options(&self) -> SenderOptions {
+    /// Returns the options of the sender.
+    pub fn sender_options(&self) -> SenderOptions {
         let mut options = SenderOptions::new();
         options.allowed_networks = self.allow_private_networks.clone();
+        options.denied_networks = self.deny_networks.clone().unwrap_or_default();
+        options.https_only = self.https_only;
         options.pool_size = self.http_pool_size;
         options.pool_size_total = self.concurrency;
         options.ca_file = self.ca_file.clone();
@@ -65,9 +68,9 @@ impl Config {
     }
 
     /// Returns whether other hosts can reach neither the API nor the database. Only then may events be sent to loopback
-    /// by default.
+    /// by default. API keys mean that others call the API, for instance through a reverse proxy on this host.
     pub(crate) fn only_this_host_can_enqueue(&self) -> bool {
-        self.listens_on_loopback() && self.database_url.is_on_this_host()
+        self.listens_on_loopback() && self.api_keys.is_none() && self.database_url.is_on_this_host()
     }
 
     /// Returns the effective value of a setting and its source, or None if no setting has this name.

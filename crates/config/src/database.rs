@@ -32,6 +32,10 @@ impl DatabaseUrl {
         if rest.chars().any(|char| char.is_whitespace() || char.is_control()) {
             return Err("it contains a space or a control character; write them percent-encoded".to_owned());
         }
+        // The driver takes the first @ as the end of the password.
+        if rest.split(['/', '?']).next().is_some_and(|authority| authority.matches('@').count() > 1) {
+            return Err("it contains more than one @; write an @ in the password as %40".to_owned());
+        }
         let url = PostgresUrl::parse(text).map_err(|error| match error {
             InvalidUrl::Malformed(reason) => reason,
             error => error.to_string(),
@@ -87,6 +91,13 @@ fn sqlite_path(text: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unescaped_at_sign_in_a_password_is_an_error_with_its_escape() {
+        let error = DatabaseUrl::parse("postgres://app:hunter@2@db.example/p").unwrap_err();
+        assert!(error.contains("%40") && !error.contains("hunter"), "{error}");
+        assert!(DatabaseUrl::parse("postgres://app:hunter%402@db.example/p?options=a@b").is_ok());
+    }
 
     #[test]
     fn database_is_on_this_host_if_only_this_host_can_reach_it() {

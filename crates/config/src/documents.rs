@@ -52,8 +52,8 @@ const REFERENCE_TAIL: &str = "
   warns of it at every start.
 - `retry_max_backoff_seconds` must not be below the base delay, or below any step of the schedule, of the strategy in use.
 - An address that is not loopback requires `api_keys`.
-- Events may be sent to loopback as long as `listen` is a loopback address and the database is on this host. Any value of
-  `allow_private_networks` replaces that default: behind a reverse proxy on the same host, set it to `false`.
+- Events may be sent to loopback as long as `listen` is a loopback address, there are no `api_keys`, and the database is on this
+  host. Any value of `allow_private_networks` replaces that default.
 - `timeout_seconds` may be longer than `lease_seconds`: workers renew their leases while requests are in flight.
 ";
 

@@ -48,6 +48,9 @@ pub enum ConfigError {
     /// The file has a key that is not a setting.
     #[error("{}, line {line}: {key} is not a setting; {}", path.display(), Hint(*nearest))]
     UnknownKey { path: PathBuf, line: usize, key: String, nearest: Option<&'static str> },
+    /// The file has a section.
+    #[error("{}, line {line}: {key} is not a setting, because the file has no sections; {}", path.display(), Hint(*nearest))]
+    InSection { path: PathBuf, line: usize, key: String, nearest: Option<&'static str> },
     /// A value in the file has the wrong TOML type.
     #[error(
         "{}, line {line}: {} is {found}, and must be {}; write {} = {}",
@@ -86,6 +89,7 @@ impl ConfigError {
             | Self::EmptyFlag { setting }
             | Self::NotUnicode { setting, .. } => Some(setting),
             Self::UnknownKey { .. }
+            | Self::InSection { .. }
             | Self::Malformed { .. }
             | Self::UnknownFlag { .. }
             | Self::File { .. } => None,

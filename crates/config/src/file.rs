@@ -51,6 +51,11 @@ impl ConfigFile {
         let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
         1 + before.iter().filter(|&&byte| byte == b'\n').count()
     }
+
+    /// Returns the text of the line on which a span starts.
+    fn line_text(&self, span: &Range<usize>) -> &str {
+        self.text.lines().nth(self.line(span) - 1).unwrap_or_default()
+    }
 }
 
 fn read_to_string(path: &Path) -> io::Result<String> {
@@ -76,7 +81,7 @@ pub(crate) fn parse_file(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Ve
     errors.extend(malformed.iter().map(|error| ConfigError::Malformed {
         path: file.path.clone(),
         line: error.span().map_or(1, |span| file.line(&span)),
-        reason: shorten(error.message()),
+        reason: explain_malformed(error.message(), error.span().map_or("", |span| file.line_text(&span))),
     }));
     if !malformed.is_empty() {
         return Vec::new();
@@ -103,6 +108,7 @@ pub(crate) fn parse_file(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Ve
     // The parser sorts by key; errors are reported from the top of the file.
     errors.sort_by_key(|error| match error {
         ConfigError::UnknownKey { line, .. }
+        | ConfigError::InSection { line, .. }
         | ConfigError::WrongType { line, .. }
         | ConfigError::EmptyKey { line, .. } => *line,
         _ => 0,
@@ -113,21 +119,33 @@ pub(crate) fn parse_file(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Ve
 /// Reports an unknown key. A section is reported as one error per key, because section and key together often resemble a
 /// setting.
 fn unknown_key(file: &ConfigFile, key: &str, line: usize, value: &DeValue<'_>) -> Vec<ConfigError> {
-    let error = |line, key: &str, guess: &str| ConfigError::UnknownKey {
-        path: file.path.clone(),
-        line,
-        key: shorten(key),
-        nearest: nearest_setting(guess).map(|setting| setting.name),
+    let name = |setting: &'static Setting| setting.name;
+    let path = || file.path.clone();
+    let Some(section) = value.as_table() else {
+        let nearest = nearest_setting(key).map(name);
+        return vec![ConfigError::UnknownKey { path: path(), line, key: shorten(key), nearest }];
     };
-    match value.as_table() {
-        Some(section) if !section.is_empty() => section
-            .iter()
-            .map(|(inner, _)| {
-                let inner_key = inner.get_ref();
-                error(file.line(&inner.span()), &format!("{key}.{inner_key}"), &format!("{key}_{inner_key}"))
-            })
-            .collect(),
-        _ => vec![error(line, key, key)],
+    if section.is_empty() {
+        return vec![ConfigError::InSection { path: path(), line, key: shorten(key), nearest: None }];
+    }
+    let in_section = |inner: &str, line| {
+        let nearest = nearest_setting(&format!("{key}_{inner}")).or_else(|| nearest_setting(inner)).map(name);
+        ConfigError::InSection { path: path(), line, key: shorten(&format!("{key}.{inner}")), nearest }
+    };
+    section.iter().map(|(inner, _)| in_section(inner.get_ref(), file.line(&inner.span()))).collect()
+}
+
+/// Appends advice to the parser's message if the line assigns a value that starts like text without quotes.
+fn explain_malformed(message: &str, line: &str) -> String {
+    let message = shorten(message);
+    let Some((key, value)) = line.split_once('=') else { return message };
+    let (key, value) = (key.trim(), value.trim());
+    let is_unquoted = !value.is_empty() && !value.starts_with(['"', '\'', '[', '{', '#']);
+    match setting(key).filter(|_| is_unquoted) {
+        Some(setting) => {
+            format!("{message}; write text in quotes: {} = {}", setting.name, setting.toml_example())
+        }
+        None => message,
     }
 }
 

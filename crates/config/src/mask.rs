@@ -11,7 +11,10 @@ pub(crate) const MASK: &str = "***";
 /// Maximum number of characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// URL schemes whose structure is known. A URL with another scheme is masked as a whole.
+/// Maximum length of an unknown URL scheme that is shown.
+const SCHEME_LEN_MAX: usize = 16;
+
+/// URL schemes whose structure is known. Of a URL with another scheme, only the scheme is shown.
 const SCHEMES_SHOWN: [&str; 7] = ["postgres", "postgresql", "http", "https", "httph", "socks5", "socks5h"];
 
 /// Parameters of database URLs that contain no secret.
@@ -78,7 +81,7 @@ fn mask_url(text: &str) -> String {
         return text.to_owned();
     }
     let known_scheme = text.split_once("://").filter(|(scheme, _)| SCHEMES_SHOWN.contains(scheme));
-    let Some((scheme, rest)) = known_scheme else { return MASK.to_owned() };
+    let Some((scheme, rest)) = known_scheme else { return mask_unknown_url(text) };
     // Splits at the last @, because a password may contain an @ that is not escaped.
     let (user, rest) = match rest.rsplit_once('@') {
         Some((credentials, rest)) => (format!("{}@", mask_user(scheme, credentials)), rest),
@@ -94,6 +97,18 @@ fn mask_url(text: &str) -> String {
         return format!("{scheme}://{MASK}");
     }
     format!("{scheme}://{user}{location}{query}")
+}
+
+/// Masks a URL of an unknown scheme as a whole, except for the scheme.
+fn mask_unknown_url(text: &str) -> String {
+    let is_scheme = |text: &str| {
+        (1..=SCHEME_LEN_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    match text.split_once("://") {
+        Some((scheme, _)) if is_scheme(scheme) => format!("{scheme}://{MASK}"),
+        _ => MASK.to_owned(),
+    }
 }
 
 /// Returns whether a text is a host with or without a port. Any other text before the path may be a password without

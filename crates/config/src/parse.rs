@@ -10,7 +10,7 @@ use std::time::Duration;
 use posthaste_api::KeyRing;
 use posthaste_domain::WorkerId;
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_sender::{AllowedNetworks, InvalidNetwork, Proxy};
+use posthaste_sender::{AllowedNetworks, DeniedNetworks, InvalidNetwork, Proxy};
 use tracing_subscriber::filter::Targets;
 use url::Url;
 
@@ -130,12 +130,21 @@ pub(crate) fn signing_keys(text: &str) -> Result<SigningKeys, String> {
     SigningKeys::new(secrets).map_err(|error| error.to_string())
 }
 
-/// Parses networks. An error omits the rule, which the caller adds.
+/// Parses allowed networks. An error omits the rule, which the caller adds.
 pub(crate) fn networks(text: &str) -> Result<AllowedNetworks, String> {
-    AllowedNetworks::parse(text).map_err(|error| match error {
+    AllowedNetworks::parse(text).map_err(|error| network_error(&error))
+}
+
+/// Parses denied networks. An error omits the rule, which the caller adds.
+pub(crate) fn denied_networks(text: &str) -> Result<DeniedNetworks, String> {
+    DeniedNetworks::parse(text).map_err(|error| network_error(&error))
+}
+
+fn network_error(error: &InvalidNetwork) -> String {
+    match error {
         InvalidNetwork::Malformed(entry) => format!("{entry:?} is not a network"),
         error => error.to_string(),
-    })
+    }
 }
 
 /// Parses the URL of a proxy.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use posthaste_api::KeyRing;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{FAST_RETRY_FLOOR, JITTER_BPS_MAX, LeaseTerms, RetryPolicy, WorkerId};
-use posthaste_sender::{AllowedNetworks, Proxy};
+use posthaste_sender::{AllowedNetworks, DeniedNetworks, Proxy};
 use tracing_subscriber::filter::Targets;
 use url::Url;
 
@@ -20,8 +20,8 @@ use super::declaration::{TypedSetting, ValueParser, auto_on_off, boolean, choice
 use super::declare::declare_settings;
 use super::effective::EffectiveSetting;
 use super::parse::{
-    Dns, LogFormat, RetryStrategy, api_keys, http_url, listen_address, log_targets, networks, path, proxy,
-    seconds, seconds_list, signing_keys, worker_id,
+    Dns, LogFormat, RetryStrategy, api_keys, denied_networks, http_url, listen_address, log_targets,
+    networks, path, proxy, seconds, seconds_list, signing_keys, worker_id,
 };
 use super::retry::longest_step;
 use super::setting::{Section, Setting};
@@ -186,9 +186,18 @@ declare_settings! {
             )
             .computed_default(
                 "127.0.0.0/8,::1/128",
-                "false if listen is not a loopback address, or the database is on another host",
+                "false if listen is not a loopback address, there are api_keys, or the database is on another host",
                 |config| (!config.only_this_host_can_enqueue()).then(|| "false".to_owned()),
             );
+
+        /// Networks that never receive events, also if they are public or allowed.
+        deny_networks: Option<DeniedNetworks> =
+            text_list("a network or an address, such as 203.0.113.0/24", denied_networks)
+                .remark("several separated by commas")
+                .unset("none", "203.0.113.0/24");
+
+        /// Sends to https destinations only; events to others are refused.
+        https_only: bool = boolean().default("false");
 
         /// Certificate authorities that are trusted in addition to the system's.
         ca_file: Option<PathBuf> =

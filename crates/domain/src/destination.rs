@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
 /// Longest accepted URL, in bytes.
 const URL_LEN_MAX: usize = 2_048;
@@ -17,6 +17,10 @@ pub enum InvalidDestination {
     #[error("destination_url is {0} bytes long in its encoded form; at most {URL_LEN_MAX} are accepted")]
     TooLong(usize),
     #[error("destination_url is not an absolute URL: {0}; write it as https://host/path")]
+    NotAbsolute(String),
+    #[error("destination_url has a port that is not a number from 0 to 65535")]
+    Port,
+    #[error("destination_url is not a valid URL: {0}; write it as https://host/path")]
     Malformed(String),
     #[error("destination_url has the scheme {0:?}; only http and https are delivered to")]
     Scheme(String),
@@ -56,7 +60,13 @@ fn parse_and_validate(text: &str) -> Result<Url, InvalidDestination> {
     if text.len() > URL_LEN_MAX {
         return Err(InvalidDestination::TooLong(text.len()));
     }
-    let url = Url::parse(text).map_err(|error| InvalidDestination::Malformed(error.to_string()))?;
+    let url = Url::parse(text).map_err(|error| match error {
+        ParseError::RelativeUrlWithoutBase | ParseError::EmptyHost => {
+            InvalidDestination::NotAbsolute(error.to_string())
+        }
+        ParseError::InvalidPort => InvalidDestination::Port,
+        error => InvalidDestination::Malformed(error.to_string()),
+    })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(InvalidDestination::Scheme(url.scheme().to_owned()));
     }
@@ -110,6 +120,8 @@ mod tests {
         assert!(rule("file:///etc/passwd").contains("only http and https"));
         assert!(rule("/hook").contains("absolute URL"));
         assert!(rule("https://").contains("absolute URL"));
+        assert!(rule("https://example.com:70000/").contains("a port that is not a number"));
+        assert!(rule("https://[::1/").contains("not a valid URL"));
         assert!(rule("https://user:pass@example.com/").contains("user name"));
         assert!(rule("https://user@example.com/").contains("user name"));
         assert!(rule("https://example.com/#top").contains("fragment"));

@@ -44,7 +44,7 @@ pub(crate) struct Connector {
 impl Connector {
     pub(crate) fn new(options: &SenderOptions, sockets: SocketBudget) -> Result<Self, InvalidOptions> {
         Ok(Self {
-            guard: AddressGuard::new(options.allowed_networks.clone()),
+            guard: AddressGuard::new(options),
             resolver: Arc::clone(&options.resolver),
             proxy: options.proxy.clone(),
             tls: TlsClient::new(options.ca_file.as_deref())?,
@@ -58,6 +58,7 @@ impl Connector {
         origin: &Origin,
         progress: &Progress,
     ) -> Result<Connection, AttemptError> {
+        self.guard.check_scheme(origin.secure).map_err(|forbidden| blocked(&forbidden))?;
         let budget = ReceiveBudget::new();
         let stream = BudgetedStream::new(self.open_tcp(origin, progress).await?, Arc::clone(&budget));
         if !origin.secure {
@@ -119,10 +120,7 @@ impl Connector {
     ) -> Result<Vec<PermittedAddress>, AttemptError> {
         progress.enter(Phase::Lookup);
         let addresses = self.lookup(&origin.host, origin.port).await?;
-        let permitted = self
-            .guard
-            .permit_all(addresses)
-            .map_err(|forbidden| Failure::new(ErrorClass::BlockedAddress, forbidden.to_string()))?;
+        let permitted = self.guard.permit_all(addresses).map_err(|forbidden| blocked(&forbidden))?;
         Ok(interleave_families(&permitted, max))
     }
 
@@ -141,6 +139,10 @@ impl Connector {
         }
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
+}
+
+fn blocked(reason: &dyn std::fmt::Display) -> Failure {
+    Failure::new(ErrorClass::BlockedAddress, reason.to_string())
 }
 
 /// Dials the proxy and requests a tunnel on the new connection.

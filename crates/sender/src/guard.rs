@@ -3,11 +3,17 @@
 //! Producers choose destinations, and the owner of a name chooses its addresses: either may point into the operator's own
 //! network. The guard checks the address that is about to be dialled, after every name lookup and for every new
 //! connection, so that neither an unusual spelling of a URL nor a changing DNS answer can bypass it. It refuses all
-//! [special-purpose ranges](ranges) that the operator has not [allowed](AllowedNetworks). It permits an IPv6 address only
-//! if it also permits every IPv4 address [embedded](embedded) in it.
+//! [special-purpose ranges](ranges) that the operator has not [allowed](AllowedNetworks), every network that the operator
+//! has [denied](DeniedNetworks), and the process's own [listener](own_listener). It permits an IPv6 address only if it also
+//! permits every IPv4 address [embedded](embedded) in it.
+//!
+//! The API asks the guard too, so that a producer learns at once that a [destination](destination) can never be sent to.
 
 mod allowed;
+mod denied;
+mod destination;
 mod embedded;
+mod own_listener;
 mod ranges;
 #[cfg(test)]
 mod tests;
@@ -15,16 +21,23 @@ mod tests;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use ipnet::IpNet;
-
 pub use allowed::{AllowedNetworks, InvalidNetwork};
+pub use denied::DeniedNetworks;
+pub use destination::ForbiddenDestination;
 use embedded::embedded_ipv4;
+use own_listener::OwnListener;
 use ranges::ReservedRange;
 
-/// Permits public addresses, and those in networks that the operator allowed.
+use crate::options::SenderOptions;
+
+/// Permits public addresses and those in networks that the operator allowed, except for denied ones and the process's own
+/// listener.
 #[derive(Debug, Clone, Default)]
 pub struct AddressGuard {
     allowed: AllowedNetworks,
+    denied: DeniedNetworks,
+    own_listener: Option<OwnListener>,
+    https_only: bool,
 }
 
 /// An address that the sender may dial. The sender dials no other type, and only the guard creates this type for
@@ -35,12 +48,24 @@ pub struct PermittedAddress(SocketAddr);
 /// The refusal of an address. Its text names the range but never the address: a producer must not learn what a name
 /// resolves to in the operator's network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ForbiddenAddress(&'static ReservedRange);
+pub struct ForbiddenAddress(Reason);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Reserved(&'static ReservedRange),
+    Denied,
+    OwnListener,
+}
 
 impl AddressGuard {
-    /// Creates a guard that also permits addresses in these networks.
-    pub fn new(allowed: AllowedNetworks) -> Self {
-        Self { allowed }
+    /// Creates the guard of a sender with these options.
+    pub fn new(options: &SenderOptions) -> Self {
+        Self {
+            allowed: options.allowed_networks.clone(),
+            denied: options.denied_networks.clone(),
+            own_listener: options.own_listener.map(OwnListener),
+            https_only: options.https_only,
+        }
     }
 
     /// Checks one address. The permitted address has no IPv6 scope and flow label, because the guard checks neither.
@@ -49,7 +74,11 @@ impl AddressGuard {
             IpAddr::V6(v6) => self.check_v6(v6)?,
             v4 => self.check(v4)?,
         };
-        Ok(PermittedAddress(SocketAddr::new(checked, address.port())))
+        let checked = SocketAddr::new(checked, address.port());
+        if self.own_listener.is_some_and(|listener| listener.is_reached_at(checked)) {
+            return Err(ForbiddenAddress(Reason::OwnListener));
+        }
+        Ok(PermittedAddress(checked))
     }
 
     /// Checks all addresses of a name. One forbidden address makes the name untrustworthy, so the guard refuses all.
@@ -78,8 +107,11 @@ impl AddressGuard {
     }
 
     fn check(&self, address: IpAddr) -> Result<IpAddr, ForbiddenAddress> {
+        if self.denied.contains(address) {
+            return Err(ForbiddenAddress(Reason::Denied));
+        }
         match ReservedRange::containing(address) {
-            Some(range) if !self.allows(range, address) => Err(ForbiddenAddress(range)),
+            Some(range) if !self.allows(range, address) => Err(ForbiddenAddress(Reason::Reserved(range))),
             _ => Ok(address),
         }
     }
@@ -103,29 +135,25 @@ impl PermittedAddress {
     }
 }
 
-impl ForbiddenAddress {
-    fn network(self) -> IpNet {
-        self.0.network
-    }
-
-    /// The purpose of the network, such as `private network`.
-    fn kind(self) -> &'static str {
-        self.0.kind
-    }
-}
-
 impl fmt::Display for ForbiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.kind();
-        if self.0.is_host() {
-            return write!(
+        match self.0 {
+            Reason::Reserved(range) if range.is_host() => write!(
                 f,
-                "the destination's address is a reserved host ({kind}); \
-                 allow_private_networks can allow it only by listing that exact address"
-            );
+                "the destination's address is a reserved host ({}); allow_private_networks can allow it only by listing \
+                 that exact address",
+                range.kind
+            ),
+            Reason::Reserved(range) => write!(
+                f,
+                "the destination's address lies in {} ({}); allow_private_networks can allow it",
+                range.network, range.kind
+            ),
+            Reason::Denied => f.write_str("the destination's address lies in a network of deny_networks"),
+            Reason::OwnListener => f.write_str(
+                "the destination's address is the one on which Posthaste itself listens, which is never sent to",
+            ),
         }
-        let network = self.network();
-        write!(f, "the destination's address lies in {network} ({kind}); allow_private_networks can allow it")
     }
 }
 

@@ -45,7 +45,10 @@ mod sockets;
 mod stream;
 
 pub use clock::{SystemClock, WallClock};
-pub use guard::{AddressGuard, AllowedNetworks, ForbiddenAddress, InvalidNetwork, PermittedAddress};
+pub use guard::{
+    AddressGuard, AllowedNetworks, DeniedNetworks, ForbiddenAddress, ForbiddenDestination, InvalidNetwork,
+    PermittedAddress,
+};
 pub use options::{InvalidOptions, SenderOptions};
 pub use proxy::{InvalidProxy, Proxy};
 pub use resolve::{DnsResolver, LookupError, Resolver, SystemResolver};

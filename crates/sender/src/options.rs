@@ -1,10 +1,11 @@
 //! Configuration of the sender.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::clock::{SystemClock, WallClock};
-use crate::guard::AllowedNetworks;
+use crate::guard::{AllowedNetworks, DeniedNetworks};
 use crate::proxy::Proxy;
 use crate::resolve::{DnsResolver, Resolver};
 
@@ -13,6 +14,12 @@ use crate::resolve::{DnsResolver, Resolver};
 pub struct SenderOptions {
     /// Non-public networks that the sender may dial.
     pub allowed_networks: AllowedNetworks,
+    /// Networks that the sender never dials, also if they are public or allowed.
+    pub denied_networks: DeniedNetworks,
+    /// Address on which the process serves its API, which the sender never dials.
+    pub own_listener: Option<SocketAddr>,
+    /// Sends to `https` destinations only.
+    pub https_only: bool,
     /// Upper bound of pooled connections per receiver, which is a host and port that several destinations may share. A
     /// receiver that recently had more requests in flight at once may keep as many connections. Idle HTTP/1.1
     /// connections count, and HTTP/2 connections whether idle or in use. Zero pools no connection.
@@ -47,6 +54,9 @@ impl SenderOptions {
     pub fn new() -> Self {
         Self {
             allowed_networks: AllowedNetworks::none(),
+            denied_networks: DeniedNetworks::default(),
+            own_listener: None,
+            https_only: false,
             pool_size: 20,
             pool_size_total: 512,
             sockets_max: None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use posthaste_domain::ErrorClass;
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig};
+use rustls::{CertificateError, ClientConfig, InvalidMessage};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Host;
@@ -80,6 +80,11 @@ fn handshake_failure(error: &io::Error) -> Failure {
         Some(rustls::Error::InvalidCertificate(reason)) => Failure::new(
             ErrorClass::Certificate,
             format!("the receiver's certificate {}", describe_certificate_error(reason)),
+        ),
+        // The first byte of the response is no TLS record: most likely the status line of an HTTP response.
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => Failure::new(
+            ErrorClass::Tls,
+            "the receiver's port speaks plain HTTP, not TLS; use http:// or another port",
         ),
         Some(error) => Failure::new(ErrorClass::Tls, error.to_string()),
         None => Failure::new(ErrorClass::Tls, format!("the TLS handshake was interrupted: {error}")),

@@ -20,7 +20,7 @@ const KEYS_MAX: usize = 1_000;
 pub enum Role {
     /// Enqueues events and reads single events.
     Producer,
-    /// Reads everything, requeues and cancels events.
+    /// Enqueues events, reads everything, requeues and cancels events.
     Operator,
     /// Reads everything.
     Viewer,
@@ -47,7 +47,7 @@ struct KeyEntry {
 
 /// Why a list of API keys was rejected.
 ///
-/// Messages identify an entry by its position only. If the parts of an entry are in the wrong order, its name may be the key.
+/// Messages identify an entry by its position, and show no part that may be a key: the parts may be in the wrong order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKeys {
     #[error("key {position} is empty; write name:role:key, separated by commas")]
@@ -58,8 +58,13 @@ pub enum InvalidKeys {
         "key {position} has a name that is empty, longer than {NAME_LEN_MAX} characters or not visible ASCII"
     )]
     Name { position: usize },
-    #[error("key {position} has an unknown role; use producer, operator or viewer")]
-    Role { position: usize },
+    #[error("key {position} has the unknown role {role:?}; use producer, operator or viewer")]
+    Role { position: usize, role: String },
+    /// The text in place of the role is as long as a key, so it may be one and is not shown.
+    #[error(
+        "key {position} has an unknown role; write name:role:key with the role producer, operator or viewer"
+    )]
+    LongRole { position: usize },
     #[error(
         "key {position} has {len} characters; a key must have {KEY_LEN_MIN} to {KEY_LEN_MAX}, all visible ASCII"
     )]
@@ -129,7 +134,10 @@ impl KeyEntry {
         if !is_visible_ascii(name) || name.len() > NAME_LEN_MAX {
             return Err(InvalidKeys::Name { position });
         }
-        let Some(role) = Role::from_name(role) else { return Err(InvalidKeys::Role { position }) };
+        let role = Role::from_name(role).ok_or_else(|| match role {
+            short if short.len() < KEY_LEN_MIN => InvalidKeys::Role { position, role: short.to_owned() },
+            _ => InvalidKeys::LongRole { position },
+        })?;
         if !is_visible_ascii(key) || !(KEY_LEN_MIN..=KEY_LEN_MAX).contains(&key.len()) {
             return Err(InvalidKeys::Key { position, len: key.chars().count() });
         }
@@ -178,8 +186,12 @@ mod tests {
             (format!(":viewer:{secret}"), "key 1 has a name that is empty"),
             (format!("a b:viewer:{secret}"), "key 1 has a name that is empty"),
             (format!("{}:viewer:{secret}", "n".repeat(65)), "key 1 has a name that is empty, longer than 64"),
-            (format!("a:admin:{secret}"), "key 1 has an unknown role"),
-            (format!("a:Viewer:{secret}"), "key 1 has an unknown role"),
+            (
+                format!("a:admin:{secret}"),
+                "key 1 has the unknown role \"admin\"; use producer, operator or viewer",
+            ),
+            (format!("a:Viewer:{secret}"), "key 1 has the unknown role \"Viewer\""),
+            (format!("a:{secret}:viewer"), "key 1 has an unknown role; write name:role:key"),
             ("a:viewer:short".to_owned(), "key 1 has 5 characters; a key must have 16 to 512"),
             ("a:viewer:fifteen-letters".to_owned() + "\u{e9}", "key 1 has 16 characters"),
             (format!("a:viewer:{}", "k".repeat(513)), "key 1 has 513 characters"),

@@ -2,12 +2,13 @@
 //!
 //! The server listens on a loopback address, so only this machine can connect. The remaining threat is a browser on this
 //! machine: a foreign page can reach the server through a host name that resolves to a loopback address (DNS rebinding), or
-//! by posting a form to it (cross-site request forgery).
+//! by posting a form to it (cross-site request forgery). A reverse proxy on this machine would open the server to its own
+//! clients, so a request with the header of a proxy is rejected too.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 
 /// Accepts a request that was addressed to this machine and was not sent by a foreign web page.
 ///
@@ -21,6 +22,12 @@ pub(super) fn check_request(
     if !listen.ip().to_canonical().is_loopback() {
         return Err(format!(
             "there are no API keys, and {listen} is not a loopback address; set API keys to serve other machines"
+        ));
+    }
+    if let Some(name) = headers.keys().find(|name| is_forwarding_header(name)) {
+        return Err(format!(
+            "the request came through a proxy: it has the header {name}. Without API keys the server accepts only direct \
+             requests from this machine; set API keys to serve others through a proxy"
         ));
     }
     // A request target may name a host too, as in HTTP/2 and for proxies. Both must be loopback.
@@ -51,6 +58,11 @@ pub(super) fn check_request(
         return Err("changes from other web pages are rejected while there are no API keys".to_owned());
     }
     Ok(())
+}
+
+/// Returns whether proxies add this header to the requests that they forward.
+fn is_forwarding_header(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "forwarded" | "via" | "x-real-ip") || name.as_str().starts_with("x-forwarded-")
 }
 
 /// Returns a header's text if the header was sent exactly once.
@@ -129,6 +141,17 @@ mod tests {
         }
         assert!(check(&Method::GET, &[]).is_err(), "no host");
         assert!(check(&Method::GET, &[("host", "localhost"), ("host", "localhost")]).is_err(), "two hosts");
+    }
+
+    #[test]
+    fn a_request_through_a_proxy_is_rejected_with_the_name_of_its_header() {
+        for header in
+            ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]
+        {
+            // As nginx sends it: the Host of the upstream, whatever the client asked for.
+            let error = check(&Method::GET, &[("host", "127.0.0.1:8600"), (header, "x")]).unwrap_err();
+            assert!(error.contains(&format!("header {header}")) && error.contains("set API keys"), "{error}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The body of an enqueue request: one event or an array of events. Payloads are not parsed; they stay slices of the body.
+//! The body of an enqueue request: one event, an array of events, or an object with that array. Payloads are not parsed; they stay slices of the body.
 
 use std::fmt;
 
@@ -6,13 +6,15 @@ use bytes::Bytes;
 use posthaste_domain::NewEventSpec;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::json::Object;
 
+/// The field of an object that holds the array of events.
+const WRAPPER_FIELD: &str = "events";
 /// Maximum number of events in one request.
 const EVENTS_MAX: usize = 1_000;
 
@@ -48,13 +50,22 @@ pub(crate) struct EventRequest<'b> {
     max_attempts: Option<WholeNumber>,
 }
 
-/// One event, or an array of events.
+/// One event, an array of events, or an object with that array as `events`, which is also the form of the response.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[schema(as = NewEvents)]
 pub(crate) enum EnqueueBody<'b> {
     One(EventRequest<'b>),
     Many(EventList<'b>),
+    Wrapped(WrappedEvents<'b>),
+}
+
+/// Events of which either all are stored or none.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEventsObject)]
+pub(crate) struct WrappedEvents<'b> {
+    pub(super) events: EventList<'b>,
 }
 
 /// Events of which either all are stored or none.
@@ -97,11 +108,61 @@ impl<'de> Visitor<'de> for EnqueueBodyVisitor {
         f.write_str("an event object or an array of them")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EnqueueBody<'de>, A::Error> {
-        EventRequest::deserialize(MapAccessDeserializer::new(map)).map(EnqueueBody::One)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EnqueueBody<'de>, A::Error> {
+        let first_key: Option<String> = map.next_key()?;
+        if first_key.as_deref() != Some(WRAPPER_FIELD) {
+            let event = ReplayedMap { first_key, rest: map };
+            return EventRequest::deserialize(MapAccessDeserializer::new(event)).map(EnqueueBody::One);
+        }
+        let events = map.next_value()?;
+        match map.next_key::<String>()? {
+            Some(field) => Err(de::Error::unknown_field(&field, &[WRAPPER_FIELD])),
+            None => Ok(EnqueueBody::Wrapped(WrappedEvents { events })),
+        }
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<EnqueueBody<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, array: A) -> Result<EnqueueBody<'de>, A::Error> {
+        EventListVisitor.visit_seq(array).map(EnqueueBody::Many)
+    }
+}
+
+/// A map whose first key was read already.
+struct ReplayedMap<A> {
+    first_key: Option<String>,
+    rest: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for ReplayedMap<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        match self.first_key.take() {
+            Some(key) => seed.deserialize(key.into_deserializer()).map(Some),
+            None => self.rest.next_key_seed(seed),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.rest.next_value_seed(seed)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventList<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(EventListVisitor)
+    }
+}
+
+struct EventListVisitor;
+
+impl<'de> Visitor<'de> for EventListVisitor {
+    type Value = EventList<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of event objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<EventList<'de>, A::Error> {
         let mut events = Vec::new();
         while let Some(Object(event)) = array.next_element()? {
             if events.len() == EVENTS_MAX {
@@ -112,7 +173,7 @@ impl<'de> Visitor<'de> for EnqueueBodyVisitor {
         if events.is_empty() {
             return Err(de::Error::custom("the array is empty; send at least one event"));
         }
-        Ok(EnqueueBody::Many(EventList(events)))
+        Ok(EventList(events))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::test_api::{
 
 /// Every operation that needs a key, with the keys that are allowed.
 const ALLOWED_KEYS: [(&str, &[&str]); 8] = [
-    ("enqueueEvents", &[PRODUCER]),
+    ("enqueueEvents", &[PRODUCER, OPERATOR]),
     ("getEvent", &[PRODUCER, VIEWER, OPERATOR]),
     ("listEvents", &[VIEWER, OPERATOR]),
     ("listDeadLetters", &[VIEWER, OPERATOR]),

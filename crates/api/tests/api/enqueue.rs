@@ -1,9 +1,14 @@
 //! Enqueueing events.
 
+use std::sync::Arc;
+
+use posthaste_api::DestinationCheck;
+use posthaste_domain::DestinationUrl;
 use serde_json::{Value, json};
 
 use crate::test_api::{
-    EVENTS, MAX_ATTEMPTS, OPERATOR, OVERVIEW, PRODUCER, TestApi, VIEWER, bearer, claim_all, event, header,
+    EVENTS, MAX_ATTEMPTS, OPERATOR, OVERVIEW, PRODUCER, TestApi, TestOptions, VIEWER, bearer, claim_all,
+    event, header,
 };
 
 crate::on_every_store! {
@@ -11,6 +16,7 @@ crate::on_every_store! {
     every_field_is_stored,
     a_thousand_events_are_returned_in_their_order,
     one_invalid_event_rejects_the_whole_array,
+    an_object_with_the_array_is_accepted_as_the_array_is,
     a_duplicate_event_id_is_a_conflict,
     a_traceparent_is_stored_with_the_event,
 }
@@ -48,6 +54,46 @@ async fn every_field_is_stored(api: TestApi) {
     let lease = claim_all(&api.store).await.remove(0);
     assert_eq!(&lease.payload[..], b"[1,null]");
     assert_eq!(lease.content_type, "application/json");
+}
+
+async fn an_object_with_the_array_is_accepted_as_the_array_is(api: TestApi) {
+    let response = api.post(EVENTS, json!({ "events": [event(), event()] }).to_string()).await.json(202);
+    assert_eq!(response["events"].as_array().unwrap().len(), 2);
+    for (body, expected) in [
+        (json!({ "events": [event()], "more": 1 }), "unknown field `more`, expected `events`"),
+        (json!({ "events": [] }), "the array is empty"),
+        (json!({ "events": event() }), "an array of event objects"),
+        (json!({ "events": [event(), 7] }), "event 1: invalid type: integer `7`"),
+        (json!({ "events": [event(), { "payload": 1, "event_id": 7 }] }), "event 1: event_id: invalid type"),
+    ] {
+        let (message, _) = api.post(EVENTS, body.to_string()).await.expect_error(400, "invalid_request");
+        assert!(message.contains(expected), "{body}: {message}");
+    }
+}
+
+/// Refuses every destination on one host.
+struct OneHostIsRefused;
+
+impl DestinationCheck for OneHostIsRefused {
+    fn check(&self, destination: &DestinationUrl) -> Result<(), String> {
+        let is_refused = destination.as_str().starts_with("http://192.168.1.5/");
+        if is_refused { Err("this address is private".to_owned()) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn destination_that_can_never_be_sent_to_is_refused_at_once() {
+    let options = TestOptions { destination_check: Arc::new(OneHostIsRefused), ..TestOptions::default() };
+    let api = TestApi::on_memory().await.with_options(options);
+    let mut refused = event();
+    refused["destination_url"] = json!("http://192.168.1.5/hook");
+    let (message, details) = api.enqueue(&refused).await.expect_error(400, "invalid_request");
+    assert_eq!(message, "this address is private");
+    assert_eq!(details["field"], "destination_url");
+    let many = json!([event(), refused]).to_string();
+    let (message, details) = api.post(EVENTS, many).await.expect_error(400, "invalid_request");
+    assert_eq!((message.as_str(), &details["index"]), ("event 1: this address is private", &json!(1)));
+    assert_eq!(api.get(OVERVIEW).await.json(200)["pending_count"], 0, "none was stored");
 }
 
 async fn a_thousand_events_are_returned_in_their_order(api: TestApi) {

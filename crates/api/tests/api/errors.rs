@@ -9,9 +9,8 @@ use http::{Method, Request};
 use serde_json::json;
 
 use crate::test_api::{
-    DLQ, DocumentedOperation, EVENTS, Fault, FaultyStore, OPERATOR, PAYLOAD_BYTES_MAX, PRODUCER,
-    PanickingReadiness, TestApi, TestOptions, TestResponse, VIEWER, bearer, build_request,
-    documented_operations, event, header,
+    DLQ, DocumentedOperation, EVENTS, Fault, FaultyStore, PAYLOAD_BYTES_MAX, PRODUCER, PanickingReadiness,
+    TestApi, TestOptions, TestResponse, VIEWER, bearer, build_request, documented_operations, event, header,
 };
 
 /// A valid request to the operation.
@@ -182,7 +181,7 @@ async fn every_response_has_the_security_headers() {
         api.enqueue(&event()).await,
         api.send(build_request(Method::DELETE, EVENTS, &[], Body::empty())).await,
         keyed.get(EVENTS).await,
-        keyed.send(build_request(Method::POST, EVENTS, &[bearer(OPERATOR)], Body::empty())).await,
+        keyed.send(build_request(Method::POST, EVENTS, &[bearer(VIEWER)], Body::empty())).await,
         FaultyStore::api(Fault::Panics).get(DLQ).await,
         api.get("/metrics").await,
     ];

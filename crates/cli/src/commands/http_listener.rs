@@ -1,5 +1,6 @@
 //! The HTTP server of a process: API and dashboard, or only metrics and health probes.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,11 @@ use crate::service::readiness::ProcessReadiness;
 use crate::service::shutdown::{ShutdownTrigger, shutdown_channel};
 use crate::service::{dashboard, http};
 use crate::timers;
-use anyhow::Context as _;
+use posthaste::domain::DestinationUrl;
 use posthaste::engine::{Publisher, TokioClock};
+use posthaste::sender::AddressGuard;
 use posthaste::{Posthaste, RunningWorker};
-use posthaste_api::{Access, Api, EnqueueSettings, Metrics, Streams};
+use posthaste_api::{Access, Api, DestinationCheck, EnqueueSettings, Metrics, Streams};
 use posthaste_config::Config;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -28,7 +30,8 @@ pub(crate) struct HttpListener {
 
 /// The set of routes that a server serves.
 pub(crate) enum Routes {
-    ApiAndDashboard,
+    /// The API accepts events only to destinations that the guard permits.
+    ApiAndDashboard(AddressGuard),
     /// Metrics, liveness and readiness only.
     Probes,
 }
@@ -49,11 +52,20 @@ impl HttpListener {
     /// failure.
     pub(crate) async fn bind(config: &Config) -> anyhow::Result<Self> {
         let listen = config.listen;
-        let listener = TcpListener::bind(listen).await.with_context(|| {
-            format!(
-                "cannot listen on {listen}; if another Posthaste uses it, stop that one or choose another address with \
-                 --listen"
-            )
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    "another process uses this port; stop it, or choose another address with --listen"
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    "this host has no such address; listen on one of its own, or on 0.0.0.0 for all of them"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "this user may not bind the port; choose a port of 1024 or more with --listen"
+                }
+                _ => "choose another address with --listen",
+            };
+            anyhow::Error::new(error).context(format!("cannot listen on {listen}: {advice}"))
         })?;
         let address = listener.local_addr()?;
         Ok(Self { address, metrics: Metrics::new(), listener, access: access(config, address) })
@@ -94,6 +106,10 @@ impl HttpServer {
             publisher: publisher(posthaste, worker),
             access: self.access.clone(),
             enqueue_settings: enqueue_settings(config),
+            destination_check: match routes {
+                Routes::ApiAndDashboard(guard) => Arc::new(GuardedDestinations(guard.clone())),
+                Routes::Probes => Arc::new(()),
+            },
             retry_policy: config.retry_policy.clone(),
             metrics: Arc::clone(&self.metrics),
             readiness: Arc::new(ProcessReadiness {
@@ -105,7 +121,7 @@ impl HttpServer {
             warnings: config.warnings.clone(),
         };
         self.phases.open(match routes {
-            Routes::ApiAndDashboard => api.router(dashboard::router()),
+            Routes::ApiAndDashboard(_) => api.router(dashboard::router()),
             Routes::Probes => api.probe_router(),
         });
     }
@@ -132,6 +148,15 @@ impl HttpServer {
         {
             tracing::error!(%error, "the HTTP server panicked");
         }
+    }
+}
+
+/// Refuses destinations that the sender's address guard refuses.
+struct GuardedDestinations(AddressGuard);
+
+impl DestinationCheck for GuardedDestinations {
+    fn check(&self, destination: &DestinationUrl) -> Result<(), String> {
+        self.0.check_destination(destination).map_err(|forbidden| forbidden.to_string())
     }
 }
 

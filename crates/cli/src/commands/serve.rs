@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::service::shutdown::ProcessSignals;
 use crate::service::traces::Traces;
+use posthaste::sender::AddressGuard;
 use posthaste_config::Config;
 
 use crate::cli::ServeArgs;
@@ -21,6 +22,8 @@ pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -
     let mut options = open::options(&config)?;
     let listener = HttpListener::bind(&config).await?;
     options.observer = Arc::clone(&listener.metrics) as _;
+    options.sender.own_listener = Some(listener.address);
+    let routes = Routes::ApiAndDashboard(AddressGuard::new(&options.sender));
     // Spans are of attempts, which only a worker makes.
     let collector = config.otlp_endpoint.as_ref().filter(|_| !args.no_worker);
     let traces = Traces::start(collector, &options.settings.worker_id)?;
@@ -28,7 +31,7 @@ pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -
     let mut server = listener.start(&config);
     let posthaste = traces.instrument(open::wait_for_instance(&mut signals, options, &config).await?);
     let worker = if args.no_worker { None } else { Some(posthaste.start_worker()?) };
-    server.open(&Routes::ApiAndDashboard, &config, &posthaste, worker.as_ref());
+    server.open(&routes, &config, &posthaste, worker.as_ref());
     tracing::info!(%address, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
     // A closed standard output must not end the service.
     let _ = terminal::print(&Banner::new(args, file, &config, address).render(&config));

@@ -19,6 +19,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let listener = bind_for_probes(&config).await;
     if let Some(listener) = &listener {
         options.observer = Arc::clone(&listener.metrics) as _;
+        options.sender.own_listener = Some(listener.address);
     }
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
     let worker_id = options.settings.worker_id.clone();

@@ -96,9 +96,11 @@ fn newer_schema_is_refused_with_the_advice_to_upgrade(mut sandbox: Sandbox) {
 }
 
 fn configured_api_keys_are_required(sandbox: Sandbox) {
-    let keys =
-        "orders:producer:the-key-that-must-not-be-printed-1,ops:operator:the-key-that-must-not-be-printed-2";
-    let sandbox = sandbox.with_env("POSTHASTE_API_KEYS", keys);
+    let keys = "orders:producer:the-key-that-must-not-be-printed-1,ops:operator:the-key-that-must-not-be-printed-2,\
+                eyes:viewer:the-key-that-must-not-be-printed-3";
+    let sandbox = sandbox
+        .with_env("POSTHASTE_API_KEYS", keys)
+        .with_env("POSTHASTE_ALLOW_PRIVATE_NETWORKS", "127.0.0.0/8");
     let receiver = Receiver::responding(410);
     let service = sandbox.serve();
     let body = Event::to(&receiver).request_body();
@@ -108,8 +110,8 @@ fn configured_api_keys_are_required(sandbox: Sandbox) {
         service.request("POST", EVENTS, &headers, &body)
     };
     enqueue(None).expect_error(401, "unauthorized");
-    enqueue(Some("Bearer the-key-that-must-not-be-printed-3")).expect_error(401, "unauthorized");
-    enqueue(Some("Bearer the-key-that-must-not-be-printed-2")).expect_error(403, "forbidden");
+    enqueue(Some("Bearer the-key-that-must-not-be-printed-4")).expect_error(401, "unauthorized");
+    enqueue(Some("Bearer the-key-that-must-not-be-printed-3")).expect_error(403, "forbidden");
     let producer = Some("Bearer the-key-that-must-not-be-printed-1");
     let event_id = enqueue(producer).expect_json(202)["event_id"].as_str().unwrap().to_owned();
     let operator = [("authorization", "Bearer the-key-that-must-not-be-printed-2")];
@@ -173,10 +175,10 @@ fn non_loopback_address_needs_api_keys() {
 }
 
 #[test]
-fn unreachable_database_ends_a_start() {
+fn unreachable_database_ends_a_command_that_runs_once() {
     let url = format!("postgres://postgres@{CLOSED_ADDRESS}/posthaste");
     let sandbox = Sandbox::new(Store::Sqlite).with_env("POSTHASTE_DATABASE_URL", &url);
-    for arguments in [&["serve"][..], &["worker"], &["dispatch", "--once"], &["migrate"]] {
+    for arguments in [&["dispatch", "--once"][..], &["migrate"]] {
         let exit = sandbox.run(arguments);
         assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{arguments:?}: {}", exit.stderr);
         assert!(exit.stderr.contains("PostgreSQL could not be reached"), "{}", exit.stderr);

@@ -28,6 +28,8 @@ fn loopback_receivers_are_allowed_if_only_this_host_can_enqueue() {
     assert_eq!(allowed(&[]), AllowedNetworks::loopback());
     assert_eq!(allowed(&[("POSTHASTE_LISTEN", "[::1]:0")]), AllowedNetworks::loopback());
     assert_eq!(allowed(&[("POSTHASTE_LISTEN", "0.0.0.0:8600"), KEYS]), AllowedNetworks::none());
+    // Keys mean that others call the API, for instance through a reverse proxy on this host.
+    assert_eq!(allowed(&[KEYS]), AllowedNetworks::none());
     // Other hosts that reach the database can enqueue, and must not reach services on this host.
     let remote = [("POSTHASTE_DATABASE_URL", "postgres://db.example/posthaste")];
     assert_eq!(allowed(&remote), AllowedNetworks::none());

@@ -22,7 +22,11 @@ fn unknown_key_is_an_error_with_its_line_and_the_nearest_setting() {
         ("colour = true", &["colour", "`posthaste config --help` lists all settings"]),
         ("[retry]\nbase_seconds = 60", &["line 2: retry.base_seconds", "did you mean retry_base_seconds?"]),
         ("retry.jitter_bps = 0", &["line 1: retry.jitter_bps", "did you mean retry_jitter_bps?"]),
-        ("[section]", &["line 1: section is not a setting"]),
+        ("[section]", &["line 1: section is not a setting, because the file has no sections"]),
+        (
+            "[server]\nlisten = '127.0.0.1:1'",
+            &["line 2: server.listen", "no sections", "did you mean listen?"],
+        ),
         ("[[listen]]", &["listen is an array", "must be text in quotes"]),
         ("POSTHASTE_LISTEN = 'x'", &["POSTHASTE_LISTEN is not a setting"]),
         ("BASE_RETRY_DELAY = 60", &["BASE_RETRY_DELAY is not a setting"]),

@@ -12,7 +12,7 @@ const SECRETS: [&str; 3] = [
 ];
 
 /// Per setting, a value for the file, for the environment and for the flag.
-const VALUES: [(&str, [&str; 3]); 36] = [
+const VALUES: &[(&str, [&str; 3])] = &[
     ("database_url", ["sqlite://file.db", "sqlite:///env.db", "postgres://db.example/flag"]),
     ("retention_days", ["1", "2", "3"]),
     ("listen", ["127.0.0.1:1", "127.0.0.2:2", "[::1]:3"]),
@@ -43,6 +43,8 @@ const VALUES: [(&str, [&str; 3]); 36] = [
     ("worker_id", ["from-file", "from-env", "from-flag"]),
     ("signing_secret", SECRETS),
     ("allow_private_networks", ["true", "false", "10.0.0.0/8,192.168.1.7"]),
+    ("deny_networks", ["203.0.113.0/24", "198.51.100.7/32", "203.0.113.0/24,2001:db8::/32"]),
+    ("https_only", ["true", "false", "true"]),
     ("ca_file", ["file.pem", "/env.pem", "flag.pem"]),
     ("egress_proxy", ["http://proxy.example:1", "socks5://proxy.example", "httph://proxy.example:3"]),
     ("dns", ["system", "own", "system"]),

@@ -15,13 +15,13 @@ const ECHOED_CHARS_MAX: usize = 60;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedNetworks(BTreeSet<IpNet>);
 
-/// Why a value of `ALLOW_PRIVATE_NETWORKS` is refused.
+/// Why a value of `ALLOW_PRIVATE_NETWORKS` or `DENY_NETWORKS` is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNetwork {
     /// An entry is neither a network nor an address.
     #[error(
-        "{0:?} is not a network; write true or false, or networks and addresses separated by commas, \
-         such as 10.0.0.0/8,fd12:3456::/32,192.168.1.7"
+        "{0:?} is not a network; write networks and addresses separated by commas, such as \
+         10.0.0.0/8,fd12:3456::/32,192.168.1.7"
     )]
     Malformed(String),
     /// An entry has bits set beyond its prefix, so that it may mean a network or a host.
@@ -59,13 +59,7 @@ impl AllowedNetworks {
         match text.trim() {
             "true" => Ok(Self::private()),
             "false" => Ok(Self::none()),
-            list => {
-                let count = list.split(',').count();
-                if count > NETWORKS_MAX {
-                    return Err(InvalidNetwork::TooMany(count));
-                }
-                list.split(',').map(|entry| parse_network(entry.trim())).collect::<Result<_, _>>().map(Self)
-            }
+            list => parse_networks(list).map(Self),
         }
     }
 
@@ -97,6 +91,24 @@ impl AllowedNetworks {
                 .collect(),
         )
     }
+}
+
+/// Parses networks and addresses separated by commas.
+pub(super) fn parse_networks(list: &str) -> Result<BTreeSet<IpNet>, InvalidNetwork> {
+    let count = list.split(',').count();
+    if count > NETWORKS_MAX {
+        return Err(InvalidNetwork::TooMany(count));
+    }
+    list.split(',').map(|entry| parse_network(entry.trim())).collect()
+}
+
+/// Writes networks separated by commas.
+pub(super) fn write_networks(f: &mut fmt::Formatter<'_>, networks: &BTreeSet<IpNet>) -> fmt::Result {
+    for (index, network) in networks.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        write!(f, "{comma}{network}")?;
+    }
+    Ok(())
 }
 
 fn parse_network(text: &str) -> Result<IpNet, InvalidNetwork> {
@@ -136,11 +148,7 @@ impl fmt::Display for AllowedNetworks {
         if self.is_empty() {
             return f.write_str("false");
         }
-        for (index, network) in self.0.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma}{network}")?;
-        }
-        Ok(())
+        write_networks(f, &self.0)
     }
 }
 
@@ -192,7 +200,7 @@ mod tests {
         ] {
             let error_text = error_text(text);
             assert!(
-                error_text.contains("is not a network; write true or false, or networks"),
+                error_text.contains("is not a network; write networks and addresses"),
                 "{text:?}: {error_text}"
             );
         }

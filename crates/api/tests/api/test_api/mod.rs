@@ -15,7 +15,9 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Method, Request};
-use posthaste_api::{Access, Api, Check, EnqueueSettings, KeyRing, Metrics, Readiness, Streams};
+use posthaste_api::{
+    Access, Api, Check, DestinationCheck, EnqueueSettings, KeyRing, Metrics, Readiness, Streams,
+};
 use posthaste_domain::RetryPolicy;
 use posthaste_engine::{Clock as _, Publisher, TokioClock};
 use posthaste_store::Store;
@@ -63,6 +65,7 @@ pub(crate) struct TestOptions {
     pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) warnings: Vec<String>,
     pub(crate) retry_policy: RetryPolicy,
+    pub(crate) destination_check: Arc<dyn DestinationCheck>,
 }
 
 impl Default for TestOptions {
@@ -72,6 +75,7 @@ impl Default for TestOptions {
             readiness: Arc::new(FixedReadiness(vec![])),
             warnings: Vec::new(),
             retry_policy: RetryPolicy::default(),
+            destination_check: Arc::new(()),
         }
     }
 }
@@ -127,6 +131,7 @@ impl TestApi {
                 default_max_attempts: MAX_ATTEMPTS,
                 idempotency_retention: std::time::Duration::from_secs(24 * 3_600),
             },
+            destination_check: options.destination_check,
             retry_policy: options.retry_policy,
             metrics: Arc::clone(&metrics),
             readiness: options.readiness,

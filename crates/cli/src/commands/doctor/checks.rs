@@ -75,8 +75,7 @@ fn allowed_networks(config: &Config) -> Finding {
         return Finding::new("address guard", Verdict::Ok, "only public addresses are dialled");
     }
     if allowed.to_string() == AllowedNetworks::loopback().to_string() && config.listens_on_loopback() {
-        let text =
-            "public addresses and this host are dialled; this host only while listen is a loopback address";
+        let text = "public addresses and this host are dialled; this host only while listen is loopback without api_keys";
         return Finding::new("address guard", Verdict::Ok, text);
     }
     let text = format!(

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use posthaste::domain::DestinationUrl;
 use posthaste::sender::AddressGuard;
 use posthaste_config::{Config, DatabaseUrl, Source};
 
@@ -33,7 +34,7 @@ impl FirstEventCommands {
         config: &Config,
         server: &ServerUrl,
     ) -> Option<Self> {
-        let is_permitted = AddressGuard::new(config.allow_private_networks.clone()).permit(RECEIVER).is_ok();
+        let is_permitted = is_receiver_permitted(config);
         let arrives = !args.no_worker && is_permitted && config.egress_proxy.is_none();
         arrives.then(|| Self {
             location: receiver_location(config),
@@ -41,6 +42,12 @@ impl FirstEventCommands {
             curl: curl_arguments(config, server),
         })
     }
+}
+
+/// Returns whether the address guard lets events to the receiver through.
+fn is_receiver_permitted(config: &Config) -> bool {
+    let receiver = DestinationUrl::parse(&format!("http://{RECEIVER}/"));
+    receiver.is_ok_and(|url| AddressGuard::new(&config.sender_options()).check_destination(&url).is_ok())
 }
 
 /// Returns where to run the receiver, in words. Mentions the environment if it sets the database or the secret, because
