@@ -8,6 +8,7 @@ mod attempts;
 mod requests;
 mod text;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use posthaste_engine::{AttemptEvent, Clock, LocalShortage, Observer, WorkerHealth, within};
+use posthaste_engine::{AttemptEvent, Clock, ClockSkew, LocalShortage, Observer, WorkerHealth, within};
 use posthaste_store::{Overview, Store};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -38,6 +39,7 @@ pub struct Metrics {
     requests: RequestMetrics,
     in_flight: Gauge,
     circuits_open: Gauge,
+    clock_skew: Gauge<f64, AtomicU64>,
     workers: Mutex<Vec<WorkerHealth>>,
 }
 
@@ -56,6 +58,12 @@ impl Metrics {
             "Destinations whose circuit this process holds open or half open",
             circuits_open.clone(),
         );
+        let clock_skew = Gauge::<f64, AtomicU64>::default();
+        registry.register(
+            "webhook_clock_skew_seconds",
+            "Seconds that this host's clock is ahead of the store's, negative if behind",
+            clock_skew.clone(),
+        );
         let build = Family::<[(&str, &str); 1], Gauge>::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("posthaste_build_info", "Always 1; the label holds the running version", build);
@@ -65,6 +73,7 @@ impl Metrics {
             registry,
             in_flight,
             circuits_open,
+            clock_skew,
             workers: Mutex::default(),
         })
     }
@@ -82,6 +91,8 @@ impl Metrics {
         };
         self.in_flight.set(sum(WorkerHealth::in_flight));
         self.circuits_open.set(sum(WorkerHealth::circuits_open));
+        let skews = workers.iter().filter_map(WorkerHealth::clock_skew);
+        self.clock_skew.set(skews.max_by_key(|skew| skew.difference).map_or(0.0, ClockSkew::as_secs_f64));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, Lease};
+use posthaste_domain::{ClaimId, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, StoreError};
 use tokio::task::JoinSet;
 
@@ -11,6 +11,7 @@ use crate::backoff::Backoff;
 use crate::clock::within;
 use crate::deliver::{Delivery, InterruptedDelivery, deliver};
 use crate::phase::Phase;
+use crate::store_time::{Reading, SkewChange};
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 
@@ -193,10 +194,12 @@ impl Claimer {
     /// Sends the claim to the store, then counts its leases and reports abandoned events.
     async fn call_store(&mut self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let worker = &self.worker;
+        let requested_at = worker.ports.clock.monotonic();
         let result = catch_store_panic(worker.ports.store.claim(request)).await;
         self.is_unanswered = result.is_err();
         let response = result?;
         worker.record_claim();
+        record_store_time(worker, response.now, requested_at);
         self.claim_id = worker.ports.random.new_claim_id();
         worker.cycle.count_claim(&response);
         for event_id in &response.abandoned {
@@ -290,6 +293,24 @@ impl Claimer {
             let leases: Vec<LeaseRef> = interrupted.into_iter().map(|delivery| delivery.lease).collect();
             release_leases(&self.worker, &leases).await;
         }
+    }
+}
+
+/// Takes the store's time from a claim's response. Logs when the host's clock begins or ceases to differ from it.
+fn record_store_time(worker: &Worker, now: Timestamp, requested_at: Duration) {
+    let clock = &worker.ports.clock;
+    let reading = Reading { now, requested_at, received_at: clock.monotonic() };
+    let worker_id = &worker.settings.worker_id;
+    match worker.store_time.record(reading, clock.host_time()) {
+        Some(SkewChange::Appeared(skew)) => {
+            tracing::warn!(%worker_id, skew_seconds = skew.as_secs_f64(),
+                "this host's clock differs from the store's; requests carry the store's time");
+        }
+        Some(SkewChange::Ended(skew)) => {
+            tracing::info!(%worker_id, skew_seconds = skew.as_secs_f64(),
+                "this host's clock agrees with the store's again");
+        }
+        None => {}
     }
 }
 

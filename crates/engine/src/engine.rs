@@ -21,6 +21,7 @@ use crate::publish::Publisher;
 use crate::settings::{InvalidSettings, Settings};
 use crate::shortages::Shortages;
 use crate::slots::Slots;
+use crate::store_time::StoreTime;
 use crate::supervise::restart_on_panic;
 use crate::worker::{DrainCounters, Ports, Worker};
 use crate::{circuits, claim, cycle, maintain, settle};
@@ -225,6 +226,7 @@ fn start_worker(
         circuits: Arc::new(Circuits::new(breaker)),
         shortages: Shortages::default(),
         due_times: DueTimes::default(),
+        store_time: StoreTime::default(),
         heartbeat,
         settler,
         publisher: Publisher::new(store),

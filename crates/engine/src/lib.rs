@@ -40,14 +40,17 @@ mod publish;
 
 mod backoff;
 mod clock;
+mod clock_skew;
 mod engine;
 mod phase;
 mod sender;
 mod settings;
+mod store_time;
 mod supervise;
 mod worker;
 
-pub use clock::{Clock, TokioClock, within};
+pub use clock::{Clock, TokioClock, host_time, within};
+pub use clock_skew::ClockSkew;
 pub use engine::{DrainReport, Engine, RunOnceError, Runtimes};
 pub use observe::{AttemptEvent, Observer, WorkerHealth};
 pub use publish::{Publisher, Subscription, SubscriptionGap};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use posthaste_domain::{Lease, Transition};
 use posthaste_store::SettleResult;
 
+use crate::clock_skew::ClockSkew;
 use crate::sender::LocalShortage;
 use crate::worker::Worker;
 
@@ -69,6 +70,11 @@ impl WorkerHealth {
     /// Returns the resource of this host that requests of the last minute lacked, if any did.
     pub fn local_shortage(&self) -> Option<LocalShortage> {
         self.0.upgrade().and_then(|worker| worker.shortages.current(worker.ports.clock.monotonic()))
+    }
+
+    /// Returns how far this host's clock was from the store's at the last claim. None before the first one.
+    pub fn clock_skew(&self) -> Option<ClockSkew> {
+        self.0.upgrade().and_then(|worker| worker.store_time.skew())
     }
 
     /// Returns the time since the store last answered a claim, or since the worker last had no slot to claim for.

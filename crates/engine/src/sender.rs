@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{Lease, Outcome};
+use posthaste_domain::{Lease, Outcome, Timestamp};
 
 /// Sends one HTTP request for one lease. Every failure of a receiver is an [`Outcome`].
 #[async_trait]
 pub trait Sender: Send + Sync + 'static {
-    /// Sends the lease's event once and returns the outcome. `timeout` covers the whole exchange, from the name lookup
-    /// to the end of the response.
+    /// Sends the lease's event once and returns the outcome. `now` is the time of the store's clock: it dates the
+    /// signature, and a date in `Retry-After` is relative to it. `timeout` covers the whole exchange, from the name
+    /// lookup to the end of the response.
     ///
     /// Returns an error if this host lacked a resource before a byte of the request was sent. The receiver had no part
     /// in it, so this is no attempt: the engine releases the lease.
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage>;
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage>;
 }
 
 /// A resource of this host that a request needed and that was used up.

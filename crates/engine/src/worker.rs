@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::shortages::Shortages;
 use crate::slots::Slots;
+use crate::store_time::StoreTime;
 
 /// The engine's source of randomness. The simulation injects a seeded one.
 pub trait RandomSource: Send + Sync + 'static {
@@ -48,6 +49,7 @@ pub(crate) struct Worker {
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) shortages: Shortages,
     pub(crate) due_times: DueTimes,
+    pub(crate) store_time: StoreTime,
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) settler: Settler,
     pub(crate) publisher: Publisher,

@@ -13,8 +13,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use posthaste::domain::signature::{SignedHeaders, SigningKeys, TOLERANCE_DEFAULT};
+use posthaste::engine::host_time;
 use posthaste::rusqlite::{Connection, TransactionBehavior};
-use posthaste::sender::{SystemClock, WallClock as _};
 use posthaste::{AllowedNetworks, Database, NewEventSpec, Options, Posthaste};
 use tokio::net::TcpListener;
 
@@ -100,7 +100,7 @@ async fn receive(State(keys): State<SigningKeys>, headers: HeaderMap, body: Byte
         timestamp: header("webhook-timestamp"),
         signature: header("webhook-signature"),
     };
-    match keys.verify(claimed, &body, SystemClock.now(), TOLERANCE_DEFAULT) {
+    match keys.verify(claimed, &body, host_time(), TOLERANCE_DEFAULT) {
         Ok(()) => {
             println!("received {}, verified: {}", claimed.id, String::from_utf8_lossy(&body));
             StatusCode::NO_CONTENT

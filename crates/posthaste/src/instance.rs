@@ -83,7 +83,7 @@ impl Posthaste {
             Some(configured) => configured,
             None => SigningKeys::new(store.signing_secrets(&random.secret()).await?)?,
         };
-        let sender = wiring::sender(sender, signing_keys.clone())?;
+        let sender = wiring::sender(&sender, signing_keys.clone())?;
         let ports = Ports { store, sender, clock: Arc::new(TokioClock::start()), random, observer };
         Ok(Self { open_store, ports, settings, signing_keys, payload_bytes_max })
     }

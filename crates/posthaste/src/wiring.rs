@@ -276,7 +276,7 @@ impl Posthaste {
 }
 
 /// Creates the sender. Must be called on a tokio runtime, which then runs its connections.
-pub(crate) fn sender(options: SenderOptions, keys: SigningKeys) -> Result<Arc<dyn Sender>, InvalidOptions> {
+pub(crate) fn sender(options: &SenderOptions, keys: SigningKeys) -> Result<Arc<dyn Sender>, InvalidOptions> {
     Ok(Arc::new(HttpSender::new(options, keys)?))
 }
 

@@ -27,6 +27,11 @@ impl Deadline {
         Self { timeout, at: now() + timeout }
     }
 
+    /// Returns the time since the operation began.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.timeout.saturating_sub(self.at.saturating_duration_since(now()))
+    }
+
     /// Awaits the future. Drops it and returns `None` if the deadline passes first.
     #[expect(clippy::disallowed_methods, reason = "a request's deadline is real time, as its receiver's is")]
     pub(crate) async fn within<T>(self, future: impl Future<Output = T>) -> Option<T> {

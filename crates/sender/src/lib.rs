@@ -35,7 +35,6 @@ mod connection;
 mod exchange;
 mod response;
 
-mod clock;
 mod deadline;
 mod failure;
 mod options;
@@ -44,7 +43,6 @@ mod shortage;
 mod sockets;
 mod stream;
 
-pub use clock::{SystemClock, WallClock};
 pub use guard::{
     AddressGuard, AllowedNetworks, DeniedNetworks, ForbiddenAddress, ForbiddenDestination, InvalidNetwork,
     PermittedAddress,

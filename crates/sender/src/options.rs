@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::clock::{SystemClock, WallClock};
 use crate::guard::{AllowedNetworks, DeniedNetworks};
 use crate::proxy::Proxy;
 use crate::resolve::{DnsResolver, Resolver};
@@ -35,8 +34,6 @@ pub struct SenderOptions {
     pub proxy: Option<Proxy>,
     /// Resolver for the names of receivers and of the proxy.
     pub resolver: Arc<dyn Resolver>,
-    /// Clock for the timestamps in signatures.
-    pub clock: Arc<dyn WallClock>,
 }
 
 /// Why a sender cannot be built from its options.
@@ -63,7 +60,6 @@ impl SenderOptions {
             ca_file: None,
             proxy: None,
             resolver: Arc::new(DnsResolver::new()),
-            clock: Arc::new(SystemClock),
         }
     }
 }

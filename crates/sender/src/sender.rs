@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::signature::SigningKeys;
-use posthaste_domain::{Lease, Outcome};
+use posthaste_domain::{Lease, Outcome, Timestamp};
 use posthaste_engine::{LocalShortage, Sender};
 
-use crate::clock::WallClock;
 use crate::connect::Connector;
 use crate::deadline::{Deadline, Progress};
 use crate::exchange::Client;
@@ -26,19 +25,14 @@ use crate::tls::{RootSource, load_root_certificates};
 pub struct HttpSender {
     client: Client,
     keys: SigningKeys,
-    clock: Arc<dyn WallClock>,
 }
 
 impl HttpSender {
     /// Creates a sender. Must be called within a Tokio runtime, because it spawns the task that closes idle connections.
-    pub fn new(options: SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
+    pub fn new(options: &SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
         let pool = Pool::new(options.pool_size, options.pool_size_total);
         let sockets = SocketBudget::new(options.sockets_max, Arc::clone(&pool));
-        Ok(Self {
-            client: Client { connector: Connector::new(&options, sockets)?, pool },
-            keys,
-            clock: options.clock,
-        })
+        Ok(Self { client: Client { connector: Connector::new(options, sockets)?, pool }, keys })
     }
 
     /// Returns the number of certificate authorities that a sender with this CA file would trust, including the
@@ -52,14 +46,19 @@ impl HttpSender {
         load_root_certificates(RootSource::File(ca_file)).map(drop)
     }
 
-    async fn attempt(&self, lease: &Lease, deadline: Deadline) -> Result<Outcome, AttemptError> {
+    async fn attempt(
+        &self,
+        lease: &Lease,
+        now: Timestamp,
+        deadline: Deadline,
+    ) -> Result<Outcome, AttemptError> {
         let target = Target::parse(&lease.destination_url)?;
-        let request = build_request(lease, &self.keys, self.clock.now())?;
+        let request = build_request(lease, &self.keys, now)?;
         let _in_flight = self.client.pool.begin_request(&target.origin);
         let progress = Progress::default();
         let sending = deadline.within(self.client.send(&target, request, &progress));
         let mut response = sending.await.ok_or_else(|| deadline.timeout_failure(&progress))??;
-        let mut summary = ResponseSummary::new(&response.response, self.clock.now());
+        let mut summary = ResponseSummary::new(&response.response, now.after(deadline.elapsed()));
         if deadline.within(summary.read_body(&mut response)).await == Some(true) {
             self.client.keep_connection(&target, response);
         }
@@ -69,8 +68,8 @@ impl HttpSender {
 
 #[async_trait]
 impl Sender for HttpSender {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
-        match self.attempt(lease, Deadline::after(timeout)).await {
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        match self.attempt(lease, now, Deadline::after(timeout)).await {
             Ok(outcome) => Ok(outcome),
             Err(AttemptError::Failed(failure)) => Ok(failure.into()),
             Err(AttemptError::Shortage(shortage)) => Err(shortage),

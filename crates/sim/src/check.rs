@@ -216,6 +216,18 @@ impl Checker {
         self.record_result(model, result);
     }
 
+    /// A request is dated by the store's clock. The worker reads that clock with the claim, and releases the leases of a
+    /// claim that took more than a third of a lease by its own clock, which runs up to four times too slow.
+    pub(crate) fn check_request_time(&self, lease: &Lease, dated: Timestamp) {
+        let now = self.clock.timestamp();
+        let off = dated.since(now).max(now.since(dated));
+        let off_max = self.scenario.settings.lease.duration() / 3 * 4 + Duration::from_secs(1);
+        if off > off_max {
+            let detail = format!("the request for {} is dated {off:?} off the store's clock", lease.event_id);
+            self.report_violation("date", detail);
+        }
+    }
+
     /// Records that no request was sent under this lease, for lack of a local resource.
     pub(crate) fn record_unsent(&self, lease: &Lease) {
         self.model().unsent.insert(lease.token);

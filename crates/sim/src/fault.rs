@@ -29,7 +29,7 @@ faults! {
     SlowSettle: "settle slower than the lease",
     StalledWorker: "worker stalled beyond its lease",
     LostHeartbeat: "heartbeat lost",
-    ClockStep: "Retry-After date read by a wrong clock",
+    ClockStep: "request sent by a host with a wrong clock",
     ClockDrift: "worker's clock drifts",
     SlowReceiver: "slow receiver",
     FailingReceiver: "failing receiver",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_domain::RetryPolicySpec;
-use posthaste_engine::Sender;
+use posthaste_engine::{Clock, Sender};
 use posthaste_store::Store;
 use posthaste_store_memory::MemoryStore;
 
@@ -25,6 +25,11 @@ pub trait PlantedBug: Send + Sync + 'static {
     /// Returns the store and the sender that one engine gets.
     fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> (Arc<dyn Store>, Arc<dyn Sender>) {
         (store, sender)
+    }
+
+    /// Returns the sender that one engine gets, on a host with this clock.
+    fn sender(&self, sender: Arc<dyn Sender>, _host: Arc<dyn Clock>) -> Arc<dyn Sender> {
+        sender
     }
 }
 

@@ -167,12 +167,16 @@ impl Process {
         faults.crashed || had_no_time || clock_too_slow || !held
     }
 
-    /// Returns the process's wall clock, and whether it is wrong.
-    pub(crate) fn wall_clock(&self) -> (Timestamp, bool) {
+    /// Returns the time of the host's wall clock, which may be hours off.
+    fn host_time(&self) -> Timestamp {
         let step = self.faults().clock_step_s;
         let distance = Duration::from_secs(step.unsigned_abs());
         let now = self.world_clock.timestamp();
-        (if step < 0 { now.before(distance) } else { now.after(distance) }, step != 0)
+        if step < 0 { now.before(distance) } else { now.after(distance) }
+    }
+
+    pub(crate) fn is_wall_clock_wrong(&self) -> bool {
+        self.faults().clock_step_s != 0
     }
 
     pub(crate) fn record_received(&self, tokens: impl Iterator<Item = LeaseToken>) {
@@ -242,5 +246,9 @@ impl Clock for ProcessClock {
             sleep(duration * per_mille / 1_000).await;
             process.wait_while_stalled().await;
         })
+    }
+
+    fn host_time(&self) -> Timestamp {
+        self.0.host_time()
     }
 }

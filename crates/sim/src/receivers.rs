@@ -53,23 +53,20 @@ pub(crate) struct PlannedResponse {
     pub(crate) after: Duration,
     pub(crate) outcome: Outcome,
     pub(crate) fault: Option<Fault>,
-    /// `Retry-After` was a date, so the sender read its wall clock.
-    pub(crate) parsed_a_date: bool,
 }
 
 /// Longer than any timeout.
 const FOREVER: Duration = Duration::from_secs(1_000_000);
 
-/// Computes the response to a request. `wall` is the sending worker's wall clock, by which it reads a date in
-/// `Retry-After`.
+/// Computes the response to a request. `now` is the time that the engine passed to the sender, by which the sender reads a
+/// date in `Retry-After`.
 pub(crate) fn plan_response(
     behavior: ReceiverBehavior,
     elapsed: Duration,
-    wall: Timestamp,
+    now: Timestamp,
     random: &SeededRandom,
 ) -> PlannedResponse {
     let soon = random.millis(1..200);
-    let mut parsed_a_date = false;
     let success = || Outcome::response(200, None, b"thanks");
     let (after, outcome) = match behavior {
         ReceiverBehavior::Healthy => (soon, success()),
@@ -83,19 +80,18 @@ pub(crate) fn plan_response(
         ReceiverBehavior::RateLimiting => {
             const DATE: &str = "Fri, 15 Jan 2027 08:30:00 GMT";
             let retry_after_header = random.pick(&["5", "90", "100000", DATE, DATE, DATE, "soon"]);
-            parsed_a_date = retry_after_header == DATE;
             (
                 soon,
                 Outcome::response(
                     random.pick(&[429, 503]),
-                    parse_retry_after(retry_after_header, wall),
+                    parse_retry_after(retry_after_header, now),
                     b"later",
                 ),
             )
         }
         ReceiverBehavior::Gone => (soon, Outcome::response(random.pick(&[410, 200, 500]), None, b"gone")),
     };
-    PlannedResponse { after, outcome, fault: behavior.fault(), parsed_a_date }
+    PlannedResponse { after, outcome, fault: behavior.fault() }
 }
 
 /// All requests that receivers got, by lease token and by event.

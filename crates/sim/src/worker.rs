@@ -51,10 +51,11 @@ async fn run_process(
     let in_flight = Arc::default();
     let sender = FaultySender { world: Arc::clone(world), process: Arc::clone(process), in_flight };
     let (store, sender) = bug.engine(Arc::new(LayeredStore(faulty)), Arc::new(sender));
+    let clock = Arc::new(ProcessClock(Arc::clone(process)));
     let ports = Ports {
         store,
-        sender,
-        clock: Arc::new(ProcessClock(Arc::clone(process))),
+        sender: bug.sender(sender, Arc::clone(&clock) as _),
+        clock,
         random: Arc::clone(random) as _,
         observer: Arc::new(()),
     };

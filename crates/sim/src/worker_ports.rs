@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{EventId, Lease, Outcome, WorkerId};
+use posthaste_domain::{EventId, Lease, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{LocalShortage, Sender};
 use posthaste_store::{
     CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, EnqueueRequest, EnqueueResponse,
@@ -223,7 +223,13 @@ impl FaultySender {
 
 #[async_trait]
 impl Sender for FaultySender {
-    async fn send(&self, lease: &Lease, _timeout: Duration) -> Result<Outcome, LocalShortage> {
+    async fn send(
+        &self,
+        lease: &Lease,
+        now: Timestamp,
+        _timeout: Duration,
+    ) -> Result<Outcome, LocalShortage> {
+        self.world.checker.check_request_time(lease, now);
         self.process.wait_while_stalled().await;
         if let Some(shortage) = self.process.shortage() {
             self.world.count(Fault::LocalShortage);
@@ -241,12 +247,11 @@ impl Sender for FaultySender {
         }
         self.panic_sometimes();
         let behavior = self.world.behavior_of(&lease.destination_url);
-        let (wall, stepped) = self.process.wall_clock();
-        let response = plan_response(behavior, self.world.clock.elapsed(), wall, &self.world.random);
+        let response = plan_response(behavior, self.world.clock.elapsed(), now, &self.world.random);
         if let Some(fault) = response.fault {
             self.world.count(fault);
         }
-        if stepped && response.parsed_a_date {
+        if self.process.is_wall_clock_wrong() {
             self.world.count(Fault::ClockStep);
         }
         sleep(response.after).await;

@@ -49,6 +49,19 @@ pub async fn lease_lasts_as_long_as_the_claim_requests(harness: &dyn Harness) {
     assert_nothing_claimable(&store).await;
 }
 
+pub async fn a_claim_returns_the_stores_time_whether_it_grants_a_lease_or_not(harness: &dyn Harness) {
+    let store = harness.store();
+    enqueue(&store, event()).await;
+    let request = claim_by("worker-a");
+    for (request, granted) in [(&request, 1), (&request, 1), (&claim_by("worker-a"), 0)] {
+        let before = store.health().await.expect("the store responds").now;
+        let claimed = claim(&store, request).await;
+        let after = store.health().await.expect("the store responds").now;
+        assert_eq!(claimed.leases.len(), granted);
+        assert!(before <= claimed.now && claimed.now <= after, "{before:?} {:?} {after:?}", claimed.now);
+    }
+}
+
 pub async fn overdue_is_the_time_since_the_event_became_due(harness: &dyn Harness) {
     let store = harness.store();
     enqueue(&store, event()).await;

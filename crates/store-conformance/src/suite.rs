@@ -50,6 +50,7 @@ macro_rules! conformance_suite {
             claim {
                 a_claim_grants_a_lease_and_counts_no_attempt,
                 lease_lasts_as_long_as_the_claim_requests,
+                a_claim_returns_the_stores_time_whether_it_grants_a_lease_or_not,
                 overdue_is_the_time_since_the_event_became_due,
                 a_claim_takes_no_more_than_its_limit,
                 a_claim_takes_no_more_retries_than_it_allows,

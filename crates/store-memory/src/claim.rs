@@ -16,11 +16,11 @@ use crate::state::{GrantedLease, Row, State};
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> ClaimResponse {
     let leases = extend_granted(state, now, request);
     if !leases.is_empty() {
-        return ClaimResponse { leases, abandoned: Vec::new() };
+        return ClaimResponse { leases, abandoned: Vec::new(), now };
     }
     let abandoned = abandon(state, now, request.abandon_after);
     let leases = select(state, now, request).into_iter().map(|key| grant(state, now, key, request)).collect();
-    ClaimResponse { leases, abandoned }
+    ClaimResponse { leases, abandoned, now }
 }
 
 /// Claims the events that the caller selected.
@@ -32,7 +32,7 @@ pub(crate) fn claim_exactly(
 ) -> ClaimResponse {
     let abandoned = abandon(state, now, request.abandon_after);
     let leases = keys.iter().map(|key| grant(state, now, *key, request)).collect();
-    ClaimResponse { leases, abandoned }
+    ClaimResponse { leases, abandoned, now }
 }
 
 /// Selects the events to lease within the limits of the request, longest due first, first attempts and retries alike.

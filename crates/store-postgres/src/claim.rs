@@ -56,7 +56,7 @@ async fn claim_on(
 ) -> Result<ClaimResponse, tokio_postgres::Error> {
     let (granted_before, snapshot) = discover_rows(session, store, discovery, request).await?;
     if !granted_before.is_empty() {
-        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new() });
+        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new(), now: snapshot.now });
     }
     let abandoned =
         abandon::abandon_expired(session, &mut discovery.claimable, request.abandon_after).await?;
@@ -66,7 +66,7 @@ async fn claim_on(
     loop {
         let plan = discovery.claimable.plan(request, &budget, snapshot.now);
         if plan.is_empty() {
-            return Ok(ClaimResponse { leases, abandoned });
+            return Ok(ClaimResponse { leases, abandoned, now: snapshot.now });
         }
         grant::execute_plan(session, &mut discovery.claimable, request, &plan, &mut budget, &mut leases)
             .await?;

@@ -46,7 +46,7 @@ pub(crate) fn claim(
     let db = context.db;
     let granted_before = grant::extend_granted(db, context.now, request)?;
     if !granted_before.is_empty() {
-        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new() });
+        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new(), now: context.now });
     }
     let mut ended = EndedLeases::default();
     let expired = abandon::find_expired(db, context.now)?;
@@ -73,7 +73,7 @@ pub(crate) fn claim(
     let leases = writer.finish()?;
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
-    Ok(ClaimResponse { leases, abandoned })
+    Ok(ClaimResponse { leases, abandoned, now: context.now })
 }
 
 /// Destinations that are paused now. Index: webhook_destinations_paused.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, WorkerId};
+use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, Timestamp, WorkerId};
 
 /// A worker's request for leases. A worker requests only as many events as it can send at once.
 #[derive(Debug, Clone)]
@@ -45,6 +45,8 @@ pub struct ClaimResponse {
     /// Events that this call dead-lettered because they lost too many leases in a row. A repeated claim does not list
     /// them again.
     pub abandoned: Vec<EventId>,
+    /// The time of the store's clock while it served the claim. Workers date their requests by it.
+    pub now: Timestamp,
 }
 
 /// Identifies a lease by the key of its event and its token. The token proves that the worker holds the lease.

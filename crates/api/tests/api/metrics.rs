@@ -380,6 +380,7 @@ async fn every_metric_of_the_contract_is_exported_under_its_name() {
         ("webhook_in_flight", "gauge"),
         ("webhook_oldest_pending_age", "gauge"),
         ("webhook_circuit_open", "gauge"),
+        ("webhook_clock_skew_seconds", "gauge"),
         ("posthaste_build_info", "gauge"),
     ];
     for metric in expected {

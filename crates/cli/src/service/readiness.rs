@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_api::{Check, Readiness};
-use posthaste_engine::WorkerHealth;
+use posthaste_engine::{ClockSkew, WorkerHealth};
 use posthaste_store::{Store, StoreError, StoreHealth};
 
 /// Maximum age of the last claim of a ready worker. With an older claim, the worker is stuck or has lost its store.
@@ -24,7 +24,10 @@ pub(crate) struct ProcessReadiness {
 impl Readiness for ProcessReadiness {
     async fn check(&self) -> Vec<Check> {
         let mut checks = check_store(self.store.health().await);
-        checks.extend(self.health.as_ref().map(|health| self.check_worker(health)));
+        if let Some(health) = &self.health {
+            checks.push(self.check_worker(health));
+            checks.extend(health.clock_skew().map(check_clock));
+        }
         checks
     }
 }
@@ -39,6 +42,14 @@ impl ProcessReadiness {
         };
         Check { name: "worker", ok, detail }
     }
+}
+
+/// Compares the host's clock with the store's. A difference does not make the process unready: the store's clock dates
+/// leases, retries and signatures.
+fn check_clock(skew: ClockSkew) -> Check {
+    let detail =
+        if skew.is_tolerable() { "agrees with the store's".to_owned() } else { format!("differs: {skew}") };
+    Check { name: "clock", ok: true, detail }
 }
 
 /// Describes a worker that claims. A local shortage does not make it unready: its events wait, and others can be sent.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use posthaste_domain::Timestamp;
-use posthaste_sender::{SystemClock, WallClock as _};
+use posthaste_engine::host_time;
 
 pub(crate) fn now() -> Timestamp {
-    SystemClock.now()
+    host_time()
 }
 
 /// Parses a time in the API's format, RFC 3339. None if the text is not such a time.

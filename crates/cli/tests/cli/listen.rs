@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use posthaste_domain::EventId;
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_sender::{SystemClock, WallClock as _};
+use posthaste_engine::host_time;
 use serde_json::Value;
 
 use crate::child::{TIMEOUT, connect, read_lines, send_request, status_of, wait_for_exit};
@@ -66,7 +66,7 @@ impl Listener {
     /// Posts a signed delivery, as Posthaste does, and returns the status.
     fn deliver(&self, id: &str, attempt: u32, secret: &str, body: &str) -> u16 {
         let keys = SigningKeys::new(vec![Secret::parse(secret).unwrap()]).unwrap();
-        let now = SystemClock.now();
+        let now = host_time();
         let signature = keys.sign(&EventId::new(id).unwrap(), now, body.as_bytes());
         let headers = format!(
             "content-type: application/json\r\nwebhook-id: {id}\r\nwebhook-timestamp: {}\r\n\

@@ -10,6 +10,7 @@ mod harness;
 
 mod api;
 mod cancel;
+mod clock_skew;
 mod commands;
 mod configuration;
 mod crash;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use posthaste::domain::signature::{Secret, SigningKeys};
 use posthaste::domain::{EventId, Timestamp};
-use posthaste::sender::{SystemClock, WallClock as _};
+use posthaste::engine::host_time;
 
 use crate::child::{send_request, status_of};
 use crate::document::{blocks, read};
@@ -48,7 +48,7 @@ fn assert_receives(interpreter: &str, file: &str, program: &str) {
     let command = format!("exec {interpreter} {file}");
     let mut receiver = Shell::run(&command, directory, &[("WEBHOOK_SECRETS", &secrets)]);
     let address = receiver.word_after("receiving on http://");
-    let now = SystemClock.now();
+    let now = host_time();
     let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
     assert_eq!(post(&address, &signed_headers("msg_1", now, &[SECRET]), BODY), 204);

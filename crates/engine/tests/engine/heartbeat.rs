@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::fixture::{Call, Fixture, Reply, millis, secs, settings};
 use async_trait::async_trait;
-use posthaste_domain::{DeliveryStatus, Lease, LeaseTerms, Outcome, WorkerId};
+use posthaste_domain::{DeliveryStatus, Lease, LeaseTerms, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{Engine, LocalShortage, Runtimes, Sender, Settings};
 
 /// Sets a lease of three seconds, and so a heartbeat every second.
@@ -193,7 +193,7 @@ struct BlockingSender(std::sync::Mutex<mpsc::Receiver<()>>);
 
 #[async_trait]
 impl Sender for BlockingSender {
-    async fn send(&self, _lease: &Lease, _timeout: Duration) -> Result<Outcome, LocalShortage> {
+    async fn send(&self, _: &Lease, _: Timestamp, _: Duration) -> Result<Outcome, LocalShortage> {
         let blocked = self.0.lock().expect("one sender");
         blocked.recv().expect("the test unblocks the sender");
         Ok(Outcome::response(200, None, b""))

@@ -242,3 +242,21 @@ async fn s0_nfr003_an_attempt_is_one_wide_line_without_the_payload() {
     }
     assert!(!log.lines().iter().any(|line| line.contains("{}")), "the payload is in the log");
 }
+
+#[tokio::test(start_paused = true)]
+async fn skew_between_the_hosts_clock_and_the_stores_is_logged_when_it_appears_and_when_it_ends() {
+    let (log, _guard) = Log::capture();
+    let fixture = Fixture::new();
+    fixture.clock.set_ahead(-3_600);
+    let _engine = fixture.start(|_| {});
+    fixture.advance(secs(120)).await;
+    fixture.clock.set_ahead(0);
+    fixture.advance(secs(120)).await;
+    let lines = log.lines();
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(count("this host's clock differs from the store's"), 1, "{lines:#?}");
+    assert_eq!(count("this host's clock agrees with the store's again"), 1, "{lines:#?}");
+    let line = log.line_with("this host's clock differs");
+    assert!(line.contains("WARN") && line.contains("worker_id=worker-a"), "{line}");
+    assert!(line.contains("skew_seconds=-3600"), "{line}");
+}

@@ -8,3 +8,4 @@ mod logs;
 mod observe;
 mod publish;
 mod shortage;
+mod store_time;

@@ -8,7 +8,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{Lease, Timestamp};
-use posthaste_sender::{SystemClock, WallClock as _};
+use posthaste_engine::host_time;
 
 /// A pooled client without deadline, guard or limits.
 pub(crate) struct BareClient {
@@ -26,7 +26,7 @@ impl BareClient {
 
     /// Sends one request. Returns whether it was delivered.
     pub(crate) async fn send(&self, lease: &Lease) -> bool {
-        let now: Timestamp = SystemClock.now();
+        let now: Timestamp = host_time();
         let request = Request::post(lease.destination_url.as_str())
             .header("content-type", &lease.content_type)
             .header("user-agent", "bare")

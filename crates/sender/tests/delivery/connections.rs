@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
-use posthaste_engine::{LocalShortage, Sender as _};
+use posthaste_engine::{LocalShortage, Sender as _, host_time};
 
 use crate::receiver::{Receiver, SECRET, TIMEOUT, lease, send, sender};
 
@@ -124,7 +124,7 @@ async fn idle_connections_give_way_when_the_sockets_are_used_up() {
 async fn a_request_without_a_socket_is_a_shortage_and_no_outcome() {
     let receiver = Receiver::accepting().await;
     let sender = sender(&[SECRET], |options| options.sockets_max = Some(0));
-    let sent = sender.send(&lease(&receiver.url()), TIMEOUT).await;
+    let sent = sender.send(&lease(&receiver.url()), host_time(), TIMEOUT).await;
     assert_eq!(sent, Err(LocalShortage::OpenFiles));
     assert_eq!(receiver.connections().opened(), 0);
 }

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use posthaste_domain::signature::{Secret, SigningKeys};
-use posthaste_domain::{DestinationUrl, Lease, Outcome};
-use posthaste_engine::Sender as _;
+use posthaste_domain::{DestinationUrl, Lease, Outcome, Timestamp};
+use posthaste_engine::{Sender as _, host_time};
 use posthaste_sender::{AllowedNetworks, HttpSender, SenderOptions};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -168,7 +168,7 @@ pub(crate) fn sender(secrets: &[&str], change: impl FnOnce(&mut SenderOptions)) 
     let mut options = SenderOptions::new();
     options.allowed_networks = AllowedNetworks::loopback();
     change(&mut options);
-    HttpSender::new(options, keys(secrets)).unwrap()
+    HttpSender::new(&options, keys(secrets)).unwrap()
 }
 
 pub(crate) fn keys(secrets: &[&str]) -> SigningKeys {
@@ -176,7 +176,12 @@ pub(crate) fn keys(secrets: &[&str]) -> SigningKeys {
 }
 
 pub(crate) async fn send(sender: &HttpSender, lease: &Lease) -> Outcome {
-    sender.send(lease, TIMEOUT).await.expect("this host lacks nothing")
+    send_at(sender, lease, host_time()).await
+}
+
+/// Sends with this time in the signature.
+pub(crate) async fn send_at(sender: &HttpSender, lease: &Lease, now: Timestamp) -> Outcome {
+    sender.send(lease, now, TIMEOUT).await.expect("this host lacks nothing")
 }
 
 pub(crate) fn lease(url: &str) -> Lease {

@@ -1,40 +1,28 @@
 //! The request that a receiver gets: its bytes, its headers, its signature.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use posthaste_domain::{ErrorClass, EventId, Timestamp};
-use posthaste_sender::WallClock;
 use proptest::prelude::*;
 use standardwebhooks::Webhook;
 
-use crate::receiver::{ReceivedRequest, Receiver, SECRET, lease, send, sender};
+use crate::receiver::{ReceivedRequest, Receiver, SECRET, lease, send, send_at, sender};
 
 const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// A clock that advances by one second each time it is read.
-struct TickingClock(AtomicI64);
-
-impl WallClock for TickingClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_secs(self.0.fetch_add(1, Ordering::SeqCst))
-    }
-}
-
-fn ticking_clock() -> Arc<TickingClock> {
-    Arc::new(TickingClock(AtomicI64::new(1_614_265_330)))
-}
+/// The time in the signature of the first attempt.
+const NOW: Timestamp = Timestamp::from_secs(1_614_265_330);
 
 #[tokio::test]
 async fn a_request_has_the_documented_headers_and_body() {
     let receiver = Receiver::accepting().await;
-    let sender = sender(&[SECRET], |options| options.clock = ticking_clock());
+    let sender = sender(&[SECRET], |_| ());
     let mut lease = lease(&receiver.url());
     lease.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     lease.attempts = 2;
-    assert_eq!(send(&sender, &lease).await.http_status(), Some(200));
+    assert_eq!(send_at(&sender, &lease, NOW).await.http_status(), Some(200));
 
     let requests = receiver.requests();
     let [request] = requests.as_slice() else { panic!("one request, not {requests:?}") };
@@ -65,11 +53,12 @@ async fn a_request_has_the_documented_headers_and_body() {
 #[tokio::test]
 async fn every_attempt_has_a_new_signature_and_the_same_id() {
     let receiver = Receiver::accepting().await;
-    let sender = sender(&[SECRET], |options| options.clock = ticking_clock());
+    let sender = sender(&[SECRET], |_| ());
     let mut lease = lease(&receiver.url());
     for attempts in 0..3 {
         lease.attempts = attempts;
-        assert_eq!(send(&sender, &lease).await.http_status(), Some(200));
+        let now = NOW.after(Duration::from_secs(attempts.into()));
+        assert_eq!(send_at(&sender, &lease, now).await.http_status(), Some(200));
     }
     let values_of = |name| receiver.requests().iter().map(|r| r.header(name).unwrap().to_owned()).collect();
     let distinct = |name| {

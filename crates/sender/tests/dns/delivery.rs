@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use posthaste_domain::{ErrorClass, Outcome};
-use posthaste_engine::Sender as _;
+use posthaste_engine::{Sender as _, host_time};
 use posthaste_sender::HttpSender;
 
 use crate::receiver::{Receiver, SECRET, lease, send, sender};
@@ -50,7 +50,7 @@ async fn a_missing_name_and_a_failed_lookup_are_dns_failures() {
 async fn an_attempt_with_a_silent_name_server_ends_at_its_deadline() {
     let server = DnsServer::responding(|_| Vec::new()).await;
     let (sender, lease) = (sender_with_resolver(&server), lease("http://receiver.example/hook"));
-    let sending = sender.send(&lease, Duration::from_millis(300));
+    let sending = sender.send(&lease, host_time(), Duration::from_millis(300));
     let outcome = within(Duration::from_secs(3), sending).await.expect("this host lacks nothing");
     assert_eq!(outcome.error_class(), Some(ErrorClass::Timeout));
     assert!(outcome.excerpt().as_str().contains("while the name was looked up"), "{outcome:?}");

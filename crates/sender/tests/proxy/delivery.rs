@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use posthaste_domain::ErrorClass;
 use posthaste_domain::signature::SignedHeaders;
-use posthaste_sender::{SystemClock, WallClock as _};
+use posthaste_engine::host_time;
 
 use crate::receiver::{ReceivedRequest, Receiver, SECRET, keys, lease, send};
 use crate::server::{
@@ -19,7 +19,7 @@ fn assert_signed(request: &ReceivedRequest) {
         signature: header("webhook-signature"),
     };
     let tolerance = std::time::Duration::from_secs(60);
-    keys(&[SECRET]).verify(signed, &request.body, SystemClock.now(), tolerance).unwrap();
+    keys(&[SECRET]).verify(signed, &request.body, host_time(), tolerance).unwrap();
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_domain::{ErrorClass, Outcome};
-use posthaste_engine::Sender as _;
+use posthaste_engine::{Sender as _, host_time};
 
 use crate::receiver::{Receiver, lease, send};
 use crate::server::{LOGIN, PROTOCOLS, Protocol, ProxyBehaviour, ProxyServer, sender_through, within};
@@ -77,7 +77,7 @@ async fn an_attempt_at_a_silent_proxy_ends_at_its_deadline() {
     for protocol in PROTOCOLS {
         let proxy = ProxyServer::start(protocol, ProxyBehaviour::Silent).await;
         let (sender, lease) = (sender_through(&proxy.url(None), &[]), lease("http://127.0.0.1:9/hook"));
-        let sending = sender.send(&lease, Duration::from_millis(300));
+        let sending = sender.send(&lease, host_time(), Duration::from_millis(300));
         let outcome = within(Duration::from_secs(10), sending).await.expect("this host lacks nothing");
         assert_eq!(outcome.error_class(), Some(ErrorClass::Timeout));
         assert!(outcome.excerpt().as_str().contains("waiting for the egress proxy"), "{outcome:?}");

@@ -9,7 +9,7 @@ use posthaste_domain::{
     AttemptResult, ErrorClass, Lease, LeaseToken, Notice, Outcome, RandomDraw, RetryPolicy, Timestamp,
     Transition, WorkerId,
 };
-use posthaste_engine::{LocalShortage, Sender};
+use posthaste_engine::{Clock, LocalShortage, Sender};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
     ClaimRequest, ClaimResponse, LayeredStore, LeaseRef, NoticeCursor, NoticePage, PublishedNotice,
@@ -85,8 +85,8 @@ struct RecordSent {
 
 #[async_trait]
 impl Sender for RecordSent {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
-        let outcome = self.sender.send(lease, timeout).await;
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        let outcome = self.sender.send(lease, now, timeout).await;
         self.sent.lock().expect("one thread").insert(lease.token);
         outcome
     }
@@ -146,8 +146,8 @@ struct TimeoutAsSuccess(Arc<dyn Sender>);
 
 #[async_trait]
 impl Sender for TimeoutAsSuccess {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
-        match self.0.send(lease, timeout).await {
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        match self.0.send(lease, now, timeout).await {
             Ok(Outcome::NoResponse { .. }) => Ok(Outcome::response(200, None, b"")),
             sent => sent,
         }
@@ -167,9 +167,9 @@ struct Resend(Arc<dyn Sender>);
 
 #[async_trait]
 impl Sender for Resend {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
-        match self.0.send(lease, timeout).await {
-            Ok(Outcome::NoResponse { .. }) => self.0.send(lease, timeout).await,
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        match self.0.send(lease, now, timeout).await {
+            Ok(Outcome::NoResponse { .. }) => self.0.send(lease, now, timeout).await,
             sent => sent,
         }
     }
@@ -188,9 +188,35 @@ struct ShortageAsFailure(Arc<dyn Sender>);
 
 #[async_trait]
 impl Sender for ShortageAsFailure {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
-        let sent = self.0.send(lease, timeout).await;
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        let sent = self.0.send(lease, now, timeout).await;
         Ok(sent.unwrap_or_else(|shortage| Outcome::no_response(ErrorClass::Connect, &shortage.to_string())))
+    }
+}
+
+/// Dates requests by the host's wall clock instead of the store's.
+pub(crate) struct RequestsCarryTheHostsTime;
+
+impl PlantedBug for RequestsCarryTheHostsTime {
+    fn sender(&self, sender: Arc<dyn Sender>, host: Arc<dyn Clock>) -> Arc<dyn Sender> {
+        Arc::new(DateByHost { sender, host })
+    }
+}
+
+struct DateByHost {
+    sender: Arc<dyn Sender>,
+    host: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl Sender for DateByHost {
+    async fn send(
+        &self,
+        lease: &Lease,
+        _now: Timestamp,
+        timeout: Duration,
+    ) -> Result<Outcome, LocalShortage> {
+        self.sender.send(lease, self.host.host_time(), timeout).await
     }
 }
 

@@ -195,3 +195,8 @@ fn shortage_charged_to_the_receiver_is_caught() {
 fn hidden_second_request_is_caught() {
     assert_caught(engine_bugs::HiddenResend, &["P9"]);
 }
+
+#[test]
+fn requests_dated_by_the_hosts_clock_are_caught() {
+    assert_caught(engine_bugs::RequestsCarryTheHostsTime, &["date"]);
+}

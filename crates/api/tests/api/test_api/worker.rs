@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{ClaimId, Lease, Outcome, RandomDraw, WorkerId};
+use posthaste_domain::{ClaimId, Lease, Outcome, RandomDraw, Timestamp, WorkerId};
 use posthaste_engine::{Engine, LocalShortage, Ports, RandomSource, Runtimes, Sender, Settings, TokioClock};
 
 use super::TestApi;
@@ -30,7 +30,7 @@ struct Receiver(Option<u16>);
 
 #[async_trait]
 impl Sender for Receiver {
-    async fn send(&self, _: &Lease, _: Duration) -> Result<Outcome, LocalShortage> {
+    async fn send(&self, _: &Lease, _: Timestamp, _: Duration) -> Result<Outcome, LocalShortage> {
         match self.0 {
             Some(status) => Ok(Outcome::response(status, None, b"")),
             None => std::future::pending().await,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste::domain::Timestamp;
-use posthaste::sender::{SystemClock, WallClock as _};
+use posthaste::engine::{ClockSkew, host_time};
 use posthaste::store::StoreHealth;
 use posthaste::{DatabaseCheck, DatabaseError};
 use posthaste_config::{Config, DatabaseUrl};
@@ -11,11 +11,9 @@ use posthaste_config::{Config, DatabaseUrl};
 use super::disk::{self, MIB, size};
 use super::finding::{Finding, Verdict};
 
-/// Difference between two clocks from which the check warns: timestamps and ages become misleading.
+/// Difference between two clocks from which the check warns: times in log lines and ages become misleading, and one of the
+/// two clocks is wrong.
 const SKEW_CAREFUL: Duration = Duration::from_secs(5);
-/// Difference between two clocks from which the check reports an error: receivers refuse signatures whose timestamp is
-/// further off.
-const SKEW_BROKEN: Duration = Duration::from_secs(300);
 /// A date before this program was built, in seconds since the epoch: 1 November 2026. A clock that shows an earlier
 /// time is wrong.
 const BUILT_AFTER_SECS: i64 = 1_793_491_200;
@@ -46,7 +44,7 @@ pub(super) async fn check_store(config: &Config) -> Vec<Finding> {
         }
         DatabaseUrl::Postgres(_) => inspected.ok().flatten().map(|health| health.now),
     };
-    findings.push(clock(SystemClock.now(), store_clock));
+    findings.push(clock(host_time(), store_clock));
     findings
 }
 
@@ -128,11 +126,14 @@ fn write_ahead_log(bytes: u64) -> Finding {
     Finding::new("write-ahead log", Verdict::Careful, text)
 }
 
-/// Checks that this host's clock is after [`BUILT_AFTER_SECS`] and, if the store has a clock of its own, that the two
-/// clocks agree.
+/// Checks that the clock that dates signatures is after [`BUILT_AFTER_SECS`]. That is the store's clock; SQLite has this
+/// host's. If the store has a clock of its own, the two must agree.
 fn clock(host: Timestamp, store: Option<Timestamp>) -> Finding {
-    if host < Timestamp::from_secs(BUILT_AFTER_SECS) {
-        let text = "this host's clock is in the past: receivers will refuse signatures made with it; synchronise it (NTP)";
+    let (name, signing) = store.map_or(("this host's", host), |store| ("the store's", store));
+    if signing < Timestamp::from_secs(BUILT_AFTER_SECS) {
+        let text = format!(
+            "{name} clock is in the past: receivers will refuse signatures, which carry its time; synchronise it (NTP)"
+        );
         return Finding::new("clock", Verdict::Broken, text);
     }
     let Some(store) = store else {
@@ -142,15 +143,32 @@ fn clock(host: Timestamp, store: Option<Timestamp>) -> Finding {
             "this host's clock is plausible; there is no other clock to compare it with",
         );
     };
-    let skew = host.since(store).max(store.since(host));
-    let verdict = match skew {
-        skew if skew >= SKEW_BROKEN => Verdict::Broken,
-        skew if skew >= SKEW_CAREFUL => Verdict::Careful,
-        _ => return Finding::new("clock", Verdict::Ok, "this host's clock agrees with the store's"),
-    };
+    let skew = ClockSkew::between(host, store);
+    if skew.difference < SKEW_CAREFUL {
+        return Finding::new("clock", Verdict::Ok, "this host's clock agrees with the store's");
+    }
     let text = format!(
-        "this host's clock and the store's differ by {skew:.1?}: signatures carry this host's time, and receivers \
-         refuse signatures that are more than 5 minutes off; synchronise both (NTP)"
+        "{skew}: signatures carry the store's time, and receivers refuse signatures that are more than 5 minutes off; \
+         find out which clock is wrong, and synchronise it (NTP)"
     );
-    Finding::new("clock", verdict, text)
+    Finding::new("clock", Verdict::Careful, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_that_dates_signatures_must_be_right_and_both_must_agree() {
+        let (now, old) = (Timestamp::from_secs(BUILT_AFTER_SECS + 60), Timestamp::from_secs(1_000_000_000));
+        let verdict = |host, store| clock(host, store).verdict;
+        assert_eq!(verdict(now, None), Verdict::Ok);
+        assert_eq!(verdict(old, None), Verdict::Broken);
+        assert_eq!(verdict(now, Some(now.after(Duration::from_secs(4)))), Verdict::Ok);
+        assert_eq!(verdict(now, Some(now.after(Duration::from_secs(3_600)))), Verdict::Careful);
+        assert_eq!(verdict(old, Some(now)), Verdict::Careful, "signatures carry the store's time");
+        assert_eq!(verdict(now, Some(old)), Verdict::Broken);
+        let text = clock(now, Some(now.after(Duration::from_secs(3_600)))).text;
+        assert!(text.starts_with("this host's clock is 3600.0 s behind the store's"), "{text}");
+    }
 }

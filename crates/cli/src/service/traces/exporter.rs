@@ -141,6 +141,10 @@ mod tests {
         fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
             unreachable!("a failure log does not sleep")
         }
+
+        fn host_time(&self) -> posthaste_domain::Timestamp {
+            unreachable!("a failure log does not read the wall clock")
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use opentelemetry::trace::{Span as _, SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
-use posthaste_domain::{Classification, ErrorClass, Lease, Outcome};
+use posthaste_domain::{Classification, ErrorClass, Lease, Outcome, Timestamp};
 use posthaste_engine::{LocalShortage, Sender};
 
 use super::context;
@@ -28,13 +28,13 @@ impl TracedSender {
 
 #[async_trait]
 impl Sender for TracedSender {
-    async fn send(&self, lease: &Lease, timeout: Duration) -> Result<Outcome, LocalShortage> {
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage> {
         let Some(span) = AttemptSpan::start(lease, &self.tracer) else {
-            return self.sender.send(lease, timeout).await;
+            return self.sender.send(lease, now, timeout).await;
         };
         self.counts.record_start();
         let traced = Lease { traceparent: Some(span.traceparent()), ..lease.clone() };
-        let sent = self.sender.send(&traced, timeout).await;
+        let sent = self.sender.send(&traced, now, timeout).await;
         match &sent {
             Ok(outcome) => span.finish(outcome),
             Err(shortage) => span.finish_unsent(*shortage),
@@ -175,7 +175,7 @@ mod tests {
 
     #[async_trait]
     impl Sender for FakeSender {
-        async fn send(&self, lease: &Lease, _: Duration) -> Result<Outcome, LocalShortage> {
+        async fn send(&self, lease: &Lease, _: Timestamp, _: Duration) -> Result<Outcome, LocalShortage> {
             self.traceparent.lock().unwrap().clone_from(&lease.traceparent);
             match &self.outcome {
                 Some(outcome) => Ok(outcome.clone()),
@@ -205,7 +205,7 @@ mod tests {
         /// Sends an event with this `traceparent`; returns the one that the receiver gets.
         async fn send(&self, traceparent: Option<&str>) -> Option<String> {
             let lease = lease(traceparent);
-            let _ = self.sender.send(&lease, Duration::MAX).await;
+            let _ = self.sender.send(&lease, Timestamp::default(), Duration::MAX).await;
             self.sent_traceparent()
         }
 
@@ -303,7 +303,7 @@ mod tests {
     async fn cancelled_attempt_is_an_error_span_without_a_verdict() {
         let fixture = Fixture::new(None);
         let lease = lease(None);
-        let mut attempt = fixture.sender.send(&lease, Duration::MAX);
+        let mut attempt = fixture.sender.send(&lease, Timestamp::default(), Duration::MAX);
         assert!(futures_util::poll!(&mut attempt).is_pending());
         drop(attempt);
         let span = fixture.span();
