@@ -53,6 +53,11 @@ declare_settings! {
                 .remark("port 0 selects a free port")
                 .default("127.0.0.1:8600");
 
+        /// Second address for health probes and metrics, so that no client of the API can delay them.
+        probe_listen: Option<SocketAddr> =
+            text("an address and a port, such as 127.0.0.1:8601 or 0.0.0.0:8601", listen_address)
+                .unset("none; probes and metrics are served at listen only", "127.0.0.1:8601");
+
         /// API keys of clients, each with a name and a role.
         api_keys: Option<KeyRing> =
             text_list("name:role:key, several separated by commas", api_keys)

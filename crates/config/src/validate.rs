@@ -1,8 +1,11 @@
 //! Rules between settings, and rules about the files that values name.
 
+use std::net::SocketAddr;
+
 use posthaste_sender::InvalidOptions;
 
 use super::retry::retry_policy;
+use super::setting::Setting;
 use super::settings::{Config, TABLE};
 use super::values::Values;
 
@@ -19,7 +22,8 @@ pub(crate) enum FileChecks {
 /// Validates values against each other and builds the retry policy.
 pub(crate) fn validate(values: &mut Values, config: &mut Config, files: FileChecks) {
     config.retry_policy = retry_policy(values, config);
-    require_keys_beyond_loopback(values, config);
+    require_keys_beyond_loopback(values, config, &TABLE.listen, Some(config.listen));
+    require_keys_beyond_loopback(values, config, &TABLE.probe_listen, config.probe_listen);
     warn_of_fast_retries(values, config);
     warn_of_pool_beyond_concurrency(values, config);
     if files == FileChecks::All {
@@ -30,15 +34,21 @@ pub(crate) fn validate(values: &mut Values, config: &mut Config, files: FileChec
     }
 }
 
-fn require_keys_beyond_loopback(values: &mut Values, config: &Config) {
-    let is_open = !config.listens_on_loopback() && config.api_keys.is_none();
-    if is_open && values.are_comparable(&[&TABLE.listen, &TABLE.api_keys]) {
+fn require_keys_beyond_loopback(
+    values: &mut Values,
+    config: &Config,
+    setting: &'static Setting,
+    address: Option<SocketAddr>,
+) {
+    let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+    let is_open = address.is_some_and(|address| !is_loopback(address)) && config.api_keys.is_none();
+    if is_open && values.are_comparable(&[setting, &TABLE.api_keys]) {
         let reason = format!(
             "every client that can reach this address could use the API, because there are no keys; \
              set {} ({}), or listen on a loopback address such as {}",
             TABLE.api_keys.env, TABLE.api_keys.rule, TABLE.listen.default,
         );
-        values.reject_conflict(&TABLE.listen, reason);
+        values.reject_conflict(setting, reason);
     }
 }
 

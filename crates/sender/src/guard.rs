@@ -4,7 +4,7 @@
 //! network. The guard checks the address that is about to be dialled, after every name lookup and for every new
 //! connection, so that neither an unusual spelling of a URL nor a changing DNS answer can bypass it. It refuses all
 //! [special-purpose ranges](ranges) that the operator has not [allowed](AllowedNetworks), every network that the operator
-//! has [denied](DeniedNetworks), and the process's own [listener](own_listener). It permits an IPv6 address only if it also
+//! has [denied](DeniedNetworks), and the process's own [listeners](own_listener). It permits an IPv6 address only if it also
 //! permits every IPv4 address [embedded](embedded) in it.
 //!
 //! The API asks the guard too, so that a producer learns at once that a [destination](destination) can never be sent to.
@@ -31,12 +31,12 @@ use ranges::ReservedRange;
 use crate::options::SenderOptions;
 
 /// Permits public addresses and those in networks that the operator allowed, except for denied ones and the process's own
-/// listener.
+/// listeners.
 #[derive(Debug, Clone, Default)]
 pub struct AddressGuard {
     allowed: AllowedNetworks,
     denied: DeniedNetworks,
-    own_listener: Option<OwnListener>,
+    own_listeners: Vec<OwnListener>,
     https_only: bool,
 }
 
@@ -63,7 +63,7 @@ impl AddressGuard {
         Self {
             allowed: options.allowed_networks.clone(),
             denied: options.denied_networks.clone(),
-            own_listener: options.own_listener.map(OwnListener),
+            own_listeners: options.own_listeners.iter().copied().map(OwnListener).collect(),
             https_only: options.https_only,
         }
     }
@@ -75,7 +75,7 @@ impl AddressGuard {
             v4 => self.check(v4)?,
         };
         let checked = SocketAddr::new(checked, address.port());
-        if self.own_listener.is_some_and(|listener| listener.is_reached_at(checked)) {
+        if self.own_listeners.iter().any(|listener| listener.is_reached_at(checked)) {
             return Err(ForbiddenAddress(Reason::OwnListener));
         }
         Ok(PermittedAddress(checked))

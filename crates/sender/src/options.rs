@@ -15,8 +15,8 @@ pub struct SenderOptions {
     pub allowed_networks: AllowedNetworks,
     /// Networks that the sender never dials, also if they are public or allowed.
     pub denied_networks: DeniedNetworks,
-    /// Address on which the process serves its API, which the sender never dials.
-    pub own_listener: Option<SocketAddr>,
+    /// Addresses on which the process listens, which the sender never dials.
+    pub own_listeners: Vec<SocketAddr>,
     /// Sends to `https` destinations only.
     pub https_only: bool,
     /// Upper bound of pooled connections per receiver, which is a host and port that several destinations may share. A
@@ -52,7 +52,7 @@ impl SenderOptions {
         Self {
             allowed_networks: AllowedNetworks::none(),
             denied_networks: DeniedNetworks::default(),
-            own_listener: None,
+            own_listeners: Vec::new(),
             https_only: false,
             pool_size: 20,
             pool_size_total: 512,

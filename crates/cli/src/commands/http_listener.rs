@@ -48,27 +48,29 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpListener {
-    /// Binds the configured address. A start binds before it creates anything, because a port in use is its most likely
-    /// failure.
-    pub(crate) async fn bind(config: &Config) -> anyhow::Result<Self> {
-        let listen = config.listen;
+    /// Binds an address. A start binds before it creates anything, because a port in use is its most likely failure.
+    pub(crate) async fn bind(
+        listen: SocketAddr,
+        config: &Config,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             let advice = match error.kind() {
                 io::ErrorKind::AddrInUse => {
-                    "another process uses this port; stop it, or choose another address with --listen"
+                    "another process uses this port; stop it, or choose another address"
                 }
                 io::ErrorKind::AddrNotAvailable => {
                     "this host has no such address; listen on one of its own, or on 0.0.0.0 for all of them"
                 }
                 io::ErrorKind::PermissionDenied => {
-                    "this user may not bind the port; choose a port of 1024 or more with --listen"
+                    "this user may not bind the port; choose a port of 1024 or more"
                 }
-                _ => "choose another address with --listen",
+                _ => "choose another address",
             };
             anyhow::Error::new(error).context(format!("cannot listen on {listen}: {advice}"))
         })?;
         let address = listener.local_addr()?;
-        Ok(Self { address, metrics: Metrics::new(), listener, access: access(config, address) })
+        Ok(Self { address, metrics, listener, access: access(config, address) })
     }
 
     /// Starts to answer requests in a task. They are refused until [`HttpServer::open`].
@@ -148,6 +150,13 @@ impl HttpServer {
         {
             tracing::error!(%error, "the HTTP server panicked");
         }
+    }
+}
+
+/// Stops a server, if there is one.
+pub(crate) async fn stop(server: Option<HttpServer>) {
+    if let Some(server) = server {
+        server.stop().await;
     }
 }
 

@@ -1,16 +1,17 @@
 //! `posthaste worker`: delivers events, without API and dashboard.
 //!
-//! If `listen` is set, it serves health probes and metrics there. By default it does not listen: many workers may share a
-//! host, and all would want the default port.
+//! It serves health probes and metrics at `probe_listen`, or else at `listen` if that is set. By default it does not listen:
+//! many workers may share a host, and all would want the default port.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::service::shutdown::ProcessSignals;
 use crate::service::traces::Traces;
+use posthaste_api::Metrics;
 use posthaste_config::{Config, Source};
 
-use crate::commands::http_listener::{HttpListener, Routes};
+use crate::commands::http_listener::{HttpListener, Routes, stop};
 use crate::commands::{lifecycle, open};
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
@@ -19,7 +20,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let listener = bind_for_probes(&config).await;
     if let Some(listener) = &listener {
         options.observer = Arc::clone(&listener.metrics) as _;
-        options.sender.own_listener = Some(listener.address);
+        options.sender.own_listeners = vec![listener.address];
     }
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
     let worker_id = options.settings.worker_id.clone();
@@ -36,12 +37,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     // Deliveries continue if the server for probes ends.
     let exit_code = lifecycle::wait_for_shutdown(&mut signals, std::future::pending()).await;
     let shutdown = async {
-        let stop_server = async {
-            if let Some(server) = server {
-                server.stop().await;
-            }
-        };
-        tokio::join!(stop_server, lifecycle::drain_worker(Some(worker), config.shutdown_seconds));
+        tokio::join!(stop(server), lifecycle::drain_worker(Some(worker), config.shutdown_seconds));
         tokio::join!(traces.flush(), posthaste.close());
     };
     Ok(lifecycle::finish(signals, exit_code, shutdown).await)
@@ -50,10 +46,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
 /// Binds the configured address, if one is set. A failure is only a warning: another process of this host may use the
 /// same configuration, and deliveries do not need the port.
 async fn bind_for_probes(config: &Config) -> Option<HttpListener> {
-    if !sets_listen(config) {
-        return None;
-    }
-    let bound = HttpListener::bind(config).await;
+    let address = config.probe_listen.or_else(|| sets_listen(config).then_some(config.listen))?;
+    let bound = HttpListener::bind(address, config, Metrics::new()).await;
     bound
         .inspect_err(|error| {
             tracing::warn!(error = format!("{error:#}"), "this worker serves no probes and no metrics");

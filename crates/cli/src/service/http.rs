@@ -1,10 +1,13 @@
 //! The HTTP server: accepts connections and serves them within limits.
 //!
-//! It limits the number of connections, the time for a request's head, the time in which a client reads nothing of a
-//! response, and the time for open requests at shutdown. See `docs/decisions/0014-own-accept-loop.md` for
+//! It limits the number of connections, in all and for each client, the time until the first byte and for a request's head,
+//! the time in which a client reads nothing of a response, and the time for open requests at shutdown. See `docs/decisions/0014-own-accept-loop.md` for
 //! why this is not `axum::serve`.
 
+mod peers;
+
 use std::future::pending;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +17,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,9 +26,14 @@ use tokio_io_timeout::TimeoutWriter;
 
 use crate::service::open_files::OpenFilesLimit;
 use crate::service::shutdown::ShutdownSignal;
+use peers::{PeerConnection, Peers};
 
 /// Maximum number of open connections, unless the process may open too few files. Further ones wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 2_048;
+/// Part of the connections that one client may hold. Connections through a reverse proxy are all of one client.
+const PEER_SHARE: usize = 4;
+/// How long a new connection may be silent. Clients connect when they have a request to send.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may take to send the head of a request, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a write may wait for the client to read.
@@ -36,25 +44,35 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves connections until shutdown. Open requests then have `grace` to finish.
-pub(crate) async fn serve(
+pub(crate) async fn serve(listener: TcpListener, router: Router, shutdown: ShutdownSignal, grace: Duration) {
+    serve_within(connections_max(), listener, router, shutdown, grace).await;
+}
+
+async fn serve_within(
+    connections_max: usize,
     listener: TcpListener,
     router: Router,
     mut shutdown: ShutdownSignal,
     grace: Duration,
 ) {
     let graceful = GracefulShutdown::new();
-    let permits = Arc::new(Semaphore::new(connections_max()));
+    let permits = Arc::new(Semaphore::new(connections_max));
+    let peers = Peers::new(connections_max.div_ceil(PEER_SHARE));
     loop {
         let accepted = tokio::select! {
             biased;
             () = shutdown.wait() => break,
             accepted = accept(&listener, &permits) => accepted,
         };
-        let Some((stream, permit)) = accepted else { continue };
-        let connection = serve_connection(stream, &router, &shutdown, &graceful);
+        let Some((stream, peer, permit)) = accepted else { continue };
+        // Closing the connection is the whole answer to a client that holds too many: reading its request takes time.
+        let Some(peer) = peers.admit(peer) else { continue };
+        let (router, shutdown, watcher) = (router.clone(), shutdown.clone(), graceful.watcher());
         tokio::spawn(async move {
-            connection.await;
-            drop(permit);
+            if sends_first_byte(&stream, shutdown.clone()).await {
+                serve_connection(stream, &router, &shutdown, watcher).await;
+            }
+            drop::<(OwnedSemaphorePermit, PeerConnection)>((permit, peer));
         });
     }
     drop(listener);
@@ -66,6 +84,19 @@ pub(crate) fn connections_max() -> usize {
     OpenFilesLimit::current().for_clients(CONNECTIONS_MAX)
 }
 
+/// Waits for the first byte of a new connection. Returns false if the client stays silent, closes the connection, or the
+/// process shuts down first.
+#[expect(clippy::disallowed_methods, reason = "bounds the silence of real clients")]
+async fn sends_first_byte(stream: &TcpStream, mut shutdown: ShutdownSignal) -> bool {
+    let mut byte = [0; 1];
+    let peeked = tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.peek(&mut byte));
+    tokio::select! {
+        biased;
+        peeked = peeked => matches!(peeked, Ok(Ok(1))),
+        () = shutdown.wait() => false,
+    }
+}
+
 /// Serves one connection until its client closes it, or until shutdown.
 ///
 /// At shutdown, requests that have arrived get their responses. A connection on which no complete head has arrived is
@@ -74,7 +105,7 @@ fn serve_connection<S>(
     stream: S,
     router: &Router,
     shutdown: &ShutdownSignal,
-    graceful: &GracefulShutdown,
+    watcher: Watcher,
 ) -> impl Future<Output = ()> + use<S>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
@@ -93,7 +124,7 @@ where
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(with_write_timeout(stream)), service);
-    let connection = graceful.watch(connection);
+    let connection = watcher.watch(connection);
     let mut shutdown = shutdown.clone();
     let shutdown_without_request = async move {
         shutdown.wait().await;
@@ -123,12 +154,12 @@ fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutWr
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
     let permit = Arc::clone(permits).acquire_owned().await.expect("the semaphore is never closed");
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, peer)) => {
             let _ = stream.set_nodelay(true);
-            Some((stream, permit))
+            Some((stream, peer.ip(), permit))
         }
         Err(error) => {
             tracing::warn!(%error, "cannot accept a connection");
@@ -188,7 +219,7 @@ mod tests {
         let (trigger, shutdown) = shutdown_channel();
         let (server, client) = duplex(buffer_bytes);
         let graceful = GracefulShutdown::new();
-        tokio::spawn(serve_connection(server, router, &shutdown, &graceful));
+        tokio::spawn(serve_connection(server, router, &shutdown, graceful.watcher()));
         (client, trigger, graceful)
     }
 
@@ -197,6 +228,42 @@ mod tests {
         let mut response = String::new();
         expect("a response, then the end", client.read_to_string(&mut response)).await.unwrap();
         response
+    }
+
+    /// Opens a connection from one of the addresses of this host.
+    async fn connect_from(client: &str, server: std::net::SocketAddr) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{client}:0").parse().unwrap()).unwrap();
+        expect("a connection", socket.connect(server)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn one_client_with_many_silent_connections_does_not_keep_others_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/slow", get(async || "done"));
+        let (_trigger, shutdown) = shutdown_channel();
+        tokio::spawn(serve_within(8, listener, router, shutdown, Duration::ZERO));
+        let _silent = [connect_from("127.0.0.1", address).await, connect_from("127.0.0.1", address).await];
+        let mut beyond = connect_from("127.0.0.1", address).await;
+        let read = expect("the end of the connection", beyond.read(&mut [0; 1])).await;
+        assert!(matches!(read, Ok(0)) || read.is_err(), "{read:?}");
+        let mut other = connect_from("127.0.0.2", address).await;
+        other.write_all(REQUEST).await.unwrap();
+        let mut status = [0; 15];
+        expect("a response", other.read_exact(&mut status)).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200 OK");
+    }
+
+    #[tokio::test]
+    async fn silent_connection_is_closed_at_shutdown() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (trigger, shutdown) = shutdown_channel();
+        let server = tokio::spawn(serve_within(8, listener, Router::new(), shutdown, TIMEOUT));
+        let _silent = connect_from("127.0.0.1", address).await;
+        trigger.fire();
+        expect("shutdown", server).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,11 @@ const KEYS: (&str, &str) = ("POSTHASTE_API_KEYS", "ops:operator:0123456789abcdef
 #[test]
 fn address_beyond_loopback_requires_api_keys() {
     for listen in ["0.0.0.0:8600", "[::]:8600", "10.1.2.3:80", "[::ffff:10.1.2.3]:80"] {
+        assert!(
+            env(&[("POSTHASTE_PROBE_LISTEN", listen)]).only_error().contains("there are no keys"),
+            "{listen}"
+        );
+        assert!(env(&[("POSTHASTE_PROBE_LISTEN", listen), KEYS]).parse().is_ok(), "{listen}");
         let message = env(&[("POSTHASTE_LISTEN", listen)]).only_error();
         let written = format!("POSTHASTE_LISTEN={listen}: ");
         assert_contains(

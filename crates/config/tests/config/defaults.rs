@@ -37,6 +37,7 @@ fn other_defaults_are_those_of_the_contract() {
         "the same default as in the library"
     );
     assert_eq!(config.allow_private_networks, AllowedNetworks::loopback());
+    assert_eq!(config.probe_listen, None);
     assert_eq!((config.deny_networks, config.https_only), (None, false));
     assert_eq!(config.log.to_string(), "info");
     assert_eq!((config.log_format, config.allow_fast_retries), (None, false));

@@ -125,6 +125,7 @@ const INVALID: &[(&str, &str, &[&str])] = &[
     ("allow_private_networks", "10.0.0.1/8", &["names a host", "write 10.0.0.0/8 or 10.0.0.1/32"]),
     ("allow_private_networks", "true,10.0.0.0/8", &["is not a network"]),
     ("allow_private_networks", "receiver.example", &["is not a network"]),
+    ("probe_listen", "localhost:8601", &["the host is not an IP address"]),
     ("deny_networks", "true", &["is not a network"]),
     ("deny_networks", "10.0.0.1/8", &["names a host"]),
     ("https_only", "yes", &["not one of the valid values"]),

@@ -43,6 +43,7 @@ const VALUES: &[(&str, [&str; 3])] = &[
     ("worker_id", ["from-file", "from-env", "from-flag"]),
     ("signing_secret", SECRETS),
     ("allow_private_networks", ["true", "false", "10.0.0.0/8,192.168.1.7"]),
+    ("probe_listen", ["127.0.0.1:1", "127.0.0.2:2", "[::1]:3"]),
     ("deny_networks", ["203.0.113.0/24", "198.51.100.7/32", "203.0.113.0/24,2001:db8::/32"]),
     ("https_only", ["true", "false", "true"]),
     ("ca_file", ["file.pem", "/env.pem", "flag.pem"]),

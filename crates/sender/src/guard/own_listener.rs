@@ -1,5 +1,4 @@
-//! The address on which the process itself serves its API. An event that was sent there would act with the rights of this
-//! host.
+//! An address on which the process itself listens. An event that was sent there would act with the rights of this host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 

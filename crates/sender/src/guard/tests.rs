@@ -48,7 +48,7 @@ fn denied_networks_are_forbidden_even_if_they_are_public_or_allowed() {
 fn own_listener_is_forbidden_even_if_its_network_is_allowed() {
     let guard = AddressGuard::new(&SenderOptions {
         allowed_networks: AllowedNetworks::loopback(),
-        own_listener: Some("127.0.0.1:8600".parse().unwrap()),
+        own_listeners: vec!["127.0.0.1:8600".parse().unwrap()],
         ..SenderOptions::new()
     });
     assert!(guard.permit("127.0.0.1:8601".parse().unwrap()).is_ok());
