@@ -30,6 +30,7 @@ pub(crate) fn ensure_once(args: &DispatchArgs) -> Result<(), BadUsage> {
 /// Runs the cycle. After the first signal, deliveries in flight may finish; a second signal ends the command at once.
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let mut signals = ProcessSignals::register()?;
+    open::require_file(&config)?;
     let options = open::options(&config)?;
     let traces = Traces::start(config.otlp_endpoint.as_ref(), &options.settings.worker_id)?;
     let posthaste = traces.instrument(open::open_instance(&mut signals, options, &config).await?);

@@ -7,7 +7,7 @@ use crate::service::open_files::OpenFilesLimit;
 use crate::service::shutdown::ProcessSignals;
 use anyhow::{Context as _, bail};
 use posthaste::{Database, OpenError, OpenStore, Options, Posthaste};
-use posthaste_config::Config;
+use posthaste_config::{Config, DatabaseUrl};
 
 use crate::terminal::BadUsage;
 use crate::timers;
@@ -43,6 +43,18 @@ pub(crate) fn database(config: &Config) -> Result<Database, BadUsage> {
 /// Returns the URL of the database with its password masked, for messages.
 pub(crate) fn masked_url(config: &Config) -> &str {
     config.setting("database_url").and_then(|effective| effective.value.as_deref()).unwrap_or_default()
+}
+
+/// Returns an error if the database is a SQLite file that does not exist. Only `serve` and `migrate` create one: anywhere
+/// else, a missing file is a mistyped path.
+pub(crate) fn require_file(config: &Config) -> anyhow::Result<()> {
+    match &config.database_url {
+        DatabaseUrl::Sqlite(path) if !path.exists() => bail!(
+            "{} does not exist; check database_url, or create it with `posthaste serve` or `posthaste migrate`",
+            path.display()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Opens an instance of Posthaste. A signal cancels it, so that the process can be stopped while its database does not

@@ -43,7 +43,8 @@ pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -
     if let Some(server) = &probe_server {
         server.open(&Routes::Probes, &config, &posthaste, worker.as_ref());
     }
-    tracing::info!(%address, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
+    let database = open::masked_url(&config);
+    tracing::info!(%address, database, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
     // A closed standard output must not end the service.
     let _ = terminal::print(&Banner::new(args, file, &config, address).render(&config));
     let exit_code = lifecycle::wait_for_shutdown(&mut signals, server.wait_for_end()).await;

@@ -16,6 +16,7 @@ use crate::commands::{lifecycle, open};
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let mut signals = ProcessSignals::register()?;
+    open::require_file(&config)?;
     let mut options = open::options(&config)?;
     let listener = bind_for_probes(&config).await;
     if let Some(listener) = &listener {
@@ -33,7 +34,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if let Some(server) = &server {
         server.open(&Routes::Probes, &config, &posthaste, Some(&worker));
     }
-    tracing::info!(%worker_id, concurrency = config.concurrency, "delivering");
+    let database = open::masked_url(&config);
+    tracing::info!(%worker_id, database, concurrency = config.concurrency, "delivering");
     // Deliveries continue if the server for probes ends.
     let exit_code = lifecycle::wait_for_shutdown(&mut signals, std::future::pending()).await;
     let shutdown = async {

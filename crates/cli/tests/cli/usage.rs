@@ -141,6 +141,7 @@ fn output_on_a_terminal_is_colored_unless_colors_are_disabled() {
         assert_eq!(output.code, Some(0), "{}", output.stdout);
         output.stdout.contains('\u{1b}')
     };
+    is_colored(&["migrate"], &[], "TERM", "xterm");
     for command in [&["dispatch", "--once"][..], &["config"]] {
         assert!(is_colored(command, &[], "TERM", "xterm"), "{command:?}");
         assert!(is_colored(command, &[], "NO_COLOR", ""), "{command:?}: an empty variable is not set");

@@ -66,6 +66,19 @@ fn database_url_that_the_driver_rejects_is_refused_as_configuration() {
 }
 
 #[test]
+fn only_serve_and_migrate_create_a_sqlite_file() {
+    let sandbox = Sandbox::new(Store::Sqlite).with_env("POSTHASTE_DATABASE_URL", "sqlite://mistyped.db");
+    for arguments in [&["worker"][..], &["dispatch", "--once"], &["secret"]] {
+        let exit = sandbox.run(arguments);
+        assert_eq!(exit.code, Some(1), "{arguments:?}: {}", exit.stderr);
+        assert!(exit.stderr.contains("mistyped.db"), "{arguments:?}: {}", exit.stderr);
+    }
+    assert!(sandbox.has_no_files(), "a command created the file");
+    assert_eq!(sandbox.run(&["migrate"]).code, Some(0));
+    assert_eq!(sandbox.run(&["dispatch", "--once"]).code, Some(0));
+}
+
+#[test]
 fn unknown_postgres_role_is_reported_once() {
     let server = PostgresServer::shared();
     let url = server.url("postgres").replace("postgres@", "unknown_role@");
