@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::durations::{
-    ADVANCES, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
+    ADVANCES, ENDED_AGO, EXPIRIES, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES, RETENTIONS,
+    RETRY_AFTER_DELAYS,
 };
 use crate::operation::{
     Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
@@ -42,6 +43,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         5 => requeue(),
         4 => cancel(),
         3 => vec(report(), 1..=3).prop_map(Operation::ReportCircuits),
+        3 => expire(),
         8 => maintain(),
         3 => dead_letters(),
         3 => events(),
@@ -137,6 +139,11 @@ fn requeue() -> impl Strategy<Value = Operation> {
 fn cancel() -> impl Strategy<Value = Operation> {
     let reason = option::of(select(&["wrong customer", " \n ", "it's\r\n\0 \u{1f980}"][..]));
     (event(), actor(), reason).prop_map(|(event, actor, reason)| Operation::Cancel { event, actor, reason })
+}
+
+fn expire() -> impl Strategy<Value = Operation> {
+    (select(&EXPIRIES[..]), 1..=3_usize)
+        .prop_map(|(expire_after, rows_max)| Operation::Expire { expire_after, rows_max })
 }
 
 fn report() -> impl Strategy<Value = CircuitReportSpec> {

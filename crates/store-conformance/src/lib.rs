@@ -17,6 +17,7 @@ mod cancel;
 mod claim;
 mod destination;
 mod enqueue;
+mod expire;
 mod fence;
 mod health;
 mod idempotency;

@@ -8,6 +8,7 @@
 mod claim;
 mod clock;
 mod enqueue;
+mod expire;
 mod maintain;
 mod operate;
 mod read;
@@ -22,9 +23,9 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreClock,
-    StoreError, StoreHealth, Waker, Wakeups,
+    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
+    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult,
+    Settlement, Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -134,6 +135,11 @@ impl Store for MemoryStore {
     ) -> Result<EventView, StoreError> {
         let now = self.clock.now();
         self.with_state(|state| operate::cancel(state, now, event_id, actor, reason))
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let now = self.clock.now();
+        Ok(self.with_state(|state| expire::expire(state, now, request)))
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

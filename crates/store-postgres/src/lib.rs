@@ -21,6 +21,7 @@ mod discover;
 mod enqueue;
 mod error;
 mod event;
+mod expire;
 mod expiry_check;
 mod housekeeping;
 mod lease;
@@ -47,9 +48,9 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError,
-    StoreHealth, Waker, Wakeups,
+    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
+    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult,
+    Settlement, Store, StoreError, StoreHealth, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -215,6 +216,10 @@ impl Store for PostgresStore {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
         operate::cancel(&self.shared, event_id, actor, reason).await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        expire::expire(&self.shared, request).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

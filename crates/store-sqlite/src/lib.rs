@@ -25,6 +25,7 @@ mod destination;
 mod destination_queue;
 mod enqueue;
 mod error;
+mod expire;
 mod free_space;
 mod job_queue;
 mod lease;
@@ -54,9 +55,9 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
     CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, Receipt, Retention, SettleResult, Settlement, Store, StoreClock,
-    StoreError, StoreHealth, Waker, Wakeups,
+    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
+    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Receipt, Retention,
+    SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -310,6 +311,11 @@ impl Store for SqliteStore {
             operate::cancel(context.db, context.now, &event_id, &actor, reason.as_deref())
         })
         .await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let request = *request;
+        self.write(CommandKind::Other, move |context| expire::expire(context.db, context.now, &request)).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

@@ -9,9 +9,9 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
     CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError,
-    StoreHealth, Wakeups,
+    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
+    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult,
+    Settlement, Store, StoreError, StoreHealth, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -77,6 +77,10 @@ pub trait StoreLayer: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
         self.inner().cancel(event_id, actor, reason).await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        self.inner().expire(request).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
@@ -168,6 +172,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
         self.0.cancel(event_id, actor, reason).await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        self.0.expire(request).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

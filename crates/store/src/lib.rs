@@ -19,6 +19,7 @@ mod destination;
 mod enqueue;
 mod error;
 mod event;
+mod expire;
 mod health;
 mod layer;
 mod maintain;
@@ -40,6 +41,7 @@ pub use destination::{CircuitReport, CircuitState, DestinationState};
 pub use enqueue::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
 pub use event::{AttemptView, AuditView, EventDetail, EventView, ManualAction};
+pub use expire::{ExpireRequest, ExpireResponse};
 pub use health::StoreHealth;
 pub use layer::{LayeredStore, StoreLayer};
 pub use maintain::{MaintenanceReport, Retention};
@@ -105,6 +107,11 @@ pub trait Store: Send + Sync + 'static {
         actor: &str,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError>;
+
+    /// Dead-letters pending events with kind `expired` if they have not ended in time, in one step of a walk over the
+    /// pending events. An event under a live lease is left alone: its own result ends it. Two workers may walk at the same
+    /// time; each event expires once.
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError>;
 
     /// Returns the health of a destination.
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError>;

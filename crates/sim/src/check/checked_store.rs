@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_store::{
     CircuitReport, CircuitState, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView,
-    LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
+    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store,
+    StoreError, StoreLayer,
 };
 
 use super::Checker;
@@ -72,6 +73,12 @@ impl StoreLayer for CheckedStore {
         let cancelled = self.inner.cancel(event_id, actor, reason).await;
         self.checker.check(&Step::Cancel { event_id, refused: cancelled.is_err() });
         cancelled
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let response = self.inner.expire(request).await?;
+        self.checker.check(&Step::Expire { request, response: &response });
+        Ok(response)
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
