@@ -1,4 +1,4 @@
-//! Operator actions on one event: requeue and cancel. The store performs each atomically and records the caller's name.
+//! Operator actions on one event: requeue, cancel and discard. The store performs each atomically and records the caller's name.
 
 use std::sync::Arc;
 
@@ -49,6 +49,15 @@ pub(crate) struct CancelResponse {
     updated_at: Rfc3339,
 }
 
+#[derive(Serialize, ToSchema)]
+#[schema(as = Discarded)]
+pub(crate) struct DiscardResponse {
+    #[schema(example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")]
+    event_id: String,
+    #[schema(value_type = String, format = DateTime)]
+    discarded_at: Rfc3339,
+}
+
 /// The body of a requeue. It has no fields; the type exists to reject unknown ones.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +70,15 @@ pub(crate) struct CancelRequest {
     /// Why the event is cancelled. The audit log keeps the full text. `last_error` gets its first 200 characters, with line
     /// breaks replaced by spaces.
     #[schema(max_length = 500, example = "wrong customer")]
+    reason: Option<String>,
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Discard)]
+pub(crate) struct DiscardRequest {
+    /// Why the event is discarded. The audit log keeps it.
+    #[schema(max_length = 500, example = "paid by other means")]
     reason: Option<String>,
 }
 
@@ -126,6 +144,35 @@ pub(crate) async fn cancel(
         last_error: event.last_error,
         updated_at: event.updated_at.into(),
     }))
+}
+
+/// Discard a dead letter
+///
+/// Removes a failed event for good, with its payload and its attempts. The audit log keeps who discarded it, when and why, for
+/// as long as delivered events are kept. Until then no other event can have its id.
+#[utoipa::path(
+    post, path = "/v1/webhook-outbox/dlq/{event_id}/discard", tag = "Dead letters", operation_id = "discardDeadLetter",
+    params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
+    request_body(content = DiscardRequest, description = "Optional"),
+    responses(
+        (status = 200, description = "The event does not exist any more", body = DiscardResponse),
+    ),
+)]
+pub(crate) async fn discard(
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<Operate>,
+    EventIdPath(event_id): EventIdPath,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<DiscardResponse>, ApiError> {
+    QueryParameters::require_none(&uri)?;
+    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
+    let DiscardRequest { reason } = parse_optional_body(&headers, &body)?;
+    validate_reason(reason.as_deref().unwrap_or_default())?;
+    let discard = state.store.discard(&event_id, &caller.name, reason.as_deref()).await?;
+    tracing::info!(%event_id, actor = caller.name, "discarded");
+    Ok(Json(DiscardResponse { event_id: event_id.to_string(), discarded_at: discard.at.into() }))
 }
 
 /// Parses a body that may be empty; an empty one is `T::default()`.

@@ -141,6 +141,7 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(overview::overview))
         .routes(routes!(dead_letters::dead_letters))
         .routes(routes!(actions::requeue))
+        .routes(routes!(actions::discard))
         .routes(routes!(stream::stream))
         .merge(probe_routes())
         .routes(routes!(document::serve))

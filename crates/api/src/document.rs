@@ -101,9 +101,9 @@ pub(crate) fn base_document() -> OpenApi {
         .build()
 }
 
-/// Adds what the `utoipa` macros cannot express: the optional body of a cancel, and the default of `limit`.
+/// Adds what the `utoipa` macros cannot express: the optional body of a cancel or discard, and the default of `limit`.
 fn patch_operation(operation: &mut Operation) {
-    if operation.operation_id.as_deref() == Some("cancelEvent")
+    if matches!(operation.operation_id.as_deref(), Some("cancelEvent" | "discardDeadLetter"))
         && let Some(RefOr::T(body)) = &mut operation.request_body
     {
         body.required = Some(Required::False);

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::access::Role;
+use crate::explain::explain_discard;
 
 /// The JSON envelope of every error.
 #[derive(Serialize, ToSchema)]
@@ -48,6 +49,7 @@ pub(crate) enum ErrorCode {
     RequestTimeout,
     WebhookOutboxEventNotRequeueable,
     WebhookOutboxEventNotCancellable,
+    WebhookOutboxEventNotDiscardable,
     IdempotencyKeyConflict,
     EventIdTaken,
     PayloadTooLarge,
@@ -65,6 +67,7 @@ posthaste_domain::named_variants!(ErrorCode {
     RequestTimeout => "request_timeout",
     WebhookOutboxEventNotRequeueable => "webhook_outbox_event_not_requeueable",
     WebhookOutboxEventNotCancellable => "webhook_outbox_event_not_cancellable",
+    WebhookOutboxEventNotDiscardable => "webhook_outbox_event_not_discardable",
     IdempotencyKeyConflict => "idempotency_key_conflict",
     EventIdTaken => "event_id_taken",
     PayloadTooLarge => "payload_too_large",
@@ -138,9 +141,10 @@ impl ApiError {
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Store(error) => match error {
                 StoreError::Unavailable { .. } | StoreError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
-                StoreError::EventNotFound { .. } => StatusCode::NOT_FOUND,
+                StoreError::EventNotFound { .. } | StoreError::EventDiscarded { .. } => StatusCode::NOT_FOUND,
                 StoreError::NotRequeueable { .. }
                 | StoreError::NotCancellable { .. }
+                | StoreError::NotDiscardable { .. }
                 | StoreError::IdempotencyConflict { .. }
                 | StoreError::EventIdTaken { .. } => StatusCode::CONFLICT,
                 StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. } => {
@@ -165,9 +169,12 @@ impl ApiError {
             Self::Panicked => ErrorCode::Internal,
             Self::Store(error) => match error {
                 StoreError::Unavailable { .. } | StoreError::Busy { .. } => ErrorCode::Unavailable,
-                StoreError::EventNotFound { .. } => ErrorCode::WebhookOutboxEventNotFound,
+                StoreError::EventNotFound { .. } | StoreError::EventDiscarded { .. } => {
+                    ErrorCode::WebhookOutboxEventNotFound
+                }
                 StoreError::NotRequeueable { .. } => ErrorCode::WebhookOutboxEventNotRequeueable,
                 StoreError::NotCancellable { .. } => ErrorCode::WebhookOutboxEventNotCancellable,
+                StoreError::NotDiscardable { .. } => ErrorCode::WebhookOutboxEventNotDiscardable,
                 StoreError::IdempotencyConflict { .. } => ErrorCode::IdempotencyKeyConflict,
                 StoreError::EventIdTaken { .. } => ErrorCode::EventIdTaken,
                 StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. } => ErrorCode::Internal,
@@ -182,6 +189,9 @@ impl ApiError {
                 "the store is unavailable; repeat the request in a moment. Repeat an enqueue with the same Idempotency-Key, \
                  because the first may have succeeded"
                     .to_owned()
+            }
+            Self::Store(StoreError::EventDiscarded { event_id, discard }) => {
+                explain_discard(event_id, discard)
             }
             Self::Store(StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. }) => {
                 Self::Panicked.to_string()
@@ -259,7 +269,7 @@ mod tests {
     fn the_document_lists_every_error_code() {
         let schema = serde_json::to_value(ErrorCode::schema()).unwrap();
         let codes = schema["enum"].as_array().unwrap();
-        assert_eq!(codes.len(), 14);
+        assert_eq!(codes.len(), 15);
         for code in codes.iter().map(|code| code.as_str().unwrap()) {
             assert_eq!(ErrorCode::from_name(code).map(ErrorCode::as_str), Some(code));
         }

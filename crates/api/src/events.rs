@@ -79,7 +79,8 @@ fn parse_destination(text: &str) -> Result<DestinationUrl, ApiError> {
 /// Show an event
 ///
 /// Shows an event with its attempts, the operator actions on it, and an explanation of its state. A producer does not see
-/// operators: for a producer, `audit` is omitted and `explanation` contains no names.
+/// operators: for a producer, `audit` is omitted and `explanation` contains no names. For an event that an operator
+/// discarded, the error says when, by whom and why.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/events/{event_id}", tag = "Events", operation_id = "getEvent",
     params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
@@ -94,7 +95,12 @@ pub(crate) async fn event(
     uri: Uri,
 ) -> Result<Json<EventDetailBody>, ApiError> {
     QueryParameters::require_none(&uri)?;
-    let EventDetail { mut event, history, audit } = state.store.event(&event_id).await?;
+    let EventDetail { mut event, history, audit } = match state.store.event(&event_id).await {
+        Err(StoreError::EventDiscarded { event_id, .. }) if !caller.may_see_operators() => {
+            return Err(StoreError::EventNotFound { event_id }.into());
+        }
+        found => found?,
+    };
     let audit = caller.may_see_operators().then_some(audit);
     if audit.is_none() {
         event.manual_last = None;

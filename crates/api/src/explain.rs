@@ -1,8 +1,8 @@
 //! Explains in a sentence why an event is in its state and what happens next. Pure: it uses only values that were read from
 //! the store, and never compares with the current time, because only the store's clock decides what is due.
 
-use posthaste_domain::{DeliveryStatus, FailureKind, RetryPolicy};
-use posthaste_store::{CircuitState, DestinationState, EventView, ManualAction};
+use posthaste_domain::{DeliveryStatus, EventId, Excerpt, FailureKind, RetryPolicy};
+use posthaste_store::{AuditView, CircuitState, DestinationState, EventView, ManualAction};
 
 use crate::timestamp::Rfc3339;
 
@@ -68,11 +68,6 @@ fn explain_failed(event: &EventView) -> String {
             "Dead-lettered at {at}: several workers in a row stopped without reporting a result ({error}). Sending this \
              event may be what crashes them. A requeue tries again."
         ),
-        Some(FailureKind::Expired) => format!(
-            "Dead-lettered at {at}, {}, because it had not been delivered in time ({error}). A requeue starts over, with the \
-             same time to be delivered.",
-            after_attempts(event)
-        ),
         Some(FailureKind::Exhausted) | None => {
             // Only the retry budget can exhaust an event before it has made all of its own attempts.
             let is_exhausted = event.failure_kind.is_some();
@@ -87,6 +82,14 @@ fn explain_failed(event: &EventView) -> String {
             )
         }
     }
+}
+
+/// Explains that an event does not exist because an operator discarded it.
+pub(crate) fn explain_discard(event_id: &EventId, discard: &AuditView) -> String {
+    let at = Rfc3339(discard.at);
+    let reason = discard.reason.as_deref().map(Excerpt::from_text);
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("event {event_id} was discarded at {at} by {}{reason}", discard.actor)
 }
 
 /// Returns a phrase with the number of attempts: "after 2 attempts".

@@ -5,7 +5,7 @@
 //!
 //!  POST  events ─► enqueue ─► store
 //!  GET   overview, dlq, events, events/{id} ─► store ─► views without payloads
-//!  POST  dlq/{id}/requeue, events/{id}/cancel ─► store, which records the caller's name in the audit log
+//!  POST  dlq/{id}/requeue, dlq/{id}/discard, events/{id}/cancel ─► store, which records the caller's name in the audit log
 //!  GET   stream ─► Publisher for live notices, store for missed ones
 //!  GET   metrics, healthz, readyz, openapi.json, docs
 //! ```

@@ -2,8 +2,7 @@
 //!
 //! Metric names are the documented dotted names with underscores. Counters end in `_total`, as the format requires. Times
 //! are in seconds. The dead-letter rate is `rate(webhook_dead_letters_total)` divided by the rate of all events that reached
-//! a terminal state: `webhook_deliveries_total{outcome!="retried"}` plus the abandoned and
-//! the expired events.
+//! a terminal state: `webhook_deliveries_total{outcome!="retried"}` plus the abandoned events.
 
 mod attempts;
 mod requests;
@@ -17,7 +16,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use posthaste_domain::FailureKind;
 use posthaste_engine::{AttemptEvent, Clock, ClockSkew, LocalShortage, Observer, WorkerHealth, within};
 use posthaste_store::{Overview, Store};
 use prometheus_client::metrics::family::Family;
@@ -109,11 +107,7 @@ impl Observer for Metrics {
     }
 
     fn on_abandoned(&self, events: usize) {
-        self.attempts.on_dead_lettered(FailureKind::Abandoned, events);
-    }
-
-    fn on_expired(&self, events: usize) {
-        self.attempts.on_dead_lettered(FailureKind::Expired, events);
+        self.attempts.on_abandoned(events);
     }
 
     fn on_local_shortage(&self, shortage: LocalShortage) {

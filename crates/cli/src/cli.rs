@@ -13,7 +13,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use operate::{
     CancelArgs, DlqCommand, EventsCommand, EventsListArgs, ListArgs, NOT_CANCELLED, OverviewArgs,
-    RequeueArgs, ShowArgs,
+    SelectionArgs, ShowArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs};
 pub(crate) use server::{CLIENT_VARIABLES, ServerArgs};

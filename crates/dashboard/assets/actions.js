@@ -1,6 +1,6 @@
-// Requeue and cancel, each after a confirmation. Success is shown only after the API has confirmed it.
+// Requeue, cancel and discard, each after a confirmation. Success is shown only after the API has confirmed it.
 
-import { ApiError, cancelEvent, requeueEvent } from "./api.js";
+import { ApiError, cancelEvent, discardEvent, requeueEvent } from "./api.js";
 import { byId, setError } from "./dom.js";
 
 const ACTIONS = {
@@ -21,6 +21,17 @@ const ACTIONS = {
     buttonClass: "danger",
     perform: (event) => cancelEvent(event.event_id, byId("reason").value.trim()),
     successText: (response) => `${response.event_id} is cancelled.`,
+    hasReason: true,
+  },
+  discard: {
+    title: "Discard this event?",
+    text: "The event is removed for good, with its payload and its attempts.",
+    label: "Discard event",
+    busyLabel: "Discarding…",
+    buttonClass: "danger",
+    perform: (event) => discardEvent(event.event_id, byId("reason").value.trim()),
+    successText: (response) => `${response.event_id} is discarded.`,
+    hasReason: true,
   },
 };
 
@@ -37,17 +48,17 @@ export function initActions(callbacks) {
 
 export function confirmAction(name, event) {
   current = { action: ACTIONS[name], event };
-  const { title, text, label, buttonClass } = current.action;
+  const { title, text, label, buttonClass, hasReason } = current.action;
   byId("confirm-title").textContent = title;
   byId("confirm-text").textContent = text;
   byId("confirm-event").textContent = `${event.event_id} → ${event.destination_url}`;
   byId("confirm-submit").textContent = label;
   byId("confirm-submit").className = buttonClass;
-  byId("confirm-reason").hidden = name !== "cancel";
+  byId("confirm-reason").hidden = !hasReason;
   byId("reason").value = "";
   setError(byId("confirm-error"), null);
   dialog.showModal();
-  (name === "cancel" ? byId("reason") : byId("confirm-submit")).focus();
+  byId(hasReason ? "reason" : "confirm-submit").focus();
 }
 
 async function perform(submit) {

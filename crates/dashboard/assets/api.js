@@ -65,8 +65,16 @@ export function requeueEvent(eventId) {
 }
 
 export function cancelEvent(eventId, reason) {
+  return postReason(`events/${encodeURIComponent(eventId)}/cancel`, reason);
+}
+
+export function discardEvent(eventId, reason) {
+  return postReason(`dlq/${encodeURIComponent(eventId)}/discard`, reason);
+}
+
+function postReason(path, reason) {
   const body = reason === "" ? {} : { body: JSON.stringify({ reason }), headers: { "content-type": "application/json" } };
-  return requestJson(`events/${encodeURIComponent(eventId)}/cancel`, { method: "POST", ...body });
+  return requestJson(path, { method: "POST", ...body });
 }
 
 /** Opens the notice stream and returns its body. Uses fetch, because an EventSource cannot send the key. */

@@ -13,8 +13,9 @@ let handlers;
 export function initEventDialog(callbacks) {
   handlers = callbacks;
   byId("event-close").addEventListener("click", () => dialog.close());
-  byId("event-requeue").addEventListener("click", () => handlers.onAction("requeue", shown));
-  byId("event-cancel").addEventListener("click", () => handlers.onAction("cancel", shown));
+  for (const action of ["requeue", "cancel", "discard"]) {
+    byId(`event-${action}`).addEventListener("click", () => handlers.onAction(action, shown));
+  }
   // A click on the backdrop closes the dialog.
   dialog.addEventListener("click", (click) => { if (click.target === dialog) dialog.close(); });
   dialog.addEventListener("close", onClose);
@@ -73,6 +74,7 @@ async function load() {
     show(event);
   } catch (error) {
     if (requestedId !== eventId) return;
+    if (error.status === 404) shown = null;
     setError(byId("event-error"), String(error));
     handlers.onError(error);
   }
@@ -83,7 +85,7 @@ async function load() {
 function show(event) {
   setText(byId("explanation"), event.explanation ?? "");
   const focused = document.activeElement;
-  byId("event-requeue").hidden = event.delivery_status !== "failed";
+  byId("event-requeue").hidden = byId("event-discard").hidden = event.delivery_status !== "failed";
   byId("event-cancel").hidden = event.delivery_status === "delivered";
   if (focused?.hidden) byId("event-title").focus();
   byId("event-fields").replaceChildren(...fieldRows(event));

@@ -1,10 +1,8 @@
-//! Terminal states that no attempt leads to: an operator cancelled the event, it lost too many leases, or it expired.
-
-use std::time::Duration;
+//! Terminal states that no attempt leads to: an operator cancelled the event, or it lost too many leases.
 
 use crate::{DeliveryStatus, Excerpt, FailureKind, NoticeKind};
 
-/// The `failed` state that a store writes when an event is cancelled, abandoned or expired.
+/// The `failed` state that a store writes when an event is cancelled or abandoned.
 ///
 /// Its counterpart [`Transition`](crate::Transition) is the result of an attempt and needs a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,15 +15,12 @@ pub struct TerminalState {
 impl TerminalState {
     /// The state after an operator's cancel. `last_error` gets an excerpt of the reason, the audit log its full text.
     pub fn cancelled(reason: Option<&str>) -> Self {
-        let text = reason.unwrap_or_default();
-        let excerpt = Excerpt::from_text(text);
-        if excerpt.is_empty() {
-            let last_error = "manual_cancelled".to_owned();
-            return Self { kind: FailureKind::Cancelled, last_error, reason: None };
-        }
-        // PostgreSQL text cannot hold NUL.
-        let reason = Some(text.replace('\0', ""));
-        Self { kind: FailureKind::Cancelled, last_error: format!("manual_cancelled: {excerpt}"), reason }
+        let reason = clean_reason(reason);
+        let last_error = match &reason {
+            None => "manual_cancelled".to_owned(),
+            Some(reason) => format!("manual_cancelled: {}", Excerpt::from_text(reason)),
+        };
+        Self { kind: FailureKind::Cancelled, last_error, reason }
     }
 
     /// The state of an event that lost `abandon_after` leases in a row, or `None` if it lost fewer and stays claimable.
@@ -38,19 +33,6 @@ impl TerminalState {
             last_error: last_error(),
             reason: None,
         })
-    }
-
-    /// The state of an event that has not ended `expire_after` after it was enqueued or last requeued.
-    ///
-    /// `last_error` is that of its last attempt since then, and `hold` is what kept it from being attempted at the end.
-    pub fn expired(expire_after: Duration, last_error: Option<&str>, hold: Option<Hold>) -> Self {
-        let after = format_duration(expire_after);
-        let hold = hold.map(|hold| format!(", {}", hold.as_text())).unwrap_or_default();
-        let last_error = match last_error {
-            Some(error) => format!("expired after {after}{hold}: {error}"),
-            None => format!("expired after {after} without an attempt{hold}"),
-        };
-        Self { kind: FailureKind::Expired, last_error, reason: None }
     }
 
     pub const fn status(&self) -> DeliveryStatus {
@@ -77,41 +59,11 @@ impl TerminalState {
     }
 }
 
-/// Why claims skip the events of a destination, although they are due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
-    /// A pause of the destination has not ended.
-    Pause,
-    /// A worker reports that the circuit of the destination is not closed.
-    OpenCircuit,
-}
-
-impl Hold {
-    /// Returns the hold of a destination. If both apply, a pause is named: it has a known end.
-    pub fn of_destination(is_paused: bool, is_circuit_open: bool) -> Option<Self> {
-        match (is_paused, is_circuit_open) {
-            (true, _) => Some(Self::Pause),
-            (false, true) => Some(Self::OpenCircuit),
-            (false, false) => None,
-        }
-    }
-
-    const fn as_text(self) -> &'static str {
-        match self {
-            Self::Pause => "held by a pause of its destination",
-            Self::OpenCircuit => "held by the open circuit of its destination",
-        }
-    }
-}
-
-/// Formats a duration in the largest unit that gives a whole number: hours, minutes or seconds.
-fn format_duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match duration.subsec_nanos() {
-        0 if seconds > 0 && seconds.is_multiple_of(3_600) => format!("{} h", seconds / 3_600),
-        0 if seconds > 0 && seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
-        _ => format!("{} s", duration.as_secs_f64()),
-    }
+/// Returns an operator's reason as the audit log keeps it: in full, or `None` if it has no visible character.
+pub fn clean_reason(reason: Option<&str>) -> Option<String> {
+    let reason = reason.filter(|reason| !Excerpt::from_text(reason).is_empty())?;
+    // PostgreSQL text cannot hold NUL.
+    Some(reason.replace('\0', ""))
 }
 
 #[cfg(test)]
@@ -144,27 +96,5 @@ mod tests {
         let state = TerminalState::after_lost_leases(5, 5).unwrap();
         assert_eq!(state.failure_kind(), FailureKind::Abandoned);
         assert!(state.last_error().contains("5 leases"), "{}", state.last_error());
-    }
-
-    #[test]
-    fn an_expired_event_keeps_what_is_known() {
-        let last_error = |seconds, error, hold| {
-            let state = TerminalState::expired(Duration::from_secs_f64(seconds), error, hold);
-            assert_eq!(state.failure_kind(), FailureKind::Expired);
-            state.last_error().to_owned()
-        };
-        assert_eq!(
-            last_error(86_400.0, Some("HTTP 503: later"), None),
-            "expired after 24 h: HTTP 503: later"
-        );
-        assert_eq!(last_error(5_400.0, None, None), "expired after 90 min without an attempt");
-        assert_eq!(
-            last_error(90.0, Some("HTTP 500"), Hold::of_destination(false, true)),
-            "expired after 90 s, held by the open circuit of its destination: HTTP 500"
-        );
-        assert_eq!(
-            last_error(1.5, None, Hold::of_destination(true, true)),
-            "expired after 1.5 s without an attempt, held by a pause of its destination"
-        );
     }
 }

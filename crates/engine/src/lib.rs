@@ -34,7 +34,6 @@ pub mod lease_protocol;
 mod settle;
 
 mod cycle;
-mod expire;
 mod maintain;
 mod observe;
 mod publish;

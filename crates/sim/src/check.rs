@@ -7,11 +7,10 @@
 //!
 //! Properties are named as in violations: P1 durable, P2 no loss, P3 true outcomes, P4 lease form, P5 fence, P6 fresh
 //! tokens, P7 expiry, P8 accounting, P9 requests, P10 attempt limits, P11 liveness, P12 terminal states, P13 atomic
-//! records, P14 backoff, P18 every event ends, P19 no attempt for a shortage of our own.
+//! records, P14 backoff, P19 no attempt for a shortage of our own.
 
 mod checked_store;
 mod claims;
-mod expiry;
 mod records;
 mod recovery;
 mod responses;
@@ -84,11 +83,13 @@ pub(crate) struct Checker {
 struct Model {
     rows: BTreeMap<EventKey, Row>,
     revision: u64,
-    /// Tokens whose outcome has been recorded.
-    outcomes: BTreeSet<LeaseToken>,
+    /// Tokens whose outcome has been recorded, with their events.
+    outcomes: BTreeMap<LeaseToken, EventKey>,
     /// Every token ever granted, with its holder.
     holders: BTreeMap<LeaseToken, Arc<Process>>,
     accounts: BTreeMap<EventKey, LeaseAccount>,
+    /// Number of leases that discarded events had. Their holders may still send.
+    discarded_claims: BTreeMap<EventKey, u32>,
     /// Destinations that asked for a pause, with its end.
     paused: BTreeMap<DestinationId, Timestamp>,
     /// The last delay of each retry number.
@@ -118,7 +119,7 @@ struct LastDelay {
 #[derive(Debug, Clone, Copy, Default)]
 struct LeaseAccount {
     outcomes: u32,
-    /// Leases that ended without an outcome: expired and taken over, released, cancelled, or expired with their event.
+    /// Leases that ended without an outcome: expired and taken over, released, or cancelled.
     abandoned: u32,
     /// Consecutive leases that expired since the last outcome or requeue.
     lost_in_a_row: u32,
@@ -132,10 +133,12 @@ pub struct ActivityCounts {
     pub replayed_claims: u64,
     pub takeovers: u64,
     pub abandoned: u64,
-    pub expired: u64,
     pub released: u64,
     pub circuits_reported: u64,
+    /// Events that retention removed.
     pub removed: u64,
+    /// Events that an operator discarded.
+    pub discarded: u64,
 }
 
 impl ActivityCounts {
@@ -145,10 +148,10 @@ impl ActivityCounts {
         self.replayed_claims += other.replayed_claims;
         self.takeovers += other.takeovers;
         self.abandoned += other.abandoned;
-        self.expired += other.expired;
         self.released += other.released;
         self.circuits_reported += other.circuits_reported;
         self.removed += other.removed;
+        self.discarded += other.discarded;
     }
 }
 
@@ -205,7 +208,8 @@ impl Checker {
     pub(crate) fn record_request(&self, lease: &Lease) {
         let mut model = self.model();
         let (first, requests) = model.request_log.record_request(&lease.event_id, lease.token);
-        let claims = model.rows.get(&lease.key).map_or(0, |row| row.claims);
+        let claims_of_discarded = model.discarded_claims.get(&lease.key).copied().unwrap_or_default();
+        let claims = model.rows.get(&lease.key).map_or(claims_of_discarded, |row| row.claims);
         let result = (|| {
             require!("P9", first, "two requests for {} under one token", lease.event_id);
             require!(
@@ -251,6 +255,10 @@ impl Checker {
                 enqueued.receipts
             );
             for (event, receipt) in events.iter().zip(&enqueued.receipts) {
+                // An operator may discard an event before its producer has received the acknowledgement.
+                if state.discarded.contains_key(&receipt.event_id) {
+                    continue;
+                }
                 let row = state.keys.get(&receipt.event_id).and_then(|key| state.rows.get(key));
                 let Some(row) = row else {
                     return Err(("P1", format!("{} was acknowledged but is not stored", receipt.event_id)));
@@ -337,10 +345,10 @@ impl Checker {
             faults,
             simulated,
             steps: model.steps,
-            events: model.rows.len() as u64 + model.counts.removed,
+            events: model.rows.len() as u64 + model.counts.removed + model.counts.discarded,
             requests: model.request_log.total(),
             delivered: count(DeliveryStatus::Delivered) + model.counts.removed,
-            failed: count(DeliveryStatus::Failed),
+            failed: count(DeliveryStatus::Failed) + model.counts.discarded,
             counts: model.counts,
             digest: model.digest.finish(),
         }

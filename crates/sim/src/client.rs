@@ -98,7 +98,7 @@ fn event(world: &World, random: &SeededRandom, number: usize) -> NewEvent {
     NewEvent::accept(spec, 1_024, world.scenario.settings.policy.max_attempts()).expect("a valid event")
 }
 
-/// Requeues and cancels random events during the fault phase.
+/// Requeues, cancels and discards random events during the fault phase.
 pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
     let random = SeededRandom::new(seed, 4);
     let store = client_store(&world, "operator");
@@ -107,8 +107,11 @@ pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
         if world.faults_are_over() {
             return;
         }
-        let acted =
-            if random.chance(700) { requeue(&*store, &random).await } else { cancel(&*store, &random).await };
+        let acted = match random.index(10) {
+            0..6 => requeue(&*store, &random).await,
+            6..9 => cancel(&*store, &random).await,
+            _ => discard(&*store, &random).await,
+        };
         match acted {
             Ok(Some(fault)) => world.count(fault),
             Ok(None) => {}
@@ -120,11 +123,22 @@ pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
 
 /// Requeues a random dead letter. Returns none if there is none.
 async fn requeue(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
-    let page = PageRequest { after: None, limit: PageLimit::new(20).expect("in range") };
-    let failed = store.dead_letters(DeadLetterFilter::All, &page).await?.items;
-    let Some(event_id) = pick_event(&failed, random) else { return Ok(None) };
+    let Some(event_id) = pick_dead_letter(store, random).await? else { return Ok(None) };
     store.requeue(&event_id, "sim").await?;
     Ok(Some(Fault::OperatorRequeue))
+}
+
+/// Discards a random dead letter. Returns none if there is none.
+async fn discard(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
+    let Some(event_id) = pick_dead_letter(store, random).await? else { return Ok(None) };
+    store.discard(&event_id, "sim", Some("because")).await?;
+    Ok(Some(Fault::OperatorDiscard))
+}
+
+async fn pick_dead_letter(store: &dyn Store, random: &SeededRandom) -> Result<Option<EventId>, StoreError> {
+    let page = PageRequest { after: None, limit: PageLimit::new(20).expect("in range") };
+    let failed = store.dead_letters(DeadLetterFilter::All, &page).await?.items;
+    Ok(pick_event(&failed, random))
 }
 
 /// Cancels a random event, preferably one in flight. Returns none if there is none.

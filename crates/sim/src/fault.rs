@@ -44,6 +44,7 @@ faults! {
     OperatorRequeue: "operator requeues",
     OperatorCancel: "operator cancels",
     OperatorCancelInFlight: "operator cancels in flight",
+    OperatorDiscard: "operator discards",
     GracefulRestart: "worker drained and restarted",
     RestartSameId: "restart with the same worker id",
 }

@@ -161,7 +161,7 @@ impl Scenario {
         settings.retry_batch = random.index(14) + 2;
         settings.poll_interval = random.millis(500..2_000);
         settings.retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
-        let mut scenario = Self {
+        Self {
             fault_injection: FaultInjection::ThenRecovery,
             fault_duration: Duration::from_secs(3_600),
             workers: random.index(4) + 1,
@@ -170,9 +170,7 @@ impl Scenario {
             sends_wakeups: random.chance(700),
             retry,
             settings,
-        };
-        scenario.settings.expire_after = random.chance(400).then(|| random.millis(600_000..3_600_000));
-        scenario
+        }
     }
 
     /// Derives the same scenario without faults.

@@ -8,10 +8,9 @@ use async_trait::async_trait;
 use posthaste_domain::{EventId, Lease, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{LocalShortage, Sender};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, EnqueueRequest, EnqueueResponse,
-    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker,
-    Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, EnqueueRequest, EnqueueResponse,
+    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest,
+    Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
 };
 
 use crate::client::is_poison;
@@ -179,8 +178,13 @@ impl StoreLayer for FaultyStore {
         self.call(Call::Write, self.inner.cancel(event_id, actor, reason)).await
     }
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        self.call(Call::Write, self.inner.expire(request)).await
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        self.call(Call::Write, self.inner.discard(event_id, actor, reason)).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

@@ -151,7 +151,7 @@ impl SequenceRun<'_> {
         store: Option<&StoreError>,
         model: Option<&StoreError>,
     ) -> ComparisonResult<String> {
-        let converted = store.map(|error| self.error_to_model(error));
+        let converted = store.map(|error| self.error_to_model(error, model));
         compare("the error", &model, &converted.as_ref())?;
         Ok(store.map_or_else(String::new, ToString::to_string))
     }
@@ -191,13 +191,22 @@ impl SequenceRun<'_> {
         compare(&format!("the history of {}", store.event.event_id), &expected, &converted)
     }
 
-    fn audit_to_model(&self, store: &AuditView, model: &AuditView) -> AuditView {
+    pub(crate) fn audit_to_model(&self, store: &AuditView, model: &AuditView) -> AuditView {
         AuditView { at: self.clock_offset.to_model(store.at, model.at), ..store.clone() }
     }
 
-    fn error_to_model(&self, error: &StoreError) -> StoreError {
+    fn error_to_model(&self, error: &StoreError, model: Option<&StoreError>) -> StoreError {
         let mut error = error.clone();
+        if let (
+            StoreError::EventDiscarded { discard, .. },
+            Some(StoreError::EventDiscarded { discard: model, .. }),
+        ) = (&mut error, model)
+        {
+            *discard = self.audit_to_model(discard, model);
+        }
         if let StoreError::EventNotFound { event_id }
+        | StoreError::EventDiscarded { event_id, .. }
+        | StoreError::NotDiscardable { event_id, .. }
         | StoreError::NotRequeueable { event_id, .. }
         | StoreError::NotCancellable { event_id, .. } = &mut error
             && let Ok(model) = self.ids.events.model_of(event_id)

@@ -8,8 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::durations::{
-    ADVANCES, ENDED_AGO, EXPIRIES, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES, RETENTIONS,
-    RETRY_AFTER_DELAYS,
+    ADVANCES, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
 };
 use crate::operation::{
     Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
@@ -43,13 +42,13 @@ fn operation() -> impl Strategy<Value = Operation> {
         5 => requeue(),
         4 => cancel(),
         3 => vec(report(), 1..=3).prop_map(Operation::ReportCircuits),
-        3 => expire(),
         8 => maintain(),
         3 => dead_letters(),
         3 => events(),
         1 => event().prop_map(Operation::Event),
         1 => destination().prop_map(Operation::Destination),
         2 => notices(),
+        3 => discard(),
     ]
 }
 
@@ -137,13 +136,16 @@ fn requeue() -> impl Strategy<Value = Operation> {
 }
 
 fn cancel() -> impl Strategy<Value = Operation> {
-    let reason = option::of(select(&["wrong customer", " \n ", "it's\r\n\0 \u{1f980}"][..]));
-    (event(), actor(), reason).prop_map(|(event, actor, reason)| Operation::Cancel { event, actor, reason })
+    (event(), actor(), reason()).prop_map(|(event, actor, reason)| Operation::Cancel { event, actor, reason })
 }
 
-fn expire() -> impl Strategy<Value = Operation> {
-    (select(&EXPIRIES[..]), 1..=3_usize)
-        .prop_map(|(expire_after, rows_max)| Operation::Expire { expire_after, rows_max })
+fn discard() -> impl Strategy<Value = Operation> {
+    let event = prop_oneof![6 => recency_index().prop_map(EventChoice::Failed), 1 => event()];
+    (event, actor(), reason()).prop_map(|(event, actor, reason)| Operation::Discard { event, actor, reason })
+}
+
+fn reason() -> impl Strategy<Value = Option<&'static str>> {
+    option::of(select(&["wrong customer", " \n ", "it's\r\n\0 \u{1f980}"][..]))
 }
 
 fn report() -> impl Strategy<Value = CircuitReportSpec> {

@@ -30,7 +30,6 @@ mod tally;
 mod claim;
 mod compare_state;
 mod enqueue;
-mod expire;
 mod lease;
 mod maintain;
 mod notices;

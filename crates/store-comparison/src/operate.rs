@@ -3,7 +3,7 @@
 use posthaste_domain::{DestinationId, WorkerId};
 use posthaste_store::{CircuitReport, EventView, Store as _, StoreError};
 
-use crate::difference::{ComparisonResult, Difference};
+use crate::difference::{ComparisonResult, Difference, compare};
 use crate::operation::{Actor, CircuitReportSpec, EventChoice, Handle};
 use crate::sequence_run::{Counterparts, SequenceRun};
 
@@ -34,6 +34,27 @@ impl SequenceRun<'_> {
         let model = self.model.cancel(&id.model, actor.name(), reason).await;
         self.tally.add(if model.is_ok() { "cancels" } else { "refused cancels" }, 1);
         self.compare_changes(store, model)?;
+        self.compare_event(handle.other(), &id).await
+    }
+
+    pub(crate) async fn discard(
+        &mut self,
+        handle: Handle,
+        event: EventChoice,
+        actor: Actor,
+        reason: Option<&str>,
+    ) -> ComparisonResult<String> {
+        let id = self.event(event);
+        let store = self.store(handle).discard(&id.store, actor.name(), reason).await;
+        let model = self.model.discard(&id.model, actor.name(), reason).await;
+        self.tally.add(if model.is_ok() { "discards" } else { "refused discards" }, 1);
+        match (store, model) {
+            (Ok(store), Ok(model)) => {
+                let converted = self.audit_to_model(&store, &model);
+                compare("the audit of a discard", &model, &converted)?;
+            }
+            (store, model) => drop(self.compare_errors(store.err().as_ref(), model.err().as_ref())?),
+        }
         self.compare_event(handle.other(), &id).await
     }
 

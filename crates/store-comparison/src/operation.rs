@@ -60,9 +60,10 @@ pub(crate) enum Operation {
         actor: Actor,
         reason: Option<&'static str>,
     },
-    Expire {
-        expire_after: Duration,
-        rows_max: usize,
+    Discard {
+        event: EventChoice,
+        actor: Actor,
+        reason: Option<&'static str>,
     },
     ReportCircuits(Vec<CircuitReportSpec>),
     Maintain {
@@ -152,7 +153,7 @@ impl Worker {
     }
 }
 
-/// The operator who requeues or cancels.
+/// The operator who requeues, cancels or discards.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Actor {
     Ann,
@@ -194,7 +195,7 @@ impl Destination {
 pub(crate) enum EventChoice {
     /// One of the failed events; if there are none, one of all events.
     Failed(RecencyIndex),
-    /// One of all events ever enqueued, including those that retention has removed.
+    /// One of all events ever enqueued, including those that retention or an operator has removed.
     Any(RecencyIndex),
     Unknown,
 }

@@ -113,8 +113,8 @@ impl<'a> SequenceRun<'a> {
             Operation::Release { leases } => self.release(handle, leases).await,
             Operation::Requeue { event, actor } => self.requeue(handle, *event, *actor).await,
             Operation::Cancel { event, actor, reason } => self.cancel(handle, *event, *actor, *reason).await,
-            Operation::Expire { expire_after, rows_max } => {
-                self.expire(handle, *expire_after, *rows_max).await
+            Operation::Discard { event, actor, reason } => {
+                self.discard(handle, *event, *actor, *reason).await
             }
             Operation::ReportCircuits(reports) => self.report_circuits(handle, reports).await,
             Operation::Maintain { keep, rows_max } => self.maintain(handle, *keep, *rows_max).await,

@@ -168,6 +168,16 @@ macro_rules! conformance_suite {
                 every_action_is_audited_oldest_first,
                 every_cancel_is_audited_with_its_own_reason,
             }
+            discard {
+                a_discarded_event_is_in_no_list_and_no_count,
+                a_discard_is_audited_and_outlives_its_event,
+                only_a_failed_event_can_be_discarded,
+                a_discarded_event_cannot_be_requeued_cancelled_or_discarded_again,
+                a_late_result_of_a_discarded_event_is_stale,
+                notices_of_a_discarded_event_stay,
+                a_repeated_enqueue_of_a_discarded_event_gets_the_first_response,
+                the_id_of_a_discarded_event_stays_taken_until_retention_forgets_it,
+            }
             overview {
                 an_empty_store_counts_nothing,
                 s2_fr001_ac1_overview_counts_every_state,
@@ -203,18 +213,6 @@ macro_rules! conformance_suite {
                 latest_circuit_report_applies,
                 report_on_an_unknown_destination_is_ignored,
                 open_circuit_of_one_worker_does_not_stop_another,
-            }
-            expire {
-                an_event_expires_at_its_time_and_not_before,
-                an_event_held_by_a_pause_expires,
-                an_event_held_by_an_open_circuit_expires,
-                an_event_with_a_future_retry_expires,
-                an_event_in_flight_ends_by_its_own_result,
-                an_event_with_an_expired_lease_expires,
-                a_requeue_restarts_the_period,
-                a_walk_continues_where_its_last_step_ended,
-                two_walks_at_the_same_time_expire_each_event_once,
-                expired_events_are_counted_and_published,
             }
             notices {
                 terminal_states_are_published_in_commit_order,

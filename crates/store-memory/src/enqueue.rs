@@ -45,14 +45,14 @@ fn replay(
     }
 }
 
-/// Refuses an event id that is stored already or occurs twice in the request.
+/// Refuses an event id that is stored already, belonged to a discarded event, or occurs twice in the request.
 fn check_event_ids(state: &State, events: &[NewEvent]) -> Result<(), StoreError> {
     let mut seen = BTreeSet::new();
-    match events
-        .iter()
-        .filter_map(NewEvent::event_id)
-        .find(|event_id| state.keys.contains_key(*event_id) || !seen.insert(*event_id))
-    {
+    match events.iter().filter_map(NewEvent::event_id).find(|event_id| {
+        state.keys.contains_key(*event_id)
+            || state.discarded.contains_key(*event_id)
+            || !seen.insert(*event_id)
+    }) {
         Some(taken) => Err(StoreError::EventIdTaken { event_id: taken.clone() }),
         None => Ok(()),
     }

@@ -8,7 +8,6 @@
 mod claim;
 mod clock;
 mod enqueue;
-mod expire;
 mod maintain;
 mod operate;
 mod read;
@@ -22,10 +21,10 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
-    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult,
-    Settlement, Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store,
+    StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -137,9 +136,14 @@ impl Store for MemoryStore {
         self.with_state(|state| operate::cancel(state, now, event_id, actor, reason))
     }
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
         let now = self.clock.now();
-        Ok(self.with_state(|state| expire::expire(state, now, request)))
+        self.with_state(|state| operate::discard(state, now, event_id, actor, reason))
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

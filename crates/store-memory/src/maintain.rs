@@ -1,7 +1,9 @@
 //! Retention: removing old rows.
 
+use std::collections::BTreeSet;
+
 use posthaste_domain::{EventKey, Timestamp};
-use posthaste_store::{MaintenanceReport, Retention};
+use posthaste_store::{AuditView, MaintenanceReport, ManualAction, Retention};
 
 use crate::state::State;
 
@@ -17,16 +19,23 @@ pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention)
     let events: Vec<EventKey> =
         state.rows.iter().filter(|(_, row)| is_old(row.delivered_at)).map(|(key, _)| *key).collect();
     for key in events.iter().take(retention.rows_max) {
-        if let Some(row) = state.rows.remove(key) {
-            state.keys.remove(&row.event_id);
-        }
+        state.remove_event(*key);
     }
     let removed = events.len().min(retention.rows_max);
     state.revision += 1;
-    // The attempts and the audit of a removed event go with it. Attempts of kept events are removed by their own age.
-    let rows = &state.rows;
-    state.attempts.retain(|_, attempt| rows.contains_key(&attempt.key) && attempt.recorded_at > horizon);
-    state.audit.retain(|(key, _)| rows.contains_key(key));
+    // Attempts of kept events are removed by their own age.
+    state.attempts.retain(|_, attempt| attempt.recorded_at > horizon);
+    forget_old_discards(state, horizon);
+    let (rows, discarded) = (&state.rows, &state.discarded);
+    state.audit.retain(|(key, _)| rows.contains_key(key) || discarded.values().any(|kept| kept == key));
     state.notices.retain(|published| published.notice.at > horizon);
     MaintenanceReport { removed, has_more: events.len() > removed }
+}
+
+/// Forgets the events that were discarded before the horizon, so that their ids can be used again.
+fn forget_old_discards(state: &mut State, horizon: Timestamp) {
+    let is_recent_discard = |audit: &AuditView| audit.action == ManualAction::Discard && audit.at > horizon;
+    let recent: BTreeSet<EventKey> =
+        state.audit.iter().filter(|(_, audit)| is_recent_discard(audit)).map(|(key, _)| *key).collect();
+    state.discarded.retain(|_, key| recent.contains(key));
 }

@@ -1,6 +1,6 @@
 //! Operator actions, and the circuit reports that operators see.
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, TerminalState, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, TerminalState, Timestamp, clean_reason};
 use posthaste_store::{AuditView, CircuitReport, EventView, ManualAction, StoreError};
 
 use crate::state::{Row, State};
@@ -49,6 +49,26 @@ pub(crate) fn cancel(
         state.publish(key, terminal_state.notice_kind(), now);
     }
     Ok(view)
+}
+
+pub(crate) fn discard(
+    state: &mut State,
+    now: Timestamp,
+    event_id: &EventId,
+    actor: &str,
+    reason: Option<&str>,
+) -> Result<AuditView, StoreError> {
+    let key = state.find_key(event_id)?;
+    let status = state.rows[&key].status;
+    if status != DeliveryStatus::Failed {
+        return Err(StoreError::NotDiscardable { event_id: event_id.clone(), status });
+    }
+    state.remove_event(key);
+    let (action, actor) = (ManualAction::Discard, actor.to_owned());
+    let discard = AuditView { action, actor, at: now, reason: clean_reason(reason) };
+    state.audit.push((key, discard.clone()));
+    state.discarded.insert(event_id.clone(), key);
+    Ok(discard)
 }
 
 /// Changes a row and records the action in the audit log.

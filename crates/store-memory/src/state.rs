@@ -11,8 +11,7 @@ use posthaste_domain::{
     MessageId, Notice, NoticeKind, TerminalState, Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{
-    AuditView, CircuitState, EventView, Idempotency, ManualAction, NoticeCursor, PublishedNotice, Receipt,
-    StoreError,
+    AuditView, CircuitState, EventView, Idempotency, NoticeCursor, PublishedNotice, Receipt, StoreError,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -27,6 +26,8 @@ pub struct State {
     pub destinations: BTreeMap<DestinationId, Destination>,
     pub idempotency: BTreeMap<String, IdempotencyEntry>,
     pub audit: Vec<(EventKey, AuditView)>,
+    /// The keys of discarded events. Their ids stay taken, and their audit log is kept.
+    pub discarded: BTreeMap<EventId, EventKey>,
     pub notices: Vec<PublishedNotice>,
     pub secret: Option<Secret>,
     /// Grows with every change of a row, so that a test can detect a step that changed nothing.
@@ -120,6 +121,7 @@ impl State {
             destinations: BTreeMap::new(),
             idempotency: BTreeMap::new(),
             audit: Vec::new(),
+            discarded: BTreeMap::new(),
             notices: Vec::new(),
             secret: None,
             revision: 0,
@@ -131,8 +133,27 @@ impl State {
 
     /// Finds the key of an event.
     pub fn find_key(&self, event_id: &EventId) -> Result<EventKey, StoreError> {
-        let not_found = || StoreError::EventNotFound { event_id: event_id.clone() };
-        self.keys.get(event_id).copied().ok_or_else(not_found)
+        if let Some(key) = self.keys.get(event_id) {
+            return Ok(*key);
+        }
+        let event_id = event_id.clone();
+        match self.discarded.get(&event_id).and_then(|key| self.last_audit(*key)) {
+            Some(discard) => Err(StoreError::EventDiscarded { event_id, discard: discard.clone() }),
+            None => Err(StoreError::EventNotFound { event_id }),
+        }
+    }
+
+    fn last_audit(&self, key: EventKey) -> Option<&AuditView> {
+        self.audit.iter().rfind(|(audited, _)| *audited == key).map(|(_, audit)| audit)
+    }
+
+    /// Removes an event with its message and its attempts.
+    pub(crate) fn remove_event(&mut self, key: EventKey) {
+        if let Some(row) = self.rows.remove(&key) {
+            self.keys.remove(&row.event_id);
+            self.attempts.retain(|_, attempt| attempt.key != key);
+            self.revision += 1;
+        }
     }
 
     /// Returns a row to change, and counts a revision. All changes of existing rows go through this method.
@@ -186,12 +207,6 @@ impl Row {
         self.status == DeliveryStatus::Pending
             && is_due
             && self.lease.as_ref().is_none_or(|lease| lease.is_expired(now))
-    }
-
-    /// Returns when the event was enqueued or last requeued.
-    pub fn enqueued_at(&self) -> Timestamp {
-        let requeue = self.manual_last.as_ref().filter(|last| last.action == ManualAction::Requeue);
-        requeue.map_or(self.created_at, |requeue| requeue.at)
     }
 
     /// Moves the event to a terminal state that no attempt led to.

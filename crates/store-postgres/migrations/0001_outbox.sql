@@ -253,11 +253,42 @@ CREATE TABLE app.webhook_audit (
     action    text        NOT NULL,
     actor     text        NOT NULL,
     at        timestamptz NOT NULL,
-    -- The operator's reason for a cancel; NULL where none was given.
+    -- The operator's reason for a cancel or discard; NULL where none was given.
     reason    text
 );
 CREATE UNIQUE INDEX webhook_audit_id ON app.webhook_audit (id);
 CREATE INDEX webhook_audit_event ON app.webhook_audit (event_key);
+
+-- Events that an operator discarded, as long as retention keeps them. Their rows in webhook_audit and webhook_notices stay,
+-- under the same key. Their ids stay taken: a receiver that deduplicates by event id may have seen the discarded event, and
+-- would ignore another event of the same id.
+CREATE TABLE app.webhook_discarded_events (
+    id                 bigint      NOT NULL, -- the key of the event
+    discarded_at       timestamptz NOT NULL,
+    event_id           text        NOT NULL,
+    webhook_id         text,
+    payment_request_id text,
+    session_id         text
+);
+CREATE UNIQUE INDEX webhook_discarded_events_id ON app.webhook_discarded_events (id);
+CREATE UNIQUE INDEX webhook_discarded_events_event_id ON app.webhook_discarded_events (event_id);
+CREATE INDEX webhook_discarded_events_discarded_at ON app.webhook_discarded_events (discarded_at);
+
+-- Raises an error if a producer's event id is that of a discarded event. The index of webhook_events refuses the ids of the
+-- other events.
+CREATE FUNCTION app.webhook_refuse_discarded_ids(event_ids text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    taken text;
+BEGIN
+    SELECT d.event_id INTO taken FROM app.webhook_discarded_events d WHERE d.event_id = ANY (event_ids) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'event_id "%" is taken', taken
+            USING ERRCODE = 'unique_violation', HINT = 'Leave it out to have one made, or choose another.';
+    END IF;
+END
+$$;
 
 -- The instance's signing secrets. Several can be valid at the same time.
 CREATE TABLE app.webhook_secrets (

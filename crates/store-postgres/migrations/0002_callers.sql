@@ -172,6 +172,7 @@ BEGIN
         RAISE EXCEPTION 'event_id "%" is taken', new.event_id
             USING ERRCODE = 'unique_violation', HINT = 'Leave it out to have one made, or choose another.';
     END IF;
+    PERFORM app.webhook_refuse_discarded_ids(ARRAY[new.event_id]) WHERE new.event_id IS NOT NULL;
 
     SELECT coalesce(new.max_attempts, s.value) INTO new.max_attempts
     FROM app.webhook_settings s WHERE s.name = 'max_attempts';

@@ -17,11 +17,11 @@ mod config;
 mod convert;
 mod counts;
 mod defaults;
+mod discard;
 mod discover;
 mod enqueue;
 mod error;
 mod event;
-mod expire;
 mod expiry_check;
 mod housekeeping;
 mod lease;
@@ -47,10 +47,10 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
-    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult,
-    Settlement, Store, StoreError, StoreHealth, Waker, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store,
+    StoreError, StoreHealth, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -218,8 +218,13 @@ impl Store for PostgresStore {
         operate::cancel(&self.shared, event_id, actor, reason).await
     }
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        expire::expire(&self.shared, request).await
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        discard::discard(&self.shared, event_id, actor, reason).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

@@ -62,6 +62,28 @@ SELECT (SELECT count(*) FROM terminal_events), (SELECT count(*) FROM examined), 
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
+/// Forgets up to $2 events that were discarded more than $1 ago, with their audit logs. Uses indexes
+/// webhook_discarded_events_discarded_at and webhook_audit_event.
+static FORGET_OLD_DISCARDS: Sql = Sql {
+    text: "
+WITH forgotten AS (
+    DELETE FROM app.webhook_discarded_events d
+    WHERE d.id = ANY (ARRAY(
+        SELECT o.id
+        FROM app.webhook_discarded_events o
+        WHERE o.discarded_at <= app.webhook_now() - $1 * interval '1 microsecond'
+        ORDER BY o.discarded_at
+        LIMIT $2
+    ))
+    RETURNING d.id
+),
+audit AS (
+    DELETE FROM app.webhook_audit a USING forgotten f WHERE a.event_key = f.id
+)
+SELECT 1 FROM forgotten",
+    types: &[Type::INT8, Type::INT8],
+};
+
 /// Deletes notices older than $1 among the $2 oldest rows of the log. Uses index webhook_notices_id.
 static DELETE_OLD_NOTICES: Sql = Sql {
     text: "
@@ -88,10 +110,12 @@ pub(crate) async fn maintain(
         let keep_for = micros(keep_for);
         let step = delete_delivered(session, *cursor, keep_for, rows_max).await?;
         let notices = session.transact(&DELETE_OLD_NOTICES, &[&keep_for, &rows_max]).await?.len();
+        let discards = session.transact(&FORGET_OLD_DISCARDS, &[&keep_for, &rows_max]).await?.len();
         let attempts_remain = partitions::drop_old_partitions(session, keep_for, rows_max).await?;
         *cursor = step.next_cursor;
         report.removed = step.removed;
-        report.has_more |= step.has_more || notices >= retention.rows_max.max(1) || attempts_remain;
+        let is_full = |rows: usize| rows >= retention.rows_max.max(1);
+        report.has_more |= step.has_more || is_full(notices) || is_full(discards) || attempts_remain;
         Ok(report)
     });
     report.await

@@ -27,6 +27,20 @@ const COMMITS_MAX: i64 = 64;
 /// Longest payload of a notification: PostgreSQL rejects 8,000 bytes and more.
 const NOTIFICATION_BYTES_MAX: usize = 7_900;
 
+/// Joins the notices `u` with the fields of their events, as `e`, also of discarded events. Omits notices whose events
+/// retention has removed. Uses indexes webhook_events_id and webhook_discarded_events_id.
+macro_rules! event_references {
+    () => {
+        "CROSS JOIN LATERAL (
+    SELECT e.event_id, e.webhook_id, e.session_id, e.payment_request_id
+    FROM app.webhook_events e WHERE e.id = u.key
+    UNION ALL
+    SELECT d.event_id, d.webhook_id, d.session_id, d.payment_request_id
+    FROM app.webhook_discarded_events d WHERE d.id = u.key
+) e"
+    };
+}
+
 /// Waits for the lock under which positions are assigned. The next statement sees the positions that the previous
 /// holder committed.
 static LOCK_LOG: Sql = Sql { text: "SELECT true FROM pg_advisory_xact_lock(7526, 1)", types: &[] };
@@ -36,7 +50,8 @@ static TRY_LOCK_LOG: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 1
 /// Assigns positions to committed notices and returns them in the order of the log. Uses index
 /// webhook_notices_without_position.
 static ASSIGN_POSITIONS: Sql = Sql {
-    text: "
+    text: concat!(
+        "
 WITH timeline AS MATERIALIZED (
     SELECT app.webhook_notice_position_base() AS base
 ),
@@ -52,8 +67,11 @@ SELECT p.at, u.failure_kind, u.attempts, e.event_id, e.webhook_id, e.session_id,
 FROM positioned p
 CROSS JOIN LATERAL unnest(p.event_keys, p.failure_kinds, p.attempts)
            WITH ORDINALITY AS u (key, failure_kind, attempts, n)
-JOIN app.webhook_events e ON e.id = u.key
-ORDER BY p.position, u.n",
+",
+        event_references!(),
+        "
+ORDER BY p.position, u.n"
+    ),
     types: &[Type::INT8],
 };
 
@@ -75,15 +93,19 @@ FROM app.webhook_notice_position s",
 /// Reads the notices after a cursor, given as the position $1 of a commit and the ordinal $2 within it. Uses index
 /// webhook_notices_position.
 static NOTICES_AFTER: Sql = Sql {
-    text: "
+    text: concat!(
+        "
 SELECT n.position, u.n, n.at, e.event_id, e.webhook_id, e.session_id, e.payment_request_id, u.failure_kind, u.attempts
 FROM app.webhook_notices n
 CROSS JOIN LATERAL unnest(n.event_keys, n.failure_kinds, n.attempts)
            WITH ORDINALITY AS u (key, failure_kind, attempts, n)
-JOIN app.webhook_events e ON e.id = u.key
+",
+        event_references!(),
+        "
 WHERE n.position >= $1 AND (n.position > $1 OR u.n > $2)
 ORDER BY n.position, u.n
-LIMIT $3",
+LIMIT $3"
+    ),
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 

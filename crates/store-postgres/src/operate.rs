@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use crate::StoreState;
 use crate::convert::micros;
 use crate::event::{SELECT_EVENT, parse_event};
+use crate::read;
 use crate::session::{Params, Session, Sql};
 use crate::watermark::LOCK_WATERMARK_SHARED;
 
@@ -189,7 +190,7 @@ async fn change_event(
     let (changed, event) = result.await?;
     match event {
         Some(event) => Ok((changed, event)),
-        None => Err(StoreError::EventNotFound { event_id: event_id.clone() }),
+        None => Err(read::explain_missing(store, event_id).await),
     }
 }
 

@@ -72,6 +72,19 @@ ORDER BY a.id",
     types: &[Type::TEXT],
 };
 
+/// Reads the audit entry of a discard, which is the last action on its event. Uses indexes
+/// webhook_discarded_events_event_id and webhook_audit_event.
+static DISCARD_ENTRY: Sql = Sql {
+    text: "
+SELECT a.action, a.actor, a.at, a.reason
+FROM app.webhook_discarded_events d
+JOIN app.webhook_audit a ON a.event_key = d.id
+WHERE d.event_id = $1
+ORDER BY a.id DESC
+LIMIT 1",
+    types: &[Type::TEXT],
+};
+
 /// Reads the state of a destination. Expired circuit reports and ended pauses are left out.
 static DESTINATION_STATE: Sql = Sql {
     text: "
@@ -143,7 +156,24 @@ pub(crate) async fn event(store: &StoreState, event_id: &EventId) -> Result<Even
             audit: audit.iter().map(parse_audit).collect::<Result<_, _>>()?,
         }))
     });
-    detail.await?.ok_or_else(|| StoreError::EventNotFound { event_id: event_id.clone() })
+    match detail.await? {
+        Some(detail) => Ok(detail),
+        None => Err(explain_missing(store, event_id).await),
+    }
+}
+
+/// Returns the error for an event that does not exist: an operator discarded it, its id is unknown, or the store fails.
+pub(crate) async fn explain_missing(store: &StoreState, event_id: &EventId) -> StoreError {
+    let id = event_id.as_str();
+    let discard = store.sessions.operate.with(async |session| {
+        session.transact(&DISCARD_ENTRY, &[&id]).await?.first().map(parse_audit).transpose()
+    });
+    let event_id = event_id.clone();
+    match discard.await {
+        Ok(Some(discard)) => StoreError::EventDiscarded { event_id, discard },
+        Ok(None) => StoreError::EventNotFound { event_id },
+        Err(error) => error,
+    }
 }
 
 /// Parses a row of [`ATTEMPT_HISTORY`].

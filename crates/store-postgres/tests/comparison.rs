@@ -60,6 +60,7 @@ impl ReusableHarness {
             "notices",
             "idempotency",
             "audit",
+            "discarded_events",
         ];
         let delete = tables.map(|table| format!("DELETE FROM app.webhook_{table};"));
         self.client.batch_execute(&delete.concat()).await.expect("no other client uses the database");

@@ -187,10 +187,25 @@ CREATE TABLE webhook_audit (
     action    TEXT    NOT NULL,
     actor     TEXT    NOT NULL,
     at        INTEGER NOT NULL,
-    reason    TEXT              -- why the operator cancelled; NULL where no reason was stated
+    reason    TEXT              -- why the operator cancelled or discarded; NULL where no reason was stated
 );
 
 CREATE INDEX webhook_audit_event ON webhook_audit (event_key);
+
+-- Events that an operator discarded, as long as retention keeps them. Their rows in webhook_audit and webhook_notices
+-- stay, under the same key. Their ids stay taken: a receiver that deduplicates by event id may have seen the discarded
+-- event, and would ignore another event of the same id.
+CREATE TABLE webhook_discarded_events (
+    id                 INTEGER PRIMARY KEY, -- webhook_events.id
+    event_id           TEXT    NOT NULL,
+    webhook_id         TEXT,
+    payment_request_id TEXT,
+    session_id         TEXT,
+    discarded_at       INTEGER NOT NULL
+);
+
+CREATE UNIQUE INDEX webhook_discarded_events_event_id ON webhook_discarded_events (event_id);
+CREATE INDEX webhook_discarded_events_discarded_at ON webhook_discarded_events (discarded_at);
 
 -- The log of event results, in commit order: one row per batch, seventeen bytes per entry. src/notices.rs defines the
 -- encoding. Retention removes entries from the oldest row first; `entries_removed` counts those removed from a row.

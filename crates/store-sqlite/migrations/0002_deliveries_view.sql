@@ -31,7 +31,7 @@ END;
 
 CREATE TRIGGER webhook_deliveries_reject_delete INSTEAD OF DELETE ON webhook_deliveries
 BEGIN
-    SELECT RAISE(ABORT, 'webhook_deliveries does not accept DELETE: cancel the event; retention removes delivered events');
+    SELECT RAISE(ABORT, 'webhook_deliveries does not accept DELETE: discard the event; retention removes delivered events');
 END;
 
 CREATE TRIGGER webhook_deliveries_requeue INSTEAD OF UPDATE ON webhook_deliveries

@@ -119,13 +119,16 @@ fn store_key(
     Ok(())
 }
 
-/// Refuses events whose ids are stored already or occur twice in the request.
+/// Refuses events whose ids are stored already, belonged to discarded events, or occur twice in the request.
 fn check_ids_are_unused(db: &Connection, events: &[NewEvent]) -> Result<(), CallError> {
     let mut seen = BTreeSet::new();
     for event_id in events.iter().filter_map(NewEvent::event_id) {
-        // Index: webhook_events_event_id.
+        // Indexes: webhook_events_event_id, webhook_discarded_events_event_id.
         let taken = db
-            .prepare_cached("SELECT 1 FROM webhook_events WHERE event_id = ?1")?
+            .prepare_cached(
+                "SELECT 1 FROM webhook_events WHERE event_id = ?1
+                 UNION ALL SELECT 1 FROM webhook_discarded_events WHERE event_id = ?1",
+            )?
             .exists([event_id.as_str()])?;
         if taken || !seen.insert(event_id) {
             return Err(StoreError::EventIdTaken { event_id: event_id.clone() }.into());

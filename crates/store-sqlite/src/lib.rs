@@ -25,7 +25,6 @@ mod destination;
 mod destination_queue;
 mod enqueue;
 mod error;
-mod expire;
 mod free_space;
 mod job_queue;
 mod lease;
@@ -38,6 +37,7 @@ mod operate;
 mod query_plans;
 mod read;
 mod reader_pool;
+mod remove;
 mod row;
 mod secrets;
 mod settle;
@@ -54,10 +54,10 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
-    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Receipt, Retention,
-    SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, Receipt, Retention, SettleResult, Settlement,
+    Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -313,9 +313,17 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        let request = *request;
-        self.write(CommandKind::Other, move |context| expire::expire(context.db, context.now, &request)).await
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        let (event_id, actor, reason) = (event_id.clone(), actor.to_owned(), reason.map(str::to_owned));
+        self.write(CommandKind::Other, move |context| {
+            operate::discard(context.db, context.now, &event_id, &actor, reason.as_deref())
+        })
+        .await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

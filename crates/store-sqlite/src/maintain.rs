@@ -10,10 +10,11 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::CallError;
 use crate::notices::{self, LogEntry};
+use crate::remove;
 use crate::totals::TotalsChange;
 
-/// Removes up to `rows_max` expired idempotency keys, and up to `rows_max` log entries with the attempts and delivered
-/// events that they refer to. Reports the number of removed events.
+/// Removes up to `rows_max` expired idempotency keys, up to `rows_max` log entries with the attempts and delivered events
+/// that they refer to, and forgets up to `rows_max` discarded events. Reports the number of removed events.
 pub(crate) fn maintain(
     db: &Connection,
     now: Timestamp,
@@ -22,11 +23,13 @@ pub(crate) fn maintain(
     let rows_max = i64::try_from(retention.rows_max).unwrap_or(i64::MAX);
     remove_expired_keys(db, now, rows_max)?;
     let horizon = retention.keep_for.map(|keep| now.before(keep));
-    let removed = match horizon {
-        None => 0,
-        Some(horizon) => remove_entries(db, horizon, retention.rows_max)?,
-    };
-    Ok(MaintenanceReport { removed, has_more: has_more(db, now, horizon)? })
+    let mut report = MaintenanceReport::default();
+    if let Some(horizon) = horizon {
+        report.removed = remove_entries(db, horizon, retention.rows_max)?;
+        report.has_more = remove::forget_old_discards(db, horizon, rows_max)? >= retention.rows_max;
+    }
+    report.has_more |= has_more(db, now, horizon)?;
+    Ok(report)
 }
 
 fn remove_expired_keys(db: &Connection, now: Timestamp, rows_max: i64) -> rusqlite::Result<()> {
@@ -49,7 +52,7 @@ fn remove_entries(db: &Connection, horizon: Timestamp, entries_max: usize) -> ru
         let expired = &batch.entries[..remaining.min(batch.entries.len())];
         for entry in expired {
             if entry.kind == Some(NoticeKind::Delivered) {
-                removed += usize::from(remove_event(db, entry.key)?);
+                removed += usize::from(remove_delivered(db, entry.key)?);
             } else {
                 remove_attempt(db, entry)?;
             }
@@ -93,28 +96,20 @@ fn oldest_batch(db: &Connection, horizon: Timestamp) -> rusqlite::Result<Option<
     .optional()
 }
 
+/// Removes a delivered event with its audit log. Returns false if the event no longer exists.
+fn remove_delivered(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
+    let is_removed = remove::remove_event(db, key)?;
+    if is_removed {
+        remove::remove_audit(db, key)?;
+    }
+    Ok(is_removed)
+}
+
 /// Removes the attempt that an entry refers to, if any.
 fn remove_attempt(db: &Connection, entry: &LogEntry) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1 AND lease_number = ?2")?
         .execute((entry.key.0, entry.lease_number))?;
     Ok(())
-}
-
-/// Removes a delivered event with its message, attempts and audit rows. Returns false if the event no longer exists.
-fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
-    let message: Option<i64> = db
-        .prepare_cached("DELETE FROM webhook_events WHERE id = ?1 RETURNING message_key")?
-        .query_row([key.0], |row| row.get(0))
-        .optional()?;
-    let Some(message) = message else {
-        return Ok(false);
-    };
-    db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1")?.execute([key.0])?;
-    // Index: webhook_audit_event.
-    db.prepare_cached("DELETE FROM webhook_audit WHERE event_key = ?1")?.execute([key.0])?;
-    // Every message has exactly one event.
-    db.prepare_cached("DELETE FROM webhook_messages WHERE key = ?1")?.execute([message])?;
-    Ok(true)
 }
 
 /// Returns whether another step would remove something. Reads only the oldest idempotency key and log row.

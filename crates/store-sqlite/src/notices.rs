@@ -5,11 +5,11 @@
 //!
 //! Entries of attempts that lead to a retry are not notices. They exist for retention, which finds old attempts and old
 //! deliveries in the log in the order of their commits. Retention removes a delivered event together with the entry of
-//! its delivery, and so never before the event's last notice.
+//! its delivery, and so never before the event's last notice. The notices of a discarded event stay.
 
 use posthaste_domain::{EventId, EventKey, FailureKind, Notice, NoticeKind, Timestamp};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::CallError;
 use crate::{row, totals};
@@ -71,7 +71,6 @@ const fn failure_letter(kind: FailureKind) -> u8 {
         FailureKind::Cancelled => b'c',
         FailureKind::Abandoned => b'a',
         FailureKind::Gone => b'g',
-        FailureKind::Expired => b'e',
     }
 }
 
@@ -136,9 +135,9 @@ pub(crate) fn read_notices(
                 && minor >= entries_removed
                 && cursor > after
                 && notices.len() < limit
+                && let Some(references) = read_references(db, entry.key)?
             {
-                let EventReferences { event_id, webhook_id, session_id, payment_request_id } =
-                    read_references(db, entry.key)?;
+                let EventReferences { event_id, webhook_id, session_id, payment_request_id } = references;
                 let attempts = entry.attempts;
                 let notice =
                     Notice { kind, event_id, webhook_id, session_id, payment_request_id, attempts, at };
@@ -159,9 +158,12 @@ struct EventReferences {
     payment_request_id: Option<String>,
 }
 
-fn read_references(db: &Connection, key: EventKey) -> rusqlite::Result<EventReferences> {
+/// Reads the fields of an event, also of a discarded one. Returns `None` if retention has removed the event.
+fn read_references(db: &Connection, key: EventKey) -> rusqlite::Result<Option<EventReferences>> {
     db.prepare_cached(
-        "SELECT event_id, webhook_id, session_id, payment_request_id FROM webhook_events WHERE id = ?1",
+        "SELECT event_id, webhook_id, session_id, payment_request_id FROM webhook_events WHERE id = ?1
+         UNION ALL
+         SELECT event_id, webhook_id, session_id, payment_request_id FROM webhook_discarded_events WHERE id = ?1",
     )?
     .query_row([key.0], |row| {
         Ok(EventReferences {
@@ -171,6 +173,7 @@ fn read_references(db: &Connection, key: EventKey) -> rusqlite::Result<EventRefe
             payment_request_id: row.get(3)?,
         })
     })
+    .optional()
 }
 
 /// Returns the cursor after the last row ever written, which retention may have removed.

@@ -1,13 +1,17 @@
 //! Operator actions on events, each with its audit row, and the dead-lettering of a pending event that claims use too.
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, TerminalState, Timestamp};
-use posthaste_store::{EventView, ManualAction, StoreError};
+use posthaste_domain::{
+    DeliveryStatus, EventId, EventKey, FailureKind, TerminalState, Timestamp, clean_reason,
+};
+use posthaste_store::{AuditView, EventView, ManualAction, StoreError};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::claims::{ClaimNumber, EndedLeases};
 use crate::destination_queue;
 use crate::error::CallError;
 use crate::notices::{LogBatch, LogEntry};
+use crate::read;
+use crate::remove;
 use crate::row;
 use crate::totals::TotalsChange;
 
@@ -36,7 +40,8 @@ pub(crate) fn requeue(
     let mut totals = TotalsChange::default();
     totals.add_requeued(kind_before);
     totals.write(db)?;
-    record_audit(db, now, found.key, ManualAction::Requeue, actor, None)
+    record_audit(db, now, found.key, ManualAction::Requeue, actor, None)?;
+    Ok(row::read_event(db, found.key)?)
 }
 
 /// Fails a pending event, or changes the failure of a failed one to `cancelled`.
@@ -74,7 +79,37 @@ pub(crate) fn cancel(
         }
     }
     totals.write(db)?;
-    record_audit(db, now, found.key, ManualAction::Cancel, actor, terminal.reason())
+    record_audit(db, now, found.key, ManualAction::Cancel, actor, terminal.reason())?;
+    Ok(row::read_event(db, found.key)?)
+}
+
+/// Removes a failed event, and keeps its id, its audit log and what its notices contain.
+pub(crate) fn discard(
+    db: &Connection,
+    now: Timestamp,
+    event_id: &EventId,
+    actor: &str,
+    reason: Option<&str>,
+) -> Result<AuditView, CallError> {
+    let found = find_event(db, event_id)?;
+    let Some(kind) = found.failure_kind else {
+        return Err(StoreError::NotDiscardable { event_id: event_id.clone(), status: found.status }.into());
+    };
+    db.prepare_cached(
+        "INSERT INTO webhook_discarded_events
+             (id, event_id, webhook_id, payment_request_id, session_id, discarded_at)
+         SELECT id, event_id, webhook_id, payment_request_id, session_id, ?2
+         FROM webhook_events
+         WHERE id = ?1",
+    )?
+    .execute((found.key.0, now.as_micros()))?;
+    remove::remove_event(db, found.key)?;
+    let mut totals = TotalsChange::default();
+    totals.add_removed_failure(kind);
+    totals.write(db)?;
+    let reason = clean_reason(reason);
+    record_audit(db, now, found.key, ManualAction::Discard, actor, reason.as_deref())?;
+    Ok(AuditView { action: ManualAction::Discard, actor: actor.to_owned(), at: now, reason })
 }
 
 /// Moves a pending event to the failures without a recorded attempt: an operator cancelled it, or it lost too
@@ -145,10 +180,13 @@ fn find_event(db: &Connection, event_id: &EventId) -> Result<EventState, CallErr
             })
         })
         .optional()?;
-    found.ok_or_else(|| StoreError::EventNotFound { event_id: event_id.clone() }.into())
+    match found {
+        Some(found) => Ok(found),
+        None => Err(read::explain_missing(db, event_id)?.into()),
+    }
 }
 
-/// Writes the audit row of an action and returns the event as it is after the action.
+/// Writes the audit row of an action.
 fn record_audit(
     db: &Connection,
     now: Timestamp,
@@ -156,10 +194,10 @@ fn record_audit(
     action: ManualAction,
     actor: &str,
     reason: Option<&str>,
-) -> Result<EventView, CallError> {
+) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO webhook_audit (event_key, action, actor, at, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute((key.0, action.as_str(), actor, now.as_micros(), reason))?;
-    Ok(row::read_event(db, key)?)
+    Ok(())
 }

@@ -168,18 +168,38 @@ fn to_page(
 /// Reads one event with its attempts and operator actions.
 pub(crate) fn event(db: &Connection, event_id: &EventId) -> Result<EventDetail, CallError> {
     // Index: webhook_events_event_id.
-    let event = db
+    let found = db
         .prepare_cached(concat!(
             "SELECT ",
             event_columns!(),
             " FROM webhook_outbox_events v WHERE v.event_id = ?1"
         ))?
         .query_row([event_id.as_str()], row::event_view)
-        .optional()?
-        .ok_or_else(|| StoreError::EventNotFound { event_id: event_id.clone() })?;
+        .optional()?;
+    let Some(event) = found else {
+        return Err(explain_missing(db, event_id)?.into());
+    };
     let history = read_attempts(db, event.key)?;
     let audit = read_audit(db, event.key)?;
     Ok(EventDetail { event, history, audit })
+}
+
+/// Returns the error for an event that does not exist: an operator discarded it, or its id is unknown.
+pub(crate) fn explain_missing(db: &Connection, event_id: &EventId) -> rusqlite::Result<StoreError> {
+    // Index: webhook_discarded_events_event_id. The discard is the last action on its event.
+    let key = db
+        .prepare_cached("SELECT id FROM webhook_discarded_events WHERE event_id = ?1")?
+        .query_row([event_id.as_str()], |row| row.get(0).map(EventKey))
+        .optional()?;
+    let audit = match key {
+        Some(key) => read_audit(db, key)?,
+        None => Vec::new(),
+    };
+    let event_id = event_id.clone();
+    Ok(match audit.into_iter().next_back() {
+        Some(discard) => StoreError::EventDiscarded { event_id, discard },
+        None => StoreError::EventNotFound { event_id },
+    })
 }
 
 fn read_attempts(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>> {

@@ -52,6 +52,12 @@ impl TotalsChange {
         self.pending += 1;
     }
 
+    /// Counts a failed event of this kind that was removed.
+    pub(crate) fn add_removed_failure(&mut self, kind: FailureKind) {
+        self.failed -= 1;
+        self.cancelled -= i64::from(kind == FailureKind::Cancelled);
+    }
+
     /// Counts delivered events that retention removed.
     pub(crate) fn add_removed(&mut self, events: usize) {
         self.delivered -= i64::try_from(events).expect("event keys are i64, so their number fits");

@@ -2,6 +2,8 @@
 
 use posthaste_domain::{DeliveryStatus, EventId};
 
+use crate::AuditView;
+
 /// Why a call to a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -18,10 +20,16 @@ pub enum StoreError {
     Rejected { reason: String },
     #[error("there is no event {event_id}")]
     EventNotFound { event_id: EventId },
+    /// An operator discarded the event. It stays unknown to every call, and its id stays taken, until retention removes the
+    /// audit log of the discard.
+    #[error("event {event_id} was discarded by {}", discard.actor)]
+    EventDiscarded { event_id: EventId, discard: AuditView },
     #[error("event {event_id} is {}; only a failed event can be requeued", status.as_str())]
     NotRequeueable { event_id: EventId, status: DeliveryStatus },
     #[error("event {event_id} is {}; only a pending or failed event can be cancelled", status.as_str())]
     NotCancellable { event_id: EventId, status: DeliveryStatus },
+    #[error("event {event_id} is {}; only a failed event can be discarded", status.as_str())]
+    NotDiscardable { event_id: EventId, status: DeliveryStatus },
     #[error(
         "idempotency key {key:?} was used before with a different request; use a new key for a new request"
     )]
@@ -38,9 +46,10 @@ impl StoreError {
         match self {
             Self::Unavailable { .. } | Self::Busy { .. } => "unavailable",
             Self::Rejected { .. } => "rejected",
-            Self::EventNotFound { .. } => "webhook_outbox_event_not_found",
+            Self::EventNotFound { .. } | Self::EventDiscarded { .. } => "webhook_outbox_event_not_found",
             Self::NotRequeueable { .. } => "webhook_outbox_event_not_requeueable",
             Self::NotCancellable { .. } => "webhook_outbox_event_not_cancellable",
+            Self::NotDiscardable { .. } => "webhook_outbox_event_not_discardable",
             Self::IdempotencyConflict { .. } => "idempotency_key_conflict",
             Self::EventIdTaken { .. } => "event_id_taken",
             Self::DestinationNotFound { .. } => "destination_not_found",

@@ -62,11 +62,13 @@ pub struct AttemptView {
 pub enum ManualAction {
     Requeue,
     Cancel,
+    Discard,
 }
 
 posthaste_domain::named_variants!(ManualAction {
     Requeue => "requeue",
     Cancel => "cancel",
+    Discard => "discard",
 });
 
 /// An entry of the audit log: which operator did what to an event, when and why.
@@ -75,8 +77,7 @@ pub struct AuditView {
     pub action: ManualAction,
     pub actor: String,
     pub at: Timestamp,
-    /// The reason of a cancel, from [`TerminalState::reason`](posthaste_domain::TerminalState::reason). A requeue has
-    /// none.
+    /// The reason of a cancel or discard, from [`clean_reason`](posthaste_domain::clean_reason). A requeue has none.
     pub reason: Option<String>,
 }
 

@@ -8,10 +8,10 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
-    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult,
-    Settlement, Store, StoreError, StoreHealth, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store,
+    StoreError, StoreHealth, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -79,8 +79,13 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().cancel(event_id, actor, reason).await
     }
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        self.inner().expire(request).await
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        self.inner().discard(event_id, actor, reason).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
@@ -174,8 +179,13 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         self.0.cancel(event_id, actor, reason).await
     }
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        self.0.expire(request).await
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        self.0.discard(event_id, actor, reason).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

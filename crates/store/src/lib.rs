@@ -19,7 +19,6 @@ mod destination;
 mod enqueue;
 mod error;
 mod event;
-mod expire;
 mod health;
 mod layer;
 mod maintain;
@@ -41,7 +40,6 @@ pub use destination::{CircuitReport, CircuitState, DestinationState};
 pub use enqueue::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
 pub use event::{AttemptView, AuditView, EventDetail, EventView, ManualAction};
-pub use expire::{ExpireRequest, ExpireResponse};
 pub use health::StoreHealth;
 pub use layer::{LayeredStore, StoreLayer};
 pub use maintain::{MaintenanceReport, Retention};
@@ -94,7 +92,8 @@ pub trait Store: Send + Sync + 'static {
     /// Lists events of any state, newest first.
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError>;
 
-    /// Returns one event with its attempts and its audit log.
+    /// Returns one event with its attempts and its audit log. Fails with [`StoreError::EventDiscarded`] if an operator
+    /// discarded it.
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError>;
 
     /// Moves a `failed` event to `pending`, due now, with its attempts reset to 0.
@@ -108,10 +107,14 @@ pub trait Store: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError>;
 
-    /// Dead-letters pending events with kind `expired` if they have not ended in time, in one step of a walk over the
-    /// pending events. An event under a live lease is left alone: its own result ends it. Two workers may walk at the same
-    /// time; each event expires once.
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError>;
+    /// Removes a `failed` event for good: the event, its message and its attempts. Its audit log and its notices stay, and
+    /// its id stays taken, as long as [`Retention::keep_for`]. Returns the entry of the audit log.
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError>;
 
     /// Returns the health of a destination.
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError>;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use posthaste_domain::{DeliveryStatus, EventId};
-use posthaste_store::StoreError;
+use posthaste_domain::{DeliveryStatus, EventId, Timestamp};
+use posthaste_store::{AuditView, ManualAction, StoreError};
 use serde_json::{Value, json};
 use utoipa::ToSchema as _;
 use utoipa::openapi::example::ExampleBuilder;
@@ -80,6 +80,17 @@ fn not_found() -> ErrorExample {
     ("there is no event with this id", StoreError::EventNotFound { event_id: example_event_id() }.into())
 }
 
+fn discarded() -> ErrorExample {
+    let discard = AuditView {
+        action: ManualAction::Discard,
+        actor: "ops".to_owned(),
+        at: Timestamp::from_secs(1_769_860_800),
+        reason: Some("paid by other means".to_owned()),
+    };
+    let error = StoreError::EventDiscarded { event_id: example_event_id(), discard };
+    ("an operator discarded the event", error.into())
+}
+
 fn payload_too_large() -> ErrorExample {
     let message = "event 3: payload is 300000 bytes; at most 262144 are accepted".to_owned();
     let details = Some(json!({ "index": 3, "field": "payload" }));
@@ -117,7 +128,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
         ],
         "listDeadLetters" | "listEvents" => vec![invalid_parameter()],
         "getOverview" => vec![unknown_parameter()],
-        "getEvent" => vec![unknown_parameter(), not_found()],
+        "getEvent" => vec![unknown_parameter(), not_found(), discarded()],
         "followNotices" => {
             let invalid =
                 ApiError::invalid_at(stream::INVALID_LAST_EVENT_ID, json!({ "header": "last-event-id" }));
@@ -136,6 +147,18 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
                 invalid_action_body("there are no fields"),
                 body_too_slow(),
                 not_found(),
+                ("the event is not failed", conflict.into()),
+                body_too_large(actions::BODY_BYTES_MAX),
+            ]
+        }
+        "discardDeadLetter" => {
+            let conflict =
+                StoreError::NotDiscardable { event_id: example_event_id(), status: DeliveryStatus::Pending };
+            vec![
+                invalid_action_body("expected `reason`"),
+                body_too_slow(),
+                not_found(),
+                discarded(),
                 ("the event is not failed", conflict.into()),
                 body_too_large(actions::BODY_BYTES_MAX),
             ]

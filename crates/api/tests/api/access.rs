@@ -10,7 +10,7 @@ use crate::test_api::{
 };
 
 /// Every operation that needs a key, with the keys that are allowed.
-const ALLOWED_KEYS: [(&str, &[&str]); 8] = [
+const ALLOWED_KEYS: [(&str, &[&str]); 9] = [
     ("enqueueEvents", &[PRODUCER, OPERATOR]),
     ("getEvent", &[PRODUCER, VIEWER, OPERATOR]),
     ("listEvents", &[VIEWER, OPERATOR]),
@@ -18,6 +18,7 @@ const ALLOWED_KEYS: [(&str, &[&str]); 8] = [
     ("getOverview", &[VIEWER, OPERATOR]),
     ("getMetrics", &[VIEWER, OPERATOR]),
     ("requeueDeadLetter", &[OPERATOR]),
+    ("discardDeadLetter", &[OPERATOR]),
     ("cancelEvent", &[OPERATOR]),
 ];
 

@@ -1,12 +1,12 @@
-//! Operator actions on one event: requeue and cancel.
+//! Operator actions on one event: requeue, cancel and discard.
 
 use axum::body::Body;
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::test_api::{
-    DLQ, EVENTS, KEYS, OPERATOR, OVERVIEW, TestApi, bearer, build_request, claim_all, event, http_status,
-    settle,
+    DLQ, EVENTS, KEYS, OPERATOR, OVERVIEW, PRODUCER, TestApi, bearer, build_request, claim_all, event,
+    http_status, settle,
 };
 
 crate::on_every_store! {
@@ -17,6 +17,8 @@ crate::on_every_store! {
     s2_fr005_ac2_cancel_over_http_fails_pending_and_keeps_failed,
     s2_fr005_ac3_cancel_over_http_of_delivered_is_a_conflict,
     actions_are_recorded_with_the_name_of_the_key,
+    a_discarded_event_is_gone_and_the_error_says_who_discarded_it,
+    only_a_failed_event_can_be_discarded_over_http,
 }
 
 fn requeue(event_id: &str) -> String {
@@ -25,6 +27,10 @@ fn requeue(event_id: &str) -> String {
 
 fn cancel(event_id: &str) -> String {
     format!("{EVENTS}/{event_id}/cancel")
+}
+
+fn discard(event_id: &str) -> String {
+    format!("{DLQ}/{event_id}/discard")
 }
 
 fn fields(response: &Value) -> Vec<&str> {
@@ -244,4 +250,49 @@ async fn a_cancelled_and_requeued_event_is_claimed_with_a_new_lease() {
     assert_ne!(fresh.token, lease.token);
     settle(&api.store, &fresh, http_status(200)).await;
     assert_eq!(api.get(&format!("{EVENTS}/{event_id}")).await.json(200)["delivery_status"], "delivered");
+}
+
+async fn a_discarded_event_is_gone_and_the_error_says_who_discarded_it(api: TestApi) {
+    let event_id = api.dead_lettered_event(&event()).await;
+    let response = api.post(&discard(&event_id), r#"{"reason":"paid by other means"}"#).await.json(200);
+    assert_eq!(fields(&response), ["discarded_at", "event_id"]);
+    assert_eq!(response["event_id"], json!(event_id));
+    assert_eq!(api.get(DLQ).await.json(200)["events"], json!([]));
+    assert_eq!(api.get(OVERVIEW).await.json(200)["failed_count"], 0);
+    let at = response["discarded_at"].as_str().unwrap();
+    let shown = format!("{EVENTS}/{event_id}");
+    let calls = [
+        api.get(&shown).await,
+        api.post_empty(&discard(&event_id)).await,
+        api.post_empty(&requeue(&event_id)).await,
+        api.post_empty(&cancel(&event_id)).await,
+    ];
+    let as_producer = build_request(Method::GET, &shown, &[bearer(PRODUCER)], Body::empty());
+    let (message, _) =
+        api.with_keys().send(as_producer).await.expect_error(404, "webhook_outbox_event_not_found");
+    assert_eq!(message, format!("there is no event {event_id}"), "a producer does not see operators");
+    for response in calls {
+        let (message, _) = response.expect_error(404, "webhook_outbox_event_not_found");
+        let expected = format!("event {event_id} was discarded at {at} by local (paid by other means)");
+        assert_eq!(message, expected);
+    }
+}
+
+async fn only_a_failed_event_can_be_discarded_over_http(api: TestApi) {
+    let failed = api.dead_lettered_event(&event()).await;
+    let delivered = api.delivered_event(&event()).await;
+    let pending = api.pending_event(&event()).await;
+    for (event_id, state) in [(&delivered, "delivered"), (&pending, "pending")] {
+        let (message, _) = api
+            .post_empty(&discard(event_id))
+            .await
+            .expect_error(409, "webhook_outbox_event_not_discardable");
+        assert!(message.contains(state) && message.contains(event_id.as_str()), "{message}");
+    }
+    api.post_empty(&discard("missing")).await.expect_error(404, "webhook_outbox_event_not_found");
+    let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(501));
+    for body in [r#"{"cause":"x"}"#.to_owned(), long] {
+        api.post(&discard(&failed), body).await.expect_error(400, "invalid_request");
+    }
+    api.post_empty(&discard(&failed)).await.json(200);
 }

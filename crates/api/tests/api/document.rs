@@ -63,6 +63,7 @@ fn every_route_of_the_contract_is_documented() {
         "getOverview",
         "listDeadLetters",
         "requeueDeadLetter",
+        "discardDeadLetter",
         "followNotices",
         "getMetrics",
         "getHealth",
@@ -191,7 +192,7 @@ fn each_operation_documents_its_own_errors() {
     assert!(documented("enqueueEvents", "503").contains("too many large requests at once"));
     assert!(documented("enqueueEvents", "413").contains("payload is 300000 bytes"));
     assert!(documented("enqueueEvents", "413").contains("larger than 16777216 bytes"));
-    for action in ["requeueDeadLetter", "cancelEvent"] {
+    for action in ["requeueDeadLetter", "discardDeadLetter", "cancelEvent"] {
         let (large, invalid) = (documented(action, "413"), documented(action, "400"));
         assert!(large.contains("larger than 16384 bytes") && !large.contains("payload is"), "{large}");
         assert!(invalid.contains("unknown field") && !invalid.contains("max_attempts"), "{invalid}");

@@ -57,7 +57,9 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
         "internal" => FaultyStore::api(Fault::Panics).send(valid_request(operation, "missing")).await,
         "unavailable" => FaultyStore::api(Fault::Unavailable).send(valid_request(operation, "missing")).await,
         "webhook_outbox_event_not_found" => api.send(valid_request(operation, "missing")).await,
-        "webhook_outbox_event_not_requeueable" | "webhook_outbox_event_not_cancellable" => {
+        "webhook_outbox_event_not_requeueable"
+        | "webhook_outbox_event_not_cancellable"
+        | "webhook_outbox_event_not_discardable" => {
             let event_id = api.delivered_event(&event()).await;
             api.send(valid_request(operation, &event_id)).await
         }

@@ -30,6 +30,11 @@ pub(crate) enum DlqCommand {
                             posthaste dlq requeue --all --yes\n  \
                             posthaste dlq requeue --all --kind cancelled")]
     Requeue(RequeueArgs),
+    /// Remove failed events for good, with their payloads and attempts
+    #[command(after_help = "Examples:\n  posthaste dlq discard msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5 \
+                            --reason 'paid by other means'\n  \
+                            posthaste dlq discard --all --kind cancelled --yes")]
+    Discard(DiscardArgs),
 }
 
 /// The value of `failure_kind` with which the API lists every kind but `cancelled`.
@@ -83,10 +88,33 @@ pub(crate) struct RequeueArgs {
     /// Requeue the whole dead-letter queue, except events that an operator cancelled
     #[arg(long, group = "which")]
     pub(crate) all: bool,
-    /// With --all: requeue only events of this failure kind
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").required(true))]
+pub(crate) struct DiscardArgs {
+    /// Ids of the events to discard
+    #[arg(value_name = "ID", group = "which")]
+    pub(crate) event_ids: Vec<String>,
+    /// Discard the whole dead-letter queue
+    #[arg(long, group = "which")]
+    pub(crate) all: bool,
+    /// Reason, recorded in the audit log
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+}
+
+/// The arguments that the actions on dead letters share.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SelectionArgs {
+    /// With --all: only events of this failure kind
     #[arg(long, value_parser = failure_kinds())]
     pub(crate) kind: Option<String>,
-    /// Requeue all without confirmation
+    /// With --all: do not ask for confirmation
     #[arg(long, requires = "all")]
     pub(crate) yes: bool,
     /// Print the server's JSON responses unchanged, one per event

@@ -11,11 +11,12 @@ pub(crate) struct AcceptedEvent {
     pub(crate) event_id: String,
 }
 
-/// The response to a requeue or a cancellation: the event's new state.
+/// The response to an action of an operator. A discarded event has no state.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ActionResult {
     pub(crate) event_id: String,
-    pub(crate) delivery_status: String,
+    #[serde(default)]
+    pub(crate) delivery_status: Option<String>,
 }
 
 /// The number of events in each state.

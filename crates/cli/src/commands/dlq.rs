@@ -1,10 +1,12 @@
-//! `posthaste dlq`: lists dead-lettered events and requeues them.
+//! `posthaste dlq`: lists dead-lettered events, requeues and discards them.
 
-mod requeue;
+mod act;
 
 use std::process::ExitCode;
 
 use posthaste_domain::Timestamp;
+
+use act::Action;
 
 use crate::cli::{DlqCommand, ServerArgs};
 use crate::client::{ApiClient, Event};
@@ -26,7 +28,8 @@ impl DlqCommand {
     pub(crate) fn server(&self) -> &ServerArgs {
         match self {
             Self::List(args) => &args.server,
-            Self::Requeue(args) => &args.server,
+            Self::Requeue(args) => &args.selection.server,
+            Self::Discard(args) => &args.selection.server,
         }
     }
 }
@@ -50,7 +53,13 @@ pub(crate) async fn run(
             list.show(&args.list, client, style).await?;
             Ok(ExitCode::SUCCESS)
         }
-        DlqCommand::Requeue(args) => requeue::run(args, client).await,
+        DlqCommand::Requeue(args) => {
+            act::run(Action::requeue(), &args.event_ids, args.all, &args.selection, client).await
+        }
+        DlqCommand::Discard(args) => {
+            let action = Action::discard(args.reason.as_deref());
+            act::run(action, &args.event_ids, args.all, &args.selection, client).await
+        }
     }
 }
 

@@ -108,7 +108,8 @@ async fn cancel(args: &CancelArgs, client: &ApiClient) -> anyhow::Result<()> {
         return terminal::print_response(response.as_bytes());
     }
     let ActionResult { event_id, delivery_status } = response.parse()?;
-    let (event_id, status) = (terminal::escape_line(&event_id), terminal::escape_line(&delivery_status));
+    let status = delivery_status.unwrap_or_else(|| "failed".to_owned());
+    let (event_id, status) = (terminal::escape_line(&event_id), terminal::escape_line(&status));
     terminal::print(&format!("{event_id} is cancelled: {status}"))?;
     terminal::note(&format!("`posthaste dlq requeue {event_id}` makes it pending again."));
     Ok(())

@@ -1,4 +1,4 @@
-//! `posthaste dlq`: lists, and requeues single events or the whole queue.
+//! `posthaste dlq`: lists, requeues and discards single events or the whole queue.
 
 use std::io;
 
@@ -9,13 +9,24 @@ fn requeued(id: &str) -> String {
     format!(r#"{{"event_id":"{id}","delivery_status":"pending","updated_at":"2026-01-31T16:31:02Z"}}"#)
 }
 
+fn discarded(id: &str) -> String {
+    format!(r#"{{"event_id":"{id}","discarded_at":"2026-01-31T16:31:02Z"}}"#)
+}
+
 /// Starts an API with four dead letters on two pages, and a cancelled one. The event `gone` has already been requeued by another operator.
 fn start_queue() -> FakeApi {
     FakeApi::start(|request, _| {
         let ReceivedRequest { line, .. } = request;
         let letters = |ids: [&str; 2]| ids.map(|id| event(id, "failed", 6, "")).join(",");
         let is_cancelled = line.contains("failure_kind=cancelled");
-        match line.strip_prefix("POST /v1/webhook-outbox/dlq/").and_then(|rest| rest.strip_suffix("/requeue")) {
+        let posted = line.strip_prefix("POST /v1/webhook-outbox/dlq/");
+        if let Some(id) = posted.and_then(|rest| rest.strip_suffix("/discard")) {
+            return match id {
+                "gone" => (409, error("webhook_outbox_event_not_discardable", "it is not failed")),
+                id => (200, discarded(id)),
+            };
+        }
+        match posted.and_then(|rest| rest.strip_suffix("/requeue")) {
             Some("gone") => (409, error("webhook_outbox_event_not_requeueable", "it is not failed")),
             Some(id) => (200, requeued(id)),
             None if line.ends_with("overview") => (
@@ -210,4 +221,37 @@ fn an_unavailable_server_ends_requeueing_with_the_number_of_requeued_events() {
     });
     let output = run(&["dlq", "requeue", "--all", "--yes", "--server", &api.url]);
     output.assert_failure(1, &["stopped after 0 events", "the store is unreachable (unavailable)"]);
+}
+
+#[test]
+fn named_events_are_discarded_with_a_reason() {
+    let api = start_queue();
+    let discard =
+        ["dlq", "discard", "a", "gone", "c", "--reason", "paid by other means", "--server", &api.url];
+    let output = run(&discard);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), "a is discarded\nc is discarded\n"));
+    let error = "posthaste: gone: it is not failed (webhook_outbox_event_not_discardable)\n";
+    assert_eq!(output.stderr, error);
+    for request in api.requests() {
+        assert_eq!(request.body, r#"{"reason":"paid by other means"}"#, "{}", request.line);
+    }
+    run(&["dlq", "discard", "a", "--json", "--server", &api.url])
+        .assert_stdout(&format!("{}\n", discarded("a")));
+}
+
+#[test]
+fn discarding_all_includes_cancelled_events_and_requires_yes_without_a_terminal() {
+    let api = start_queue();
+    run(&["dlq", "discard", "--all", "--server", &api.url])
+        .assert_failure(2, &["--yes", "discard all of the dead-letter queue, 5 events"]);
+    assert_eq!(requeue_requests(&api), [] as [&str; 0]);
+    let output = run(&["dlq", "discard", "--all", "--yes", "--server", &api.url]);
+    output.assert_stdout("");
+    assert_eq!(output.stderr, "3 discarded, 1 had left the queue meanwhile.\n");
+    let posts = ["a", "c", "d", "gone"].map(|id| format!("POST /v1/webhook-outbox/dlq/{id}/discard"));
+    assert_eq!(requeue_requests(&api), posts);
+    let is_filtered = |line: &String| line.contains("failure_kind");
+    assert!(!api.request_lines().iter().any(is_filtered), "{:?}", api.request_lines());
+    let one_kind = ["dlq", "discard", "--all", "--kind", "cancelled", "--yes", "--server", &api.url];
+    assert_eq!(run(&one_kind).stderr, "1 discarded.\n");
 }

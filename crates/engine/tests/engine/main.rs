@@ -2,7 +2,6 @@
 
 mod delivery;
 mod dispatch;
-mod expire;
 mod fixture;
 mod heartbeat;
 mod logs;

@@ -14,7 +14,7 @@ const COMMANDS: [(&str, &[&str]); 14] = [
     ("send", &[]),
     ("listen", &[]),
     ("overview", &[]),
-    ("dlq", &["list", "requeue"]),
+    ("dlq", &["list", "requeue", "discard"]),
     ("events", &["list", "show", "cancel"]),
     ("doctor", &[]),
     ("openapi", &[]),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_store::{
-    CircuitReport, CircuitState, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView,
-    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store,
-    StoreError, StoreLayer,
+    AuditView, CircuitReport, CircuitState, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse,
+    EventView, LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store, StoreError,
+    StoreLayer,
 };
 
 use super::Checker;
@@ -75,10 +75,15 @@ impl StoreLayer for CheckedStore {
         cancelled
     }
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        let response = self.inner.expire(request).await?;
-        self.checker.check(&Step::Expire { request, response: &response });
-        Ok(response)
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        let discarded = self.inner.discard(event_id, actor, reason).await;
+        self.checker.check(&Step::Discard { event_id, refused: discarded.is_err() });
+        discarded
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

@@ -23,7 +23,9 @@ pub(super) fn check_records(
     state: &State,
 ) -> CheckResult {
     if !matches!(step, Step::Maintain { .. }) {
-        check_attempts(step, changes, model, state)?;
+        if !matches!(step, Step::Discard { .. }) {
+            check_attempts(step, changes, model, state)?;
+        }
         check_notices(changes, model, state)?;
         check_audit(step, changes, model, state)?;
     }
@@ -65,8 +67,11 @@ fn check_notices(changes: &[Change<'_>], model: &Model, state: &State) -> CheckR
 }
 
 fn check_audit(step: &Step<'_>, changes: &[Change<'_>], model: &Model, state: &State) -> CheckResult {
-    let by_operator = matches!(step, Step::Requeue { .. } | Step::Cancel { .. });
-    let actions = if by_operator { changes.len() } else { 0 };
+    let actions = match step {
+        Step::Requeue { .. } | Step::Cancel { .. } => changes.len(),
+        Step::Discard { .. } => 1,
+        _ => 0,
+    };
     let audited = state.audit.len() - model.audit;
     require!("P13", actions == audited, "{audited} audit rows for {actions} manual actions");
     Ok(())
@@ -95,10 +100,6 @@ fn check_account(step: &Step<'_>, change: &Change<'_>, model: &mut Model) -> Che
             model.counts.released += 1;
         }
         Step::Cancel { .. } if ended => account.abandoned += 1,
-        Step::Expire { .. } => {
-            account.abandoned += u32::from(ended);
-            model.counts.expired += 1;
-        }
         Step::Requeue { .. } => account.lost_in_a_row = 0,
         _ => {}
     }

@@ -65,7 +65,7 @@ impl Checker {
     pub(crate) fn check_end_state(&self, processes: &[Arc<Process>]) {
         let model = self.model();
         let result = self.memory.with_state(|state| {
-            let rows = state.rows.len() as u64 + model.counts.removed;
+            let rows = state.rows.len() as u64 + model.counts.removed + model.counts.discarded;
             require!("P1", rows == self.scenario.events as u64, "{rows} events of {}", self.scenario.events);
             let payloads: BTreeSet<_> = state.rows.values().map(|row| &row.payload).collect();
             require!("P1", payloads.len() == state.rows.len(), "a repeated request created a second event");
@@ -79,10 +79,8 @@ impl Checker {
                     "{requests} requests for {} with {outcomes} outcomes, although no lease was lost",
                     row.event_id
                 );
-                let was_stopped = matches!(
-                    row.failure_kind,
-                    Some(FailureKind::Abandoned | FailureKind::Cancelled | FailureKind::Expired)
-                );
+                let was_stopped =
+                    matches!(row.failure_kind, Some(FailureKind::Abandoned | FailureKind::Cancelled));
                 require!("P10", !is_poison(&row.payload) || was_stopped, "a poison event ended as {row:?}");
             }
             let end = state.notices.last().map(|last| last.cursor);

@@ -1,6 +1,6 @@
 //! Checks that the store's responses are true, also when it changed nothing.
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, LeaseToken, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventKey, FailureKind, LeaseToken, Timestamp};
 use posthaste_store::{LeaseRef, SettleResult, Settlement};
 use posthaste_store_memory::{Row, State};
 
@@ -16,15 +16,6 @@ pub(super) fn check_responses(
 ) -> CheckResult {
     match step {
         Step::Enqueue | Step::Claim { .. } | Step::Maintain { .. } => Ok(()),
-        Step::Expire { response, .. } => {
-            let has_expired = |event_id: &EventId| {
-                let row = state.keys.get(event_id).and_then(|key| state.rows.get(key));
-                row.is_some_and(|row| row.failure_kind == Some(FailureKind::Expired))
-            };
-            let wrong = response.expired.iter().find(|event_id| !has_expired(event_id));
-            require!("P18", wrong.is_none(), "{wrong:?} was reported as expired but is not");
-            Ok(())
-        }
         Step::Renew { held, lease, lost } => check_renewals(held, lost, state, now.after(*lease)),
         Step::Settle { batch, settled } => check_settlements(batch, settled, model, state),
         Step::Release { held } => {
@@ -46,6 +37,17 @@ pub(super) fn check_responses(
                 kind == Some(FailureKind::Cancelled),
                 "{event_id} was reported as cancelled but is not"
             );
+            Ok(())
+        }
+        Step::Discard { event_id, refused: false } => {
+            require!("P12", !state.keys.contains_key(event_id), "{event_id} was discarded but is stored");
+            let is_remembered = state.discarded.contains_key(event_id);
+            require!("P13", is_remembered, "{event_id} was discarded without a trace");
+            Ok(())
+        }
+        Step::Discard { event_id, refused: true } => {
+            let failed = status_before(model, event_id) == Some(DeliveryStatus::Failed);
+            require!("P12", !failed, "{event_id} is failed, but its discard was refused");
             Ok(())
         }
         Step::Requeue { event_id, refused: true } => {
@@ -90,7 +92,7 @@ fn check_settlements(
     for (settlement, settled) in batch.iter().zip(settled) {
         let (key, token) = (settlement.transition.key(), settlement.transition.token());
         let recorded = state.attempts.contains_key(&token);
-        let before = model.outcomes.contains(&token);
+        let before = model.outcomes.contains_key(&token);
         let held = token_of(model.rows.get(&key)) == Some(token);
         let expected = match settled {
             SettleResult::Applied => recorded && !before && held,
@@ -106,7 +108,7 @@ fn check_settlements(
             "{settled:?} for {event_id}; recorded {recorded}, before {before}, held {held}"
         );
         match settled {
-            SettleResult::Applied => drop(model.outcomes.insert(token)),
+            SettleResult::Applied => drop(model.outcomes.insert(token, key)),
             SettleResult::Replayed => model.counts.replayed_settles += 1,
             SettleResult::Stale => model.counts.stale_writes += 1,
         }
@@ -118,7 +120,7 @@ fn token_of(row: Option<&Row>) -> Option<LeaseToken> {
     row?.lease.as_ref().map(|lease| lease.token)
 }
 
-fn status_before(model: &Model, event_id: &EventId) -> Option<DeliveryStatus> {
+fn status_before(model: &Model, event_id: &posthaste_domain::EventId) -> Option<DeliveryStatus> {
     let of_event = |(_, row): &(&EventKey, &Row)| row.event_id == *event_id;
     model.rows.iter().find(of_event).map(|(_, row)| row.status)
 }

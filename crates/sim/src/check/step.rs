@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Timestamp};
-use posthaste_store::{
-    ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, LeaseRef, Retention, SettleResult, Settlement,
-};
+use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, Retention, SettleResult, Settlement};
 use posthaste_store_memory::{Row, State};
 
-use super::{CheckResult, Model, claims, expiry, records, require, responses, settlements};
+use super::{CheckResult, Model, claims, records, require, responses, settlements};
 use crate::process::Process;
 use crate::scenario::Scenario;
 
@@ -23,8 +21,8 @@ pub(super) enum Step<'a> {
     Release { held: &'a [LeaseRef] },
     Requeue { event_id: &'a EventId, refused: bool },
     Cancel { event_id: &'a EventId, refused: bool },
+    Discard { event_id: &'a EventId, refused: bool },
     Maintain { retention: &'a Retention },
-    Expire { request: &'a ExpireRequest, response: &'a ExpireResponse },
 }
 
 impl Step<'_> {
@@ -45,7 +43,7 @@ impl Step<'_> {
             Self::Requeue { event_id, .. } => (5_u8, event_id).hash(digest),
             Self::Cancel { event_id, .. } => (6_u8, event_id).hash(digest),
             Self::Maintain { .. } => 7_u8.hash(digest),
-            Self::Expire { response, .. } => (8_u8, &response.expired).hash(digest),
+            Self::Discard { event_id, .. } => (8_u8, event_id).hash(digest),
         }
     }
 }
@@ -95,19 +93,29 @@ fn changes<'a>(model: &Model, state: &'a State) -> Vec<Change<'a>> {
     changed.map(|(key, row)| Change { key: *key, before: model.rows.get(key).cloned(), after: row }).collect()
 }
 
-/// P1: only retention removes rows, and only delivered ones that are old enough.
+/// P1: only retention and a discard remove rows: retention delivered ones that are old enough, a discard one failed row.
 fn check_removals(step: &Step<'_>, model: &mut Model, state: &State, now: Timestamp) -> CheckResult {
     let removed: Vec<EventKey> =
         model.rows.keys().filter(|key| !state.rows.contains_key(key)).copied().collect();
     for key in removed {
         let Some(row) = model.rows.remove(&key) else { continue };
-        let Step::Maintain { retention } = step else {
-            return Err(("P1", format!("{} has disappeared", row.event_id)));
-        };
-        let age = row.delivered_at.map(|at| now.since(at));
-        let old = age.zip(retention.keep_for).is_some_and(|(age, keep)| age >= keep);
-        require!("P1", old, "{} was removed {age:?} after it was delivered", row.event_id);
-        model.counts.removed += 1;
+        match step {
+            Step::Maintain { retention } => {
+                let age = row.delivered_at.map(|at| now.since(at));
+                let old = age.zip(retention.keep_for).is_some_and(|(age, keep)| age >= keep);
+                require!("P1", old, "{} was removed {age:?} after it was delivered", row.event_id);
+                model.counts.removed += 1;
+            }
+            Step::Discard { event_id, refused: false } if **event_id == row.event_id => {
+                let failed = row.status == DeliveryStatus::Failed;
+                require!("P1", failed, "{} was discarded although it is {row:?}", row.event_id);
+                model.counts.discarded += 1;
+                model.discarded_claims.insert(key, row.claims);
+                // A repeated settlement of the event finds no record of the first.
+                model.outcomes.retain(|_, settled| *settled != key);
+            }
+            _ => return Err(("P1", format!("{} has disappeared", row.event_id))),
+        }
     }
     Ok(())
 }
@@ -135,7 +143,7 @@ fn check_change(
     let may_change = before.status != DeliveryStatus::Failed || by_operator;
     require!("P12", may_change, "{} was changed after it had failed", after.event_id);
     match step {
-        Step::Enqueue | Step::Maintain { .. } => {
+        Step::Enqueue | Step::Maintain { .. } | Step::Discard { .. } => {
             Err(("P13", format!("{} was changed by an unrelated operation", after.event_id)))
         }
         Step::Claim { request, response, .. } => claims::check_claimed_row(
@@ -158,7 +166,6 @@ fn check_change(
             require!("P12", !refused && **event_id == after.event_id, "{} was cancelled", after.event_id);
             check_cancelled(before, after, now)
         }
-        Step::Expire { request, response } => expiry::check_expired(request, response, before, after, now),
     }
 }
 

@@ -132,6 +132,16 @@ fn lost_leases_that_are_never_counted_are_caught() {
 }
 
 #[test]
+fn discard_that_removes_other_events_is_caught() {
+    assert_caught(store_bugs::DiscardTakesOtherEvents, &["P1"]);
+}
+
+#[test]
+fn discard_without_an_audit_row_is_caught() {
+    assert_caught(store_bugs::DiscardIsNotAudited, &["P13"]);
+}
+
+#[test]
 fn cancel_that_does_nothing_is_caught() {
     assert_caught(store_bugs::CancelDoesNothing, &["P12"]);
 }
@@ -199,19 +209,4 @@ fn hidden_second_request_is_caught() {
 #[test]
 fn requests_dated_by_the_hosts_clock_are_caught() {
     assert_caught(engine_bugs::RequestsCarryTheHostsTime, &["date"]);
-}
-
-#[test]
-fn events_that_never_expire_are_caught() {
-    assert_caught(engine_bugs::ExpiresNothing, &["P18"]);
-}
-
-#[test]
-fn expiry_that_ignores_a_requeue_is_caught() {
-    assert_caught(store_bugs::ExpiryIgnoresRequeues, &["P18"]);
-}
-
-#[test]
-fn expiry_of_events_in_flight_is_caught() {
-    assert_caught(store_bugs::ExpiryIgnoresLeases, &["P18"]);
 }

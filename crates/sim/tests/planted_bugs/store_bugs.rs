@@ -10,9 +10,8 @@ use async_trait::async_trait;
 use posthaste_domain::{ClaimId, DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView, ExpireRequest, ExpireResponse,
-    LayeredStore, LeaseRef, MaintenanceReport, Receipt, Retention, SettleResult, Settlement, Store,
-    StoreError, StoreLayer,
+    AuditView, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView, LayeredStore,
+    LeaseRef, MaintenanceReport, Receipt, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 
@@ -304,40 +303,24 @@ store_bug! {
 }
 
 store_bug! {
-    /// Lets an event expire by its age, although an operator has requeued it since.
-    ExpiryIgnoresRequeues;
+    /// Discards all events of the destination, also pending and delivered ones.
+    DiscardTakesOtherEvents;
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        let actions: Vec<_> = self.memory.with_state(|state| {
-            state.rows.iter_mut().map(|(key, row)| (*key, row.manual_last.take())).collect()
-        });
-        let expired = self.memory.expire(request).await;
-        self.memory.with_state(|state| {
-            for (key, manual_last) in actions {
-                state.rows.get_mut(&key).expect("rows stay").manual_last = manual_last;
-            }
-        });
-        expired
+    async fn discard(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<AuditView, StoreError> {
+        let destination = self.memory.event(event_id).await?.event.destination_id;
+        let discarded = self.memory.discard(event_id, actor, reason).await?;
+        self.memory.with_state(|state| state.rows.retain(|_, row| row.destination_id != destination));
+        Ok(discarded)
     }
 }
 
 store_bug! {
-    /// Lets events in flight expire.
-    ExpiryIgnoresLeases;
+    /// Discards without a record of the operator.
+    DiscardIsNotAudited;
 
-    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        let leases: Vec<_> = self.memory.with_state(|state| {
-            state.rows.iter_mut().map(|(key, row)| (*key, row.lease.take())).collect()
-        });
-        let expired = self.memory.expire(request).await;
-        self.memory.with_state(|state| {
-            for (key, lease) in leases {
-                let row = state.rows.get_mut(&key).expect("rows stay");
-                if row.status == DeliveryStatus::Pending {
-                    row.lease = lease;
-                }
-            }
-        });
-        expired
+    async fn discard(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<AuditView, StoreError> {
+        let discarded = self.memory.discard(event_id, actor, reason).await?;
+        self.memory.with_state(|state| state.audit.pop());
+        Ok(discarded)
     }
 }

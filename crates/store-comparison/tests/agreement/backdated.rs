@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, Timestamp};
 use posthaste_store::{
-    DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView,
-    LayeredStore, NoticeCursor, NoticePage, Page, PageCursor, PageRequest, Store, StoreClock as _,
+    AuditView, DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery,
+    EventView, LayeredStore, NoticeCursor, NoticePage, Page, PageCursor, PageRequest, Store, StoreClock as _,
     StoreError, StoreLayer,
 };
 use posthaste_store_conformance::Harness;
@@ -52,6 +52,13 @@ impl BackdatedStore {
     /// Returns by how much time was advanced so far.
     fn advanced(&self) -> Duration {
         self.clock.now().since(START)
+    }
+
+    fn error(&self, mut error: StoreError) -> StoreError {
+        if let StoreError::EventDiscarded { discard, .. } = &mut error {
+            self.backdate(&mut [&mut discard.at]);
+        }
+        error
     }
 
     fn backdate(&self, timestamps: &mut [&mut Timestamp]) {
@@ -118,7 +125,7 @@ impl StoreLayer for BackdatedStore {
     }
 
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
-        let mut detail = self.memory.event(event_id).await?;
+        let mut detail = self.memory.event(event_id).await.map_err(|error| self.error(error))?;
         for attempt in &mut detail.history {
             self.backdate(&mut [&mut attempt.started_at]);
         }
@@ -129,7 +136,8 @@ impl StoreLayer for BackdatedStore {
     }
 
     async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        Ok(self.view(self.memory.requeue(event_id, actor).await?))
+        let requeued = self.memory.requeue(event_id, actor).await;
+        requeued.map(|view| self.view(view)).map_err(|error| self.error(error))
     }
 
     async fn cancel(
@@ -138,7 +146,20 @@ impl StoreLayer for BackdatedStore {
         actor: &str,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        Ok(self.view(self.memory.cancel(event_id, actor, reason).await?))
+        let cancelled = self.memory.cancel(event_id, actor, reason).await;
+        cancelled.map(|view| self.view(view)).map_err(|error| self.error(error))
+    }
+
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        let discarded = self.memory.discard(event_id, actor, reason).await;
+        let mut discard = discarded.map_err(|error| self.error(error))?;
+        self.backdate(&mut [&mut discard.at]);
+        Ok(discard)
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

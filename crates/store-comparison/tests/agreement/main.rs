@@ -45,7 +45,6 @@ fn sequences_cover_every_kind_of_result() {
         "cancels",
         "events",
         "events removed by retention",
-        "expired events",
         "leases granted",
         "leases returned again",
         "lost renewals",
@@ -139,6 +138,7 @@ fn sequences_can_share_one_store_that_is_emptied_before_each() {
                 state.destinations.clear();
                 state.idempotency.clear();
                 state.audit.clear();
+                state.discarded.clear();
                 state.notices.clear();
             });
         },

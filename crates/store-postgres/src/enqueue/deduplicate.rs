@@ -31,9 +31,13 @@ WHERE i.key = ANY ($1) AND i.expires_at > app.webhook_now()",
     types: &[Type::TEXT_ARRAY],
 };
 
-/// Returns those of the given event ids that are taken. Uses index webhook_events_event_id.
+/// Returns those of the given event ids that are taken, by events or by discarded ones. Uses indexes
+/// webhook_events_event_id and webhook_discarded_events_event_id.
 static SELECT_TAKEN_EVENT_IDS: Sql = Sql {
-    text: "SELECT e.event_id FROM app.webhook_events e WHERE e.event_id = ANY ($1)",
+    text: "
+SELECT e.event_id FROM app.webhook_events e WHERE e.event_id = ANY ($1)
+UNION ALL
+SELECT d.event_id FROM app.webhook_discarded_events d WHERE d.event_id = ANY ($1)",
     types: &[Type::TEXT_ARRAY],
 };
 

@@ -1,9 +1,11 @@
 //! Enqueueing inside the caller's own transaction: the event exists exactly if the caller commits.
 
-use posthaste_domain::NewEvent;
+use futures_util::future::join;
+use posthaste_domain::{EventId, NewEvent};
 use posthaste_store::Receipt;
-use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Row, Transaction};
 
 use super::destination_ids::DestinationIds;
 use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
@@ -34,18 +36,41 @@ pub async fn enqueue_in(
     // Nothing is cached: the transaction may roll back, and its new destinations with it.
     let uncached = DestinationIds::default();
     let insert = Insert::new(&events, &uncached, &mut MessageIds::from_system());
-    let params = insert.params();
-    let typed: Vec<_> = params.iter().copied().zip(INSERT.types.iter().cloned()).collect();
-    let rows = transaction.query_typed(INSERT.text, &typed).await.map_err(|error| match error.code() {
-        Some(code) if *code == SqlState::UNIQUE_VIOLATION => CallerError::EventIdTaken(error),
-        Some(code)
-            if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME, SqlState::UNDEFINED_FUNCTION]
+    let rows =
+        insert_unless_discarded(transaction, &events, &insert).await.map_err(|error| match error.code() {
+            Some(code) if *code == SqlState::UNIQUE_VIOLATION => CallerError::EventIdTaken(error),
+            Some(code)
+                if [
+                    SqlState::UNDEFINED_TABLE,
+                    SqlState::INVALID_SCHEMA_NAME,
+                    SqlState::UNDEFINED_FUNCTION,
+                ]
                 .contains(code) =>
-        {
-            CallerError::NoSchema(error)
-        }
-        _ => CallerError::Database(error),
-    })?;
+            {
+                CallerError::NoSchema(error)
+            }
+            _ => CallerError::Database(error),
+        })?;
     let created_at = insert.read_result(&rows, &uncached)?;
     Ok(pending_receipts(insert.event_ids(), created_at))
+}
+
+/// Refuses ids of discarded events, then inserts. Both statements are sent at once; if the first fails, PostgreSQL skips the
+/// second.
+async fn insert_unless_discarded(
+    transaction: &Transaction<'_>,
+    events: &[&NewEvent],
+    insert: &Insert<'_>,
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let params = insert.params();
+    let typed: Vec<_> = params.iter().copied().zip(INSERT.types.iter().cloned()).collect();
+    let chosen: Vec<&str> = events.iter().filter_map(|event| event.event_id()).map(EventId::as_str).collect();
+    if chosen.is_empty() {
+        return transaction.query_typed(INSERT.text, &typed).await;
+    }
+    let refuse = "SELECT app.webhook_refuse_discarded_ids($1)";
+    let chosen = [(&chosen as &(dyn ToSql + Sync), Type::TEXT_ARRAY)];
+    let (unused, inserted) =
+        join(transaction.query_typed(refuse, &chosen), transaction.query_typed(INSERT.text, &typed)).await;
+    unused.and(inserted)
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId};
 use posthaste_store::{
-    DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView,
-    LayeredStore, NoticeCursor, NoticePage, Overview, Page, PageRequest, Store, StoreError, StoreLayer,
+    AuditView, DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery,
+    EventView, LayeredStore, NoticeCursor, NoticePage, Overview, Page, PageRequest, Store, StoreError,
+    StoreLayer,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -114,6 +115,16 @@ impl StoreLayer for FaultyStore {
     ) -> Result<EventView, StoreError> {
         self.fail().await?;
         self.inner.cancel(event_id, actor, reason).await
+    }
+
+    async fn discard(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<AuditView, StoreError> {
+        self.fail().await?;
+        self.inner.discard(event_id, actor, reason).await
     }
 
     async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {

@@ -1,4 +1,4 @@
-//! `posthaste dlq requeue`: requeues dead-lettered events with one request each, a few requests at a time.
+//! `posthaste dlq requeue` and `dlq discard`: act on dead-lettered events with one request each, a few requests at a time.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -7,8 +7,9 @@ use anyhow::Context as _;
 use futures_util::{StreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use posthaste_domain::FailureKind;
+use serde_json::json;
 
-use crate::cli::{NOT_CANCELLED, RequeueArgs};
+use crate::cli::{NOT_CANCELLED, SelectionArgs};
 use crate::client::{ActionResult, ApiClient, ApiResponse, ClientError, Overview};
 use crate::commands::pages::Pages;
 use crate::terminal::{self, BadUsage, escape_line, pluralize};
@@ -16,11 +17,40 @@ use crate::terminal::{self, BadUsage, escape_line, pluralize};
 /// Number of concurrent requests: enough to share commits in the store, few enough not to delay deliveries.
 const CONCURRENCY: usize = 8;
 
-pub(super) async fn run(args: &RequeueArgs, client: &ApiClient) -> anyhow::Result<ExitCode> {
-    let mut requeue =
-        Requeue { client, json: args.json, bar: ProgressBar::hidden(), requeued: 0, refused: 0 };
-    if args.all {
-        return requeue.requeue_all(args.kind.as_deref(), args.yes).await;
+/// What the command does to dead letters.
+pub(super) struct Action {
+    /// The last segment of the path.
+    path: &'static str,
+    /// The name of the action at the start of a question.
+    verb: &'static str,
+    /// What an event is after the action.
+    done: &'static str,
+    /// The action without a kind leaves cancelled events out, because they do not wait for a repair.
+    omits_cancelled: bool,
+    body: Option<Vec<u8>>,
+}
+
+impl Action {
+    pub(super) const fn requeue() -> Self {
+        Self { path: "requeue", verb: "Requeue", done: "requeued", omits_cancelled: true, body: None }
+    }
+
+    pub(super) fn discard(reason: Option<&str>) -> Self {
+        let body = reason.map(|reason| json!({ "reason": reason }).to_string().into_bytes());
+        Self { path: "discard", verb: "Discard", done: "discarded", omits_cancelled: false, body }
+    }
+}
+
+pub(super) async fn run(
+    action: Action,
+    event_ids: &[String],
+    all: bool,
+    args: &SelectionArgs,
+    client: &ApiClient,
+) -> anyhow::Result<ExitCode> {
+    let mut run = Run { action, client, json: args.json, bar: ProgressBar::hidden(), done: 0, refused: 0 };
+    if all {
+        return run.act_on_all(args.kind.as_deref(), args.yes).await;
     }
     if args.kind.is_some() {
         return Err(BadUsage(
@@ -28,38 +58,40 @@ pub(super) async fn run(args: &RequeueArgs, client: &ApiClient) -> anyhow::Resul
         )
         .into());
     }
-    requeue.requeue_events(args.event_ids.clone(), true).await?;
-    Ok(if requeue.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    run.act_on_events(event_ids.to_vec(), true).await?;
+    Ok(if run.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A running requeue command, with the numbers of events that the server has requeued and refused so far.
-struct Requeue<'a> {
+/// A running command, with the numbers of events that the server has changed and refused so far.
+struct Run<'a> {
+    action: Action,
     client: &'a ApiClient,
     json: bool,
     bar: ProgressBar,
-    requeued: u64,
+    done: u64,
     refused: u64,
 }
 
-impl Requeue<'_> {
-    /// Requeues all events of a failure kind; without a kind, all but cancelled ones, because those do not wait for a repair.
-    /// Terminates even if requeued events fail again meanwhile: the list starts with the latest
-    /// failures, so new failures are added before the pages that are still to come.
-    async fn requeue_all(&mut self, kind: Option<&str>, yes: bool) -> anyhow::Result<ExitCode> {
+impl Run<'_> {
+    /// Acts on all events of a failure kind; without a kind, on all that the action does not leave out. Terminates even if
+    /// requeued events fail again meanwhile: the list starts with the latest failures, so new failures are added before the
+    /// pages that are still to come.
+    async fn act_on_all(&mut self, kind: Option<&str>, yes: bool) -> anyhow::Result<ExitCode> {
         let overview: Overview = self.client.get(&["overview"], &[]).await?.parse()?;
-        let selection = Selection::new(&overview, kind);
+        let selection = Selection::new(&overview, kind, &self.action);
         if selection.count_max == 0 {
             terminal::note(&selection.describe_empty());
             return Ok(ExitCode::SUCCESS);
         }
-        if !yes && !confirm(&selection)? {
-            terminal::note("Nothing was requeued.");
+        if !yes && !confirm(&selection, &self.action)? {
+            terminal::note(&format!("Nothing was {}.", self.action.done));
             return Ok(ExitCode::FAILURE);
         }
-        self.bar = progress_bar(selection.count_max);
-        let result = self.requeue_pages(kind.unwrap_or(NOT_CANCELLED)).await;
+        self.bar = progress_bar(selection.count_max, &self.action);
+        let default = self.action.omits_cancelled.then_some(NOT_CANCELLED);
+        let result = self.act_on_pages(kind.or(default)).await;
         self.bar.finish_and_clear();
-        result.with_context(|| format!("stopped after {}", pluralize(self.requeued, "event")))?;
+        result.with_context(|| format!("stopped after {}", pluralize(self.done, "event")))?;
         let refused = match self.refused {
             0 => String::new(),
             count => format!(", {count} had left the queue meanwhile"),
@@ -68,25 +100,29 @@ impl Requeue<'_> {
             0 => String::new(),
             count => format!("; {count} cancelled left out (--kind cancelled requeues them)"),
         };
-        terminal::note(&format!("{} requeued{refused}{omitted}.", self.requeued));
+        terminal::note(&format!("{} {}{refused}{omitted}.", self.done, self.action.done));
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn requeue_pages(&mut self, kind: &str) -> anyhow::Result<()> {
-        let mut pages = Pages::all(self.client, "dlq", vec![("failure_kind", kind)]);
+    async fn act_on_pages(&mut self, kind: Option<&str>) -> anyhow::Result<()> {
+        let filters = kind.map(|kind| ("failure_kind", kind)).into_iter().collect();
+        let mut pages = Pages::all(self.client, "dlq", filters);
         while let Some((_, page)) = pages.next().await? {
             let event_ids = page.events.into_iter().map(|event| event.event_id).collect();
-            self.requeue_events(event_ids, false).await?;
+            self.act_on_events(event_ids, false).await?;
         }
         Ok(())
     }
 
-    /// Requeues these events. With `verbose`, prints the result of each.
-    async fn requeue_events(&mut self, event_ids: Vec<String>, verbose: bool) -> anyhow::Result<()> {
-        let client = self.client;
-        let requests = event_ids.into_iter().map(|event_id| async move {
-            let response = client.post(&["dlq", &event_id, "requeue"], None).await;
-            (event_id, response)
+    /// Acts on these events. With `verbose`, prints the result of each.
+    async fn act_on_events(&mut self, event_ids: Vec<String>, verbose: bool) -> anyhow::Result<()> {
+        let (client, path, body) = (self.client, self.action.path, self.action.body.clone());
+        let requests = event_ids.into_iter().map(|event_id| {
+            let body = body.clone();
+            async move {
+                let response = client.post(&["dlq", &event_id, path], body).await;
+                (event_id, response)
+            }
         });
         // `buffered` keeps the order: with --json, the n-th line is the response for the n-th id.
         let mut responses = stream::iter(requests).buffered(CONCURRENCY);
@@ -98,7 +134,7 @@ impl Requeue<'_> {
     }
 
     /// Counts and prints one response. A refused event and a closed standard output are no errors: the other events are
-    /// still requeued.
+    /// still changed.
     fn record(
         &mut self,
         event_id: &str,
@@ -107,14 +143,15 @@ impl Requeue<'_> {
     ) -> anyhow::Result<()> {
         match response {
             Ok(response) => {
-                self.requeued += 1;
+                self.done += 1;
                 if self.json {
                     let body = String::from_utf8_lossy(response.as_bytes());
                     return self.bar.suspend(|| terminal::print_unless_closed(&body));
                 }
                 if verbose {
                     let ActionResult { event_id, delivery_status } = response.parse()?;
-                    let line = format!("{event_id} is requeued: {delivery_status}");
+                    let status = delivery_status.map(|status| format!(": {status}")).unwrap_or_default();
+                    let line = format!("{event_id} is {}{status}", self.action.done);
                     return terminal::print_unless_closed(&escape_line(&line));
                 }
                 Ok(())
@@ -131,7 +168,7 @@ impl Requeue<'_> {
     }
 }
 
-/// The dead letters that `--all` requeues.
+/// The dead letters that `--all` selects.
 struct Selection<'a> {
     kind: Option<&'a str>,
     /// The number of events, or an upper bound of it: the server counts only cancelled events by kind.
@@ -141,11 +178,14 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    fn new(overview: &Overview, kind: Option<&'a str>) -> Self {
+    fn new(overview: &Overview, kind: Option<&'a str>, action: &Action) -> Self {
         let waiting = overview.failed_count.saturating_sub(overview.cancelled_count);
-        let is_cancelled = kind == Some(FailureKind::Cancelled.as_str());
-        let count_max = if is_cancelled { overview.cancelled_count } else { waiting };
-        let omitted = if kind.is_none() { overview.cancelled_count } else { 0 };
+        let omitted = if kind.is_none() && action.omits_cancelled { overview.cancelled_count } else { 0 };
+        let count_max = match kind {
+            None => overview.failed_count.saturating_sub(omitted),
+            Some(kind) if kind == FailureKind::Cancelled.as_str() => overview.cancelled_count,
+            Some(_) => waiting,
+        };
         Self { kind, count_max, omitted }
     }
 
@@ -172,20 +212,21 @@ impl<'a> Selection<'a> {
 
 /// Asks the user for confirmation and returns whether the user agreed. Without a terminal on standard input, returns an
 /// error that advises `--yes`.
-fn confirm(selection: &Selection<'_>) -> anyhow::Result<bool> {
+fn confirm(selection: &Selection<'_>, action: &Action) -> anyhow::Result<bool> {
     let all = selection.describe();
     if !io::stdin().is_terminal() {
-        let advice = format!("add --yes to requeue {all}, without confirmation");
+        let advice = format!("add --yes to {} {all}, without confirmation", action.path);
         return Err(BadUsage(advice).into());
     }
-    terminal::note(&format!("Requeue {all}? [y/N]"));
+    terminal::note(&format!("{} {all}? [y/N]", action.verb));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Returns a progress bar, which is visible on a terminal only.
-fn progress_bar(count: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} requeued, {eta} to go");
+fn progress_bar(count: u64, action: &Action) -> ProgressBar {
+    let template = format!("{{bar:30}} {{pos}} of {{len}} {}, {{eta}} to go", action.done);
+    let style = ProgressStyle::with_template(&template);
     ProgressBar::new(count).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -1,0 +1,93 @@
+//! Discards: an operator removes a failed event for good. The store keeps its id, its audit log and what its notices contain.
+
+use futures_util::future::join;
+use posthaste_domain::{DeliveryStatus, EventId, clean_reason};
+use posthaste_store::{AuditView, ManualAction, StoreError};
+use tokio_postgres::types::Type;
+
+use crate::StoreState;
+use crate::convert::PgTimestamp;
+use crate::error::unavailable;
+use crate::event::{SELECT_EVENT, parse_event};
+use crate::read;
+use crate::session::{Params, Sql};
+
+/// Deletes a failed event with its message and attempts. Deleting the terminal row comes first: it waits for another
+/// operator's change of the event, and finds nothing after a requeue. Uses indexes webhook_events_event_id,
+/// webhook_events_message_id, and webhook_attempts_event in every partition.
+static DISCARD: Sql = Sql {
+    text: "
+WITH discarded AS (
+    DELETE FROM app.webhook_terminal_events x
+    USING app.webhook_events e
+    WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
+    RETURNING x.id, x.failure_kind
+),
+events AS (
+    DELETE FROM app.webhook_events e USING discarded d WHERE e.id = d.id RETURNING e.*
+),
+messages AS (
+    DELETE FROM app.webhook_messages m
+    USING events e
+    WHERE m.id = e.message_id
+          AND NOT EXISTS (SELECT FROM app.webhook_events o WHERE o.message_id = e.message_id AND o.id <> e.id)
+),
+attempts AS (
+    DELETE FROM app.webhook_attempts a USING discarded d WHERE a.event_key = d.id
+),
+discarded_events AS (
+    INSERT INTO app.webhook_discarded_events (id, discarded_at, event_id, webhook_id, payment_request_id, session_id)
+    SELECT id, app.webhook_now(), event_id, webhook_id, payment_request_id, session_id FROM events
+),
+counts AS (
+    INSERT INTO app.webhook_counts (failed, cancelled)
+    SELECT -count(*), -count(*) FILTER (WHERE failure_kind = 'cancelled') FROM discarded HAVING count(*) > 0
+),
+audit AS (
+    INSERT INTO app.webhook_audit (event_key, action, actor, at, reason)
+    SELECT id, $2, $3, app.webhook_now(), $4 FROM discarded
+)
+SELECT app.webhook_now() FROM discarded",
+    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
+};
+
+/// Attempts to discard an event that fails between the statement and the check why it changed nothing.
+const TRIES_MAX: usize = 10;
+
+/// Discards a failed event.
+pub(crate) async fn discard(
+    store: &StoreState,
+    event_id: &EventId,
+    actor: &str,
+    reason: Option<&str>,
+) -> Result<AuditView, StoreError> {
+    let (action, reason) = (ManualAction::Discard, clean_reason(reason));
+    let params: Params<'_> = &[&event_id.as_str(), &action.as_str(), &actor, &reason];
+    for _ in 0..TRIES_MAX {
+        let result = store.sessions.operate.with(async |session| {
+            let (discard, read) = (session.prepare(&DISCARD).await?, session.prepare(&SELECT_EVENT).await?);
+            let id = event_id.as_str();
+            let (discarded, event) = session
+                .transaction(async {
+                    let (discarded, event) =
+                        join(session.send(&discard, params), session.send(&read, &[&id])).await;
+                    Ok((discarded?, event?))
+                })
+                .await?;
+            let at = discarded.first().map(|row| row.try_get::<_, PgTimestamp>(0)).transpose()?;
+            Ok((at, event.first().map(parse_event).transpose()?))
+        });
+        match result.await? {
+            (Some(PgTimestamp(at)), _) => {
+                return Ok(AuditView { action, actor: actor.to_owned(), at, reason });
+            }
+            (None, None) => return Err(read::explain_missing(store, event_id).await),
+            (None, Some(event)) if event.status != DeliveryStatus::Failed => {
+                return Err(StoreError::NotDiscardable { event_id: event_id.clone(), status: event.status });
+            }
+            // The event failed after the statement.
+            (None, Some(_)) => {}
+        }
+    }
+    Err(unavailable(format!("event {event_id} changes faster than it can be discarded")))
+}
