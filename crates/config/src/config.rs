@@ -46,6 +46,7 @@ impl Config {
             cycle_interval: self.cycle_seconds,
             abandon_after: self.abandon_after,
             retention: self.retention_days,
+            dead_letter_retention: self.dead_letter_retention_days,
         }
     }
 

@@ -44,6 +44,10 @@ declare_settings! {
         /// How long delivered events and attempts are kept.
         retention_days: Option<Duration> =
             whole(0..=36_500).remark("0 keeps them forever").map(days).default("30");
+
+        /// How long dead letters are kept after their last change, cancelled events too.
+        dead_letter_retention_days: Option<Duration> =
+            whole(0..=36_500).remark("0 keeps them forever").map(days).default("0");
     }
 
     Service {

@@ -14,7 +14,11 @@ const STEP_PAUSE: Duration = Duration::from_millis(100);
 const ROWS_MAX: usize = 1_000;
 
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let retention = Retention { keep_for: worker.settings.retention, rows_max: ROWS_MAX };
+    let retention = Retention {
+        keep_for: worker.settings.retention,
+        keep_dead_letters_for: worker.settings.dead_letter_retention,
+        rows_max: ROWS_MAX,
+    };
     loop {
         let pause = match worker.ports.store.maintain(&retention).await {
             Ok(report) if report.has_more => STEP_PAUSE,

@@ -35,6 +35,8 @@ pub struct Settings {
     pub abandon_after: u32,
     /// How long delivered events and attempts are kept. None keeps them forever.
     pub retention: Option<Duration>,
+    /// How long failed events are kept after their last change. None keeps them forever.
+    pub dead_letter_retention: Option<Duration>,
 }
 
 /// A setting outside its valid range.
@@ -64,6 +66,7 @@ impl Settings {
             cycle_interval: Duration::from_secs(60),
             abandon_after: 5,
             retention: Some(Duration::from_secs(30 * 24 * 3_600)),
+            dead_letter_retention: None,
         }
     }
 

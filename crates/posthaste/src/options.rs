@@ -89,6 +89,12 @@ impl Options {
         self
     }
 
+    /// Sets how long dead letters are kept after their last change. None, the default, keeps them forever.
+    pub fn dead_letter_retention(mut self, retention: Option<Duration>) -> Self {
+        self.settings.dead_letter_retention = retention;
+        self
+    }
+
     /// Allows deliveries to these private networks. By default, the sender connects to public addresses only.
     pub fn allowed_networks(mut self, networks: AllowedNetworks) -> Self {
         self.sender.allowed_networks = networks;

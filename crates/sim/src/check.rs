@@ -7,7 +7,7 @@
 //!
 //! Properties are named as in violations: P1 durable, P2 no loss, P3 true outcomes, P4 lease form, P5 fence, P6 fresh
 //! tokens, P7 expiry, P8 accounting, P9 requests, P10 attempt limits, P11 liveness, P12 terminal states, P13 atomic
-//! records, P14 backoff, P19 no attempt for a shortage of our own, and no claim while results cannot be written.
+//! records, P14 backoff, P19 no attempt for a shortage of our own.
 
 mod checked_store;
 mod claims;
@@ -88,8 +88,8 @@ struct Model {
     /// Every token ever granted, with its holder.
     holders: BTreeMap<LeaseToken, Arc<Process>>,
     accounts: BTreeMap<EventKey, LeaseAccount>,
-    /// Number of leases that discarded events had. Their holders may still send.
-    discarded_claims: BTreeMap<EventKey, u32>,
+    /// Number of leases that removed dead letters had. Their holders may still send.
+    removed_claims: BTreeMap<EventKey, u32>,
     /// Destinations that asked for a pause, with its end.
     paused: BTreeMap<DestinationId, Timestamp>,
     /// The last delay of each retry number.
@@ -135,13 +135,20 @@ pub struct ActivityCounts {
     pub abandoned: u64,
     pub released: u64,
     pub circuits_reported: u64,
-    /// Events that retention removed.
+    /// Delivered events that retention removed.
     pub removed: u64,
+    /// Failed events that retention removed.
+    pub dead_letters_removed: u64,
     /// Events that an operator discarded.
     pub discarded: u64,
 }
 
 impl ActivityCounts {
+    /// Events that retention or an operator removed.
+    fn all_removed(&self) -> u64 {
+        self.removed + self.dead_letters_removed + self.discarded
+    }
+
     pub fn add(&mut self, other: &Self) {
         self.stale_writes += other.stale_writes;
         self.replayed_settles += other.replayed_settles;
@@ -151,6 +158,7 @@ impl ActivityCounts {
         self.released += other.released;
         self.circuits_reported += other.circuits_reported;
         self.removed += other.removed;
+        self.dead_letters_removed += other.dead_letters_removed;
         self.discarded += other.discarded;
     }
 }
@@ -208,8 +216,8 @@ impl Checker {
     pub(crate) fn record_request(&self, lease: &Lease) {
         let mut model = self.model();
         let (first, requests) = model.request_log.record_request(&lease.event_id, lease.token);
-        let claims_of_discarded = model.discarded_claims.get(&lease.key).copied().unwrap_or_default();
-        let claims = model.rows.get(&lease.key).map_or(claims_of_discarded, |row| row.claims);
+        let claims_of_removed = model.removed_claims.get(&lease.key).copied().unwrap_or_default();
+        let claims = model.rows.get(&lease.key).map_or(claims_of_removed, |row| row.claims);
         let result = (|| {
             require!("P9", first, "two requests for {} under one token", lease.event_id);
             require!(
@@ -345,10 +353,12 @@ impl Checker {
             faults,
             simulated,
             steps: model.steps,
-            events: model.rows.len() as u64 + model.counts.removed + model.counts.discarded,
+            events: model.rows.len() as u64 + model.counts.all_removed(),
             requests: model.request_log.total(),
             delivered: count(DeliveryStatus::Delivered) + model.counts.removed,
-            failed: count(DeliveryStatus::Failed) + model.counts.discarded,
+            failed: count(DeliveryStatus::Failed)
+                + model.counts.dead_letters_removed
+                + model.counts.discarded,
             counts: model.counts,
             digest: model.digest.finish(),
         }

@@ -161,6 +161,7 @@ impl Scenario {
         settings.retry_batch = random.index(14) + 2;
         settings.poll_interval = random.millis(500..2_000);
         settings.retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
+        settings.dead_letter_retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
         Self {
             fault_injection: FaultInjection::ThenRecovery,
             fault_duration: Duration::from_secs(3_600),

@@ -47,6 +47,10 @@ pub(crate) const REPORT_LIFETIMES: [Duration; 2] = [minutes_and_a_half(2), minut
 pub(crate) const RETENTIONS: [Option<Duration>; 4] =
     [Some(minutes_and_a_half(0)), Some(minutes_and_a_half(10)), Some(minutes_and_a_half(24 * 60)), None];
 
+/// Retention periods of dead letters.
+pub(crate) const DEAD_LETTER_RETENTIONS: [Duration; 2] =
+    [minutes_and_a_half(10), minutes_and_a_half(24 * 60)];
+
 /// Times between the end of an attempt and its settlement. This only affects the attempt's timestamps; nothing expires by it.
 pub(crate) const ENDED_AGO: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5 * MINUTE)];
 
@@ -80,6 +84,7 @@ mod tests {
             .chain(RETRY_AFTER_DELAYS)
             .chain(KEY_LIFETIMES)
             .chain(REPORT_LIFETIMES)
+            .chain(DEAD_LETTER_RETENTIONS)
             .chain(RETRY_DELAYS);
         for lifetime in lifetimes.chain(RETENTIONS.into_iter().flatten()) {
             assert_eq!(lifetime.as_millis() % 60_000, 30_000, "{lifetime:?}");

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::durations::{
-    ADVANCES, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
+    ADVANCES, DEAD_LETTER_RETENTIONS, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES,
+    RETENTIONS, RETRY_AFTER_DELAYS,
 };
 use crate::operation::{
     Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
@@ -161,7 +162,10 @@ fn report() -> impl Strategy<Value = CircuitReportSpec> {
 }
 
 fn maintain() -> impl Strategy<Value = Operation> {
-    (select(&RETENTIONS[..]), 1..=3_usize).prop_map(|(keep, rows_max)| Operation::Maintain { keep, rows_max })
+    let keep_dead_letters = weighted(0.3, select(&DEAD_LETTER_RETENTIONS[..]));
+    (select(&RETENTIONS[..]), keep_dead_letters, 1..=3_usize).prop_map(
+        |(keep, keep_dead_letters, rows_max)| Operation::Maintain { keep, keep_dead_letters, rows_max },
+    )
 }
 
 fn events() -> impl Strategy<Value = Operation> {

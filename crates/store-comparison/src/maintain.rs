@@ -16,9 +16,10 @@ impl SequenceRun<'_> {
         &mut self,
         handle: Handle,
         keep: Option<Duration>,
+        keep_dead_letters: Option<Duration>,
         rows_max: usize,
     ) -> ComparisonResult<String> {
-        let retention = Retention { keep_for: keep, rows_max };
+        let retention = Retention { keep_for: keep, keep_dead_letters_for: keep_dead_letters, rows_max };
         let removed = maintain_until_done(&*self.store(handle), &retention).await?;
         let events = |run: &Self| run.model.with_state(|state| state.rows.len());
         let before = events(self);

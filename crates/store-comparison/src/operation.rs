@@ -68,6 +68,7 @@ pub(crate) enum Operation {
     ReportCircuits(Vec<CircuitReportSpec>),
     Maintain {
         keep: Option<Duration>,
+        keep_dead_letters: Option<Duration>,
         rows_max: usize,
     },
     DeadLetters {

@@ -117,7 +117,9 @@ impl<'a> SequenceRun<'a> {
                 self.discard(handle, *event, *actor, *reason).await
             }
             Operation::ReportCircuits(reports) => self.report_circuits(handle, reports).await,
-            Operation::Maintain { keep, rows_max } => self.maintain(handle, *keep, *rows_max).await,
+            Operation::Maintain { keep, keep_dead_letters, rows_max } => {
+                self.maintain(handle, *keep, *keep_dead_letters, *rows_max).await
+            }
             Operation::DeadLetters { filter, paging } => {
                 self.compare_dead_letters(handle, *filter, *paging).await
             }

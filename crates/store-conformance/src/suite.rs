@@ -227,7 +227,6 @@ macro_rules! conformance_suite {
             }
             health {
                 health_reports_the_clock_and_a_current_schema,
-                check_of_writes_changes_nothing,
             }
             secrets {
                 first_secret_is_kept_and_returned_to_later_callers,
@@ -236,6 +235,9 @@ macro_rules! conformance_suite {
             maintain {
                 old_delivered_events_are_removed_in_small_steps,
                 failed_and_pending_events_are_kept_however_old,
+                old_dead_letters_are_removed_in_small_steps,
+                retention_of_dead_letters_counts_from_their_last_change,
+                late_result_of_a_removed_dead_letter_is_stale,
                 retention_counts_from_delivery_not_from_arrival,
                 without_retention_everything_is_kept,
                 old_notices_are_removed_and_the_log_continues,

@@ -1,35 +1,51 @@
 //! Retention: removing old rows.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use posthaste_domain::{EventKey, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventKey, Timestamp};
 use posthaste_store::{AuditView, MaintenanceReport, ManualAction, Retention};
 
-use crate::state::State;
+use crate::state::{Row, State};
 
-/// Removes expired keys, old attempts and notices, and up to `rows_max` old delivered events.
+/// Removes expired keys, old attempts, notices and discards, and up to `rows_max` old events.
 pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention) -> MaintenanceReport {
     state.idempotency.retain(|_, entry| entry.expires_at > now);
-    let Some(keep_for) = retention.keep_for else {
-        return MaintenanceReport::default();
-    };
-    let horizon = now.before(keep_for);
-
-    let is_old = |delivered_at: Option<Timestamp>| delivered_at.is_some_and(|at| at <= horizon);
-    let events: Vec<EventKey> =
-        state.rows.iter().filter(|(_, row)| is_old(row.delivered_at)).map(|(key, _)| *key).collect();
-    for key in events.iter().take(retention.rows_max) {
+    let old: Vec<EventKey> =
+        state.rows.iter().filter(|(_, row)| is_old(row, now, retention)).map(|(key, _)| *key).collect();
+    let removed = old.len().min(retention.rows_max);
+    for key in &old[..removed] {
+        let row = &state.rows[key];
+        let (event_id, is_dead_letter) = (row.event_id.clone(), row.status == DeliveryStatus::Failed);
         state.remove_event(*key);
+        // The notices of a delivered event are as old as the event, and are removed by their own age.
+        state.notices.retain(|published| !is_dead_letter || published.notice.event_id != event_id);
     }
-    let removed = events.len().min(retention.rows_max);
-    state.revision += 1;
-    // Attempts of kept events are removed by their own age.
-    state.attempts.retain(|_, attempt| attempt.recorded_at > horizon);
-    forget_old_discards(state, horizon);
+    if let Some(keep_for) = retention.keep_for {
+        let horizon = now.before(keep_for);
+        // Attempts of kept events are removed by their own age.
+        state.attempts.retain(|_, attempt| attempt.recorded_at > horizon);
+        state.notices.retain(|published| published.notice.at > horizon);
+        forget_old_discards(state, horizon);
+    }
     let (rows, discarded) = (&state.rows, &state.discarded);
     state.audit.retain(|(key, _)| rows.contains_key(key) || discarded.values().any(|kept| kept == key));
-    state.notices.retain(|published| published.notice.at > horizon);
-    MaintenanceReport { removed, has_more: events.len() > removed }
+    state.revision += 1;
+    MaintenanceReport { removed, has_more: old.len() > removed }
+}
+
+/// Returns whether retention removes an event: a delivered one by its delivery, a failed one by its last change.
+fn is_old(row: &Row, now: Timestamp, retention: &Retention) -> bool {
+    let is_before = |at: Timestamp, keep_for: Duration| at <= now.before(keep_for);
+    match row.status {
+        DeliveryStatus::Pending => false,
+        DeliveryStatus::Delivered => {
+            row.delivered_at.zip(retention.keep_for).is_some_and(|(at, keep_for)| is_before(at, keep_for))
+        }
+        DeliveryStatus::Failed => {
+            retention.keep_dead_letters_for.is_some_and(|keep_for| is_before(row.updated_at, keep_for))
+        }
+    }
 }
 
 /// Forgets the events that were discarded before the horizon, so that their ids can be used again.

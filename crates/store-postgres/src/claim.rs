@@ -10,8 +10,6 @@ use futures_util::future::join5;
 use posthaste_domain::Lease;
 use posthaste_store::{ClaimRequest, ClaimResponse, StoreError};
 
-pub(crate) use grant::grant_in_transaction;
-
 use crate::StoreState;
 use crate::claimable::{ClaimBudget, ClaimableIndex, ServerSnapshot};
 use crate::convert::micros;

@@ -39,7 +39,6 @@ mod settle;
 mod sweep;
 mod tls;
 mod watermark;
-mod write_check;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,10 +65,10 @@ pub use tokio_postgres;
 use claim::DiscoveryState;
 use clock_repair::ClockRepair;
 use enqueue::{DestinationIds, EnqueueQueue};
+use maintain::RetentionCursors;
 use notices::NoticeSignal;
 use outstanding::OutstandingLeases;
 use session::SessionPools;
-use write_check::WriteCheck;
 
 /// A store on PostgreSQL. Clones are cheap and share connections and state.
 #[derive(Clone)]
@@ -88,12 +87,10 @@ pub(crate) struct StoreState {
     destination_ids: DestinationIds,
     enqueue_queue: EnqueueQueue,
     notice_signal: NoticeSignal,
-    /// Key of the last event that a retention pass in progress has examined; zero between passes.
-    retention_cursor: Mutex<i64>,
+    retention_cursors: Mutex<RetentionCursors>,
     /// Requests a sweep before the next periodic one.
     sweep_request: Arc<Notify>,
     clock_repair: ClockRepair,
-    write_check: WriteCheck,
     background: std::sync::Mutex<Vec<AbortHandle>>,
 }
 
@@ -130,10 +127,9 @@ impl PostgresStore {
             destination_ids: DestinationIds::default(),
             enqueue_queue,
             notice_signal: NoticeSignal::default(),
-            retention_cursor: Mutex::default(),
+            retention_cursors: Mutex::default(),
             sweep_request: Arc::default(),
             clock_repair: ClockRepair::default(),
-            write_check: WriteCheck::default(),
             background: std::sync::Mutex::default(),
         });
         let weak = || Arc::downgrade(&shared);
@@ -244,13 +240,7 @@ impl Store for PostgresStore {
     }
 
     async fn health(&self) -> Result<StoreHealth, StoreError> {
-        let health = read::health(&self.shared).await?;
-        write_check::recently_writable(&self.shared).await?;
-        Ok(health)
-    }
-
-    async fn check_writes(&self) -> Result<(), StoreError> {
-        write_check::check_writes(&self.shared).await
+        read::health(&self.shared).await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

@@ -1,5 +1,6 @@
 //! Retention: deletes old rows, a small step per call.
 
+mod dead_letters;
 mod partitions;
 
 use posthaste_store::{MaintenanceReport, Retention, StoreError};
@@ -101,24 +102,42 @@ pub(crate) async fn maintain(
     retention: &Retention,
 ) -> Result<MaintenanceReport, StoreError> {
     let rows_max = i64::try_from(retention.rows_max.max(1)).unwrap_or(i64::MAX);
-    let mut cursor = store.retention_cursor.lock().await;
+    let mut cursors = store.retention_cursors.lock().await;
     let report = store.sessions.dispatch.with(async |session| {
         partitions::create_partitions(session).await?;
         let keys = session.transact(&DELETE_EXPIRED_KEYS, &[&rows_max]).await?.len();
         let mut report = MaintenanceReport { removed: 0, has_more: keys >= retention.rows_max.max(1) };
+        if let Some(keep_for) = retention.keep_dead_letters_for {
+            let step =
+                dead_letters::delete_old(session, cursors.dead_letters, micros(keep_for), rows_max).await?;
+            cursors.dead_letters = step.next_cursor;
+            report.removed = step.removed;
+            report.has_more |= step.has_more;
+        }
         let Some(keep_for) = retention.keep_for else { return Ok(report) };
         let keep_for = micros(keep_for);
-        let step = delete_delivered(session, *cursor, keep_for, rows_max).await?;
+        let remaining = rows_max - i64::try_from(report.removed).unwrap_or(rows_max);
+        let step = delete_delivered(session, cursors.delivered, keep_for, remaining).await?;
         let notices = session.transact(&DELETE_OLD_NOTICES, &[&keep_for, &rows_max]).await?.len();
         let discards = session.transact(&FORGET_OLD_DISCARDS, &[&keep_for, &rows_max]).await?.len();
         let attempts_remain = partitions::drop_old_partitions(session, keep_for, rows_max).await?;
-        *cursor = step.next_cursor;
-        report.removed = step.removed;
+        cursors.delivered = step.next_cursor;
+        report.removed += step.removed;
         let is_full = |rows: usize| rows >= retention.rows_max.max(1);
         report.has_more |= step.has_more || is_full(notices) || is_full(discards) || attempts_remain;
         Ok(report)
     });
     report.await
+}
+
+/// Where the retention passes in progress continue; zero between passes. A pass never reads again from the start of an
+/// index, which holds the dead entries of the rows that it has deleted.
+#[derive(Default)]
+pub(crate) struct RetentionCursors {
+    /// Key of the last event that the pass over delivered events has examined.
+    delivered: i64,
+    /// Last change, in microseconds, of the last failed event that was deleted.
+    dead_letters: i64,
 }
 
 /// The result of one step of a retention pass.
@@ -135,6 +154,9 @@ async fn delete_delivered(
     keep_for: i64,
     rows_max: i64,
 ) -> Result<RetentionStep, tokio_postgres::Error> {
+    if rows_max == 0 {
+        return Ok(RetentionStep { removed: 0, next_cursor: cursor, has_more: true });
+    }
     let rows = session.transact(&DELETE_DELIVERED, &[&cursor, &keep_for, &rows_max]).await?;
     let row = rows.first().expect("the statement returns one row");
     let (removed, examined): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);

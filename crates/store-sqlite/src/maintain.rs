@@ -4,16 +4,17 @@
 //! were delivered long ago and the old attempts of events that stay. If the clock is set back, some rows are kept longer
 //! by the same amount; an index by age would avoid this at a cost to every settle.
 
-use posthaste_domain::{EventKey, NoticeKind, Timestamp};
+use posthaste_domain::{EventKey, FailureKind, NoticeKind, Timestamp};
 use posthaste_store::{MaintenanceReport, Retention};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::CallError;
 use crate::notices::{self, LogEntry};
 use crate::remove;
+use crate::row;
 use crate::totals::TotalsChange;
 
-/// Removes up to `rows_max` expired idempotency keys, up to `rows_max` log entries with the attempts and delivered events
+/// Removes up to `rows_max` old events, failed ones first. Also removes up to `rows_max` expired idempotency keys, up to `rows_max` log entries with the attempts and delivered events
 /// that they refer to, and forgets up to `rows_max` discarded events. Reports the number of removed events.
 pub(crate) fn maintain(
     db: &Connection,
@@ -24,9 +25,14 @@ pub(crate) fn maintain(
     remove_expired_keys(db, now, rows_max)?;
     let horizon = retention.keep_for.map(|keep| now.before(keep));
     let mut report = MaintenanceReport::default();
+    if let Some(keep_for) = retention.keep_dead_letters_for {
+        report.removed = remove_dead_letters(db, now.before(keep_for), rows_max)?;
+    }
+    report.has_more = report.removed >= retention.rows_max;
+    let remaining = retention.rows_max - report.removed;
     if let Some(horizon) = horizon {
-        report.removed = remove_entries(db, horizon, retention.rows_max)?;
-        report.has_more = remove::forget_old_discards(db, horizon, rows_max)? >= retention.rows_max;
+        report.removed += remove_entries(db, horizon, remaining)?;
+        report.has_more |= remove::forget_old_discards(db, horizon, rows_max)? >= retention.rows_max;
     }
     report.has_more |= has_more(db, now, horizon)?;
     Ok(report)
@@ -40,6 +46,29 @@ fn remove_expired_keys(db: &Connection, now: Timestamp, rows_max: i64) -> rusqli
     )?
     .execute((now.as_micros(), rows_max))?;
     Ok(())
+}
+
+/// Failed events, the longest unchanged first. Index: webhook_failures_updated_at.
+pub(crate) const OLD_FAILURES: &str = "
+    SELECT id, failure_kind FROM webhook_failures INDEXED BY webhook_failures_updated_at
+    WHERE updated_at <= ?1 ORDER BY updated_at LIMIT ?2";
+
+/// Removes up to `rows_max` failed events that have not changed since the horizon. Returns how many.
+fn remove_dead_letters(db: &Connection, horizon: Timestamp, rows_max: i64) -> rusqlite::Result<usize> {
+    let failures: Vec<(EventKey, FailureKind)> = db
+        .prepare_cached(OLD_FAILURES)?
+        .query_map((horizon.as_micros(), rows_max), |row| {
+            Ok((EventKey(row.get(0)?), row::decode(row, 1, FailureKind::from_name)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    let mut totals = TotalsChange::default();
+    for (key, kind) in &failures {
+        remove::remove_event(db, *key)?;
+        remove::remove_audit(db, *key)?;
+        totals.add_removed_failure(*kind);
+    }
+    totals.write(db)?;
+    Ok(failures.len())
 }
 
 /// Removes up to `entries_max` log entries older than `horizon` and returns the number of events removed with them.

@@ -104,10 +104,6 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().health().await
     }
 
-    async fn check_writes(&self) -> Result<(), StoreError> {
-        self.inner().check_writes().await
-    }
-
     fn wal_bytes(&self) -> Option<u64> {
         self.inner().wal_bytes()
     }
@@ -206,10 +202,6 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     async fn health(&self) -> Result<StoreHealth, StoreError> {
         self.0.health().await
-    }
-
-    async fn check_writes(&self) -> Result<(), StoreError> {
-        self.0.check_writes().await
     }
 
     fn wal_bytes(&self) -> Option<u64> {

@@ -5,9 +5,11 @@ use std::time::Duration;
 /// How long rows are kept, and how many one maintenance step may remove.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// How long delivered events, attempts and notices are kept. `None` keeps them forever. Failed events are always
-    /// kept.
+    /// How long delivered events, attempts and notices are kept. `None` keeps them forever.
     pub keep_for: Option<Duration>,
+    /// How long failed events are kept after their last change, with their attempts, notices and audit log. `None` keeps
+    /// them forever.
+    pub keep_dead_letters_for: Option<Duration>,
     /// Maximum number of rows that one step removes. A small step does not block dispatch for long.
     pub rows_max: usize,
 }

@@ -34,6 +34,8 @@ const INVALID: &[(&str, &str, &[&str])] = &[
     ("retention_days", "-1", &["whole number"]),
     ("retention_days", "30d", &["whole number"]),
     ("retention_days", "36501", &["out of range"]),
+    ("dead_letter_retention_days", "-1", &["whole number"]),
+    ("dead_letter_retention_days", "36501", &["out of range"]),
     ("listen", "8600", &["not an address and a port"]),
     ("listen", ":8600", &["not an address and a port"]),
     ("listen", "127.0.0.1", &["not an address and a port"]),

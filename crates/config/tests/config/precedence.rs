@@ -15,6 +15,7 @@ const SECRETS: [&str; 3] = [
 const VALUES: &[(&str, [&str; 3])] = &[
     ("database_url", ["sqlite://file.db", "sqlite:///env.db", "postgres://db.example/flag"]),
     ("retention_days", ["1", "2", "3"]),
+    ("dead_letter_retention_days", ["1", "2", "3"]),
     ("listen", ["127.0.0.1:1", "127.0.0.2:2", "[::1]:3"]),
     ("api_keys", ["a:viewer:0123456789abcdef", "b:operator:0123456789abcdef", "c:producer:0123456789abcdef"]),
     ("payload_bytes_max", ["1", "2", "16777216"]),
@@ -136,7 +137,7 @@ fn every_setting_of_a_worker_reaches_the_engine() {
     let is_of_a_worker = |setting: &Setting| match setting.section {
         // This one only permits other values.
         Section::Dispatch | Section::Retries => setting.name != "allow_fast_retries",
-        _ => setting.name == "retention_days",
+        _ => ["retention_days", "dead_letter_retention_days"].contains(&setting.name),
     };
     for setting in settings().filter(|setting| is_of_a_worker(setting)) {
         let engine_settings = |input: UserInput| {

@@ -7,6 +7,5 @@ mod heartbeat;
 mod logs;
 mod observe;
 mod publish;
-mod refused_results;
 mod shortage;
 mod store_time;

@@ -65,7 +65,7 @@ impl Checker {
     pub(crate) fn check_end_state(&self, processes: &[Arc<Process>]) {
         let model = self.model();
         let result = self.memory.with_state(|state| {
-            let rows = state.rows.len() as u64 + model.counts.removed + model.counts.discarded;
+            let rows = state.rows.len() as u64 + model.counts.all_removed();
             require!("P1", rows == self.scenario.events as u64, "{rows} events of {}", self.scenario.events);
             let payloads: BTreeSet<_> = state.rows.values().map(|row| &row.payload).collect();
             require!("P1", payloads.len() == state.rows.len(), "a repeated request created a second event");

@@ -93,7 +93,8 @@ fn changes<'a>(model: &Model, state: &'a State) -> Vec<Change<'a>> {
     changed.map(|(key, row)| Change { key: *key, before: model.rows.get(key).cloned(), after: row }).collect()
 }
 
-/// P1: only retention and a discard remove rows: retention delivered ones that are old enough, a discard one failed row.
+/// P1: only retention and a discard remove rows. Retention removes delivered and failed ones that are old enough, a discard
+/// one failed row.
 fn check_removals(step: &Step<'_>, model: &mut Model, state: &State, now: Timestamp) -> CheckResult {
     let removed: Vec<EventKey> =
         model.rows.keys().filter(|key| !state.rows.contains_key(key)).copied().collect();
@@ -101,20 +102,30 @@ fn check_removals(step: &Step<'_>, model: &mut Model, state: &State, now: Timest
         let Some(row) = model.rows.remove(&key) else { continue };
         match step {
             Step::Maintain { retention } => {
-                let age = row.delivered_at.map(|at| now.since(at));
-                let old = age.zip(retention.keep_for).is_some_and(|(age, keep)| age >= keep);
-                require!("P1", old, "{} was removed {age:?} after it was delivered", row.event_id);
-                model.counts.removed += 1;
+                let keep_for = match row.status {
+                    DeliveryStatus::Pending => None,
+                    DeliveryStatus::Delivered => retention.keep_for,
+                    DeliveryStatus::Failed => retention.keep_dead_letters_for,
+                };
+                let age = now.since(row.updated_at);
+                let old = keep_for.is_some_and(|keep_for| age >= keep_for);
+                require!("P1", old, "{row:?} was removed {age:?} after its last change");
+                match row.status {
+                    DeliveryStatus::Failed => model.counts.dead_letters_removed += 1,
+                    _ => model.counts.removed += 1,
+                }
             }
             Step::Discard { event_id, refused: false } if **event_id == row.event_id => {
                 let failed = row.status == DeliveryStatus::Failed;
                 require!("P1", failed, "{} was discarded although it is {row:?}", row.event_id);
                 model.counts.discarded += 1;
-                model.discarded_claims.insert(key, row.claims);
-                // A repeated settlement of the event finds no record of the first.
-                model.outcomes.retain(|_, settled| *settled != key);
             }
             _ => return Err(("P1", format!("{} has disappeared", row.event_id))),
+        }
+        if row.status == DeliveryStatus::Failed {
+            model.removed_claims.insert(key, row.claims);
+            // A repeated settlement of the event finds no record of the first.
+            model.outcomes.retain(|_, settled| *settled != key);
         }
     }
     Ok(())

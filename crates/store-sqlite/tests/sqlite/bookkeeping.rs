@@ -147,7 +147,9 @@ async fn totals_queues_and_claims_agree_with_the_rows_after_every_step() {
                 }
                 9 => {
                     fixture.clock.advance(Duration::from_secs(random.random_range(1..90)));
-                    store.maintain(&Retention { keep_for: Some(HOUR), rows_max: 2 }).await.unwrap();
+                    let keep_dead_letters_for = Some(HOUR);
+                    let retention = Retention { keep_for: Some(HOUR), keep_dead_letters_for, rows_max: 2 };
+                    store.maintain(&retention).await.unwrap();
                 }
                 10 if !leases.is_empty() => {
                     let held: Vec<LeaseRef> = leases.iter().step_by(2).map(LeaseRef::from).collect();
