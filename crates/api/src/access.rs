@@ -42,9 +42,9 @@ pub(crate) trait Permission: Send + Sync + 'static {
 pub(crate) enum Enqueue {}
 /// Permission to read one event by its id. Producers also have it, but do not see which operators acted on the event.
 pub(crate) enum ReadOneEvent {}
-/// Permission to read all events, counts and notices.
+/// Permission to read all events, destinations, counts and notices.
 pub(crate) enum ReadAll {}
-/// Permission to requeue and cancel events.
+/// Permission to requeue and cancel events, and to pause and resume destinations.
 pub(crate) enum Operate {}
 
 impl Permission for Enqueue {

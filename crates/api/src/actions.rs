@@ -6,6 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use http::{HeaderMap, Uri};
+use posthaste_store::EventView;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -13,6 +14,7 @@ use utoipa::ToSchema;
 use crate::access::{Authorized, Operate};
 use crate::api::ApiState;
 use crate::body::{RequestBody, require_json};
+use crate::destination::HoldBody;
 use crate::error::ApiError;
 use crate::event::EventIdPath;
 use crate::json::{self, Object};
@@ -33,6 +35,8 @@ pub(crate) struct RequeueResponse {
     delivery_status: &'static str,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Rfc3339,
+    /// Why the event is not sent although it is due; null if it is sent now.
+    held: Option<HoldBody>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -85,6 +89,7 @@ pub(crate) struct DiscardRequest {
 /// Requeue a dead letter
 ///
 /// Makes a failed event pending and due now, and resets its attempt count to 0. Its payload and destination do not change.
+/// If its destination is paused or has an open circuit, `held` says so; resuming the destination sends the event now.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/dlq/{event_id}/requeue", tag = "Dead letters", operation_id = "requeueDeadLetter",
     params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
@@ -105,11 +110,25 @@ pub(crate) async fn requeue(
     let RequeueRequest {} = parse_optional_body(&headers, &body)?;
     let event = state.store.requeue(&event_id, &caller.name).await?;
     tracing::info!(%event_id, actor = caller.name, "requeued");
+    let held = read_hold(&state, &event).await;
     Ok(Json(RequeueResponse {
         event_id: event.event_id.to_string(),
         delivery_status: event.status.as_str(),
         updated_at: event.updated_at.into(),
+        held,
     }))
+}
+
+/// Reads why the event is held. The event is requeued already, so a store that fails now does not fail the request.
+async fn read_hold(state: &ApiState, event: &EventView) -> Option<HoldBody> {
+    match state.store.destination_status(event.destination_id).await {
+        Ok(status) => HoldBody::of(&status),
+        Err(error) => {
+            tracing::warn!(event_id = %event.event_id, code = error.code(), %error,
+                "the response of a requeue does not say whether the event is held");
+            None
+        }
+    }
 }
 
 /// Cancel an event
@@ -176,7 +195,7 @@ pub(crate) async fn discard(
 }
 
 /// Parses a body that may be empty; an empty one is `T::default()`.
-fn parse_optional_body<'b, T: Default + Deserialize<'b>>(
+pub(crate) fn parse_optional_body<'b, T: Default + Deserialize<'b>>(
     headers: &HeaderMap,
     body: &'b RequestBody,
 ) -> Result<T, ApiError> {
@@ -187,7 +206,8 @@ fn parse_optional_body<'b, T: Default + Deserialize<'b>>(
     json::parse(&body.bytes).map(|Object(request)| request)
 }
 
-fn validate_reason(reason: &str) -> Result<(), ApiError> {
+/// Checks that a reason is printable and not too long.
+pub(crate) fn validate_reason(reason: &str) -> Result<(), ApiError> {
     let chars = reason.chars().count();
     let control = reason.chars().find(|c| c.is_control() && !c.is_whitespace());
     let message = match control {

@@ -24,7 +24,8 @@ use crate::health::{Check, Readiness};
 use crate::metrics::{Metrics, StoreGauges};
 use crate::stream::Streams;
 use crate::{
-    actions, dead_letters, document, enqueue, events, headers, health, metrics, overview, reference, stream,
+    actions, dead_letters, destinations, document, enqueue, events, headers, health, metrics, overview,
+    reference, stream,
 };
 
 /// The dependencies and settings of the API.
@@ -142,6 +143,10 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(dead_letters::dead_letters))
         .routes(routes!(actions::requeue))
         .routes(routes!(actions::discard))
+        .routes(routes!(destinations::destinations))
+        .routes(routes!(destinations::destination))
+        .routes(routes!(destinations::pause))
+        .routes(routes!(destinations::resume))
         .routes(routes!(stream::stream))
         .merge(probe_routes())
         .routes(routes!(document::serve))

@@ -24,25 +24,29 @@ use crate::error::{ErrorBody, ErrorCode, ErrorEnvelope};
 const DESCRIPTION: &str = "\
 Posthaste delivers webhooks. A producer enqueues events. Posthaste sends each event, signed, to its destination. It retries \
 failed attempts with delays that protect the receiver, and moves events that cannot be delivered to the dead-letter queue. \
-Operators inspect, requeue and cancel events.
+Operators inspect, requeue and cancel events, and pause and resume destinations.
 
 Responses are JSON. Timestamps are RFC 3339 in UTC with microseconds. Every error has the envelope \
 `{\"error\":{\"code\",\"message\",\"details\"?}}`: let programs act on `code`, and show `message` to people. Unknown fields and \
 parameters are rejected.
 
 **Keys.** If API keys are configured, send `Authorization: Bearer KEY`. A `producer` enqueues events and reads single events \
-without the names of operators. A `viewer` reads everything. An `operator` also requeues and cancels. Without keys, the server \
+without the names of operators. A `viewer` reads everything. An `operator` also requeues, cancels, pauses and resumes. Without keys, the server \
 accepts requests from its own machine only.";
 
-const TAGS: [(&str, &str); 4] = [
+const TAGS: [(&str, &str); 5] = [
     ("Events", "Enqueue events, and read their state."),
     ("Dead letters", "Events that could not be delivered. List them and send them again."),
+    (
+        "Destinations",
+        "Where events are sent. See which destinations hold events back, and pause and resume them.",
+    ),
     ("Outbox", "Counts of all events, and a live stream of notices."),
     ("Service", "Metrics, health probes, and this document."),
 ];
 
 /// Schemas of request bodies. Their optional fields may be omitted.
-const REQUEST_SCHEMAS: [&str; 2] = ["NewEvent", "Cancel"];
+const REQUEST_SCHEMAS: [&str; 3] = ["NewEvent", "Cancel", "Pause"];
 /// The schema of errors. Its `details` may be omitted.
 const ERROR_DETAIL: &str = "ErrorDetail";
 
@@ -101,10 +105,12 @@ pub(crate) fn base_document() -> OpenApi {
         .build()
 }
 
-/// Adds what the `utoipa` macros cannot express: the optional body of a cancel or discard, and the default of `limit`.
+/// Adds what the `utoipa` macros cannot express: the optional bodies of actions, and the default of `limit`.
 fn patch_operation(operation: &mut Operation) {
-    if matches!(operation.operation_id.as_deref(), Some("cancelEvent" | "discardDeadLetter"))
-        && let Some(RefOr::T(body)) = &mut operation.request_body
+    if matches!(
+        operation.operation_id.as_deref(),
+        Some("cancelEvent" | "discardDeadLetter" | "pauseDestination")
+    ) && let Some(RefOr::T(body)) = &mut operation.request_body
     {
         body.required = Some(Required::False);
     }

@@ -45,6 +45,7 @@ pub(crate) enum ErrorCode {
     Forbidden,
     NotFound,
     WebhookOutboxEventNotFound,
+    DestinationNotFound,
     MethodNotAllowed,
     RequestTimeout,
     WebhookOutboxEventNotRequeueable,
@@ -63,6 +64,7 @@ posthaste_domain::named_variants!(ErrorCode {
     Forbidden => "forbidden",
     NotFound => "not_found",
     WebhookOutboxEventNotFound => "webhook_outbox_event_not_found",
+    DestinationNotFound => "destination_not_found",
     MethodNotAllowed => "method_not_allowed",
     RequestTimeout => "request_timeout",
     WebhookOutboxEventNotRequeueable => "webhook_outbox_event_not_requeueable",
@@ -94,6 +96,9 @@ pub(crate) enum ApiError {
     /// The text of the path cannot be an event id.
     #[error("there is no event {shown:?}")]
     EventNotFound { shown: String },
+    /// The text of the path cannot be a destination's id.
+    #[error("there is no destination {shown:?}")]
+    DestinationNotFound { shown: String },
     #[error("{method} is not allowed here")]
     MethodNotAllowed { method: String },
     #[error("{message}")]
@@ -132,7 +137,9 @@ impl ApiError {
             Self::Invalid { .. } => StatusCode::BAD_REQUEST,
             Self::MissingKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::RoleForbidden { .. } | Self::NotLocal(_) => StatusCode::FORBIDDEN,
-            Self::RouteNotFound { .. } | Self::EventNotFound { .. } => StatusCode::NOT_FOUND,
+            Self::RouteNotFound { .. } | Self::EventNotFound { .. } | Self::DestinationNotFound { .. } => {
+                StatusCode::NOT_FOUND
+            }
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::EventIdTaken { .. } => StatusCode::CONFLICT,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -141,15 +148,15 @@ impl ApiError {
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Store(error) => match error {
                 StoreError::Unavailable { .. } | StoreError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
-                StoreError::EventNotFound { .. } | StoreError::EventDiscarded { .. } => StatusCode::NOT_FOUND,
+                StoreError::EventNotFound { .. }
+                | StoreError::EventDiscarded { .. }
+                | StoreError::DestinationNotFound { .. } => StatusCode::NOT_FOUND,
                 StoreError::NotRequeueable { .. }
                 | StoreError::NotCancellable { .. }
                 | StoreError::NotDiscardable { .. }
                 | StoreError::IdempotencyConflict { .. }
                 | StoreError::EventIdTaken { .. } => StatusCode::CONFLICT,
-                StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. } => {
-                    StatusCode::INTERNAL_SERVER_ERROR
-                }
+                StoreError::Rejected { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }
     }
@@ -161,6 +168,7 @@ impl ApiError {
             Self::RoleForbidden { .. } | Self::NotLocal(_) => ErrorCode::Forbidden,
             Self::RouteNotFound { .. } => ErrorCode::NotFound,
             Self::EventNotFound { .. } => ErrorCode::WebhookOutboxEventNotFound,
+            Self::DestinationNotFound { .. } => ErrorCode::DestinationNotFound,
             Self::MethodNotAllowed { .. } => ErrorCode::MethodNotAllowed,
             Self::EventIdTaken { .. } => ErrorCode::EventIdTaken,
             Self::TooLarge { .. } => ErrorCode::PayloadTooLarge,
@@ -177,7 +185,8 @@ impl ApiError {
                 StoreError::NotDiscardable { .. } => ErrorCode::WebhookOutboxEventNotDiscardable,
                 StoreError::IdempotencyConflict { .. } => ErrorCode::IdempotencyKeyConflict,
                 StoreError::EventIdTaken { .. } => ErrorCode::EventIdTaken,
-                StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. } => ErrorCode::Internal,
+                StoreError::DestinationNotFound { .. } => ErrorCode::DestinationNotFound,
+                StoreError::Rejected { .. } => ErrorCode::Internal,
             },
         }
     }
@@ -193,9 +202,7 @@ impl ApiError {
             Self::Store(StoreError::EventDiscarded { event_id, discard }) => {
                 explain_discard(event_id, discard)
             }
-            Self::Store(StoreError::Rejected { .. } | StoreError::DestinationNotFound { .. }) => {
-                Self::Panicked.to_string()
-            }
+            Self::Store(StoreError::Rejected { .. }) => Self::Panicked.to_string(),
             other => other.to_string(),
         }
     }
@@ -269,7 +276,7 @@ mod tests {
     fn the_document_lists_every_error_code() {
         let schema = serde_json::to_value(ErrorCode::schema()).unwrap();
         let codes = schema["enum"].as_array().unwrap();
-        assert_eq!(codes.len(), 15);
+        assert_eq!(codes.len(), 16);
         for code in codes.iter().map(|code| code.as_str().unwrap()) {
             assert_eq!(ErrorCode::from_name(code).map(ErrorCode::as_str), Some(code));
         }

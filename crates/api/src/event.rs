@@ -126,6 +126,7 @@ macro_rules! schema_enum {
         pub(crate) enum $name { $($variant),+ }
     };
 }
+pub(crate) use schema_enum;
 
 schema_enum! {
     /// A `failed` event is in the dead-letter queue. An event between retries is `pending`.

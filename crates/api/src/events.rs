@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use http::Uri;
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::{EventDetail, EventQuery, StoreError};
+use posthaste_store::{DestinationStatus, EventDetail, EventQuery, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -106,10 +106,12 @@ pub(crate) async fn event(
         event.manual_last = None;
     }
     let destination = match event.status {
-        DeliveryStatus::Pending => match state.store.destination(event.destination_id).await {
+        DeliveryStatus::Pending => match state.store.destination_status(event.destination_id).await {
             // Retention removed the destination after the event was read.
             Err(StoreError::DestinationNotFound { .. }) => None,
-            found => Some(found?),
+            found => {
+                Some(found?).map(|status| if audit.is_some() { status } else { without_operator(status) })
+            }
         },
         // Only a pending event can be held up by its destination.
         DeliveryStatus::Delivered | DeliveryStatus::Failed => None,
@@ -120,6 +122,14 @@ pub(crate) async fn event(
         history: latest(history).map(AttemptBody::from).collect(),
         audit: audit.map(|audit| latest(audit).map(AuditEntryBody::from).collect()),
     }))
+}
+
+/// Removes the name and the words of the operator who paused a destination.
+fn without_operator(mut status: DestinationStatus) -> DestinationStatus {
+    if let Some(pause) = &mut status.operator_pause {
+        (pause.actor, pause.reason) = ("an operator".to_owned(), None);
+    }
+    status
 }
 
 /// Returns the last entries of a history in their order.

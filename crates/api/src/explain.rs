@@ -2,7 +2,7 @@
 //! the store, and never compares with the current time, because only the store's clock decides what is due.
 
 use posthaste_domain::{DeliveryStatus, EventId, Excerpt, FailureKind, RetryPolicy};
-use posthaste_store::{AuditView, CircuitState, DestinationState, EventView, ManualAction};
+use posthaste_store::{AuditView, DestinationStatus, EventView, ManualAction};
 
 use crate::timestamp::Rfc3339;
 
@@ -10,7 +10,7 @@ use crate::timestamp::Rfc3339;
 /// failed event only its row counts, because the policy may have changed since.
 pub(crate) fn explain(
     event: &EventView,
-    destination: Option<&DestinationState>,
+    destination: Option<&DestinationStatus>,
     policy: &RetryPolicy,
 ) -> String {
     match event.status {
@@ -22,7 +22,7 @@ pub(crate) fn explain(
 
 fn explain_pending(
     event: &EventView,
-    destination: Option<&DestinationState>,
+    destination: Option<&DestinationStatus>,
     policy: &RetryPolicy,
 ) -> String {
     let allowed = policy.effective_max_attempts(event.max_attempts);
@@ -127,23 +127,30 @@ fn explain_wait(event: &EventView, limit: u32) -> String {
 }
 
 /// Explains why the destination delays the event beyond its due time; empty if it does not.
-fn explain_hold(event: &EventView, destination: Option<&DestinationState>) -> String {
+fn explain_hold(event: &EventView, destination: Option<&DestinationStatus>) -> String {
     let Some(destination) = destination else { return String::new() };
     let mut reasons = Vec::new();
-    if let Some(until) = destination.paused_until.filter(|until| Some(*until) > event.next_attempt_at) {
-        reasons.push(format!("the destination requested a pause until {}", Rfc3339(until)));
+    if let Some(pause) = &destination.operator_pause
+        && pause.until.is_none_or(|until| Some(until) > event.next_attempt_at)
+    {
+        let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let end = pause.until.map_or_else(|| "it is resumed".to_owned(), |until| Rfc3339(until).to_string());
+        reasons.push(format!(
+            "{} paused the destination at {}{reason}, until {end}",
+            pause.actor,
+            Rfc3339(pause.at)
+        ));
     }
-    match destination.circuit {
-        CircuitState::Closed => {}
-        CircuitState::Open => {
-            reasons.push("the destination's circuit breaker is open after repeated failures".to_owned());
-        }
-        CircuitState::HalfOpen => {
-            reasons.push(
-                "the destination's circuit breaker is probing with single requests whether the destination has recovered"
-                    .to_owned(),
-            );
-        }
+    if let Some(pause) = destination.receiver_pause.filter(|pause| Some(pause.until) > event.next_attempt_at)
+    {
+        reasons.push(format!("the destination requested a pause until {}", Rfc3339(pause.until)));
+    }
+    if let Some(circuit) = &destination.circuit {
+        reasons.push(format!(
+            "the destination's circuit breaker has been open since {} after repeated failures, with the next probe at {}",
+            Rfc3339(circuit.since),
+            Rfc3339(circuit.next_probe_at)
+        ));
     }
     if reasons.is_empty() {
         return String::new();

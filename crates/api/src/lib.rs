@@ -4,8 +4,9 @@
 //!  every request: count ─► add headers ─► catch panics ─► require loopback (without keys) ─► handler
 //!
 //!  POST  events ─► enqueue ─► store
-//!  GET   overview, dlq, events, events/{id} ─► store ─► views without payloads
-//!  POST  dlq/{id}/requeue, dlq/{id}/discard, events/{id}/cancel ─► store, which records the caller's name in the audit log
+//!  GET   overview, dlq, events, events/{id}, destinations ─► store ─► views without payloads
+//!  POST  dlq/{id}/requeue, dlq/{id}/discard, events/{id}/cancel, destinations/{id}/pause, …/resume
+//!          ─► store, which records the caller's name in the audit log
 //!  GET   stream ─► Publisher for live notices, store for missed ones
 //!  GET   metrics, healthz, readyz, openapi.json, docs
 //! ```
@@ -21,6 +22,8 @@ mod error;
 
 mod actions;
 mod dead_letters;
+mod destination;
+mod destinations;
 mod enqueue;
 mod event;
 mod events;

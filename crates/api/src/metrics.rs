@@ -153,9 +153,20 @@ fn store_gauges(StoreGauges { overview, wal_bytes }: &StoreGauges) -> Registry {
     count("webhook_pending_ready", "Pending events that are due and not being sent", overview.pending_ready);
     count("webhook_failed", "Events in the dead-letter queue", overview.failed);
     count("webhook_delivered", "Delivered events that retention has not yet removed", overview.delivered);
+    count(
+        "webhook_held_events",
+        "Pending events whose destination is paused or has an open circuit, counted up to 10000",
+        overview.held.count,
+    );
     if let Some(wal_bytes) = *wal_bytes {
         count("webhook_sqlite_wal_bytes", "Size of the write-ahead log of the SQLite file", wal_bytes);
     }
+    let oldest_held = overview.held.oldest_age.unwrap_or_default().as_secs_f64();
+    registry.register(
+        "webhook_oldest_held_age",
+        "Seconds since the oldest held event that was counted was created, 0 if no event is held",
+        ConstGauge::new(oldest_held),
+    );
     let oldest = overview.oldest_pending_age.unwrap_or_default().as_secs_f64();
     registry.register(
         "webhook_oldest_pending_age",

@@ -36,6 +36,14 @@ pub(crate) struct OverviewBody {
     /// Delivered events that retention has not yet removed.
     #[schema(example = 2048)]
     delivered_count: u64,
+    /// Pending events that wait because their destination is paused or has an open circuit, counted up to 10,000.
+    #[schema(example = 0)]
+    held_count: u64,
+    /// Whether there are more held events than were counted.
+    #[schema(example = false)]
+    held_count_capped: bool,
+    /// Age of the oldest held event that was counted, in whole seconds; null if no event is held.
+    oldest_held_age_seconds: Option<u64>,
     /// Age of the oldest pending event in whole seconds; null if no event is pending.
     #[schema(example = 42)]
     oldest_pending_age_seconds: Option<u64>,
@@ -55,6 +63,9 @@ impl OverviewBody {
             failed_count: overview.failed,
             cancelled_count: overview.cancelled,
             delivered_count: overview.delivered,
+            held_count: overview.held.count,
+            held_count_capped: overview.held.is_capped,
+            oldest_held_age_seconds: overview.held.oldest_age.map(|age| age.as_secs()),
             oldest_pending_age_seconds: overview.oldest_pending_age.map(|age| age.as_secs()),
             warnings: (!warnings.is_empty()).then(|| warnings.to_vec()),
         }

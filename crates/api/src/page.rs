@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use posthaste_domain::{EventKey, Timestamp};
+use posthaste_domain::{DestinationId, EventKey, Timestamp};
 use posthaste_store::{PageCursor, PageLimit, PageRequest};
 
 use crate::error::ApiError;
@@ -38,6 +38,15 @@ pub(crate) fn parse_page_request(
     Ok(PageRequest { after, limit })
 }
 
+/// Parses the query parameters `limit` and `cursor` of a list of destinations.
+pub(crate) fn parse_destination_page_request(
+    parameters: &QueryParameters,
+) -> Result<PageRequest<DestinationId>, ApiError> {
+    let limit = parameters.get("limit").map(parse_limit).transpose()?.unwrap_or_default();
+    let after = parameters.get("cursor").map(decode_destination_cursor).transpose()?;
+    Ok(PageRequest { after, limit })
+}
+
 fn parse_limit(text: &str) -> Result<PageLimit, ApiError> {
     let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
     number.and_then(|number| PageLimit::new(number).ok()).ok_or_else(|| {
@@ -67,12 +76,33 @@ fn decode_cursor(listing: Listing, text: &str) -> Result<PageCursor, ApiError> {
         let is_valid = (0..=TIMESTAMP_MAX_MICROS).contains(&at) && key >= 0;
         is_valid.then_some(PageCursor { at: Timestamp::from_micros(at), key: EventKey(key) })
     });
-    cursor.ok_or_else(|| {
-        invalid_parameter(
-            "cursor",
-            "cursor is not a cursor of this listing; pass the next_cursor of a page unchanged",
-        )
-    })
+    cursor.ok_or_else(foreign_cursor)
+}
+
+fn foreign_cursor() -> ApiError {
+    invalid_parameter(
+        "cursor",
+        "cursor is not a cursor of this listing; pass the next_cursor of a page unchanged",
+    )
+}
+
+/// The first byte of the cursors of lists of destinations.
+const DESTINATION_TAG: u8 = b't';
+
+/// Encodes the cursor of a list of destinations.
+pub(crate) fn encode_destination_cursor(DestinationId(id): DestinationId) -> String {
+    let mut bytes = vec![DESTINATION_TAG];
+    bytes.extend(id.to_be_bytes());
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn decode_destination_cursor(text: &str) -> Result<DestinationId, ApiError> {
+    let bytes: Option<[u8; 9]> =
+        BASE64_URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+    match bytes {
+        Some([DESTINATION_TAG, id @ ..]) => Ok(DestinationId(i64::from_be_bytes(id))),
+        _ => Err(foreign_cursor()),
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +118,13 @@ mod tests {
             prop_assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
             prop_assert_eq!(decode_cursor(Listing::Events, &text).unwrap(), cursor);
             prop_assert!(decode_cursor(Listing::DeadLetters, &text).is_err());
+        }
+
+        #[test]
+        fn a_cursor_of_destinations_decodes_in_their_list_only(id in any::<i64>()) {
+            let text = encode_destination_cursor(DestinationId(id));
+            prop_assert_eq!(decode_destination_cursor(&text).unwrap(), DestinationId(id));
+            prop_assert!(decode_cursor(Listing::Events, &text).is_err());
         }
 
         #[test]

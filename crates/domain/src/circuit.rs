@@ -23,6 +23,7 @@
 //! | half-open | probe fails | open | until now + `cool_down` |
 //! | half-open | probe shows nothing about the receiver (our own fault, released) | half-open | no probe in flight |
 //! | half-open | any other result | half-open | ignored |
+//! | any | an operator closes it | closed | all counts reset to 0 |
 //!
 //! A breaker is idle, and the caller may drop it, when it is closed and has neither a result in this window nor
 //! consecutive failures. It is also idle when it is closed or half-open, has no probe in flight, and got no result for
@@ -135,12 +136,14 @@ pub struct CircuitBreaker {
     /// When the current state began.
     since: Duration,
     last_result_at: Duration,
+    /// Failures that had been counted when the circuit last opened from closed.
+    failures: u32,
 }
 
 impl CircuitBreaker {
     /// Starts with a closed circuit.
     pub fn new(policy: BreakerPolicy, now: Duration) -> Self {
-        Self { policy, state: closed(now, 0), since: now, last_result_at: now }
+        Self { policy, state: closed(now, 0), since: now, last_result_at: now, failures: 0 }
     }
 
     /// Returns the state of the circuit at the time `now`.
@@ -181,6 +184,7 @@ impl CircuitBreaker {
                 *failures = failures.saturating_add(1);
                 *consecutive_failures = consecutive_failures.saturating_add(1);
                 if self.policy.trips(*samples, *failures, *consecutive_failures) {
+                    self.failures = (*failures).max(*consecutive_failures);
                     self.open(now);
                 }
             }
@@ -215,6 +219,17 @@ impl CircuitBreaker {
             State::HalfOpen { probe_in_flight } => is_outdated && !probe_in_flight,
             State::Open { .. } => false,
         }
+    }
+
+    /// Closes the circuit, because an operator knows that the receiver has recovered. Results of earlier sends are
+    /// ignored.
+    pub fn close(&mut self, now: Duration) {
+        self.enter(closed(now, 0), now);
+    }
+
+    /// Returns the number of failures that opened the circuit.
+    pub const fn failures(&self) -> u32 {
+        self.failures
     }
 
     /// When the current state began.

@@ -50,6 +50,14 @@ impl DestinationUrl {
         &self.0
     }
 
+    /// Returns the host, with the port if it is not that of the scheme. Logs name a destination by it, because the rest of
+    /// the URL may hold a secret. Empty if another program has stored a URL that is not valid.
+    pub fn host(&self) -> String {
+        let Ok(url) = Url::parse(&self.0) else { return String::new() };
+        let host = url.host_str().unwrap_or_default();
+        url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
     /// Validates the URL again before the sender connects, because other programs may have written to the store.
     pub fn to_url(&self) -> Result<Url, InvalidDestination> {
         parse_and_validate(&self.0)
@@ -139,6 +147,14 @@ mod tests {
         {
             DestinationUrl::parse(&format!("https://{host}/hook")).unwrap();
         }
+    }
+
+    #[test]
+    fn host_is_all_that_a_log_shows_of_a_url() {
+        let host = |url: &str| DestinationUrl::from_stored(url.to_owned()).host();
+        assert_eq!(host("https://hooks.example/t/secret?key=secret"), "hooks.example");
+        assert_eq!(host("http://[::1]:8080/"), "[::1]:8080");
+        assert_eq!(host("not a URL"), "");
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! The log line of one attempt.
+//! The log lines of one attempt, and of the circuit that it opened or closed.
 
 use std::time::Duration;
 
 use posthaste_domain::{Decision, ErrorClass, Lease, Transition, WorkerId};
 use posthaste_store::SettleResult;
+
+use crate::circuits::CircuitChange;
 
 /// Logs an attempt as one line with all of its facts.
 ///
@@ -45,7 +47,31 @@ pub(crate) fn log_attempt(
     }
 }
 
+/// Logs a circuit that an attempt has opened or closed. The line names the destination by its id and host, because the rest
+/// of its URL is often a secret.
+pub(crate) fn log_circuit(worker_id: &WorkerId, lease: &Lease, change: CircuitChange) {
+    let destination_id = lease.destination_id.0;
+    match change {
+        CircuitChange::None | CircuitChange::AllowsProbe => {}
+        CircuitChange::Opened { failures, next_probe_in } => tracing::warn!(
+            destination_id,
+            host = lease.destination_url.host(),
+            %worker_id,
+            failures,
+            next_probe_ms = millis(next_probe_in),
+            "circuit opened: events of this destination are held until a probe succeeds"
+        ),
+        CircuitChange::Closed { open_for } => tracing::info!(
+            destination_id,
+            host = lease.destination_url.host(),
+            %worker_id,
+            open_ms = millis(open_for),
+            "circuit closed: the receiver has recovered"
+        ),
+    }
+}
+
 /// Milliseconds as `u64`, because `tracing` formats a `u128` as text.
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_domain::{BreakerPolicy, Circuit, CircuitBreaker, DestinationId, Permit, ReceiverHealth};
-use posthaste_store::{CircuitReport, CircuitState};
+use posthaste_domain::{
+    BreakerPolicy, Circuit, CircuitBreaker, DestinationId, Outcome, Permit, ReceiverHealth,
+};
+use posthaste_store::{CircuitReport, OpenCircuitReport, ResumedDestination};
 
+use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -32,6 +35,31 @@ struct TrackedBreaker {
     breaker: CircuitBreaker,
     /// Admitted requests without a result yet.
     in_flight: usize,
+    /// When the circuit opened after it was last closed. None while it is closed.
+    opened_at: Option<Duration>,
+    /// The failure that opened the circuit, or a later one.
+    last_error: Option<String>,
+}
+
+/// How the result of a request has changed the circuit of its destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CircuitChange {
+    /// The circuit allows no more requests than before.
+    None,
+    /// The circuit opened after this many failures.
+    Opened { failures: u32, next_probe_in: Duration },
+    /// The circuit allows a probe again.
+    AllowsProbe,
+    /// The circuit closed after this time.
+    Closed { open_for: Duration },
+}
+
+/// A circuit that is open or half open.
+struct TrippedCircuit {
+    destination: DestinationId,
+    circuit: Circuit,
+    open_for: Duration,
+    last_error: Option<String>,
 }
 
 impl Circuits {
@@ -41,7 +69,7 @@ impl Circuits {
 
     /// Returns how many requests may be sent to each destination whose circuit is not closed: one probe or none.
     pub(crate) fn send_limits(&self, now: Duration) -> BTreeMap<DestinationId, usize> {
-        let circuits = self.tripped(now).into_iter();
+        let circuits = self.table().tripped(now).into_iter();
         circuits
             .map(|(id, circuit)| {
                 let probe_allowed = circuit == Circuit::HalfOpen { probe_in_flight: false };
@@ -66,34 +94,39 @@ impl Circuits {
         now: Duration,
     ) -> Option<Permit> {
         let mut table = self.table();
-        let new_breaker = || TrackedBreaker { breaker: CircuitBreaker::new(policy, now), in_flight: 0 };
+        let new_breaker = || TrackedBreaker {
+            breaker: CircuitBreaker::new(policy, now),
+            in_flight: 0,
+            opened_at: None,
+            last_error: None,
+        };
         let tracked = table.breakers.entry(destination).or_insert_with(new_breaker);
         let permit = tracked.breaker.admit(now)?;
         tracked.in_flight += 1;
         Some(permit)
     }
 
-    /// Records the result of an admitted request. Returns true if the circuit now allows more requests than before.
+    /// Records the result of an admitted request.
     fn record(
         &self,
         destination: DestinationId,
         permit: Permit,
-        health: ReceiverHealth,
+        outcome: &Outcome,
         now: Duration,
-    ) -> bool {
+    ) -> CircuitChange {
         let mut table = self.table();
         let BreakerTable { breakers, tripped } = &mut *table;
-        let Some(tracked) = breakers.get_mut(&destination) else { return false };
+        let Some(tracked) = breakers.get_mut(&destination) else { return CircuitChange::None };
         tracked.in_flight -= 1;
         let before = tracked.breaker.circuit(now);
-        tracked.breaker.record(permit, health, now);
+        tracked.breaker.record(permit, outcome.health(), now);
         let after = tracked.breaker.circuit(now);
         if after == Circuit::Closed {
             tripped.remove(&destination);
         } else {
             tripped.insert(destination);
         }
-        before != after && matches!(after, Circuit::Closed | Circuit::HalfOpen { probe_in_flight: false })
+        tracked.record_change(before, after, outcome, now)
     }
 
     /// Takes back an admission whose request has no result.
@@ -104,28 +137,112 @@ impl Circuits {
         }
     }
 
-    /// Returns the number of circuits that are open or half open.
-    pub(crate) fn open_count(&self, now: Duration) -> usize {
-        self.tripped(now).into_iter().filter(|(_, circuit)| *circuit != Circuit::Closed).count()
-    }
-
-    /// Returns the current state of every circuit in the tripped set.
-    fn tripped(&self, now: Duration) -> Vec<(DestinationId, Circuit)> {
+    /// Closes the circuits that opened before an operator resumed their destinations. Returns each with the time for which
+    /// it was open.
+    ///
+    /// The time of a resume is known only up to the duration of the call that returned it. A circuit that opened during
+    /// that time is closed too: if the receiver still fails, it opens again.
+    pub(crate) fn close_resumed(
+        &self,
+        resumed: &[ResumedDestination],
+        now: Duration,
+    ) -> Vec<(DestinationId, Duration)> {
+        if resumed.is_empty() {
+            return Vec::new();
+        }
         let mut table = self.table();
         let BreakerTable { breakers, tripped } = &mut *table;
-        tripped.iter().filter_map(|id| Some((*id, breakers.get_mut(id)?.breaker.circuit(now)))).collect()
+        let mut closed = Vec::new();
+        for ResumedDestination { destination, ago } in resumed {
+            // A resume before this worker started closes nothing.
+            let Some(resumed_at) = now.checked_sub(*ago) else { continue };
+            if let Some(tracked) = breakers.get_mut(destination)
+                && let Some(opened_at) = tracked.opened_at.take_if(|opened_at| *opened_at <= resumed_at)
+            {
+                tracked.breaker.close(now);
+                tripped.remove(destination);
+                closed.push((*destination, now.saturating_sub(opened_at)));
+            }
+        }
+        closed
     }
 
-    /// Removes breakers that have no request in flight and no recent failure.
-    fn remove_idle(&self, now: Duration) {
+    /// Returns the number of circuits that are open or half open.
+    pub(crate) fn open_count(&self, now: Duration) -> usize {
+        self.tripped(now).len()
+    }
+
+    /// Returns every circuit that is open or half open.
+    fn tripped(&self, now: Duration) -> Vec<TrippedCircuit> {
+        let mut table = self.table();
+        let circuits = table.tripped(now).into_iter().filter(|(_, circuit)| *circuit != Circuit::Closed);
+        circuits
+            .map(|(destination, circuit)| {
+                let tracked = &table.breakers[&destination];
+                TrippedCircuit {
+                    destination,
+                    circuit,
+                    open_for: now.saturating_sub(tracked.opened_at.unwrap_or(now)),
+                    last_error: tracked.last_error.clone(),
+                }
+            })
+            .collect()
+    }
+
+    /// Removes breakers that have no request in flight and no recent failure. Returns those whose circuit was not closed:
+    /// no event has been sent for a long time.
+    fn remove_idle(&self, now: Duration) -> Vec<DestinationId> {
         let mut table = self.table();
         let BreakerTable { breakers, tripped } = &mut *table;
         breakers.retain(|_, tracked| tracked.in_flight > 0 || !tracked.breaker.is_idle(now));
+        let removed = tripped.iter().filter(|id| !breakers.contains_key(id)).copied().collect();
         tripped.retain(|id| breakers.contains_key(id));
+        removed
     }
 
     fn table(&self) -> MutexGuard<'_, BreakerTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BreakerTable {
+    /// Returns the current state of every circuit in the tripped set.
+    fn tripped(&mut self, now: Duration) -> Vec<(DestinationId, Circuit)> {
+        let Self { breakers, tripped } = self;
+        tripped.iter().filter_map(|id| Some((*id, breakers.get_mut(id)?.breaker.circuit(now)))).collect()
+    }
+}
+
+impl TrackedBreaker {
+    /// Updates the time of opening and the last error after a result.
+    fn record_change(
+        &mut self,
+        before: Circuit,
+        after: Circuit,
+        outcome: &Outcome,
+        now: Duration,
+    ) -> CircuitChange {
+        if after != Circuit::Closed && outcome.health() == ReceiverHealth::Unhealthy {
+            self.last_error = outcome.last_error();
+        }
+        match (after, self.opened_at) {
+            (Circuit::Closed, None) => CircuitChange::None,
+            (Circuit::Closed, Some(opened_at)) => {
+                (self.opened_at, self.last_error) = (None, None);
+                CircuitChange::Closed { open_for: now.saturating_sub(opened_at) }
+            }
+            (after, None) => {
+                self.opened_at = Some(now);
+                CircuitChange::Opened {
+                    failures: self.breaker.failures(),
+                    next_probe_in: time_to_probe(after),
+                }
+            }
+            (Circuit::HalfOpen { probe_in_flight: false }, Some(_)) if before != after => {
+                CircuitChange::AllowsProbe
+            }
+            (_, Some(_)) => CircuitChange::None,
+        }
     }
 }
 
@@ -139,9 +256,10 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Records the result of the request. Returns true if the circuit now allows more requests than before.
-    pub(crate) fn record(mut self, health: ReceiverHealth, now: Duration) -> bool {
-        self.permit.take().is_some_and(|permit| self.circuits.record(self.destination, permit, health, now))
+    /// Records the result of the request.
+    pub(crate) fn record(mut self, outcome: &Outcome, now: Duration) -> CircuitChange {
+        let record = |permit| self.circuits.record(self.destination, permit, outcome, now);
+        self.permit.take().map_or(CircuitChange::None, record)
     }
 }
 
@@ -160,35 +278,43 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     loop {
         worker.ports.clock.sleep(REPORT_INTERVAL).await;
         let now = worker.ports.clock.monotonic();
-        worker.circuits.remove_idle(now);
-        let tripped: BTreeMap<DestinationId, CircuitState> =
-            worker.circuits.tripped(now).into_iter().map(|(id, circuit)| (id, state(circuit))).collect();
-        let closed =
-            reported.iter().filter(|id| !tripped.contains_key(id)).map(|id| (*id, CircuitState::Closed));
-        let reports: Vec<CircuitReport> = closed
-            .chain(tripped.iter().map(|(id, state)| (*id, *state)))
-            .map(|(destination, state)| CircuitReport {
-                worker: worker.settings.lease_owner.clone(),
-                destination,
-                state,
-                expires_in: REPORT_TTL,
-            })
-            .collect();
+        for destination in worker.circuits.remove_idle(now) {
+            tracing::info!(destination_id = destination.0, worker_id = %worker.settings.worker_id,
+                "circuit closed: no event has been sent to the destination for a long time");
+        }
+        let tripped = worker.circuits.tripped(now);
+        let open: BTreeSet<DestinationId> = tripped.iter().map(|circuit| circuit.destination).collect();
+        let report = |destination, open| {
+            let worker = worker.settings.lease_owner.clone();
+            CircuitReport { worker, destination, open }
+        };
+        let closed = reported.difference(&open).map(|destination| report(*destination, None));
+        let still_open = tripped.into_iter().map(|it| report(it.destination, Some(open_report(it))));
+        let reports: Vec<CircuitReport> = closed.chain(still_open).collect();
         if reports.is_empty() {
             continue;
         }
-        match worker.ports.store.report_circuits(&reports).await {
-            Ok(()) => reported = tripped.into_keys().collect(),
+        match catch_store_panic(worker.ports.store.report_circuits(&reports)).await {
+            Ok(()) => reported = open,
             Err(error) => tracing::warn!(code = error.code(), %error, "circuits were not reported"),
         }
     }
 }
 
-fn state(circuit: Circuit) -> CircuitState {
+fn open_report(tripped: TrippedCircuit) -> OpenCircuitReport {
+    OpenCircuitReport {
+        open_for: tripped.open_for,
+        next_probe_in: time_to_probe(tripped.circuit),
+        last_error: tripped.last_error,
+        expires_in: REPORT_TTL,
+    }
+}
+
+/// Returns the time until the circuit allows a probe.
+fn time_to_probe(circuit: Circuit) -> Duration {
     match circuit {
-        Circuit::Closed => CircuitState::Closed,
-        Circuit::Open { .. } => CircuitState::Open,
-        Circuit::HalfOpen { .. } => CircuitState::HalfOpen,
+        Circuit::Open { remaining } => remaining,
+        Circuit::Closed | Circuit::HalfOpen { .. } => Duration::ZERO,
     }
 }
 
@@ -198,6 +324,14 @@ mod tests {
 
     const DESTINATION: DestinationId = DestinationId(1);
 
+    fn failure() -> Outcome {
+        Outcome::response(500, None, b"")
+    }
+
+    fn success() -> Outcome {
+        Outcome::response(200, None, b"")
+    }
+
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
@@ -206,9 +340,9 @@ mod tests {
     fn open_circuit() -> Arc<Circuits> {
         let policy = BreakerPolicy::new(s(60), 1_000, 10_000, 2, s(30)).unwrap();
         let circuits = Arc::new(Circuits::new(Some(policy)));
-        for _ in 0..2 {
-            circuits.admit(DESTINATION, s(0)).unwrap().record(ReceiverHealth::Unhealthy, s(0));
-        }
+        let fail = || circuits.admit(DESTINATION, s(0)).unwrap().record(&failure(), s(0));
+        assert_eq!(fail(), CircuitChange::None);
+        assert_eq!(fail(), CircuitChange::Opened { failures: 2, next_probe_in: s(30) });
         assert_eq!(circuits.send_limits(s(29)), BTreeMap::from([(DESTINATION, 0)]));
         circuits
     }
@@ -218,7 +352,7 @@ mod tests {
         let circuits = Arc::new(Circuits::new(None));
         for _ in 0..1_000 {
             let admission = circuits.admit(DESTINATION, s(0)).expect("there is no circuit to open");
-            assert!(!admission.record(ReceiverHealth::Unhealthy, s(0)));
+            assert_eq!(admission.record(&failure(), s(0)), CircuitChange::None);
         }
         assert_eq!((circuits.send_limits(s(0)), circuits.open_count(s(0))), (BTreeMap::new(), 0));
     }
@@ -233,24 +367,53 @@ mod tests {
     }
 
     #[test]
-    fn recording_a_result_returns_whether_more_may_be_sent() {
+    fn recording_a_result_returns_how_the_circuit_changed() {
         let circuits = open_circuit();
         let failed = circuits.admit(DESTINATION, s(30)).unwrap();
-        assert!(!failed.record(ReceiverHealth::Unhealthy, s(31)), "the circuit opened again");
+        assert_eq!(failed.record(&failure(), s(31)), CircuitChange::None, "the circuit opened again");
+        let unclear = circuits.admit(DESTINATION, s(61)).unwrap();
+        let panicked = Outcome::no_response(posthaste_domain::ErrorClass::Panic, "");
+        assert_eq!(unclear.record(&panicked, s(61)), CircuitChange::AllowsProbe);
         let succeeded = circuits.admit(DESTINATION, s(61)).unwrap();
-        assert!(succeeded.record(ReceiverHealth::Healthy, s(62)), "the circuit closed");
+        assert_eq!(succeeded.record(&success(), s(62)), CircuitChange::Closed { open_for: s(62) });
         assert_eq!(circuits.send_limits(s(62)), BTreeMap::new());
+    }
+
+    #[test]
+    fn open_circuit_is_described_since_it_first_opened() {
+        let circuits = open_circuit();
+        let probe = circuits.admit(DESTINATION, s(30)).unwrap();
+        probe.record(&Outcome::response(503, None, b"later"), s(40));
+        let tripped = circuits.tripped(s(50)).remove(0);
+        assert_eq!(tripped.open_for, s(50));
+        assert_eq!(time_to_probe(tripped.circuit), s(20));
+        assert_eq!(tripped.last_error.as_deref(), Some("HTTP 503: later"));
+    }
+
+    #[test]
+    fn resume_closes_a_circuit_that_opened_before_it() {
+        let circuits = open_circuit();
+        let resumed = |seconds| [ResumedDestination { destination: DESTINATION, ago: s(seconds) }];
+        assert_eq!(circuits.close_resumed(&resumed(11), s(10)), [], "the circuit opened after this resume");
+        assert_eq!(circuits.close_resumed(&resumed(5), s(10)), [(DESTINATION, s(10))]);
+        assert_eq!((circuits.send_limits(s(10)), circuits.open_count(s(10))), (BTreeMap::new(), 0));
+        assert_eq!(circuits.close_resumed(&resumed(6), s(11)), [], "it is closed already");
+        // The failures before the resume are forgotten.
+        assert_eq!(
+            circuits.admit(DESTINATION, s(11)).unwrap().record(&failure(), s(11)),
+            CircuitChange::None
+        );
     }
 
     #[test]
     fn breaker_is_removed_when_nothing_is_in_flight_and_no_failure_is_recent() {
         let circuits = open_circuit();
         let other = circuits.admit(DestinationId(2), s(0)).unwrap();
-        circuits.remove_idle(s(3_601));
+        assert_eq!(circuits.remove_idle(s(3_601)), [DESTINATION]);
         let tracked = |circuits: &Circuits| circuits.table().breakers.keys().copied().collect::<Vec<_>>();
         assert_eq!(tracked(&circuits), [DestinationId(2)], "its request is still in flight");
         assert_eq!(circuits.send_limits(s(3_601)), BTreeMap::new());
-        other.record(ReceiverHealth::Healthy, s(3_601));
+        other.record(&success(), s(3_601));
         circuits.remove_idle(s(3_700));
         assert_eq!(tracked(&circuits), []);
     }

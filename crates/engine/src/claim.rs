@@ -7,6 +7,7 @@ use posthaste_domain::{ClaimId, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, StoreError};
 use tokio::task::JoinSet;
 
+use crate::attempt_log::millis;
 use crate::backoff::Backoff;
 use crate::clock::within;
 use crate::deliver::{Delivery, InterruptedDelivery, deliver};
@@ -17,6 +18,10 @@ use crate::worker::Worker;
 
 /// How long a claim waits until the results that an outage has delayed are written.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
+
+/// How much further back than its last answered claim a claim asks for resumed destinations. It covers the time between the
+/// start of an operator's transaction and its commit.
+const RESUME_OVERLAP: Duration = Duration::from_secs(10);
 
 /// Claims until the worker drains, then waits for the deliveries in flight.
 pub(crate) async fn run(worker: Arc<Worker>) {
@@ -92,6 +97,8 @@ struct Claimer {
     claim_id: ClaimId,
     /// The last claim failed; the store may have granted leases whose reply was lost.
     is_unanswered: bool,
+    /// When the last answered claim was sent, or when claiming began.
+    answered_at: Duration,
     /// Dropping the set aborts the deliveries.
     deliveries: JoinSet<Option<InterruptedDelivery>>,
 }
@@ -101,6 +108,7 @@ impl Claimer {
         Self {
             claim_id: worker.ports.random.new_claim_id(),
             is_unanswered: false,
+            answered_at: worker.ports.clock.monotonic(),
             worker,
             deliveries: JoinSet::new(),
         }
@@ -169,15 +177,29 @@ impl Claimer {
         let requested_at = self.worker.ports.clock.monotonic();
         self.worker.due_times.remove_reached(requested_at);
         let response = self.call_store(&request).await?;
+        self.answered_at = requested_at;
+        let resumed_circuits = self.close_resumed_circuits(&response);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
         self.start_deliveries(response.leases, requested_at).await;
         // Slots released during the call were not part of the request. They are worth another claim only if this one
         // found anything.
         let released_meanwhile = self.worker.slots.release_count() != releases_before;
-        let may_have_more = leases >= request.limit || (leases > 0 && released_meanwhile);
+        let may_have_more =
+            leases >= request.limit || (leases > 0 && released_meanwhile) || resumed_circuits > 0;
         let next = if may_have_more { NextClaim::Now } else { NextClaim::AfterWakeup };
         Ok(ClaimSummary { leases, retries, next })
+    }
+
+    /// Closes the circuits of destinations that an operator has resumed. Returns how many it closed.
+    fn close_resumed_circuits(&self, response: &ClaimResponse) -> usize {
+        let worker = &self.worker;
+        let closed = worker.circuits.close_resumed(&response.resumed, worker.ports.clock.monotonic());
+        for (destination, open_for) in &closed {
+            tracing::info!(destination_id = destination.0, worker_id = %worker.settings.worker_id,
+                open_ms = millis(*open_for), "circuit closed: an operator resumed the destination");
+        }
+        closed.len()
     }
 
     /// Returns how many deliveries may start despite local shortages, or how long to wait. Logs shortages that are over.
@@ -246,6 +268,7 @@ impl Claimer {
             per_destination: worker.settings.per_destination,
             destination_slots,
             abandon_after: worker.settings.abandon_after,
+            resumed_within: worker.ports.clock.monotonic().saturating_sub(self.answered_at) + RESUME_OVERLAP,
         }
     }
 

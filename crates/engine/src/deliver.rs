@@ -8,8 +8,8 @@ use futures_util::FutureExt as _;
 use posthaste_domain::{AttemptResult, ErrorClass, Lease, Outcome, Transition};
 use posthaste_store::{LeaseRef, SettleResult};
 
-use crate::attempt_log::log_attempt;
-use crate::circuits::Admission;
+use crate::attempt_log::{log_attempt, log_circuit};
+use crate::circuits::{Admission, CircuitChange};
 use crate::claim::release_leases;
 use crate::heartbeat::RenewalGuard;
 use crate::observe::AttemptEvent;
@@ -106,9 +106,9 @@ fn report_shortage(worker: &Worker, lease: &Lease, shortage: LocalShortage) {
 
 /// Records the outcome in the circuit and computes the transition.
 fn decide(worker: &Worker, lease: &Lease, admission: Admission, result: AttemptResult) -> Arc<Transition> {
-    let health = result.outcome.health();
-    let allows_more = admission.record(health, worker.ports.clock.monotonic());
-    if allows_more {
+    let change = admission.record(&result.outcome, worker.ports.clock.monotonic());
+    log_circuit(&worker.settings.worker_id, lease, change);
+    if matches!(change, CircuitChange::AllowsProbe | CircuitChange::Closed { .. }) {
         worker.slots.wake();
     }
     Arc::new(Transition::from_attempt(lease, result, &worker.settings.policy, worker.ports.random.draw()))

@@ -80,6 +80,7 @@ impl Worker {
             per_destination: 20,
             destination_slots,
             abandon_after: 5,
+            resumed_within: Duration::from_secs(60),
         }
     }
 

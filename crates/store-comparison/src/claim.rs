@@ -14,6 +14,7 @@ use posthaste_store_memory::{Row, State};
 
 use crate::clock_offset::snap_to_model;
 use crate::difference::{ComparisonResult, Difference, compare};
+use crate::durations::RESUMED_WITHIN;
 use crate::operation::{ClaimSpec, Handle, RecencyIndex};
 use crate::sequence_run::{Counterparts, SequenceRun};
 
@@ -35,6 +36,7 @@ impl SequenceRun<'_> {
             per_destination: claim.per_destination,
             destination_slots: slots(|ids| ids.model),
             abandon_after: claim.abandon_after,
+            resumed_within: RESUMED_WITHIN,
         };
         let request = Counterparts {
             store: ClaimRequest { destination_slots: slots(|ids| ids.store), ..model.clone() },
@@ -82,6 +84,7 @@ impl SequenceRun<'_> {
             self.model.claim_exactly(&request.model, &keys)
         };
         self.compare_abandoned(&store, &model)?;
+        self.compare_resumed(&store, &model)?;
         self.compare_leases(&store, &model, is_repeated)
     }
 
@@ -114,6 +117,15 @@ impl SequenceRun<'_> {
         };
         self.tally.add("abandoned events", abandoned.len());
         compare("the abandoned events", &sorted(model.abandoned.clone()), &sorted(abandoned))
+    }
+
+    fn compare_resumed(&self, store: &ClaimResponse, model: &ClaimResponse) -> ComparisonResult {
+        let mut resumed = BTreeSet::new();
+        for store in &store.resumed {
+            resumed.insert(self.ids.destinations.model_of(&store.destination)?);
+        }
+        let expected: BTreeSet<DestinationId> = model.resumed.iter().map(|it| it.destination).collect();
+        compare("the resumed destinations", &expected, &resumed)
     }
 
     fn compare_leases(

@@ -14,6 +14,11 @@ pub(crate) fn snap_to_model(store: Duration, model: Duration) -> Duration {
     if store.abs_diff(model) <= TOLERANCE { model } else { store }
 }
 
+/// Returns the model's duration if both have one and they are equal within the tolerance, and the store's otherwise.
+pub(crate) fn optional_to_model(store: Option<Duration>, model: Option<Duration>) -> Option<Duration> {
+    store.map(|store| model.map_or(store, |model| snap_to_model(store, model)))
+}
+
 /// The difference between the store's clock and the model's.
 #[derive(Debug, Default)]
 pub(crate) struct ClockOffset {

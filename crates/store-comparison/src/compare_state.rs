@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use posthaste_domain::{DestinationId, EventId};
 use posthaste_store::{
-    AttemptView, AuditView, DestinationState, EventDetail, EventQuery, EventView, Overview, PageLimit,
-    PageRequest, Store, StoreError,
+    AttemptView, AuditView, EventDetail, EventQuery, EventView, Overview, PageLimit, PageRequest, Store,
+    StoreError,
 };
 
-use crate::clock_offset::snap_to_model;
+use crate::clock_offset::optional_to_model;
+use crate::destination::count_to_model;
 use crate::difference::{ComparisonResult, Difference, compare};
 use crate::operation::Handle;
 use crate::sequence_run::{Counterparts, SequenceRun};
 
 impl SequenceRun<'_> {
-    /// Compares all events, the overview, the new notices and all destinations.
+    /// Compares all events, the new notices, all destinations and the overview.
     pub(crate) async fn compare_state(&mut self, handle: Handle) -> ComparisonResult {
         let store = self.store(handle);
         self.compare_events(&*store).await?;
-        self.compare_overview(&*store).await?;
         self.compare_new_notices(&*store).await?;
         let destinations: Vec<DestinationId> =
             self.model.with_state(|state| state.destinations.keys().copied().collect());
@@ -27,7 +27,7 @@ impl SequenceRun<'_> {
             let store = store.expect("comparing the destination's first event has paired its ids");
             self.compare_destination(handle, &Counterparts { store, model }).await?;
         }
-        Ok(())
+        self.compare_overview(&*self.store(handle)).await
     }
 
     /// Compares each event with its attempts and audit rows, through both handles.
@@ -101,28 +101,12 @@ impl SequenceRun<'_> {
     async fn compare_overview(&mut self, store: &dyn Store) -> ComparisonResult {
         let store = store.overview().await.map_err(|error| Difference::failed("overview", &error))?;
         let model = self.model.overview().await.expect("the model is always up");
-        let age = |store| model.oldest_pending_age.map_or(store, |model| snap_to_model(store, model));
-        let converted = Overview { oldest_pending_age: store.oldest_pending_age.map(age), ..store };
-        compare("the overview", &model, &converted)
-    }
-
-    pub(crate) async fn compare_destination(
-        &mut self,
-        handle: Handle,
-        id: &Counterparts<DestinationId>,
-    ) -> ComparisonResult {
-        let store = self.store(handle).destination(id.store).await;
-        let model = self.model.destination(id.model).await;
-        let converted = match (store, &model) {
-            (Ok(store), Ok(model)) => Ok(DestinationState {
-                id: if store.id == id.store { id.model } else { store.id },
-                paused_until: self.clock_offset.optional_to_model(store.paused_until, model.paused_until),
-                failing_since: self.clock_offset.optional_to_model(store.failing_since, model.failing_since),
-                ..store
-            }),
-            (store, _) => store,
+        let converted = Overview {
+            oldest_pending_age: optional_to_model(store.oldest_pending_age, model.oldest_pending_age),
+            held: count_to_model(store.held, model.held),
+            ..store
         };
-        compare("a destination", &model, &converted)
+        compare("the overview", &model, &converted)
     }
 
     /// Compares one event with its attempts and audit rows.

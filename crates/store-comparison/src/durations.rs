@@ -43,6 +43,16 @@ pub(crate) const KEY_LIFETIMES: [Duration; 2] = [minutes_and_a_half(10), minutes
 /// Lifetimes of circuit reports.
 pub(crate) const REPORT_LIFETIMES: [Duration; 2] = [minutes_and_a_half(2), minutes_and_a_half(60)];
 
+/// Times since reported circuits opened, and until their next probes.
+pub(crate) const CIRCUIT_TIMES: [Duration; 2] = [minutes_and_a_half(0), minutes_and_a_half(12)];
+
+/// Lengths of operators' pauses; `None` lasts until a resume.
+pub(crate) const PAUSES: [Option<Duration>; 3] =
+    [None, Some(minutes_and_a_half(4)), Some(minutes_and_a_half(60))];
+
+/// How far back claims list resumed destinations.
+pub(crate) const RESUMED_WITHIN: Duration = minutes_and_a_half(1);
+
 /// Retention periods; `None` keeps everything.
 pub(crate) const RETENTIONS: [Option<Duration>; 4] =
     [Some(minutes_and_a_half(0)), Some(minutes_and_a_half(10)), Some(minutes_and_a_half(24 * 60)), None];
@@ -85,6 +95,9 @@ mod tests {
             .chain(KEY_LIFETIMES)
             .chain(REPORT_LIFETIMES)
             .chain(DEAD_LETTER_RETENTIONS)
+            .chain(CIRCUIT_TIMES)
+            .chain(PAUSES.into_iter().flatten())
+            .chain([RESUMED_WITHIN])
             .chain(RETRY_DELAYS);
         for lifetime in lifetimes.chain(RETENTIONS.into_iter().flatten()) {
             assert_eq!(lifetime.as_millis() % 60_000, 30_000, "{lifetime:?}");

@@ -1,15 +1,15 @@
 //! Generators of random sequences of operations. Of several choices, the first is the one that shrinking prefers.
 
 use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind};
-use posthaste_store::{CircuitState, DeadLetterFilter};
+use posthaste_store::{DeadLetterFilter, DestinationState};
 use proptest::collection::vec;
 use proptest::option::{self, weighted};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::durations::{
-    ADVANCES, DEAD_LETTER_RETENTIONS, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, REPORT_LIFETIMES,
-    RETENTIONS, RETRY_AFTER_DELAYS,
+    ADVANCES, CIRCUIT_TIMES, DEAD_LETTER_RETENTIONS, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, PAUSES,
+    REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
 };
 use crate::operation::{
     Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
@@ -43,6 +43,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         5 => requeue(),
         4 => cancel(),
         3 => vec(report(), 1..=3).prop_map(Operation::ReportCircuits),
+        2 => pause(),
+        3 => resume(),
+        2 => destinations(),
         8 => maintain(),
         3 => dead_letters(),
         3 => events(),
@@ -150,15 +153,38 @@ fn reason() -> impl Strategy<Value = Option<&'static str>> {
 }
 
 fn report() -> impl Strategy<Value = CircuitReportSpec> {
-    let state = select(&[CircuitState::Open, CircuitState::HalfOpen, CircuitState::Closed][..]);
-    (worker(), destination(), state, select(&REPORT_LIFETIMES[..])).prop_map(
-        |(worker, destination, state, expires_in)| CircuitReportSpec {
+    let times = || select(&CIRCUIT_TIMES[..]);
+    (worker(), destination(), weighted(0.7, Just(())), times(), times(), select(&REPORT_LIFETIMES[..]))
+        .prop_map(|(worker, destination, open, open_for, next_probe_in, expires_in)| CircuitReportSpec {
             worker,
             destination,
-            state,
+            is_open: open.is_some(),
+            open_for,
+            next_probe_in,
             expires_in,
+        })
+}
+
+fn pause() -> impl Strategy<Value = Operation> {
+    let reason = option::of(select(&["new disks", " \n ", "it's\r\n\0 \u{1f980}"][..]));
+    (destination(), actor(), select(&PAUSES[..]), reason).prop_map(
+        |(destination, actor, duration, reason)| Operation::PauseDestination {
+            destination,
+            actor,
+            duration,
+            reason,
         },
     )
+}
+
+fn resume() -> impl Strategy<Value = Operation> {
+    (destination(), actor())
+        .prop_map(|(destination, actor)| Operation::ResumeDestination { destination, actor })
+}
+
+fn destinations() -> impl Strategy<Value = Operation> {
+    (option::of(select(DestinationState::ALL)), 1..=4_i64)
+        .prop_map(|(state, limit)| Operation::Destinations { state, limit })
 }
 
 fn maintain() -> impl Strategy<Value = Operation> {

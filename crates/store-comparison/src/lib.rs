@@ -19,6 +19,7 @@
 
 mod clock_offset;
 mod comparison;
+mod destination;
 mod difference;
 mod durations;
 mod generate;

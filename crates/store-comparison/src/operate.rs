@@ -1,7 +1,7 @@
 //! Operator actions and circuit reports.
 
 use posthaste_domain::{DestinationId, WorkerId};
-use posthaste_store::{CircuitReport, EventView, Store as _, StoreError};
+use posthaste_store::{CircuitReport, EventView, OpenCircuitReport, Store as _, StoreError};
 
 use crate::difference::{ComparisonResult, Difference, compare};
 use crate::operation::{Actor, CircuitReportSpec, EventChoice, Handle};
@@ -82,8 +82,12 @@ impl SequenceRun<'_> {
             let report = |report: &CircuitReportSpec| CircuitReport {
                 worker: WorkerId::new(report.worker.name()).expect("visible ASCII"),
                 destination: of(self.destination(report.destination)),
-                state: report.state,
-                expires_in: report.expires_in,
+                open: report.is_open.then(|| OpenCircuitReport {
+                    open_for: report.open_for,
+                    next_probe_in: report.next_probe_in,
+                    last_error: Some(format!("HTTP 503 seen by {}", report.worker.name())),
+                    expires_in: report.expires_in,
+                }),
             };
             reports.iter().map(report).collect()
         };

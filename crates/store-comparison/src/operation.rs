@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, ErrorClass, Outcome};
-use posthaste_store::{CircuitState, DeadLetterFilter};
+use posthaste_store::{DeadLetterFilter, DestinationState};
 
 /// One operation, and the store handle that it is called on.
 #[derive(Debug, Clone)]
@@ -66,6 +66,20 @@ pub(crate) enum Operation {
         reason: Option<&'static str>,
     },
     ReportCircuits(Vec<CircuitReportSpec>),
+    PauseDestination {
+        destination: Destination,
+        actor: Actor,
+        duration: Option<Duration>,
+        reason: Option<&'static str>,
+    },
+    ResumeDestination {
+        destination: Destination,
+        actor: Actor,
+    },
+    Destinations {
+        state: Option<DestinationState>,
+        limit: i64,
+    },
     Maintain {
         keep: Option<Duration>,
         keep_dead_letters: Option<Duration>,
@@ -154,7 +168,7 @@ impl Worker {
     }
 }
 
-/// The operator who requeues, cancels or discards.
+/// The operator who acts on an event or a destination.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Actor {
     Ann,
@@ -241,7 +255,10 @@ impl ReceiverReply {
 pub(crate) struct CircuitReportSpec {
     pub(crate) worker: Worker,
     pub(crate) destination: Destination,
-    pub(crate) state: CircuitState,
+    /// Whether the circuit is open.
+    pub(crate) is_open: bool,
+    pub(crate) open_for: Duration,
+    pub(crate) next_probe_in: Duration,
     pub(crate) expires_in: Duration,
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{DestinationId, EventId, EventKey, Lease, LeaseToken, Outcome, Timestamp};
-use posthaste_store::{AttemptView, ClaimRequest, EventView, PageCursor, Store, StoreClock as _};
+use posthaste_store::{
+    AttemptView, ClaimRequest, EventView, PageCursor, PauseRequest, Store, StoreClock as _,
+};
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
 
@@ -117,6 +119,16 @@ impl<'a> SequenceRun<'a> {
                 self.discard(handle, *event, *actor, *reason).await
             }
             Operation::ReportCircuits(reports) => self.report_circuits(handle, reports).await,
+            Operation::PauseDestination { destination, actor, duration, reason } => {
+                let pause = PauseRequest::new(actor.name(), *duration, *reason);
+                self.pause_destination(handle, *destination, &pause).await
+            }
+            Operation::ResumeDestination { destination, actor } => {
+                self.resume_destination(handle, *destination, *actor).await
+            }
+            Operation::Destinations { state, limit } => {
+                self.compare_destinations(handle, *state, *limit).await
+            }
             Operation::Maintain { keep, keep_dead_letters, rows_max } => {
                 self.maintain(handle, *keep, *keep_dead_letters, *rows_max).await
             }

@@ -3,24 +3,13 @@
 use std::collections::BTreeMap;
 
 use posthaste_domain::{DestinationId, ErrorClass, NewEventSpec, Outcome};
-use posthaste_store::{
-    CircuitReport, CircuitState, ClaimRequest, DestinationState, SettleResult, StoreError,
-};
+use posthaste_store::{ClaimRequest, DestinationState, DestinationStatus, SettleResult, StoreError};
 
 use crate::Harness;
 use crate::fixture::*;
 
-const HERE: &str = "https://here.example/";
-const THERE: &str = "https://there.example/";
-
-async fn state(store: &Handle, id: DestinationId) -> DestinationState {
-    store.destination(id).await.expect("the destination exists")
-}
-
-/// Enqueues an event, which stays pending and unclaimed, and returns its destination.
-async fn add_destination(store: &Handle, url: &str) -> DestinationId {
-    let event_id = enqueue(store, event_to(url)).await;
-    view(store, &event_id).await.destination_id
+async fn state(store: &Handle, id: DestinationId) -> DestinationStatus {
+    destination_status(store, id).await
 }
 
 async fn assert_no_lease_for_here(store: &Handle) {
@@ -28,29 +17,29 @@ async fn assert_no_lease_for_here(store: &Handle) {
     assert!(leases.iter().all(|lease| lease.destination_url.as_str() != HERE), "{leases:?}");
 }
 
-fn report(worker_name: &str, destination: DestinationId, state: CircuitState) -> CircuitReport {
-    CircuitReport { worker: worker(worker_name), destination, state, expires_in: HOUR }
-}
-
 pub async fn a_new_destination_is_healthy(harness: &dyn Harness) {
     let store = harness.store();
     let id = add_destination(&store, HERE).await;
     let state = state(&store, id).await;
-    assert_eq!((state.id, state.url.as_str(), state.circuit), (id, HERE, CircuitState::Closed));
-    assert_eq!((state.paused_until, state.failing_since), (None, None));
+    assert_eq!((state.id, state.url.as_str(), &state.circuit), (id, HERE, &None));
+    assert_eq!((state.operator_pause, state.receiver_pause, state.failing_since), (None, None, None));
 }
 
 pub async fn an_unknown_destination_is_not_found(harness: &dyn Harness) {
     let store = harness.store();
-    let unknown = store.destination(DestinationId(i64::MAX)).await;
-    assert_eq!(unknown, Err(StoreError::DestinationNotFound { id: i64::MAX }));
+    let unknown = DestinationId(i64::MAX);
+    let not_found = StoreError::DestinationNotFound { id: i64::MAX };
+    assert_eq!(store.destination(unknown).await, Err(not_found.clone()));
+    assert_eq!(store.destination_status(unknown).await, Err(not_found.clone()));
+    assert_eq!(store.pause_destination(unknown, &pause_for(HOUR)).await, Err(not_found.clone()));
+    assert_eq!(store.resume_destination(unknown, "ann").await, Err(not_found));
 }
 
 pub async fn paused_destination_is_skipped_until_its_pause_ends(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue_and_attempt(&store, event_to(HERE), requests_pause(30 * MINUTE)).await;
     let event = view(&store, &event_id).await;
-    let paused_until = state(&store, event.destination_id).await.paused_until;
+    let paused_until = state(&store, event.destination_id).await.paused_until();
     assert_time_between(event.updated_at, paused_until.expect("the receiver requested a pause"), 30 * MINUTE);
     assert_eq!(event.next_attempt_at, Some(event.updated_at.after(30 * MINUTE)));
 
@@ -67,7 +56,7 @@ pub async fn paused_destination_is_skipped_until_its_pause_ends(harness: &dyn Ha
     let mut expected = [event_id, waiting];
     expected.sort();
     assert_eq!(granted, expected);
-    assert_eq!(state(&store, here).await.paused_until, None, "an ended pause is not shown");
+    assert_eq!(state(&store, here).await.paused_until(), None, "an ended pause is not shown");
 }
 
 pub async fn paused_destination_does_not_hide_another(harness: &dyn Harness) {
@@ -86,7 +75,7 @@ pub async fn pause_applies_even_if_its_event_is_dead_lettered(harness: &dyn Harn
     let event_id = enqueue_and_attempt(&store, spec, requests_pause(HOUR)).await;
     let event = view(&store, &event_id).await;
     assert_eq!(event.next_attempt_at, None, "the event had only one attempt");
-    assert!(state(&store, event.destination_id).await.paused_until.is_some());
+    assert!(state(&store, event.destination_id).await.paused_until().is_some());
     enqueue(&store, event_to(HERE)).await;
     assert_nothing_claimable(&store).await;
 }
@@ -100,7 +89,7 @@ pub async fn longest_pause_applies(harness: &dyn Harness) {
     assert_eq!(settle_all(&store, &batch).await, [SettleResult::Applied; 3]);
     let assert_longest_applies = async || {
         let event = view(&store, &leases[1].event_id).await;
-        let paused_until = state(&store, leases[1].destination_id).await.paused_until;
+        let paused_until = state(&store, leases[1].destination_id).await.paused_until();
         assert_time_between(
             event.updated_at,
             paused_until.expect("the receiver requested a pause"),
@@ -143,49 +132,54 @@ pub async fn failure_on_our_side_does_not_change_a_destination(harness: &dyn Har
 pub async fn a_circuit_report_is_shown_until_it_expires(harness: &dyn Harness) {
     let store = harness.store();
     let here = add_destination(&store, HERE).await;
-    let there = add_destination(&store, THERE).await;
-    let reports =
-        [report("worker-a", here, CircuitState::Open), report("worker-a", there, CircuitState::HalfOpen)];
-    store.report_circuits(&reports).await.expect("the store is up");
+    let now = store.health().await.expect("the store is up").now;
+    store.report_circuits(&[open_circuit("worker-a", here)]).await.expect("the store is up");
     let second = harness.second_handle();
-    assert_eq!(state(&second, here).await.circuit, CircuitState::Open);
-    assert_eq!(state(&second, there).await.circuit, CircuitState::HalfOpen);
+    let circuit = state(&second, here).await.circuit.expect("the circuit is reported as open");
+    assert_time_between(circuit.since, now, OPEN_FOR);
+    assert_time_between(now, circuit.next_probe_at, NEXT_PROBE_IN);
+    assert_eq!(circuit.last_error.as_deref(), Some("HTTP 500"));
     harness.advance(HOUR / 2).await;
-    assert_eq!(state(&store, here).await.circuit, CircuitState::Open);
+    assert_eq!(state(&store, here).await.state(), DestinationState::CircuitOpen);
     harness.advance(HOUR).await;
-    assert_eq!(state(&store, here).await.circuit, CircuitState::Closed, "the report was not renewed");
+    assert_eq!(state(&store, here).await.circuit, None, "the report was not renewed");
 }
 
-pub async fn latest_circuit_report_applies(harness: &dyn Harness) {
+pub async fn circuit_is_open_while_one_worker_reports_it(harness: &dyn Harness) {
     let store = harness.store();
     let here = add_destination(&store, HERE).await;
-    for (worker, circuit) in [
-        ("worker-a", CircuitState::Open),
-        ("worker-a", CircuitState::HalfOpen),
-        ("worker-b", CircuitState::Open),
-        ("worker-a", CircuitState::Closed),
-    ] {
-        store.report_circuits(&[report(worker, here, circuit)]).await.expect("the store is up");
-        assert_eq!(state(&store, here).await.circuit, circuit);
-    }
+    let report = async |report| store.report_circuits(&[report]).await.expect("the store is up");
+    report(open_circuit("worker-a", here)).await;
+    report(open_circuit("worker-a", here)).await;
+    harness.advance(10 * MINUTE).await;
+    report(open_circuit("worker-b", here)).await;
+    let of_both = state(&store, here).await.circuit.expect("both workers report it as open");
+    report(closed_circuit("worker-a", here)).await;
+    let of_b = state(&store, here).await.circuit.expect("worker-b reports it as open");
+    assert_time_between(of_both.since, of_b.since, 10 * MINUTE);
+    assert_time_between(of_both.next_probe_at, of_b.next_probe_at, 10 * MINUTE);
+    report(closed_circuit("worker-b", here)).await;
+    assert_eq!(state(&store, here).await.circuit, None);
 }
 
 pub async fn report_on_an_unknown_destination_is_ignored(harness: &dyn Harness) {
     let store = harness.store();
     let here = add_destination(&store, HERE).await;
     let unknown = DestinationId(i64::MAX);
-    let reports =
-        [report("worker-a", unknown, CircuitState::Open), report("worker-a", here, CircuitState::Open)];
+    let reports = [
+        open_circuit("worker-a", unknown),
+        open_circuit("worker-a", here),
+        closed_circuit("worker-b", unknown),
+    ];
     store.report_circuits(&reports).await.expect("the store is up");
-    assert_eq!(state(&store, here).await.circuit, CircuitState::Open);
+    assert_eq!(state(&store, here).await.state(), DestinationState::CircuitOpen);
     assert!(store.destination(unknown).await.is_err());
 }
 
 pub async fn open_circuit_of_one_worker_does_not_stop_another(harness: &dyn Harness) {
     let store = harness.store();
     let here = add_destination(&store, HERE).await;
-    let open = report("worker-a", here, CircuitState::Open);
-    store.report_circuits(&[open]).await.expect("the store is up");
+    store.report_circuits(&[open_circuit("worker-a", here)]).await.expect("the store is up");
     let without_open_circuit =
         ClaimRequest { destination_slots: BTreeMap::from([(here, 0)]), ..claim_by("worker-a") };
     assert_eq!(claim(&store, &without_open_circuit).await.leases.len(), 0);

@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use posthaste_domain::{
-    AttemptResult, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RandomDraw, RetryPolicy,
-    RetryPolicySpec, Timestamp, Transition, WorkerId,
+    AttemptResult, ClaimId, DestinationId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RandomDraw,
+    RetryPolicy, RetryPolicySpec, Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventDetail, EventView, Idempotency,
-    LeaseRef, NoticeCursor, PublishedNotice, SettleResult, Settlement, Store, StoreError, Wakeups,
+    CircuitReport, ClaimRequest, ClaimResponse, DestinationStatus, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventView, Idempotency, LeaseRef, NoticeCursor, OpenCircuitReport, PauseRequest,
+    PublishedNotice, SettleResult, Settlement, Store, StoreError, Wakeups,
 };
 
 use crate::Harness;
@@ -126,6 +127,7 @@ pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
         per_destination: 100,
         destination_slots: BTreeMap::new(),
         abandon_after: 5,
+        resumed_within: MINUTE,
     }
 }
 
@@ -255,6 +257,45 @@ pub(crate) async fn detail(store: &Handle, event_id: &EventId) -> EventDetail {
 
 pub(crate) async fn view(store: &Handle, event_id: &EventId) -> EventView {
     detail(store, event_id).await.event
+}
+
+pub(crate) const HERE: &str = "https://here.example/";
+pub(crate) const THERE: &str = "https://there.example/";
+
+/// Enqueues an event, which stays pending and unclaimed, and returns its destination.
+pub(crate) async fn add_destination(store: &Handle, url: &str) -> DestinationId {
+    let event_id = enqueue(store, event_to(url)).await;
+    view(store, &event_id).await.destination_id
+}
+
+pub(crate) async fn destination_status(store: &Handle, id: DestinationId) -> DestinationStatus {
+    store.destination_status(id).await.expect("the destination exists")
+}
+
+/// A pause with an end, by the operator ann.
+pub(crate) fn pause_for(duration: Duration) -> PauseRequest {
+    PauseRequest::new("ann", Some(duration), None)
+}
+
+/// How long the circuits of [`open_circuit`] have been open.
+pub(crate) const OPEN_FOR: Duration = Duration::from_secs(2 * 60);
+/// Time until the next probe of [`open_circuit`].
+pub(crate) const NEXT_PROBE_IN: Duration = Duration::from_secs(3 * 60);
+
+/// A worker's report of an open circuit, valid for an hour.
+pub(crate) fn open_circuit(worker_name: &str, destination: DestinationId) -> CircuitReport {
+    let open = OpenCircuitReport {
+        open_for: OPEN_FOR,
+        next_probe_in: NEXT_PROBE_IN,
+        last_error: Some("HTTP 500".to_owned()),
+        expires_in: HOUR,
+    };
+    CircuitReport { open: Some(open), ..closed_circuit(worker_name, destination) }
+}
+
+/// A worker's report that a circuit has closed.
+pub(crate) fn closed_circuit(worker_name: &str, destination: DestinationId) -> CircuitReport {
+    CircuitReport { worker: worker(worker_name), destination, open: None }
 }
 
 pub(crate) async fn is_stored(store: &Handle, event_id: &EventId) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_domain::EventId;
-use posthaste_store::Overview;
+use posthaste_store::{Overview, PendingCount};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -42,6 +42,7 @@ pub async fn s2_fr001_ac1_overview_counts_every_state(harness: &dyn Harness) {
         failed: 2,
         cancelled: 0,
         delivered: 1,
+        held: PendingCount::default(),
         oldest_pending_age: None,
     };
     assert_eq!(counts(&store).await, expected);

@@ -210,9 +210,30 @@ macro_rules! conformance_suite {
                 failing_since_is_the_first_failure_until_the_next_healthy_response,
                 failure_on_our_side_does_not_change_a_destination,
                 a_circuit_report_is_shown_until_it_expires,
-                latest_circuit_report_applies,
+                circuit_is_open_while_one_worker_reports_it,
                 report_on_an_unknown_destination_is_ignored,
                 open_circuit_of_one_worker_does_not_stop_another,
+            }
+            pause {
+                operators_pause_holds_first_attempts_retries_and_expired_leases,
+                events_in_flight_finish_during_a_pause,
+                resume_releases_events_at_once_through_every_handle,
+                pause_with_an_end_ends_by_itself,
+                later_pause_replaces_an_earlier_one,
+                pauses_by_operator_and_receiver_do_not_shorten_each_other,
+                resume_ends_the_pause_of_the_receiver,
+                resume_closes_reported_circuits_and_is_listed_by_claims,
+                circuit_that_opened_before_the_resume_is_not_reported_again,
+                pause_and_resume_are_audited,
+                resume_wakes_waiting_workers,
+            }
+            destinations {
+                destinations_are_listed_by_id_in_pages,
+                destinations_are_listed_by_state_in_pages,
+                destination_counts_its_pending_events_and_leases,
+                destination_shows_its_last_error,
+                pending_events_are_counted_up_to_a_limit,
+                held_events_are_counted_in_the_overview,
             }
             notices {
                 terminal_states_are_published_in_commit_order,

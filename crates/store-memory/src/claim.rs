@@ -9,18 +9,20 @@ use posthaste_domain::{
 use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, ManualAction};
 use rand::RngExt as _;
 
+use crate::destination::resumed;
 use crate::state::{GrantedLease, Row, State};
 
 /// Serves a claim request. A repeated claim returns its leases again. A new claim dead-letters events that lost too
 /// many leases, then grants leases on due events.
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> ClaimResponse {
+    let resumed = resumed(state, now, request.resumed_within);
     let leases = extend_granted(state, now, request);
     if !leases.is_empty() {
-        return ClaimResponse { leases, abandoned: Vec::new(), now };
+        return ClaimResponse { leases, abandoned: Vec::new(), resumed, now };
     }
     let abandoned = abandon(state, now, request.abandon_after);
     let leases = select(state, now, request).into_iter().map(|key| grant(state, now, key, request)).collect();
-    ClaimResponse { leases, abandoned, now }
+    ClaimResponse { leases, abandoned, resumed, now }
 }
 
 /// Claims the events that the caller selected.
@@ -32,7 +34,7 @@ pub(crate) fn claim_exactly(
 ) -> ClaimResponse {
     let abandoned = abandon(state, now, request.abandon_after);
     let leases = keys.iter().map(|key| grant(state, now, *key, request)).collect();
-    ClaimResponse { leases, abandoned, now }
+    ClaimResponse { leases, abandoned, resumed: resumed(state, now, request.resumed_within), now }
 }
 
 /// Selects the events to lease within the limits of the request, longest due first, first attempts and retries alike.

@@ -104,8 +104,6 @@ fn find_or_add_destination(state: &mut State, url: &DestinationUrl) -> Destinati
         return *id;
     }
     let id = DestinationId(state.destinations.keys().next_back().map_or(1, |last| last.0 + 1));
-    let destination =
-        Destination { url: url.clone(), circuit: None, paused_until: None, failing_since: None };
-    state.destinations.insert(id, destination);
+    state.destinations.insert(id, Destination::new(url.clone()));
     id
 }

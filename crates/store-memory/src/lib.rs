@@ -7,6 +7,7 @@
 
 mod claim;
 mod clock;
+mod destination;
 mod enqueue;
 mod maintain;
 mod operate;
@@ -21,14 +22,15 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store,
-    StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
+    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
+    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
+    PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store, StoreClock, StoreError,
+    StoreHealth, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
-pub use state::{Attempt, Destination, GrantedLease, Row, State};
+pub use state::{Attempt, Destination, GrantedLease, ReportedCircuit, Row, State};
 
 /// A store in memory. Clones are cheap and share one state.
 #[derive(Clone)]
@@ -146,14 +148,48 @@ impl Store for MemoryStore {
         self.with_state(|state| operate::discard(state, now, event_id, actor, reason))
     }
 
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        let (now, filter) = (self.clock.now(), state);
+        Ok(self.with_state(|state| destination::destinations(state, now, filter, page)))
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError> {
         let now = self.clock.now();
-        self.with_state(|state| read::destination(state, now, id))
+        self.with_state(|state| destination::destination(state, now, id))
+    }
+
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError> {
+        let now = self.clock.now();
+        self.with_state(|state| destination::destination_status(state, now, id))
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        let now = self.clock.now();
+        self.with_state(|state| destination::pause(state, now, id, pause))
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        let now = self.clock.now();
+        let resumed = self.with_state(|state| destination::resume(state, now, id, actor));
+        self.waker.wake();
+        resumed
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
         let now = self.clock.now();
-        self.with_state(|state| operate::report_circuits(state, now, reports));
+        self.with_state(|state| destination::report_circuits(state, now, reports));
         Ok(())
     }
 

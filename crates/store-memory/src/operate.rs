@@ -1,7 +1,7 @@
-//! Operator actions, and the circuit reports that operators see.
+//! Operator actions on events.
 
 use posthaste_domain::{DeliveryStatus, EventId, EventKey, TerminalState, Timestamp, clean_reason};
-use posthaste_store::{AuditView, CircuitReport, EventView, ManualAction, StoreError};
+use posthaste_store::{AuditView, EventView, ManualAction, StoreError};
 
 use crate::state::{Row, State};
 
@@ -88,12 +88,4 @@ fn act(
     let view = row.view(key);
     state.audit.push((key, audit));
     view
-}
-
-pub(crate) fn report_circuits(state: &mut State, now: Timestamp, reports: &[CircuitReport]) {
-    for report in reports {
-        if let Some(destination) = state.destinations.get_mut(&report.destination) {
-            destination.circuit = Some((report.state, now.after(report.expires_in)));
-        }
-    }
 }

@@ -1,15 +1,16 @@
 //! Queries of operators and of notice subscribers.
 
-use posthaste_domain::{DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Timestamp};
 use posthaste_store::{
-    AttemptView, CircuitState, DeadLetterFilter, DestinationState, EventDetail, EventQuery, EventView,
-    NoticeCursor, NoticePage, Overview, Page, PageCursor, PageRequest, StoreError,
+    AttemptView, DeadLetterFilter, EventDetail, EventQuery, EventView, NoticeCursor, NoticePage, Overview,
+    Page, PageCursor, PageRequest, StoreError,
 };
 
+use crate::destination::count_held;
 use crate::state::{Attempt, Row, State};
 
 pub(crate) fn overview(state: &State, now: Timestamp) -> Overview {
-    let mut overview = Overview::default();
+    let mut overview = Overview { held: count_held(state, now), ..Overview::default() };
     for row in state.rows.values() {
         match row.status {
             DeliveryStatus::Delivered => overview.delivered += 1,
@@ -85,22 +86,6 @@ fn attempt_view(attempt: &Attempt) -> AttemptView {
         excerpt: transition.outcome().excerpt().clone(),
         worker: attempt.worker.clone(),
     }
-}
-
-pub(crate) fn destination(
-    state: &State,
-    now: Timestamp,
-    id: DestinationId,
-) -> Result<DestinationState, StoreError> {
-    let destination = state.destinations.get(&id).ok_or(StoreError::DestinationNotFound { id: id.0 })?;
-    let circuit = destination.circuit.filter(|(_, expires_at)| *expires_at > now);
-    Ok(DestinationState {
-        id,
-        url: destination.url.clone(),
-        circuit: circuit.map_or(CircuitState::Closed, |(circuit, _)| circuit),
-        paused_until: destination.paused_until.filter(|until| *until > now),
-        failing_since: destination.failing_since,
-    })
 }
 
 pub(crate) fn notices(state: &State, after: Option<NoticeCursor>, limit: usize) -> NoticePage {

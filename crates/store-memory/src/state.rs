@@ -11,7 +11,8 @@ use posthaste_domain::{
     MessageId, Notice, NoticeKind, TerminalState, Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{
-    AuditView, CircuitState, EventView, Idempotency, NoticeCursor, PublishedNotice, Receipt, StoreError,
+    AuditView, DestinationAudit, DestinationStatus, EventView, Idempotency, NoticeCursor, OpenCircuit,
+    OperatorPause, PublishedNotice, Receipt, ReceiverPause, StoreError,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -28,6 +29,7 @@ pub struct State {
     pub audit: Vec<(EventKey, AuditView)>,
     /// The keys of discarded events. Their ids stay taken, and their audit log is kept.
     pub discarded: BTreeMap<EventId, EventKey>,
+    pub destination_audit: Vec<(DestinationId, DestinationAudit)>,
     pub notices: Vec<PublishedNotice>,
     pub secret: Option<Secret>,
     /// Grows with every change of a row, so that a test can detect a step that changed nothing.
@@ -89,14 +91,51 @@ pub struct Attempt {
     pub worker: WorkerId,
 }
 
-/// A destination: its circuit, its pause, and since when it has been failing.
+/// A destination: its pauses, its circuits, and since when it has been failing. Ended pauses and expired reports stay
+/// until they are replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub url: DestinationUrl,
-    /// The last circuit report and its expiry.
-    pub circuit: Option<(CircuitState, Timestamp)>,
-    pub paused_until: Option<Timestamp>,
+    pub operator_pause: Option<OperatorPause>,
+    pub receiver_pause: Option<ReceiverPause>,
+    /// The last report of each worker.
+    pub circuits: BTreeMap<WorkerId, ReportedCircuit>,
     pub failing_since: Option<Timestamp>,
+    pub resumed_at: Option<Timestamp>,
+}
+
+/// A worker's report of an open circuit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedCircuit {
+    pub circuit: OpenCircuit,
+    pub expires_at: Timestamp,
+}
+
+impl Destination {
+    pub(crate) fn new(url: DestinationUrl) -> Self {
+        Self {
+            url,
+            operator_pause: None,
+            receiver_pause: None,
+            circuits: BTreeMap::new(),
+            failing_since: None,
+            resumed_at: None,
+        }
+    }
+
+    /// The status as operators see it.
+    pub(crate) fn status(&self, id: DestinationId, now: Timestamp) -> DestinationStatus {
+        let lasts = |pause: &OperatorPause| pause.until.is_none_or(|until| until > now);
+        let reported = self.circuits.values().filter(|report| report.expires_at > now);
+        DestinationStatus {
+            id,
+            url: self.url.clone(),
+            operator_pause: self.operator_pause.clone().filter(lasts),
+            receiver_pause: self.receiver_pause.filter(|pause| pause.until > now),
+            circuit: OpenCircuit::merge(reported.map(|report| report.circuit.clone())),
+            failing_since: self.failing_since,
+        }
+    }
 }
 
 /// The response kept for an idempotency key.
@@ -122,6 +161,7 @@ impl State {
             idempotency: BTreeMap::new(),
             audit: Vec::new(),
             discarded: BTreeMap::new(),
+            destination_audit: Vec::new(),
             notices: Vec::new(),
             secret: None,
             revision: 0,
@@ -185,18 +225,20 @@ impl State {
         self.revision += 1;
     }
 
-    /// Pauses a destination. The longest of several pauses applies.
+    /// Pauses a destination because its receiver requested it. The longest of several pauses applies.
     pub(crate) fn pause(&mut self, destination: DestinationId, now: Timestamp, wait: Option<Duration>) {
         if let (Some(wait), Some(destination)) = (wait, self.destinations.get_mut(&destination)) {
-            destination.paused_until = destination.paused_until.max(Some(now.after(wait)));
+            let current = destination.receiver_pause.filter(|pause| pause.until > now);
+            let at = current.map_or(now, |pause| pause.at);
+            let until = now.after(wait).max(current.map_or(now, |pause| pause.until));
+            destination.receiver_pause = Some(ReceiverPause { at, until });
         }
     }
 
     /// Returns true while a pause of the destination lasts.
-    pub fn is_paused(&self, destination: DestinationId, now: Timestamp) -> bool {
-        let paused_until =
-            self.destinations.get(&destination).and_then(|destination| destination.paused_until);
-        paused_until.is_some_and(|until| until > now)
+    pub fn is_paused(&self, id: DestinationId, now: Timestamp) -> bool {
+        let status = self.destinations.get(&id).map(|destination| destination.status(id, now));
+        status.is_some_and(|status| status.operator_pause.is_some() || status.receiver_pause.is_some())
     }
 }
 

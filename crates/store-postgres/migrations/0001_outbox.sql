@@ -53,17 +53,50 @@ ALTER TABLE app.webhook_messages ALTER COLUMN payload SET STORAGE EXTERNAL;
 -- Destinations with what receivers and workers have reported about them. Half of each page stays empty, so that an update
 -- finds space beside its row and writes no index.
 CREATE TABLE app.webhook_destinations (
-    id            bigint      GENERATED ALWAYS AS IDENTITY,
-    kind          text        NOT NULL DEFAULT 'url',
-    url           text        NOT NULL,
-    circuit       text,
-    circuit_until timestamptz,
-    paused_until  timestamptz,
-    failing_since timestamptz,
-    created_at    timestamptz NOT NULL DEFAULT app.webhook_now()
+    id                    bigint      GENERATED ALWAYS AS IDENTITY,
+    kind                  text        NOT NULL DEFAULT 'url',
+    url                   text        NOT NULL,
+    -- The later end of both pauses; infinity for a pause without end. Claims read only this column.
+    paused_until          timestamptz,
+    receiver_paused_at    timestamptz,
+    receiver_paused_until timestamptz,
+    operator_paused_at    timestamptz,
+    operator_paused_until timestamptz, -- NULL: until an operator resumes the destination
+    operator_paused_by    text,
+    operator_pause_reason text,
+    resumed_at            timestamptz,
+    failing_since         timestamptz,
+    created_at            timestamptz NOT NULL DEFAULT app.webhook_now()
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX webhook_destinations_id ON app.webhook_destinations (id);
 CREATE UNIQUE INDEX webhook_destinations_url ON app.webhook_destinations (url) WHERE kind = 'url';
+CREATE INDEX webhook_destinations_paused ON app.webhook_destinations (paused_until) WHERE paused_until IS NOT NULL;
+CREATE INDEX webhook_destinations_failing ON app.webhook_destinations (id) WHERE failing_since IS NOT NULL;
+CREATE INDEX webhook_destinations_resumed ON app.webhook_destinations (resumed_at) WHERE resumed_at IS NOT NULL;
+
+-- The open circuits that workers report: the last report of each worker on a destination.
+CREATE TABLE app.webhook_circuits (
+    destination_id bigint      NOT NULL,
+    worker         text        NOT NULL,
+    since          timestamptz NOT NULL,
+    next_probe_at  timestamptz NOT NULL,
+    last_error     text,
+    expires_at     timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE UNIQUE INDEX webhook_circuits_destination ON app.webhook_circuits (destination_id, worker);
+CREATE INDEX webhook_circuits_expires_at ON app.webhook_circuits (expires_at);
+
+-- Actions of operators on destinations.
+CREATE TABLE app.webhook_destination_audit (
+    id             bigint      GENERATED ALWAYS AS IDENTITY,
+    destination_id bigint      NOT NULL,
+    action         text        NOT NULL,
+    actor          text        NOT NULL,
+    at             timestamptz NOT NULL,
+    paused_until   timestamptz, -- the planned end of a pause
+    reason         text
+);
+CREATE INDEX webhook_destination_audit_destination ON app.webhook_destination_audit (destination_id, id);
 
 -- One message to one destination: the immutable part of an event. Never updated.
 CREATE TABLE app.webhook_events (

@@ -8,7 +8,7 @@ mod repeat;
 
 use futures_util::future::join5;
 use posthaste_domain::Lease;
-use posthaste_store::{ClaimRequest, ClaimResponse, StoreError};
+use posthaste_store::{ClaimRequest, ClaimResponse, ResumedDestination, StoreError};
 
 use crate::StoreState;
 use crate::claimable::{ClaimBudget, ClaimableIndex, ServerSnapshot};
@@ -54,9 +54,15 @@ async fn claim_on(
     discovery: &mut DiscoveryState,
     request: &ClaimRequest,
 ) -> Result<ClaimResponse, tokio_postgres::Error> {
-    let (granted_before, snapshot) = discover_rows(session, store, discovery, request).await?;
+    let Discovered { granted_before, snapshot, resumed } =
+        discover_rows(session, store, discovery, request).await?;
     if !granted_before.is_empty() {
-        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new(), now: snapshot.now });
+        return Ok(ClaimResponse {
+            leases: granted_before,
+            abandoned: Vec::new(),
+            resumed,
+            now: snapshot.now,
+        });
     }
     let abandoned =
         abandon::abandon_expired(session, &mut discovery.claimable, request.abandon_after).await?;
@@ -66,21 +72,29 @@ async fn claim_on(
     loop {
         let plan = discovery.claimable.plan(request, &budget, snapshot.now);
         if plan.is_empty() {
-            return Ok(ClaimResponse { leases, abandoned, now: snapshot.now });
+            return Ok(ClaimResponse { leases, abandoned, resumed, now: snapshot.now });
         }
         grant::execute_plan(session, &mut discovery.claimable, request, &plan, &mut budget, &mut leases)
             .await?;
     }
 }
 
+/// What a discovery step found, apart from the claimable rows.
+struct Discovered {
+    /// The leases that a repeated claim still holds.
+    granted_before: Vec<Lease>,
+    snapshot: ServerSnapshot,
+    resumed: Vec<ResumedDestination>,
+}
+
 /// Runs one discovery step in one round trip. Reads the leases that a repeated claim still holds, the rows that have
-/// become claimable, and the leases that have expired.
+/// become claimable, the leases that have expired, and the destinations that operators have resumed.
 async fn discover_rows(
     session: &Session,
     store: &StoreState,
     discovery: &mut DiscoveryState,
     request: &ClaimRequest,
-) -> Result<(Vec<Lease>, ServerSnapshot), tokio_postgres::Error> {
+) -> Result<Discovered, tokio_postgres::Error> {
     let (repeat, snapshot, committed, new_rows, expired) = (
         session.prepare(&repeat::REPEAT_CLAIM).await?,
         session.prepare(&READ_SNAPSHOT).await?,
@@ -89,12 +103,12 @@ async fn discover_rows(
         session.prepare(&EXPIRED_LEASES).await?,
     );
     let step = discovery.cursors.next_step();
-    let lease = micros(request.lease);
+    let (lease, resumed_within) = (micros(request.lease), micros(request.resumed_within));
     let claim = request.id.as_uuid();
     let results = session.transaction(async {
         let (granted_before, snapshot, committed, new_rows, expired) = join5(
             session.send(&repeat, &[&claim, &lease]),
-            session.send(&snapshot, &[]),
+            session.send(&snapshot, &[&resumed_within]),
             session.send(&committed, &[&step.gap_lows, &step.gap_highs, &STEP_ROWS_MAX]),
             session.send(&new_rows, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
             session.send(&expired, &[&discovery.cursors.expiry_checked_to(), &STEP_CLAIMS_MAX]),
@@ -103,22 +117,27 @@ async fn discover_rows(
         Ok((granted_before?, snapshot?, committed?, new_rows?, expired?))
     });
     let (granted_before, snapshot, committed, new_rows, expired) = results.await?;
+    let resumed = discover::parse_resumed(&snapshot)?;
     let (snapshot, last_number) = discover::parse_snapshot(&snapshot)?;
     let granted_before = granted_before.iter().map(grant::parse_lease).collect::<Result<_, _>>()?;
+    let discovered = Discovered { granted_before, snapshot, resumed };
     if last_number < discovery.cursors.discovered_to().0 {
         // The sequence went backwards: this is another server with fewer rows, and the index does not describe it.
         *discovery = DiscoveryState::default();
-        return Ok((granted_before, snapshot));
+        return Ok(discovered);
     }
     if discovery.cursors.has_clock_stepped_back(snapshot.now) {
         // The next claim starts discovery again, from the new time.
         *discovery = DiscoveryState::default();
         store.clock_repair.request_delays();
         store.sweep_request.notify_one();
-        return Ok((granted_before, snapshot));
+        return Ok(discovered);
     }
     discovery.cursors.record_step(&step, snapshot, &committed, &new_rows, &mut discovery.claimable)?;
     discovery.cursors.record_expired(snapshot, &expired, &mut discovery.claimable)?;
     discovery.claimable.remove_ended_pauses(snapshot.now);
-    Ok((granted_before, snapshot))
+    for resumed in &discovered.resumed {
+        discovery.claimable.record_resume(resumed.destination);
+    }
+    Ok(discovered)
 }

@@ -58,6 +58,11 @@ impl ClaimableIndex {
         self.paused.insert(destination, until);
     }
 
+    /// Records that an operator has resumed a destination.
+    pub(crate) fn record_resume(&mut self, destination: DestinationId) {
+        self.paused.remove(&destination);
+    }
+
     fn is_paused(&self, destination: DestinationId, now: Timestamp) -> bool {
         self.paused.get(&destination).is_some_and(|until| *until > now)
     }

@@ -4,7 +4,10 @@
 //! never reads from the start of an index, which holds the dead entries of delivered events. Sequence numbers without
 //! a row are read again ([`Gaps`]). A periodic sweep over all destinations finds rows that discovery has missed.
 
+use std::time::Duration;
+
 use posthaste_domain::{DestinationId, EventKey, Timestamp};
+use posthaste_store::ResumedDestination;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -26,16 +29,24 @@ pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
 /// How far below the sequence's last number discovery starts, so that it finds rows that are being committed.
 const START_BELOW_LAST: i64 = 10_000;
 
-/// Reads the clock, the transaction snapshot and the sequence's last number. It runs before the statements that read
+/// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
+/// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). It runs before the statements that read
 /// rows, so every transaction that had ended by then is visible to them.
 pub(crate) static READ_SNAPSHOT: Sql = Sql {
     text: "
 SELECT app.webhook_now(),
        pg_snapshot_xmin(s)::text::bigint,
        pg_snapshot_xmax(s)::text::bigint,
-       (SELECT last_value FROM app.webhook_event_key)
-FROM pg_current_snapshot() s",
-    types: &[],
+       (SELECT last_value FROM app.webhook_event_key),
+       r.destinations, r.ago_us
+FROM pg_current_snapshot() s
+CROSS JOIN (
+    SELECT array_agg(d.id) AS destinations,
+           array_agg((extract(epoch FROM app.webhook_now() - d.resumed_at) * 1000000)::bigint) AS ago_us
+    FROM app.webhook_destinations d
+    WHERE d.resumed_at > app.webhook_now() - $1 * interval '1 microsecond'
+) r",
+    types: &[Type::INT8],
 };
 
 /// Reads the queued events of each position range that are due, ascending, leased or not. Uses index
@@ -268,6 +279,19 @@ pub(crate) fn parse_snapshot(rows: &[Row]) -> Result<(ServerSnapshot, i64), toki
         xmax: row.try_get(2)?,
     };
     Ok((snapshot, row.try_get(3)?))
+}
+
+/// Parses the resumed destinations in the row of [`READ_SNAPSHOT`].
+pub(crate) fn parse_resumed(rows: &[Row]) -> Result<Vec<ResumedDestination>, tokio_postgres::Error> {
+    let row = rows.first().expect("the statement returns one row");
+    let destinations: Option<Vec<i64>> = row.try_get(4)?;
+    let ago_us: Option<Vec<i64>> = row.try_get(5)?;
+    let resumed = destinations.unwrap_or_default().into_iter().zip(ago_us.unwrap_or_default());
+    let parse = |(id, ago_us): (i64, i64)| ResumedDestination {
+        destination: DestinationId(id),
+        ago: Duration::from_micros(u64::try_from(ago_us).unwrap_or(0)),
+    };
+    Ok(resumed.map(parse).collect())
 }
 
 /// Returns the index of the range that a row was read for.

@@ -17,6 +17,8 @@ mod config;
 mod convert;
 mod counts;
 mod defaults;
+mod destination;
+mod destination_view;
 mod discard;
 mod discover;
 mod enqueue;
@@ -47,10 +49,11 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store,
-    StoreError, StoreHealth, Waker, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
+    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
+    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
+    PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Waker,
+    Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -227,12 +230,40 @@ impl Store for PostgresStore {
         discard::discard(&self.shared, event_id, actor, reason).await
     }
 
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
-        read::destination(&self.shared, id).await
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        destination_view::list(&self.shared, state, page).await
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError> {
+        destination_view::destination(&self.shared, id).await
+    }
+
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError> {
+        destination::status(&self.shared, id).await
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        destination::pause(&self.shared, id, pause).await
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        destination::resume(&self.shared, id, actor).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
-        operate::report_circuits(&self.shared, reports).await
+        destination::report_circuits(&self.shared, reports).await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {

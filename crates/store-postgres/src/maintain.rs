@@ -27,6 +27,10 @@ RETURNING 1",
     types: &[Type::INT8],
 };
 
+/// Deletes circuit reports that workers no longer renew. Uses index webhook_circuits_expires_at.
+static DELETE_EXPIRED_CIRCUITS: Sql =
+    Sql { text: "DELETE FROM app.webhook_circuits c WHERE c.expires_at <= app.webhook_now()", types: &[] };
+
 /// Examines up to $3 terminal events after the key $1, in key order, and deletes those that were delivered more than $2
 /// ago, with all their rows. Failed events stay. An event accepted after the cutoff cannot have been delivered before
 /// it, so the pass ends at the first such event.
@@ -106,6 +110,7 @@ pub(crate) async fn maintain(
     let report = store.sessions.dispatch.with(async |session| {
         partitions::create_partitions(session).await?;
         let keys = session.transact(&DELETE_EXPIRED_KEYS, &[&rows_max]).await?.len();
+        session.transact(&DELETE_EXPIRED_CIRCUITS, &[]).await?;
         let mut report = MaintenanceReport { removed: 0, has_more: keys >= retention.rows_max.max(1) };
         if let Some(keep_for) = retention.keep_dead_letters_for {
             let step =

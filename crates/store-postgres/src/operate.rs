@@ -1,17 +1,14 @@
-//! Operators' changes to one event: requeue and cancel. Also stores the circuit states that operators see.
-
-use std::collections::BTreeMap;
+//! Operators' changes to one event: requeue and cancel.
 
 use futures_util::future::join3;
 use posthaste_domain::{DeliveryStatus, EventId, TerminalState};
-use posthaste_store::{CircuitReport, EventView, ManualAction, StoreError};
+use posthaste_store::{EventView, ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::StoreState;
-use crate::convert::micros;
 use crate::event::{SELECT_EVENT, parse_event};
 use crate::read;
-use crate::session::{Params, Session, Sql};
+use crate::session::{Params, Sql};
 use crate::watermark::LOCK_WATERMARK_SHARED;
 
 /// Moves a failed event to the end of the queue, due now and with its attempts reset.
@@ -103,16 +100,6 @@ SELECT id FROM changed",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
-/// Stores circuit states with their expiry. A later report replaces an earlier one.
-static UPDATE_CIRCUITS: Sql = Sql {
-    text: "
-UPDATE app.webhook_destinations d
-SET circuit = r.state, circuit_until = app.webhook_now() + r.expires_us * interval '1 microsecond'
-FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS r (destination_id, state, expires_us)
-WHERE d.id = r.destination_id",
-    types: &[Type::INT8_ARRAY, Type::TEXT_ARRAY, Type::INT8_ARRAY],
-};
-
 /// Attempts to cancel an event that moves between the queue and the terminal events meanwhile.
 const CANCEL_TRIES_MAX: usize = 10;
 
@@ -192,20 +179,4 @@ async fn change_event(
         Some(event) => Ok((changed, event)),
         None => Err(read::explain_missing(store, event_id).await),
     }
-}
-
-/// Stores the circuit states that a worker reports. Of several reports of one destination, the last wins.
-pub(crate) async fn report_circuits(store: &StoreState, reports: &[CircuitReport]) -> Result<(), StoreError> {
-    let last: BTreeMap<i64, &CircuitReport> =
-        reports.iter().map(|report| (report.destination.0, report)).collect();
-    if last.is_empty() {
-        return Ok(());
-    }
-    let destinations: Vec<i64> = last.keys().copied().collect();
-    let states: Vec<&str> = last.values().map(|report| report.state.as_str()).collect();
-    let expiries: Vec<i64> = last.values().map(|report| micros(report.expires_in)).collect();
-    let update = async |session: &Session| {
-        session.transact(&UPDATE_CIRCUITS, &[&destinations, &states, &expiries]).await
-    };
-    store.sessions.dispatch.with(update).await.map(drop)
 }

@@ -1,13 +1,11 @@
-//! Reads for operators: the overview, store health, one event, one destination. None of them reads a payload.
+//! Reads for operators: the overview, store health, one event. None of them reads a payload.
 
 use std::time::Duration;
 
 use futures_util::future::join3;
-use posthaste_domain::{
-    DestinationId, DestinationUrl, ErrorClass, EventId, Excerpt, LeaseToken, Trigger, WorkerId,
-};
+use posthaste_domain::{ErrorClass, EventId, Excerpt, LeaseToken, Trigger, WorkerId};
 use posthaste_store::{
-    AttemptView, AuditView, CircuitState, DestinationState, EventDetail, ManualAction, Overview, StoreError,
+    AttemptView, AuditView, EventDetail, HELD_COUNT_MAX, ManualAction, Overview, PendingCount, StoreError,
     StoreHealth,
 };
 use tokio_postgres::Row;
@@ -23,8 +21,31 @@ use crate::session::Sql;
 /// Reads the stored counts by state, and counts the two states that depend on time: retries that are not due yet
 /// (webhook_queue_position) and events under a live lease (webhook_claims, then the queue by key). The oldest pending
 /// event is the first row of webhook_queue_id from the watermark on.
+///
+/// Events held by pauses (webhook_destinations_paused) and circuits (webhook_circuits_expires_at) are counted up to $1
+/// (webhook_queue_destination_position).
 pub(crate) static OVERVIEW: Sql = Sql {
     text: "
+WITH held_destinations AS MATERIALIZED (
+    SELECT d.id FROM app.webhook_destinations d WHERE d.paused_until > app.webhook_now()
+    UNION
+    SELECT c.destination_id FROM app.webhook_circuits c WHERE c.expires_at > app.webhook_now()
+),
+held AS MATERIALIZED (
+    SELECT count(*) AS counted, min(q.id) AS oldest
+    FROM (
+        SELECT q.id
+        FROM held_destinations d
+        CROSS JOIN LATERAL (
+            SELECT q.id
+            FROM app.webhook_queue q
+            WHERE q.destination_id = d.id AND q.queue_position >= (SELECT w.min_key FROM app.webhook_pending_watermark w)
+                  AND q.lease_until IS NULL
+            LIMIT $1
+        ) q
+        LIMIT $1
+    ) q
+)
 SELECT c.pending, c.retrying, c.delivered, c.failed,
        (SELECT count(*) FROM app.webhook_queue q WHERE q.queue_position > app.webhook_retry_position(app.webhook_now())),
        (SELECT count(*)
@@ -38,14 +59,16 @@ SELECT c.pending, c.retrying, c.delivered, c.failed,
         WHERE q.id >= (SELECT w.min_key FROM app.webhook_pending_watermark w)
         ORDER BY q.id
         LIMIT 1),
-       app.webhook_now(), c.cancelled
-FROM (
+       app.webhook_now(), c.cancelled, h.counted, e.created_at
+FROM held h
+LEFT JOIN app.webhook_events e ON e.id = h.oldest
+CROSS JOIN (
     SELECT coalesce(sum(pending), 0)::bigint AS pending, coalesce(sum(retrying), 0)::bigint AS retrying,
            coalesce(sum(delivered), 0)::bigint AS delivered, coalesce(sum(failed), 0)::bigint AS failed,
            coalesce(sum(cancelled), 0)::bigint AS cancelled
     FROM app.webhook_counts
 ) c",
-    types: &[],
+    types: &[Type::INT8],
 };
 
 /// Reads the server's clock and the schema version, which a newer Posthaste may have raised.
@@ -85,16 +108,6 @@ LIMIT 1",
     types: &[Type::TEXT],
 };
 
-/// Reads the state of a destination. Expired circuit reports and ended pauses are left out.
-static DESTINATION_STATE: Sql = Sql {
-    text: "
-SELECT d.url, CASE WHEN d.circuit_until > app.webhook_now() THEN d.circuit END,
-       CASE WHEN d.paused_until > app.webhook_now() THEN d.paused_until END, d.failing_since
-FROM app.webhook_destinations d
-WHERE d.id = $1",
-    types: &[Type::INT8],
-};
-
 pub(crate) async fn health(store: &StoreState) -> Result<StoreHealth, StoreError> {
     let rows = store.sessions.operate.with(async |session| session.query(&HEALTH, &[]).await).await?;
     parse_health(&rows[0]).map_err(|error| store_error(&error))
@@ -108,7 +121,8 @@ pub(crate) fn parse_health(row: &Row) -> Result<StoreHealth, tokio_postgres::Err
 
 pub(crate) async fn overview(store: &StoreState) -> Result<Overview, StoreError> {
     let overview = store.sessions.operate.with(async |session| {
-        let rows = session.transact(&OVERVIEW, &[]).await?;
+        let held_max = i64::try_from(HELD_COUNT_MAX).unwrap_or(i64::MAX).saturating_add(1);
+        let rows = session.transact(&OVERVIEW, &[&held_max]).await?;
         let row = rows.first().expect("the statement returns one row");
         let number =
             |index| Ok::<_, tokio_postgres::Error>(u64::try_from(row.try_get::<_, i64>(index)?).unwrap_or(0));
@@ -116,6 +130,8 @@ pub(crate) async fn overview(store: &StoreState) -> Result<Overview, StoreError>
         let (not_due, leased) = (number(4)?, number(5)?);
         let oldest: Option<PgTimestamp> = row.try_get(6)?;
         let now: PgTimestamp = row.try_get(7)?;
+        let oldest_held: Option<PgTimestamp> = row.try_get(10)?;
+        let held_age = oldest_held.map(|oldest| now.0.since(oldest.0));
         Ok(Overview {
             pending,
             pending_ready: pending.saturating_sub(not_due).saturating_sub(leased),
@@ -123,6 +139,7 @@ pub(crate) async fn overview(store: &StoreState) -> Result<Overview, StoreError>
             failed: number(3)?,
             cancelled: number(8)?,
             delivered: number(2)?,
+            held: PendingCount::of(number(9)?, HELD_COUNT_MAX, held_age),
             oldest_pending_age: oldest.map(|oldest| now.0.since(oldest.0)),
         })
     });
@@ -199,31 +216,5 @@ fn parse_audit(row: &Row) -> Result<AuditView, tokio_postgres::Error> {
         actor: row.try_get(1)?,
         at: row.try_get::<_, PgTimestamp>(2)?.0,
         reason: row.try_get(3)?,
-    })
-}
-
-pub(crate) async fn destination(
-    store: &StoreState,
-    id: DestinationId,
-) -> Result<DestinationState, StoreError> {
-    let rows = store
-        .sessions
-        .operate
-        .with(async |session| session.transact(&DESTINATION_STATE, &[&id.0]).await)
-        .await?;
-    let row = rows.first().ok_or(StoreError::DestinationNotFound { id: id.0 })?;
-    parse_destination(id, row).map_err(|error| store_error(&error))
-}
-
-/// Parses a row of [`DESTINATION_STATE`].
-fn parse_destination(id: DestinationId, row: &Row) -> Result<DestinationState, tokio_postgres::Error> {
-    let timestamp = |index| Ok(row.try_get::<_, Option<PgTimestamp>>(index)?.map(|PgTimestamp(at)| at));
-    let circuit = row.try_get::<_, Option<&str>>(1)?.and_then(CircuitState::from_name);
-    Ok(DestinationState {
-        id,
-        url: DestinationUrl::from_stored(row.try_get(0)?),
-        circuit: circuit.unwrap_or(CircuitState::Closed),
-        paused_until: timestamp(2)?,
-        failing_since: timestamp(3)?,
     })
 }

@@ -113,6 +113,13 @@ destinations AS (
     SET paused_until = greatest(
             d.paused_until, app.webhook_now() + h.pause_us * interval '1 microsecond'
         ),
+        receiver_paused_until = greatest(
+            d.receiver_paused_until, app.webhook_now() + h.pause_us * interval '1 microsecond'
+        ),
+        receiver_paused_at = CASE
+            WHEN h.pause_us IS NULL OR d.receiver_paused_until > app.webhook_now() THEN d.receiver_paused_at
+            ELSE app.webhook_now()
+        END,
         failing_since = CASE
             WHEN h.last_healthy > coalesce(h.last_unhealthy, -1) THEN NULL
             WHEN h.last_unhealthy > h.last_healthy THEN app.webhook_now()

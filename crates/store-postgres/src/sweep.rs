@@ -72,7 +72,7 @@ pub(crate) async fn start_discovery(
     session: &Session,
     discovery: &mut DiscoveryState,
 ) -> Result<FirstSweep, tokio_postgres::Error> {
-    let rows = session.query(&READ_SNAPSHOT, &[]).await?;
+    let rows = session.query(&READ_SNAPSHOT, &[&0_i64]).await?;
     let (snapshot, last_number) = discover::parse_snapshot(&rows)?;
     discovery.cursors.start(last_number, snapshot.now);
     let (_, retries_to) = discovery.cursors.discovered_to();

@@ -61,6 +61,8 @@ impl ReusableHarness {
             "idempotency",
             "audit",
             "discarded_events",
+            "circuits",
+            "destination_audit",
         ];
         let delete = tables.map(|table| format!("DELETE FROM app.webhook_{table};"));
         self.client.batch_execute(&delete.concat()).await.expect("no other client uses the database");

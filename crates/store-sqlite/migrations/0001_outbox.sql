@@ -144,10 +144,14 @@ CREATE TABLE webhook_destinations (
     app_id                  INTEGER NOT NULL DEFAULT 0,
     kind                    TEXT    NOT NULL DEFAULT 'url',
     url                     TEXT    NOT NULL,
-    circuit                 TEXT,
-    circuit_worker          TEXT,
-    circuit_until           INTEGER,
-    paused_until            INTEGER,
+    paused_until            INTEGER, -- the later end of both pauses, or the greatest integer for a pause without end
+    receiver_paused_at      INTEGER,
+    receiver_paused_until   INTEGER,
+    operator_paused_at      INTEGER,
+    operator_paused_until   INTEGER, -- NULL: until an operator resumes the destination
+    operator_paused_by      TEXT,
+    operator_pause_reason   TEXT,
+    resumed_at              INTEGER,
     failing_since           INTEGER,
     earliest_retry_at       INTEGER,
     first_attempts_head     INTEGER NOT NULL DEFAULT 0,
@@ -159,6 +163,32 @@ CREATE UNIQUE INDEX webhook_destinations_url ON webhook_destinations (url) WHERE
 CREATE INDEX webhook_destinations_paused ON webhook_destinations (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX webhook_destinations_earliest_retry_at
     ON webhook_destinations (earliest_retry_at) WHERE earliest_retry_at IS NOT NULL;
+CREATE INDEX webhook_destinations_failing ON webhook_destinations (id) WHERE failing_since IS NOT NULL;
+CREATE INDEX webhook_destinations_resumed ON webhook_destinations (resumed_at) WHERE resumed_at IS NOT NULL;
+
+-- The open circuits that workers report: the last report of each worker on a destination.
+CREATE TABLE webhook_circuits (
+    destination_id INTEGER NOT NULL,
+    worker         TEXT    NOT NULL,
+    since          INTEGER NOT NULL,
+    next_probe_at  INTEGER NOT NULL,
+    last_error     TEXT,
+    expires_at     INTEGER NOT NULL,
+    PRIMARY KEY (destination_id, worker)
+) WITHOUT ROWID;
+
+-- Actions of operators on destinations.
+CREATE TABLE webhook_destination_audit (
+    id             INTEGER PRIMARY KEY,
+    destination_id INTEGER NOT NULL,
+    action         TEXT    NOT NULL,
+    actor          TEXT    NOT NULL,
+    at             INTEGER NOT NULL,
+    paused_until   INTEGER, -- the planned end of a pause
+    reason         TEXT
+);
+
+CREATE INDEX webhook_destination_audit_destination ON webhook_destination_audit (destination_id);
 
 -- `event_ids` is the stored response: newline-separated event ids in the order of the request. Keys are kept equally
 -- long, so the rows expire in the order of their ids, and maintenance needs no index.

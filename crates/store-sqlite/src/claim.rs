@@ -24,6 +24,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::claims::EndedLeases;
 use crate::command::WriteContext;
+use crate::destination;
 use crate::error::CallError;
 use grant::ClaimWriter;
 
@@ -44,9 +45,15 @@ pub(crate) fn claim(
     request: &ClaimRequest,
 ) -> Result<ClaimResponse, CallError> {
     let db = context.db;
+    let resumed = destination::resumed(db, context.now, request.resumed_within)?;
     let granted_before = grant::extend_granted(db, context.now, request)?;
     if !granted_before.is_empty() {
-        return Ok(ClaimResponse { leases: granted_before, abandoned: Vec::new(), now: context.now });
+        return Ok(ClaimResponse {
+            leases: granted_before,
+            abandoned: Vec::new(),
+            resumed,
+            now: context.now,
+        });
     }
     let mut ended = EndedLeases::default();
     let expired = abandon::find_expired(db, context.now)?;
@@ -73,7 +80,7 @@ pub(crate) fn claim(
     let leases = writer.finish()?;
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
-    Ok(ClaimResponse { leases, abandoned, now: context.now })
+    Ok(ClaimResponse { leases, abandoned, resumed, now: context.now })
 }
 
 /// Destinations that are paused now. Index: webhook_destinations_paused.

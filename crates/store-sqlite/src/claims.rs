@@ -80,6 +80,12 @@ pub(crate) fn due_for_expiry_check(db: &Connection, now: Timestamp) -> rusqlite:
     due.query_map([now.as_micros()], |row| row.get(0).map(ClaimNumber))?.collect()
 }
 
+/// Returns all claims that hold leases.
+pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<ClaimNumber>> {
+    let mut claims = db.prepare_cached("SELECT id FROM webhook_claims")?;
+    claims.query_map([], |row| row.get(0).map(ClaimNumber))?.collect()
+}
+
 /// Returns the events that a claim was granted, in key order, without those that an earlier expiry check found to be no
 /// longer held.
 pub(crate) fn granted_events(db: &Connection, claim: ClaimNumber) -> rusqlite::Result<Vec<EventKey>> {

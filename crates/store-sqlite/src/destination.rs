@@ -1,12 +1,15 @@
-//! Destinations: the changes that settles and workers write to them, and their state for operators.
+//! Destinations: the changes that settles, workers and operators write to them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{DestinationId, DestinationUrl, ReceiverHealth, Timestamp};
-use posthaste_store::{CircuitReport, CircuitState, DestinationState, StoreError};
-use rusqlite::{Connection, OptionalExtension as _};
+use posthaste_domain::{DestinationId, ReceiverHealth, Timestamp};
+use posthaste_store::{
+    CircuitReport, DestinationAction, DestinationStatus, PauseRequest, ResumedDestination, StoreError,
+};
+use rusqlite::Connection;
 
+use crate::destination_view::read_status;
 use crate::error::CallError;
 use crate::row;
 
@@ -65,10 +68,13 @@ impl DestinationUpdates {
             if let Some(wait) = update.pause {
                 db.prepare_cached(
                     "UPDATE webhook_destinations
-                     SET paused_until = ?2
-                     WHERE id = ?1 AND (paused_until IS NULL OR paused_until < ?2)",
+                     SET paused_until          = max(coalesce(paused_until, ?2), ?2),
+                         receiver_paused_at    = CASE WHEN receiver_paused_until > ?3
+                                                      THEN receiver_paused_at ELSE ?3 END,
+                         receiver_paused_until = ?2
+                     WHERE id = ?1 AND (receiver_paused_until IS NULL OR receiver_paused_until < ?2)",
                 )?
-                .execute((destination.0, now.after(wait).as_micros()))?;
+                .execute((destination.0, now.after(wait).as_micros(), now.as_micros()))?;
             }
             if let Some(due) = update.earliest_retry_at {
                 db.prepare_cached(
@@ -106,52 +112,125 @@ impl DestinationUpdates {
     }
 }
 
-/// Stores the circuit states that a worker reports, each with the time when it expires.
+/// Pauses a destination, in place of an earlier pause by an operator.
+pub(crate) fn pause(
+    db: &Connection,
+    now: Timestamp,
+    id: DestinationId,
+    pause: &PauseRequest,
+) -> Result<DestinationStatus, CallError> {
+    let until = pause.duration().map(|duration| now.after(duration).as_micros());
+    let changed = db
+        .prepare_cached(
+            "UPDATE webhook_destinations
+             SET operator_paused_at = ?2, operator_paused_until = ?3, operator_paused_by = ?4,
+                 operator_pause_reason = ?5,
+                 paused_until = max(coalesce(?3, 9223372036854775807), coalesce(receiver_paused_until, 0))
+             WHERE id = ?1",
+        )?
+        .execute((id.0, now.as_micros(), until, pause.actor(), pause.reason()))?;
+    if changed == 0 {
+        return Err(StoreError::DestinationNotFound { id: id.0 }.into());
+    }
+    record_audit(db, now, id, DestinationAction::Pause, pause.actor(), until, pause.reason())?;
+    read_status(db, now, id)
+}
+
+/// Ends the pauses of a destination, and forgets the open circuits that workers have reported.
+pub(crate) fn resume(
+    db: &Connection,
+    now: Timestamp,
+    id: DestinationId,
+    actor: &str,
+) -> Result<DestinationStatus, CallError> {
+    let changed = db
+        .prepare_cached(
+            "UPDATE webhook_destinations
+             SET paused_until = NULL, receiver_paused_at = NULL, receiver_paused_until = NULL,
+                 operator_paused_at = NULL, operator_paused_until = NULL, operator_paused_by = NULL,
+                 operator_pause_reason = NULL, resumed_at = ?2
+             WHERE id = ?1",
+        )?
+        .execute((id.0, now.as_micros()))?;
+    if changed == 0 {
+        return Err(StoreError::DestinationNotFound { id: id.0 }.into());
+    }
+    db.prepare_cached("DELETE FROM webhook_circuits WHERE destination_id = ?1")?.execute([id.0])?;
+    record_audit(db, now, id, DestinationAction::Resume, actor, None, None)?;
+    read_status(db, now, id)
+}
+
+fn record_audit(
+    db: &Connection,
+    now: Timestamp,
+    id: DestinationId,
+    action: DestinationAction,
+    actor: &str,
+    paused_until: Option<i64>,
+    reason: Option<&str>,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO webhook_destination_audit (destination_id, action, actor, at, paused_until, reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute((id.0, action.as_str(), actor, now.as_micros(), paused_until, reason))?;
+    Ok(())
+}
+
+/// Destinations that were resumed after a time. Index: webhook_destinations_resumed.
+pub(crate) const RESUMED: &str = "SELECT id, resumed_at FROM webhook_destinations WHERE resumed_at > ?1";
+
+/// Returns the destinations that were resumed within the last `within`.
+pub(crate) fn resumed(
+    db: &Connection,
+    now: Timestamp,
+    within: Duration,
+) -> rusqlite::Result<Vec<ResumedDestination>> {
+    let mut resumed = db.prepare_cached(RESUMED)?;
+    let rows = resumed.query_map([now.before(within).as_micros()], |row| {
+        Ok(ResumedDestination {
+            destination: DestinationId(row.get(0)?),
+            ago: now.since(row::timestamp(row, 1)?),
+        })
+    })?;
+    rows.collect()
+}
+
+/// Stores the open circuits that a worker reports, and removes those that it reports as closed. A circuit that opened
+/// before its destination was resumed is not stored: the worker has not learned of the resume yet.
 pub(crate) fn report_circuits(
     db: &Connection,
     now: Timestamp,
     reports: &[CircuitReport],
 ) -> Result<(), CallError> {
-    let mut report_circuit = db.prepare_cached(
-        "UPDATE webhook_destinations
-         SET circuit = ?2, circuit_worker = ?3, circuit_until = ?4
-         WHERE id = ?1",
+    let mut open = db.prepare_cached(
+        "INSERT OR REPLACE INTO webhook_circuits
+             (destination_id, worker, since, next_probe_at, last_error, expires_at)
+         SELECT id, ?2, ?3, ?4, ?5, ?6
+         FROM webhook_destinations
+         WHERE id = ?1 AND (resumed_at IS NULL OR resumed_at < ?3)",
     )?;
+    let mut close =
+        db.prepare_cached("DELETE FROM webhook_circuits WHERE destination_id = ?1 AND worker = ?2")?;
     for report in reports {
-        let until = now.after(report.expires_in).as_micros();
-        report_circuit.execute((
-            report.destination.0,
-            report.state.as_str(),
-            report.worker.as_str(),
-            until,
-        ))?;
+        let (id, worker) = (report.destination.0, report.worker.as_str());
+        match &report.open {
+            Some(circuit) => open.execute((
+                id,
+                worker,
+                now.before(circuit.open_for).as_micros(),
+                now.after(circuit.next_probe_in).as_micros(),
+                circuit.last_error.as_deref(),
+                now.after(circuit.expires_in).as_micros(),
+            ))?,
+            None => close.execute((id, worker))?,
+        };
     }
     Ok(())
 }
 
-/// Reads a destination's state for operators.
-pub(crate) fn read_destination(
-    db: &Connection,
-    now: Timestamp,
-    id: DestinationId,
-) -> Result<DestinationState, CallError> {
-    let state = db
-        .prepare_cached(
-            "SELECT url, circuit, circuit_until, paused_until, failing_since
-             FROM webhook_destinations
-             WHERE id = ?1",
-        )?
-        .query_row([id.0], |row| {
-            let reported = row::decode_optional(row, 1, CircuitState::from_name)?;
-            let is_current = row::optional_timestamp(row, 2)?.is_some_and(|until| until > now);
-            Ok(DestinationState {
-                id,
-                url: DestinationUrl::from_stored(row.get(0)?),
-                circuit: reported.filter(|_| is_current).unwrap_or(CircuitState::Closed),
-                paused_until: row::optional_timestamp(row, 3)?.filter(|until| *until > now),
-                failing_since: row::optional_timestamp(row, 4)?,
-            })
-        })
-        .optional()?;
-    state.ok_or(CallError::Refused(StoreError::DestinationNotFound { id: id.0 }))
+/// Removes the reports of workers that no longer renew them.
+pub(crate) fn remove_expired_reports(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM webhook_circuits WHERE expires_at <= ?1")?.execute([now.as_micros()])?;
+    Ok(())
 }

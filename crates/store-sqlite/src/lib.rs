@@ -23,6 +23,7 @@ mod connect;
 mod database_file;
 mod destination;
 mod destination_queue;
+mod destination_view;
 mod enqueue;
 mod error;
 mod free_space;
@@ -54,10 +55,11 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, Receipt, Retention, SettleResult, Settlement,
-    Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
+    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
+    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
+    PageRequest, PauseRequest, Receipt, Retention, SettleResult, Settlement, Store, StoreClock, StoreError,
+    StoreHealth, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -326,9 +328,45 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        let (clock, page) = (Arc::clone(&self.shared.clock), *page);
+        self.read(move |db| destination_view::list(db, clock.now(), state, &page)).await
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError> {
         let clock = Arc::clone(&self.shared.clock);
-        self.read(move |db| destination::read_destination(db, clock.now(), id)).await
+        self.read(move |db| destination_view::read_detail(db, clock.now(), id)).await
+    }
+
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError> {
+        let clock = Arc::clone(&self.shared.clock);
+        self.read(move |db| destination_view::read_status(db, clock.now(), id)).await
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        let pause = pause.clone();
+        self.write(CommandKind::Other, move |context| destination::pause(context.db, context.now, id, &pause))
+            .await
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        let actor = actor.to_owned();
+        self.write(CommandKind::MakesDue, move |context| {
+            destination::resume(context.db, context.now, id, &actor)
+        })
+        .await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

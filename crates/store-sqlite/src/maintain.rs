@@ -8,6 +8,7 @@ use posthaste_domain::{EventKey, FailureKind, NoticeKind, Timestamp};
 use posthaste_store::{MaintenanceReport, Retention};
 use rusqlite::{Connection, OptionalExtension as _};
 
+use crate::destination;
 use crate::error::CallError;
 use crate::notices::{self, LogEntry};
 use crate::remove;
@@ -23,6 +24,7 @@ pub(crate) fn maintain(
 ) -> Result<MaintenanceReport, CallError> {
     let rows_max = i64::try_from(retention.rows_max).unwrap_or(i64::MAX);
     remove_expired_keys(db, now, rows_max)?;
+    destination::remove_expired_reports(db, now)?;
     let horizon = retention.keep_for.map(|keep| now.before(keep));
     let mut report = MaintenanceReport::default();
     if let Some(keep_for) = retention.keep_dead_letters_for {

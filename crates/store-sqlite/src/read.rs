@@ -11,9 +11,10 @@ use posthaste_store::{
     AttemptView, AuditView, DeadLetterFilter, EventDetail, EventQuery, EventView, ManualAction, Overview,
     Page, PageCursor, PageRequest, StoreError,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::claims;
+use crate::destination_view;
 use crate::error::CallError;
 use crate::row::{self, event_columns};
 
@@ -40,14 +41,16 @@ pub(crate) const OVERVIEW: &str = "
     WHERE id = 1";
 
 pub(crate) fn overview(db: &Connection, now: Timestamp) -> Result<Overview, CallError> {
+    let held = destination_view::count_held(db, now)?;
     let mut overview = db.prepare_cached(OVERVIEW)?.query_row([now.as_micros()], |row| {
         Ok(Overview {
-            pending: unsigned(row, 0)?,
-            pending_ready: unsigned(row, 1)?,
-            retrying: unsigned(row, 2)?,
-            failed: unsigned(row, 3)?,
-            cancelled: unsigned(row, 4)?,
-            delivered: unsigned(row, 5)?,
+            pending: row::unsigned(row, 0)?,
+            pending_ready: row::unsigned(row, 1)?,
+            retrying: row::unsigned(row, 2)?,
+            failed: row::unsigned(row, 3)?,
+            cancelled: row::unsigned(row, 4)?,
+            delivered: row::unsigned(row, 5)?,
+            held,
             oldest_pending_age: row::optional_timestamp(row, 6)?.map(|created_at| now.since(created_at)),
         })
     })?;
@@ -67,11 +70,6 @@ fn count_expired_leases(db: &Connection, now: Timestamp) -> rusqlite::Result<u64
         }
     }
     Ok(expired)
-}
-
-fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let value = row.get(column)?;
-    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
 /// Lists the failed events after a cursor, latest change first.
@@ -215,7 +213,7 @@ fn read_attempts(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<Attempt
             attempt: row.get(1)?,
             trigger: row::decode(row, 2, Trigger::from_name)?,
             started_at: row::timestamp(row, 3)?,
-            duration: Duration::from_micros(unsigned(row, 4)?),
+            duration: Duration::from_micros(row::unsigned(row, 4)?),
             http_status: row.get(5)?,
             error_class: row::decode_optional(row, 6, ErrorClass::from_name)?,
             excerpt: Excerpt::from_stored(row.get(7)?),

@@ -75,6 +75,11 @@ pub(crate) fn optional_timestamp(row: &Row<'_>, column: usize) -> rusqlite::Resu
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
 }
 
+pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
 pub(crate) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }

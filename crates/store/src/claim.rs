@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, Timestamp, WorkerId};
 
+use crate::destination::ResumedDestination;
+
 /// A worker's request for leases. A worker requests only as many events as it can send at once.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
@@ -28,6 +30,8 @@ pub struct ClaimRequest {
     pub destination_slots: BTreeMap<DestinationId, usize>,
     /// Number of lost leases in a row after which an event is dead-lettered instead of leased again.
     pub abandon_after: u32,
+    /// How far back the response lists resumed destinations: at least the time since the last answered claim.
+    pub resumed_within: Duration,
 }
 
 impl ClaimRequest {
@@ -47,6 +51,9 @@ pub struct ClaimResponse {
     pub abandoned: Vec<EventId>,
     /// The time of the store's clock while it served the claim. Workers date their requests by it.
     pub now: Timestamp,
+    /// Destinations that an operator has resumed within [`ClaimRequest::resumed_within`]. The worker closes their
+    /// circuits.
+    pub resumed: Vec<ResumedDestination>,
 }
 
 /// Identifies a lease by the key of its event and its token. The token proves that the worker holds the lease.

@@ -8,10 +8,10 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, SettleResult, Settlement, Store,
-    StoreError, StoreHealth, Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
+    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
+    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
+    PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -88,8 +88,36 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().discard(event_id, actor, reason).await
     }
 
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        self.inner().destinations(state, page).await
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError> {
         self.inner().destination(id).await
+    }
+
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError> {
+        self.inner().destination_status(id).await
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.inner().pause_destination(id, pause).await
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.inner().resume_destination(id, actor).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
@@ -188,8 +216,36 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         self.0.discard(event_id, actor, reason).await
     }
 
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        self.0.destinations(state, page).await
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError> {
         self.0.destination(id).await
+    }
+
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError> {
+        self.0.destination_status(id).await
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.0.pause_destination(id, pause).await
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.0.resume_destination(id, actor).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

@@ -36,7 +36,12 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 pub use claim::{ClaimRequest, ClaimResponse, LeaseRef};
 pub use clock::StoreClock;
-pub use destination::{CircuitReport, CircuitState, DestinationState};
+pub use destination::{
+    CircuitReport, DESTINATION_AUDIT_MAX, DestinationAction, DestinationAudit, DestinationDetail,
+    DestinationState, DestinationStatus, DestinationView, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX,
+    OpenCircuit, OpenCircuitReport, OperatorPause, PENDING_COUNT_MAX, PauseRequest, PendingCount,
+    ReceiverPause, ResumedDestination,
+};
 pub use enqueue::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
 pub use event::{AttemptView, AuditView, EventDetail, EventView, ManualAction};
@@ -116,11 +121,38 @@ pub trait Store: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError>;
 
-    /// Returns the health of a destination.
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError>;
+    /// Lists destinations by id, ascending: all of them, or those in one state. The cost of a list by state grows neither
+    /// with the backlog nor, except for `ok`, with the number of destinations in the state `ok`.
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError>;
 
-    /// Stores the circuit states of a worker, so that operators can see them. The last report of a destination is valid
-    /// until it expires.
+    /// Returns one destination with the events that wait for it and the latest actions of operators on it.
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError>;
+
+    /// Returns the status of a destination without counting its events.
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError>;
+
+    /// Pauses a destination: claims grant no lease on its events until the pause ends. Leases that are held go on. A later
+    /// pause by an operator replaces an earlier one; a pause that the receiver requested stays.
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError>;
+
+    /// Ends the pauses of a destination, by an operator and by the receiver, and its open circuits. Workers learn of the
+    /// resume with their next claim, and the store wakes them.
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError>;
+
+    /// Stores the circuits of a worker, so that operators can see them. The last report of each worker on a destination is
+    /// valid until it expires. A report on a circuit that opened before the destination was resumed is ignored.
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError>;
 
     /// Lists notices committed after a cursor, in commit order. Without a cursor, and with one beyond the end of the log,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::destination::PendingCount;
+
 /// The number of events in each state, from one snapshot of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overview {
@@ -14,6 +16,9 @@ pub struct Overview {
     /// The part of the failed events that an operator cancelled.
     pub cancelled: u64,
     pub delivered: u64,
+    /// Pending events without a lease whose destination is paused or has an open circuit, up to
+    /// [`HELD_COUNT_MAX`](crate::HELD_COUNT_MAX).
+    pub held: PendingCount,
     /// Age of the oldest pending event, or `None` if no event is pending.
     pub oldest_pending_age: Option<Duration>,
 }

@@ -41,20 +41,27 @@ pub struct PageCursor {
     pub key: EventKey,
 }
 
-/// Which page to list.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PageRequest {
+/// Which page to list. `C` is the position of a row in the listing.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<C = PageCursor> {
     /// The position to continue after. `None` starts with the first page.
-    pub after: Option<PageCursor>,
+    pub after: Option<C>,
     pub limit: PageLimit,
 }
 
-/// One page of a listing.
+/// The first page, with the default limit.
+impl<C> Default for PageRequest<C> {
+    fn default() -> Self {
+        Self { after: None, limit: PageLimit::default() }
+    }
+}
+
+/// One page of a listing. `C` is the position of a row in the listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page<T> {
+pub struct Page<T, C = PageCursor> {
     pub items: Vec<T>,
     /// The position to continue after, or `None` on the last page.
-    pub next: Option<PageCursor>,
+    pub next: Option<C>,
 }
 
 /// Which dead letters to list.

@@ -91,6 +91,10 @@ fn discarded() -> ErrorExample {
     ("an operator discarded the event", error.into())
 }
 
+fn destination_not_found() -> ErrorExample {
+    ("there is no destination with this id", StoreError::DestinationNotFound { id: 17 }.into())
+}
+
 fn payload_too_large() -> ErrorExample {
     let message = "event 3: payload is 300000 bytes; at most 262144 are accepted".to_owned();
     let details = Some(json!({ "index": 3, "field": "payload" }));
@@ -126,7 +130,20 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             body_too_large(enqueue::BODY_BYTES_MAX),
             ("too many large requests at once", ApiError::Busy(body::TOO_MANY_LARGE)),
         ],
-        "listDeadLetters" | "listEvents" => vec![invalid_parameter()],
+        "listDeadLetters" | "listEvents" | "listDestinations" => vec![invalid_parameter()],
+        "getDestination" => vec![unknown_parameter(), destination_not_found()],
+        "pauseDestination" => vec![
+            invalid_action_body("expected `seconds` or `reason`"),
+            body_too_slow(),
+            destination_not_found(),
+            body_too_large(actions::BODY_BYTES_MAX),
+        ],
+        "resumeDestination" => vec![
+            invalid_action_body("there are no fields"),
+            body_too_slow(),
+            destination_not_found(),
+            body_too_large(actions::BODY_BYTES_MAX),
+        ],
         "getOverview" => vec![unknown_parameter()],
         "getEvent" => vec![unknown_parameter(), not_found(), discarded()],
         "followNotices" => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste_domain::{
     DestinationId, DestinationUrl, EventId, EventKey, MessageId, RetryPolicySpec, Timestamp, WorkerId,
 };
-use posthaste_store::AuditView;
+use posthaste_store::{AuditView, OpenCircuit, OperatorPause, ReceiverPause};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn url() -> DestinationUrl {
 }
 
 /// Explains under the default policy, whose retry budget is off.
-fn explain_default(event: &EventView, destination: Option<&DestinationState>) -> String {
+fn explain_default(event: &EventView, destination: Option<&DestinationStatus>) -> String {
     explain(event, destination, &RetryPolicy::default())
 }
 
@@ -63,12 +63,13 @@ fn by_ops(action: ManualAction) -> Option<AuditView> {
     Some(AuditView { action, actor: "ops".to_owned(), at: NOON, reason: None })
 }
 
-fn healthy() -> DestinationState {
-    DestinationState {
+fn healthy() -> DestinationStatus {
+    DestinationStatus {
         id: DestinationId(1),
         url: url(),
-        circuit: CircuitState::Closed,
-        paused_until: None,
+        operator_pause: None,
+        receiver_pause: None,
+        circuit: None,
         failing_since: None,
     }
 }
@@ -109,9 +110,19 @@ fn a_pending_event_is_explained_by_its_next_attempt() {
 #[test]
 fn a_held_event_is_explained_by_its_destination() {
     let later = NOON.after(Duration::from_secs(60));
-    let paused = DestinationState { paused_until: Some(later), ..healthy() };
-    let open = DestinationState { circuit: CircuitState::Open, failing_since: Some(NOON), ..healthy() };
-    let both = DestinationState { circuit: CircuitState::HalfOpen, ..paused.clone() };
+    let receiver_pause = Some(ReceiverPause { at: NOON, until: later });
+    let paused = DestinationStatus { receiver_pause, ..healthy() };
+    let circuit =
+        Some(OpenCircuit { since: NOON, next_probe_at: later, last_error: Some("HTTP 500".into()) });
+    let open = DestinationStatus { circuit, failing_since: Some(NOON), ..healthy() };
+    let both = DestinationStatus { receiver_pause, failing_since: None, ..open.clone() };
+    let operator_pause = |until, reason: Option<&str>| {
+        let reason = reason.map(str::to_owned);
+        let operator_pause = Some(OperatorPause { actor: "ops".into(), at: NOON, until, reason });
+        DestinationStatus { operator_pause, ..healthy() }
+    };
+    let by_operator = operator_pause(None, Some("new disks"));
+    let for_a_minute = operator_pause(Some(later), None);
     let due = "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z.";
     let cases = [
         (
@@ -121,24 +132,35 @@ fn a_held_event_is_explained_by_its_destination() {
         ),
         (
             &open,
-            " Held because the destination's circuit breaker is open after repeated failures; this does not use up attempts. \
-             Failing since 2026-01-31T12:00:00.000000Z.",
+            " Held because the destination's circuit breaker has been open since 2026-01-31T12:00:00.000000Z after repeated \
+             failures, with the next probe at 2026-01-31T12:01:00.000000Z; this does not use up attempts. Failing since \
+             2026-01-31T12:00:00.000000Z.",
         ),
         (
             &both,
             " Held because the destination requested a pause until 2026-01-31T12:01:00.000000Z, and the destination's \
-             circuit breaker is probing with single requests whether the destination has recovered; this does not use \
-             up attempts.",
+             circuit breaker has been open since 2026-01-31T12:00:00.000000Z after repeated failures, with the next probe \
+             at 2026-01-31T12:01:00.000000Z; this does not use up attempts.",
+        ),
+        (
+            &by_operator,
+            " Held because ops paused the destination at 2026-01-31T12:00:00.000000Z (new disks), until it is resumed; this \
+             does not use up attempts.",
+        ),
+        (
+            &for_a_minute,
+            " Held because ops paused the destination at 2026-01-31T12:00:00.000000Z, until 2026-01-31T12:01:00.000000Z; \
+             this does not use up attempts.",
         ),
     ];
     for (destination, held) in cases {
         assert_eq!(explain_default(&pending(), Some(destination)), format!("{due}{held}"));
     }
     let after_the_pause = EventView { next_attempt_at: Some(later), ..pending() };
-    assert!(
-        !explain_default(&after_the_pause, Some(&paused)).contains("Held"),
-        "the pause ends before the event is due"
-    );
+    for ended_by_then in [&paused, &for_a_minute] {
+        assert!(!explain_default(&after_the_pause, Some(ended_by_then)).contains("Held"));
+    }
+    assert!(explain_default(&after_the_pause, Some(&by_operator)).contains("Held"), "the pause has no end");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::test_api::{
 };
 
 /// Every operation that needs a key, with the keys that are allowed.
-const ALLOWED_KEYS: [(&str, &[&str]); 9] = [
+const ALLOWED_KEYS: [(&str, &[&str]); 13] = [
     ("enqueueEvents", &[PRODUCER, OPERATOR]),
     ("getEvent", &[PRODUCER, VIEWER, OPERATOR]),
     ("listEvents", &[VIEWER, OPERATOR]),
@@ -20,6 +20,10 @@ const ALLOWED_KEYS: [(&str, &[&str]); 9] = [
     ("requeueDeadLetter", &[OPERATOR]),
     ("discardDeadLetter", &[OPERATOR]),
     ("cancelEvent", &[OPERATOR]),
+    ("listDestinations", &[VIEWER, OPERATOR]),
+    ("getDestination", &[VIEWER, OPERATOR]),
+    ("pauseDestination", &[OPERATOR]),
+    ("resumeDestination", &[OPERATOR]),
 ];
 
 async fn send(

@@ -42,8 +42,9 @@ fn fields(response: &Value) -> Vec<&str> {
 async fn s2_fr004_ac1_requeue_over_http_moves_only_failed_to_pending(api: TestApi) {
     let event_id = api.dead_lettered_event(&event()).await;
     let response = api.post_empty(&requeue(&event_id)).await.json(200);
-    assert_eq!(fields(&response), ["delivery_status", "event_id", "updated_at"]);
+    assert_eq!(fields(&response), ["delivery_status", "event_id", "held", "updated_at"]);
     assert_eq!((&response["event_id"], &response["delivery_status"]), (&json!(event_id), &json!("pending")));
+    assert_eq!(response["held"], json!(null));
     assert_eq!(api.get(DLQ).await.json(200)["events"], json!([]));
 }
 

@@ -15,7 +15,7 @@ use crate::test_api::{
 
 /// A valid request to the operation.
 fn valid_request(operation: &DocumentedOperation, event_id: &str) -> Request<Body> {
-    let path = operation.path.replace("{event_id}", event_id);
+    let path = operation.path.replace("{event_id}", event_id).replace("{destination_id}", "404");
     let body = if operation.id == "enqueueEvents" { event().to_string() } else { String::new() };
     let headers = [header("content-type", "application/json")];
     build_request(operation.method.clone(), &path, &headers, Body::from(body))
@@ -56,7 +56,9 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
         }
         "internal" => FaultyStore::api(Fault::Panics).send(valid_request(operation, "missing")).await,
         "unavailable" => FaultyStore::api(Fault::Unavailable).send(valid_request(operation, "missing")).await,
-        "webhook_outbox_event_not_found" => api.send(valid_request(operation, "missing")).await,
+        "webhook_outbox_event_not_found" | "destination_not_found" => {
+            api.send(valid_request(operation, "missing")).await
+        }
         "webhook_outbox_event_not_requeueable"
         | "webhook_outbox_event_not_cancellable"
         | "webhook_outbox_event_not_discardable" => {
@@ -92,8 +94,8 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
             api.send(with_body(operation, "missing", Body::from("{\"surprise\":1}"))).await
         }
         "invalid_request" => {
-            let path = operation.path.replace("{event_id}", "missing") + "?surprise=1";
-            api.get(&path).await
+            let path = operation.path.replace("{event_id}", "missing").replace("{destination_id}", "404");
+            api.get(&format!("{path}?surprise=1")).await
         }
         other => panic!("{} documents {other}, but this test cannot trigger it", operation.id),
     }

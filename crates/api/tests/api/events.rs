@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{Outcome, WorkerId};
-use posthaste_store::{CircuitReport, CircuitState, Store as _};
+use posthaste_store::{CircuitReport, OpenCircuitReport, Store as _};
 use serde_json::{Value, json};
 
 use crate::test_api::{
@@ -246,19 +246,18 @@ async fn an_open_circuit_is_explained() {
     let api = TestApi::on_store(Arc::new(store.clone()), Arc::new(()));
     let event_id = api.pending_event(&event()).await;
     let destination = store.with_state(|state| *state.destinations.keys().next().unwrap());
-    for (state, expected) in [
-        (
-            CircuitState::Open,
-            "Held because the destination's circuit breaker is open after repeated failures; this does not use up attempts.",
-        ),
-        (CircuitState::HalfOpen, "is probing with single requests"),
-    ] {
-        let worker = WorkerId::new("worker-a").unwrap();
-        let report = CircuitReport { worker, destination, state, expires_in: Duration::from_secs(60) };
-        store.report_circuits(&[report]).await.unwrap();
-        let explained = explanation(&api, &event_id).await;
-        assert!(explained.contains(expected), "{explained}");
-    }
+    let open = OpenCircuitReport {
+        open_for: Duration::from_secs(20),
+        next_probe_in: Duration::from_secs(10),
+        last_error: Some("HTTP 500".to_owned()),
+        expires_in: Duration::from_secs(60),
+    };
+    let report = CircuitReport { worker: WorkerId::new("worker-a").unwrap(), destination, open: Some(open) };
+    store.report_circuits(&[report]).await.unwrap();
+    let explained = explanation(&api, &event_id).await;
+    let expected = "Held because the destination's circuit breaker has been open since 2023-11-14T22:13:00.000000Z after \
+                    repeated failures, with the next probe at 2023-11-14T22:13:30.000000Z; this does not use up attempts.";
+    assert!(explained.contains(expected), "{explained}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod actions;
 mod bodies;
 mod body_limits;
 mod dead_letters;
+mod destinations;
 mod document;
 mod enqueue;
 mod errors;

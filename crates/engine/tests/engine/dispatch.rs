@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::fixture::{ALL_CALLS, Call, Fixture, Reply, event, millis, secs, settings};
 use posthaste_domain::{BreakerPolicy, DeliveryStatus, EventId, RetryPolicy, RetryPolicySpec, Strategy};
-use posthaste_engine::{InvalidSettings, Settings};
-use posthaste_store::{CircuitState, EnqueueRequest, Store as _};
+use posthaste_engine::{Engine, InvalidSettings, Settings};
+use posthaste_store::{DestinationState, EnqueueRequest, Store as _};
 
 #[tokio::test(start_paused = true)]
 async fn released_slot_is_refilled_at_once() {
@@ -93,8 +93,11 @@ async fn s1_circuit_an_open_circuit_defers_without_consuming_attempts() {
         of_down.filter(|row| (row.attempts, row.status) == (0, DeliveryStatus::Pending)).count()
     });
     assert_eq!(untouched, 47);
-    let destination = fixture.memory.destination(posthaste_domain::DestinationId(1)).await.unwrap();
-    assert_eq!(destination.circuit, CircuitState::Open, "the open circuit is reported to the store");
+    let destination = fixture.memory.destination_status(posthaste_domain::DestinationId(1)).await.unwrap();
+    let circuit = destination.circuit.expect("the open circuit is reported to the store");
+    assert_eq!(circuit.last_error.as_deref(), Some("HTTP 500: scripted"));
+    let cool_down = circuit.next_probe_at.since(circuit.since);
+    assert!(cool_down.abs_diff(secs(30)) < millis(10), "{cool_down:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -383,17 +386,65 @@ async fn closed_circuit_is_reported_closed() {
     fixture.enqueue("down", 6).await;
     let _engine = fixture.start(sensitive_breaker);
     let reported = || async {
-        fixture
-            .memory
-            .destination(posthaste_domain::DestinationId(1))
-            .await
-            .expect("the destination exists")
-            .circuit
+        let destination = posthaste_domain::DestinationId(1);
+        fixture.memory.destination_status(destination).await.expect("the destination exists").state()
     };
     fixture.advance(secs(10)).await;
-    assert_eq!(reported().await, CircuitState::Open);
+    assert_eq!(reported().await, DestinationState::CircuitOpen);
     fixture.advance(secs(40)).await;
-    assert_eq!(reported().await, CircuitState::Closed);
+    assert_eq!(reported().await, DestinationState::Ok);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resume_closes_the_circuits_of_every_worker_within_two_seconds() {
+    let fixture = Fixture::new();
+    fixture.receiver.always_reply("down", Reply::Status(500));
+    fixture.enqueue("down", 50).await;
+    let circuits_open =
+        |engines: &[Engine]| -> usize { engines.iter().map(|engine| engine.health().circuits_open()).sum() };
+    let engines = [fixture.start(sensitive_breaker), fixture.start(sensitive_breaker)];
+    fixture.advance(secs(10)).await;
+    assert_eq!((circuits_open(&engines), fixture.receiver.requests_to("down")), (2, 6));
+    let destination = posthaste_domain::DestinationId(1);
+    fixture.receiver.always_reply("down", Reply::Status(200));
+    fixture.memory.resume_destination(destination, "ann").await.unwrap();
+    fixture.advance(secs(2)).await;
+    assert_eq!((circuits_open(&engines), fixture.receiver.requests_to("down")), (0, 50));
+    let status = fixture.memory.destination_status(destination).await.unwrap();
+    assert_eq!(status.state(), DestinationState::Ok, "no worker reports the closed circuit again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn circuit_that_opens_after_a_resume_stays_open() {
+    let fixture = Fixture::new();
+    fixture.receiver.always_reply("down", Reply::Status(500));
+    fixture.enqueue("down", 50).await;
+    let engine = fixture.start(sensitive_breaker);
+    fixture.advance(secs(10)).await;
+    let destination = posthaste_domain::DestinationId(1);
+    fixture.memory.resume_destination(destination, "ann").await.unwrap();
+    fixture.advance(secs(9)).await;
+    assert_eq!(engine.health().circuits_open(), 1, "the receiver still fails");
+    let requests = fixture.receiver.requests_to("down");
+    assert!((4..=9).contains(&requests), "{requests} requests");
+    fixture.advance(secs(9)).await;
+    assert_eq!(fixture.receiver.requests_to("down"), requests, "one resume closes a circuit once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_pause_holds_events_of_all_workers_until_the_resume() {
+    let fixture = Fixture::new();
+    fixture.enqueue("here", 30).await;
+    let destination = posthaste_domain::DestinationId(1);
+    let pause = posthaste_store::PauseRequest::new("ann", None, None);
+    fixture.memory.pause_destination(destination, &pause).await.unwrap();
+    let _engines = [fixture.start(|_| {}), fixture.start(|_| {})];
+    fixture.enqueue("there", 5).await;
+    fixture.advance(secs(60)).await;
+    assert_eq!((fixture.receiver.requests_to("here"), fixture.receiver.requests_to("there")), (0, 5));
+    fixture.memory.resume_destination(destination, "bob").await.unwrap();
+    fixture.advance(secs(2)).await;
+    assert_eq!(fixture.receiver.requests_to("here"), 30);
 }
 
 #[tokio::test(start_paused = true)]

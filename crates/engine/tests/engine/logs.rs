@@ -260,3 +260,29 @@ async fn skew_between_the_hosts_clock_and_the_stores_is_logged_when_it_appears_a
     assert!(line.contains("WARN") && line.contains("worker_id=worker-a"), "{line}");
     assert!(line.contains("skew_seconds=-3600"), "{line}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn circuit_is_logged_once_when_it_opens_and_once_when_it_closes() {
+    let (log, _guard) = Log::capture_at(LevelFilter::INFO);
+    let fixture = Fixture::new();
+    fixture.receiver.script("down", (0..3).map(|_| Reply::Status(500)));
+    fixture.enqueue("down", 10).await;
+    let _engine = fixture.start(|settings| {
+        settings.breaker = posthaste_domain::BreakerPolicy::new(secs(60), 1_000, 10_000, 3, secs(30))
+            .expect("a valid policy");
+        settings.per_destination = 1;
+    });
+    fixture.advance(secs(60)).await;
+    let lines = |text: &str| log.lines().into_iter().filter(|line| line.contains(text)).collect::<Vec<_>>();
+    let (opened, closed) = (lines("circuit opened"), lines("circuit closed"));
+    assert_eq!((opened.len(), closed.len()), (1, 1), "{:#?}", log.lines());
+    for part in
+        [" WARN ", "destination_id=1", "host=\"", "failures=3", "next_probe_ms=30000", "worker_id=worker-a"]
+    {
+        assert!(opened[0].contains(part), "{part:?} is missing from {:?}", opened[0]);
+    }
+    for part in [" INFO ", "destination_id=1", "open_ms=", "worker_id=worker-a"] {
+        assert!(closed[0].contains(part), "{part:?} is missing from {:?}", closed[0]);
+    }
+    assert!(!opened[0].contains("http"), "the URL may hold a secret: {:?}", opened[0]);
+}

@@ -6,9 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, CircuitState, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse,
-    EventView, LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store, StoreError,
-    StoreLayer,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView,
+    LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 
 use super::Checker;
@@ -87,7 +86,7 @@ impl StoreLayer for CheckedStore {
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
-        let tripped = reports.iter().filter(|report| report.state != CircuitState::Closed).count();
+        let tripped = reports.iter().filter(|report| report.open.is_some()).count();
         self.checker.record_circuit_reports(tripped);
         self.inner.report_circuits(reports).await
     }

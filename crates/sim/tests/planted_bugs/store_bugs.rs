@@ -248,7 +248,7 @@ store_bug! {
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.memory.settle(worker, batch).await?;
         self.memory.with_state(|state| {
-            state.destinations.values_mut().for_each(|destination| destination.paused_until = None);
+            state.destinations.values_mut().for_each(|destination| destination.receiver_pause = None);
         });
         Ok(settled)
     }

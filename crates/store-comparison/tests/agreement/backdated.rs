@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, Timestamp};
 use posthaste_store::{
-    AuditView, DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery,
-    EventView, LayeredStore, NoticeCursor, NoticePage, Page, PageCursor, PageRequest, Store, StoreClock as _,
-    StoreError, StoreLayer,
+    AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore, NoticeCursor,
+    NoticePage, Page, PageCursor, PageRequest, PauseRequest, Store, StoreClock as _, StoreError, StoreLayer,
 };
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
@@ -87,6 +87,26 @@ impl BackdatedStore {
         view
     }
 
+    fn status(&self, status: Result<DestinationStatus, StoreError>) -> Result<DestinationStatus, StoreError> {
+        let mut status = status?;
+        self.backdate_status(&mut status);
+        Ok(status)
+    }
+
+    fn backdate_status(&self, status: &mut DestinationStatus) {
+        self.backdate_optional(&mut [&mut status.failing_since]);
+        if let Some(pause) = &mut status.operator_pause {
+            self.backdate(&mut [&mut pause.at]);
+            self.backdate_optional(&mut [&mut pause.until]);
+        }
+        if let Some(pause) = &mut status.receiver_pause {
+            self.backdate(&mut [&mut pause.at, &mut pause.until]);
+        }
+        if let Some(circuit) = &mut status.circuit {
+            self.backdate(&mut [&mut circuit.since, &mut circuit.next_probe_at]);
+        }
+    }
+
     fn page(&self, page: Page<EventView>) -> Page<EventView> {
         let next = page.next.map(|next| PageCursor { at: next.at.before(self.advanced()), ..next });
         Page { items: page.items.into_iter().map(|view| self.view(view)).collect(), next }
@@ -162,10 +182,46 @@ impl StoreLayer for BackdatedStore {
         Ok(discard)
     }
 
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
-        let mut state = self.memory.destination(id).await?;
-        self.backdate_optional(&mut [&mut state.paused_until, &mut state.failing_since]);
-        Ok(state)
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        let mut page = self.memory.destinations(state, page).await?;
+        for view in &mut page.items {
+            self.backdate_status(&mut view.status);
+        }
+        Ok(page)
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError> {
+        let mut detail = self.memory.destination(id).await?;
+        self.backdate_status(&mut detail.destination.status);
+        for entry in &mut detail.audit {
+            self.backdate(&mut [&mut entry.at]);
+            self.backdate_optional(&mut [&mut entry.until]);
+        }
+        Ok(detail)
+    }
+
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError> {
+        self.status(self.memory.destination_status(id).await)
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.status(self.memory.pause_destination(id, pause).await)
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.status(self.memory.resume_destination(id, actor).await)
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {

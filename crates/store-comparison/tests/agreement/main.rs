@@ -136,6 +136,7 @@ fn sequences_can_share_one_store_that_is_emptied_before_each() {
                 state.keys.clear();
                 state.attempts.clear();
                 state.destinations.clear();
+                state.destination_audit.clear();
                 state.idempotency.clear();
                 state.audit.clear();
                 state.discarded.clear();

@@ -28,6 +28,7 @@ macro_rules! store_bug {
 }
 
 pub(crate) mod claim;
+pub(crate) mod destination;
 pub(crate) mod records;
 pub(crate) mod settle;
 

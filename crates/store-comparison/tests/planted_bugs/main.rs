@@ -51,7 +51,7 @@ bugs! {
     retries_without_backoff_are_caught: settle::retries_at_once, "next_attempt_at";
     an_attempt_dated_by_its_settlement_is_caught: settle::settle_ignores_when_it_ended, "last_attempted_at";
     failing_since_of_the_last_failure_is_caught: settle::failing_since_is_overwritten, "failing_since";
-    a_shorter_pause_that_replaces_a_longer_is_caught: settle::pauses_are_replaced, "paused_until";
+    a_shorter_pause_that_replaces_a_longer_is_caught: settle::pauses_are_replaced, "until";
     claim_that_ignores_pauses_is_caught: claim::claim_ignores_pauses, "its destination is paused";
     claim_that_ignores_live_leases_is_caught: claim::claim_steals_leases, "the abandoned events";
     claim_beyond_the_retries_is_caught: claim::claim_ignores_retries_max, "beyond the limit of retries";
@@ -79,6 +79,11 @@ bugs! {
     an_overview_without_cancelled_events_is_caught: records::overview_counts_no_cancelled_events, "cancelled: 0";
     a_page_that_repeats_a_row_is_caught: records::pages_overlap, "the page of dead letters";
     a_circuit_report_that_never_expires_is_caught: records::circuits_never_expire, "circuit";
+    resume_that_keeps_reported_circuits_is_caught: destination::resume_keeps_circuits, "circuit";
+    a_resume_that_claims_do_not_list_is_caught: destination::resumes_are_not_listed, "the resumed destinations";
+    a_pause_that_ends_that_of_the_receiver_is_caught: destination::pause_replaces_the_receivers, "receiver_pause";
+    a_pause_without_audit_is_caught: destination::pauses_are_not_audited, "audit";
+    an_overview_without_held_events_is_caught: destination::held_events_are_not_counted, "the overview differs";
     an_idempotency_key_that_never_expires_is_caught: records::keys_never_expire, "replayed";
     a_refused_request_that_stores_events_is_caught: records::refused_requests_are_stored_in_part, "is unknown to the model";
     a_page_that_skips_a_notice_is_caught: records::notices_skip_one, "a notice is missing";

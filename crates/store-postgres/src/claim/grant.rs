@@ -59,7 +59,8 @@ JOIN app.webhook_messages m ON m.id = e.message_id",
 }
 
 /// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
-/// another claim has locked. Returns a row without an event for each paused destination.
+/// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
+/// pause is read again after five seconds at the latest, because an operator may have ended it.
 pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
@@ -85,7 +86,7 @@ picked AS MATERIALIZED (
         "
 UNION ALL
 SELECT r.n, NULL, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       r.paused_until, NULL, NULL
+       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
 FROM requested r
 WHERE r.paused_until > app.webhook_now()"
     ),
@@ -101,7 +102,7 @@ WHERE r.paused_until > app.webhook_now()"
 };
 
 /// Grants new leases on events whose lease has expired, by their keys. An event of a paused destination gets no lease,
-/// but a row with the end of the pause and without a queue position.
+/// but a row with the end of the pause, as in [`GRANT_RANGES`], and without a queue position.
 static TAKE_OVER_EXPIRED: Sql = Sql {
     text: grant_leases!(
         "picked AS MATERIALIZED (
@@ -119,7 +120,7 @@ static TAKE_OVER_EXPIRED: Sql = Sql {
         "
 UNION ALL
 SELECT 0, NULL, q.id, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       d.paused_until, NULL, NULL
+       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
 FROM unnest($4::bigint[]) AS k (key)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id

@@ -128,6 +128,7 @@ mod tests {
             per_destination,
             destination_slots: BTreeMap::new(),
             abandon_after: 5,
+            resumed_within: Duration::ZERO,
         }
     }
 

@@ -95,6 +95,7 @@ pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
         per_destination: 1_000,
         destination_slots: BTreeMap::new(),
         abandon_after: 5,
+        resumed_within: Duration::from_secs(60),
     }
 }
 

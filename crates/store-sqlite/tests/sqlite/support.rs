@@ -93,6 +93,7 @@ pub(crate) fn claim() -> ClaimRequest {
         per_destination: 100,
         destination_slots: BTreeMap::new(),
         abandon_after: 5,
+        resumed_within: Duration::from_secs(60),
     }
 }
 

@@ -39,6 +39,7 @@ fn claim() -> ClaimRequest {
         per_destination: 1_000,
         destination_slots: BTreeMap::new(),
         abandon_after: 5,
+        resumed_within: Duration::from_secs(60),
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId};
 use posthaste_store::{
-    AuditView, DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery,
-    EventView, LayeredStore, NoticeCursor, NoticePage, Overview, Page, PageRequest, Store, StoreError,
-    StoreLayer,
+    AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, PauseRequest, Store, StoreError, StoreLayer,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -127,9 +127,41 @@ impl StoreLayer for FaultyStore {
         self.inner.discard(event_id, actor, reason).await
     }
 
-    async fn destination(&self, id: DestinationId) -> Result<DestinationState, StoreError> {
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        self.fail().await?;
+        self.inner.destinations(state, page).await
+    }
+
+    async fn destination(&self, id: DestinationId) -> Result<DestinationDetail, StoreError> {
         self.fail().await?;
         self.inner.destination(id).await
+    }
+
+    async fn destination_status(&self, id: DestinationId) -> Result<DestinationStatus, StoreError> {
+        self.fail().await?;
+        self.inner.destination_status(id).await
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.fail().await?;
+        self.inner.pause_destination(id, pause).await
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.fail().await?;
+        self.inner.resume_destination(id, actor).await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {

@@ -105,6 +105,7 @@ fn validate(schema: &Value, value: &Value) -> Result<(), String> {
         };
     }
     match value {
+        Value::Object(_) | Value::Array(_) if schema["type"] == "null" => Err(format!("{value} is not null")),
         Value::Object(fields) => {
             let (properties, required) = properties(schema);
             let find_property = |name: &String| properties.iter().find(|(documented, _)| *documented == name);

@@ -17,12 +17,12 @@ store_bug! {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let pauses: Vec<_> = self.memory.with_state(|state| {
-            state.destinations.values_mut().map(|destination| destination.paused_until.take()).collect()
+            state.destinations.values_mut().map(|destination| (destination.receiver_pause.take(), destination.operator_pause.take())).collect()
         });
         let claimed = self.memory.claim(request).await;
         self.memory.with_state(|state| {
             for (destination, pause) in state.destinations.values_mut().zip(pauses) {
-                destination.paused_until = pause;
+                (destination.receiver_pause, destination.operator_pause) = pause;
             }
         });
         claimed

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_store::{
     AuditView, CircuitReport, DeadLetterFilter, EnqueueRequest, EnqueueResponse, EventView, Idempotency,
-    LayeredStore, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, Retention, Store,
-    StoreError, StoreLayer,
+    LayeredStore, MaintenanceReport, NoticeCursor, NoticePage, OpenCircuitReport, Overview, Page,
+    PageRequest, Retention, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -160,7 +160,10 @@ store_bug! {
     circuits_never_expire;
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
-        let forever = |report: &CircuitReport| CircuitReport { expires_in: Duration::MAX, ..report.clone() };
+        let forever = |report: &CircuitReport| CircuitReport {
+            open: report.open.clone().map(|open| OpenCircuitReport { expires_in: Duration::MAX, ..open }),
+            ..report.clone()
+        };
         self.memory.report_circuits(&reports.iter().map(forever).collect::<Vec<_>>()).await
     }
 }

@@ -94,7 +94,7 @@ store_bug! {
         self.memory.with_state(|state| {
             for settlement in batch.iter().filter(|settlement| settlement.transition.destination_pause().is_some()) {
                 if let Some(destination) = state.destinations.get_mut(&settlement.transition.destination_id()) {
-                    destination.paused_until = None;
+                    destination.receiver_pause = None;
                 }
             }
         });

@@ -1,0 +1,176 @@
+//! Lists destinations, shows one, and pauses and resumes it. The store records the caller's name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use http::{HeaderMap, Uri};
+use posthaste_store::{DestinationState, PauseRequest};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::access::{Authorized, Operate, ReadAll};
+use crate::actions::{BODY_BYTES_MAX, parse_optional_body, validate_reason};
+use crate::api::ApiState;
+use crate::destination::{
+    DestinationBody, DestinationDetailBody, DestinationIdPath, DestinationStateSchema, DestinationStatusBody,
+};
+use crate::error::ApiError;
+use crate::page::{encode_destination_cursor, parse_destination_page_request};
+use crate::query::{QueryParameters, excerpt, invalid_parameter};
+
+/// Longest pause with an end: a year.
+const PAUSE_SECONDS_MAX: u64 = 366 * 86_400;
+
+/// A page of destinations.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DestinationPage)]
+pub(crate) struct DestinationPage {
+    destinations: Vec<DestinationBody>,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Pause)]
+pub(crate) struct PauseBody {
+    /// How long the pause lasts. Omit it to pause until an operator resumes the destination.
+    #[schema(minimum = 1, maximum = 31622400, example = 3600)]
+    seconds: Option<u64>,
+    /// Why the destination is paused. The audit log keeps it.
+    #[schema(max_length = 500, example = "new disks")]
+    reason: Option<String>,
+}
+
+/// The body of a resume. It has no fields; the type exists to reject unknown ones.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResumeBody {}
+
+/// List destinations
+///
+/// Lists destinations by id, each with its state and the events that wait for it.
+#[utoipa::path(
+    get, path = "/v1/webhook-outbox/destinations", tag = "Destinations", operation_id = "listDestinations",
+    params(
+        ("state" = Option<DestinationStateSchema>, Query, description = "Only destinations in this state"),
+        ("limit" = Option<u32>, Query, description = "Maximum number of destinations on the page", minimum = 1, maximum = 200),
+        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the previous page"),
+    ),
+    responses(
+        (status = 200, description = "A page of destinations", body = DestinationPage),
+    ),
+)]
+pub(crate) async fn destinations(
+    State(state): State<Arc<ApiState>>,
+    _: Authorized<ReadAll>,
+    uri: Uri,
+) -> Result<Json<DestinationPage>, ApiError> {
+    let parameters = QueryParameters::parse(&uri, &["state", "limit", "cursor"])?;
+    let filter = parameters.get("state").map(parse_state).transpose()?;
+    let request = parse_destination_page_request(&parameters)?;
+    let page = state.store.destinations(filter, &request).await?;
+    Ok(Json(DestinationPage {
+        destinations: page.items.into_iter().map(DestinationBody::from).collect(),
+        next_cursor: page.next.map(encode_destination_cursor),
+    }))
+}
+
+fn parse_state(text: &str) -> Result<DestinationState, ApiError> {
+    DestinationState::from_name(text).ok_or_else(|| {
+        let states: Vec<_> = DestinationState::ALL.iter().map(|state| state.as_str()).collect();
+        let (states, shown) = (states.join(", "), excerpt(text));
+        invalid_parameter("state", format!("state must be one of {states}, got {shown:?}"))
+    })
+}
+
+/// Show a destination
+///
+/// Shows a destination with its state, the events that wait for it, and the operator actions on it.
+#[utoipa::path(
+    get, path = "/v1/webhook-outbox/destinations/{destination_id}", tag = "Destinations", operation_id = "getDestination",
+    params(("destination_id" = String, Path, description = "The destination's id", example = "17")),
+    responses(
+        (status = 200, description = "The destination", body = DestinationDetailBody),
+    ),
+)]
+pub(crate) async fn destination(
+    State(state): State<Arc<ApiState>>,
+    _: Authorized<ReadAll>,
+    DestinationIdPath(id): DestinationIdPath,
+    uri: Uri,
+) -> Result<Json<DestinationDetailBody>, ApiError> {
+    QueryParameters::require_none(&uri)?;
+    Ok(Json(state.store.destination(id).await?.into()))
+}
+
+/// Pause a destination
+///
+/// Holds all events of a destination until the pause ends or an operator resumes the destination. Requests in flight finish.
+/// Held events use up no attempts. A later pause replaces an earlier one.
+#[utoipa::path(
+    post, path = "/v1/webhook-outbox/destinations/{destination_id}/pause", tag = "Destinations", operation_id = "pauseDestination",
+    params(("destination_id" = String, Path, description = "The destination's id", example = "17")),
+    request_body(content = PauseBody, description = "Optional"),
+    responses(
+        (status = 200, description = "The destination is paused", body = DestinationStatusBody),
+    ),
+)]
+pub(crate) async fn pause(
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<Operate>,
+    DestinationIdPath(id): DestinationIdPath,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<DestinationStatusBody>, ApiError> {
+    QueryParameters::require_none(&uri)?;
+    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
+    let PauseBody { seconds, reason } = parse_optional_body(&headers, &body)?;
+    validate_reason(reason.as_deref().unwrap_or_default())?;
+    let duration = seconds.map(validate_seconds).transpose()?;
+    let pause = PauseRequest::new(&caller.name, duration, reason.as_deref());
+    let status = state.store.pause_destination(id, &pause).await?;
+    tracing::info!(destination_id = id.0, actor = caller.name, seconds, "destination paused");
+    Ok(Json((&status).into()))
+}
+
+fn validate_seconds(seconds: u64) -> Result<Duration, ApiError> {
+    if (1..=PAUSE_SECONDS_MAX).contains(&seconds) {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let message =
+        format!("seconds must be 1 to {PAUSE_SECONDS_MAX}, got {seconds}; omit it to pause without end");
+    Err(ApiError::invalid_at(message, json!({ "field": "seconds" })))
+}
+
+/// Resume a destination
+///
+/// Ends the pause of an operator and that of the receiver, and closes the circuit. Workers send due events within about a
+/// second. If the receiver still fails, its circuit opens again.
+#[utoipa::path(
+    post, path = "/v1/webhook-outbox/destinations/{destination_id}/resume", tag = "Destinations", operation_id = "resumeDestination",
+    params(("destination_id" = String, Path, description = "The destination's id", example = "17")),
+    responses(
+        (status = 200, description = "Events are sent again", body = DestinationStatusBody),
+    ),
+)]
+pub(crate) async fn resume(
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<Operate>,
+    DestinationIdPath(id): DestinationIdPath,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<DestinationStatusBody>, ApiError> {
+    QueryParameters::require_none(&uri)?;
+    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
+    let ResumeBody {} = parse_optional_body(&headers, &body)?;
+    let status = state.store.resume_destination(id, &caller.name).await?;
+    tracing::info!(destination_id = id.0, actor = caller.name, "destination resumed");
+    Ok(Json((&status).into()))
+}
