@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use operate::{
-    CancelArgs, DlqCommand, EventsCommand, EventsListArgs, ListArgs, NOT_CANCELLED, OverviewArgs,
-    SelectionArgs, ShowArgs,
+    CancelArgs, DestinationArgs, DestinationsCommand, DestinationsListArgs, DlqCommand, EventsCommand,
+    EventsListArgs, ListArgs, NOT_CANCELLED, OverviewArgs, PauseArgs, SelectionArgs, ShowArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs};
 pub(crate) use server::{CLIENT_VARIABLES, ServerArgs};
@@ -88,6 +88,9 @@ pub(crate) enum Command {
     /// List, explain and cancel events
     #[command(subcommand, after_help = "Example:\n  posthaste events list --status pending")]
     Events(EventsCommand),
+    /// List destinations, show one, and pause or resume it
+    #[command(subcommand, after_help = "Example:\n  posthaste destinations list --state circuit_open")]
+    Destinations(DestinationsCommand),
     /// Check configuration, database, clock and network access, and report what to fix
     #[command(after_help = "Example:\n  posthaste doctor")]
     Doctor(DoctorArgs),

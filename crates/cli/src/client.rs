@@ -18,7 +18,10 @@ use url::Url;
 use crate::http_client::{HttpClient, Limits};
 
 pub(crate) use error::ClientError;
-pub(crate) use responses::{AcceptedEvent, ActionResult, Attempt, AuditEntry, Event, EventPage, Overview};
+pub(crate) use responses::{
+    AcceptedEvent, ActionResult, Attempt, AuditEntry, Destination, DestinationPage, Event, EventPage, Hold,
+    ListPage, Overview,
+};
 pub(crate) use server_url::ServerUrl;
 
 /// Time limit and response size limit of one call. The largest page, of 200 events, is far below the size limit.

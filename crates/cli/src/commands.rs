@@ -3,6 +3,7 @@
 mod completions;
 mod config;
 mod config_sources;
+mod destinations;
 mod dispatch;
 mod dlq;
 mod doctor;
@@ -55,6 +56,9 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Overview(args) => overview::run(args.json, &client(&args.server)?, style).await,
         Command::Dlq(command) => dlq::run(&command, &client(command.server())?, style).await,
         Command::Events(command) => events::run(&command, &client(command.server())?, style).await,
+        Command::Destinations(command) => {
+            destinations::run(&command, &client(command.server())?, style).await
+        }
         Command::Doctor(args) => doctor::run(&args, &sources(&args.settings), style).await,
         Command::Openapi => openapi::run(),
         Command::Config(args) => config::run(&args, &sources(&args.settings), style),

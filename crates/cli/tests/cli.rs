@@ -8,6 +8,8 @@ mod command;
 #[path = "cli/fake_api.rs"]
 mod fake_api;
 
+#[path = "cli/destinations.rs"]
+mod destinations;
 #[path = "cli/dlq.rs"]
 mod dlq;
 #[path = "cli/events.rs"]

@@ -1,4 +1,4 @@
-//! Arguments of the operators' commands: `overview`, `dlq` and `events`.
+//! Arguments of the operators' commands: `overview`, `dlq`, `events` and `destinations`.
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -54,13 +54,13 @@ fn list_kinds() -> PossibleValuesParser {
 /// The arguments that all list commands share.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ListArgs {
-    /// Maximum number of events to list
+    /// Maximum number of items to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(PAGE_LIMITS))]
     pub(crate) limit: u32,
     /// Continue an earlier list; the cursor is printed at its end
     #[arg(long, value_name = "CURSOR", conflicts_with = "all")]
     pub(crate) cursor: Option<String>,
-    /// List all events, page by page
+    /// List everything, page by page
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
     /// Print the server's JSON responses unchanged, one per page
@@ -196,4 +196,62 @@ pub(crate) struct CancelArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum DestinationsCommand {
+    /// List destinations with their state and the events that wait for them
+    #[command(after_help = "Examples:\n  posthaste destinations list --state circuit_open\n  \
+                            posthaste destinations list --all --json | jq '.destinations[].url'")]
+    List(DestinationsListArgs),
+    /// Show a destination: whether events are sent to it, and why not
+    #[command(after_help = "Example:\n  posthaste destinations show 17")]
+    Show(DestinationArgs),
+    /// Hold all events of a destination; requests in flight finish
+    #[command(after_help = "Examples:\n  posthaste destinations pause 17 --reason 'new disks'\n  \
+                            posthaste destinations pause 17 --seconds 3600")]
+    Pause(PauseArgs),
+    /// End pauses and close the circuit of a destination, so that its due events are sent now
+    #[command(after_help = "Example:\n  posthaste destinations resume 17")]
+    Resume(DestinationArgs),
+}
+
+/// Accepts the name of a destination's state.
+fn destination_states() -> PossibleValuesParser {
+    PossibleValuesParser::new(["ok", "failing", "circuit_open", "paused"])
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DestinationsListArgs {
+    /// List only destinations in this state
+    #[arg(long, value_parser = destination_states())]
+    pub(crate) state: Option<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DestinationArgs {
+    /// Id of the destination, from `posthaste destinations list`
+    #[arg(value_name = "ID")]
+    pub(crate) destination_id: String,
+    /// Print the server's JSON response unchanged
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PauseArgs {
+    /// How long to pause [default: until the destination is resumed]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) seconds: Option<u64>,
+    /// Reason, recorded in the audit log
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) destination: DestinationArgs,
 }

@@ -2,6 +2,7 @@
 //! that the server may be of a newer or older version.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::terminal::escape_line;
 
@@ -17,6 +18,19 @@ pub(crate) struct ActionResult {
     pub(crate) event_id: String,
     #[serde(default)]
     pub(crate) delivery_status: Option<String>,
+    /// Why a requeued event is not sent yet.
+    #[serde(default)]
+    pub(crate) held: Option<Hold>,
+}
+
+/// Why the events of a destination are not sent.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Hold {
+    pub(crate) destination_id: String,
+    pub(crate) state: String,
+    pub(crate) paused_until: Option<String>,
+    pub(crate) next_probe_at: Option<String>,
 }
 
 /// The number of events in each state.
@@ -30,7 +44,73 @@ pub(crate) struct Overview {
     #[serde(default)]
     pub(crate) cancelled_count: u64,
     pub(crate) delivered_count: u64,
+    /// Pending events whose destination is paused or has an open circuit.
+    #[serde(default)]
+    pub(crate) held_count: u64,
+    #[serde(default)]
+    pub(crate) held_count_capped: bool,
     pub(crate) oldest_pending_age_seconds: Option<f64>,
+}
+
+/// One page of a list.
+pub(crate) trait ListPage: DeserializeOwned {
+    type Item;
+
+    fn items(&self) -> &[Self::Item];
+
+    fn next_cursor(&self) -> Option<&String>;
+}
+
+impl ListPage for EventPage {
+    type Item = Event;
+
+    fn items(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn next_cursor(&self) -> Option<&String> {
+        self.next_cursor.as_ref()
+    }
+}
+
+impl ListPage for DestinationPage {
+    type Item = Destination;
+
+    fn items(&self) -> &[Destination] {
+        &self.destinations
+    }
+
+    fn next_cursor(&self) -> Option<&String> {
+        self.next_cursor.as_ref()
+    }
+}
+
+/// One page of a list of destinations.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DestinationPage {
+    pub(crate) destinations: Vec<Destination>,
+    #[serde(default)]
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// A destination, alone or in a list. Lists omit the audit log; the response to an action also omits the counts.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Destination {
+    pub(crate) destination_id: String,
+    pub(crate) url: String,
+    pub(crate) state: String,
+    pub(crate) since: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) next_probe_at: Option<String>,
+    pub(crate) paused_until: Option<String>,
+    pub(crate) failing_since: Option<String>,
+    pub(crate) in_flight: u64,
+    pub(crate) pending_count: u64,
+    pub(crate) pending_count_capped: bool,
+    pub(crate) oldest_pending_age_seconds: Option<u64>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) audit: Vec<AuditEntry>,
 }
 
 /// One page of a list of events.
@@ -66,7 +146,7 @@ pub(crate) struct Event {
     pub(crate) audit: Vec<AuditEntry>,
 }
 
-/// One operator action on an event, from its audit log.
+/// One operator action on an event or a destination, from its audit log.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AuditEntry {

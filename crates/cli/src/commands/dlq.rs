@@ -9,8 +9,8 @@ use posthaste_domain::Timestamp;
 use act::Action;
 
 use crate::cli::{DlqCommand, ServerArgs};
-use crate::client::{ApiClient, Event};
-use crate::commands::pages::EventListCommand;
+use crate::client::{ApiClient, Event, EventPage};
+use crate::commands::pages::ListCommand;
 use crate::terminal::{Color, Column, OutputStyle, Table, time};
 
 const COLUMNS: &[Column] = &[
@@ -41,7 +41,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<ExitCode> {
     match command {
         DlqCommand::List(args) => {
-            let list = EventListCommand {
+            let list: ListCommand<'_, EventPage> = ListCommand {
                 path: "dlq",
                 filters: args.kind.as_deref().map(|kind| ("failure_kind", kind)).into_iter().collect(),
                 table,
@@ -49,6 +49,7 @@ pub(crate) async fn run(
                     None => "The dead-letter queue is empty.",
                     Some(_) => "The dead-letter queue has no events of this kind.",
                 },
+                items: "events",
             };
             list.show(&args.list, client, style).await?;
             Ok(ExitCode::SUCCESS)

@@ -8,9 +8,11 @@ use posthaste_domain::Timestamp;
 use serde_json::json;
 
 use crate::cli::{CancelArgs, EventsCommand, EventsListArgs, ServerArgs, ShowArgs};
-use crate::client::{ActionResult, ApiClient, ClientError, Event};
-use crate::commands::pages::EventListCommand;
+use crate::client::{ActionResult, ApiClient, ClientError, Event, EventPage};
+use crate::commands::pages::ListCommand;
 use crate::terminal::{self, Color, Column, OutputStyle, RenderedTable, Table, time};
+
+pub(in crate::commands) use card::render_audit_entry;
 
 const COLUMNS: &[Column] = &[
     Column::new("EVENT ID", 0),
@@ -50,11 +52,12 @@ pub(crate) async fn run(
 async fn list(args: &EventsListArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
     let status = args.status.map(|status| ("status", status.as_str()));
     let destination = args.destination.as_deref().map(|url| ("destination", url));
-    let list = EventListCommand {
+    let list: ListCommand<'_, EventPage> = ListCommand {
         path: "events",
         filters: status.into_iter().chain(destination).collect(),
         table,
         empty: "No events match.",
+        items: "events",
     };
     list.show(&args.list, client, style).await
 }
@@ -107,7 +110,7 @@ async fn cancel(args: &CancelArgs, client: &ApiClient) -> anyhow::Result<()> {
     if args.json {
         return terminal::print_response(response.as_bytes());
     }
-    let ActionResult { event_id, delivery_status } = response.parse()?;
+    let ActionResult { event_id, delivery_status, .. } = response.parse()?;
     let status = delivery_status.unwrap_or_else(|| "failed".to_owned());
     let (event_id, status) = (terminal::escape_line(&event_id), terminal::escape_line(&status));
     terminal::print(&format!("{event_id} is cancelled: {status}"))?;

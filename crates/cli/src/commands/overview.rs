@@ -35,6 +35,12 @@ fn render(overview: &Overview, style: OutputStyle) -> String {
     row("pending", overview.pending_count, Color::Waiting, &waiting);
     row("  due now", overview.pending_ready_count, Color::Waiting, "");
     row("  retrying", overview.retrying_count, Color::Waiting, "");
+    let held = match (overview.held_count, overview.held_count_capped) {
+        (0, _) => "",
+        (_, false) => "by pauses and circuits: `posthaste destinations list`",
+        (_, true) => "or more, by pauses and circuits: `posthaste destinations list`",
+    };
+    row("  held", overview.held_count, Color::Bad, held);
     let failed_color =
         if overview.failed_count > overview.cancelled_count { Color::Bad } else { Color::Plain };
     row("failed", overview.failed_count, failed_color, advice);
@@ -55,6 +61,8 @@ mod tests {
             failed_count: 2,
             cancelled_count: 1,
             delivered_count: 9_999,
+            held_count: 0,
+            held_count_capped: false,
             oldest_pending_age_seconds: Some(185.2),
         }
     }
@@ -66,6 +74,7 @@ EVENTS       COUNT
 pending         12  oldest: 3 min
   due now        3
   retrying       4
+  held           0
 failed           2  list them with `posthaste dlq list`
   cancelled      1
 delivered     9999";

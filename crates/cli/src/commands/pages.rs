@@ -1,17 +1,19 @@
-//! Lists of events, page by page. Each page is printed when it arrives, so that a list of any length needs little memory.
+//! Lists of events and destinations, page by page. Each page is printed when it arrives, so that a list of any length needs little memory.
+
+use std::marker::PhantomData;
 
 use anyhow::bail;
 use posthaste_domain::Timestamp;
 
 use crate::cli::ListArgs;
-use crate::client::{ApiClient, ApiResponse, ClientError, Event, EventPage};
+use crate::client::{ApiClient, ApiResponse, ClientError, ListPage};
 use crate::terminal::{self, OutputStyle, RenderedTable, Table, time};
 
-/// Maximum number of events in a page of the API.
-const PAGE_EVENTS_MAX: u32 = 200;
+/// Maximum number of items in a page of the API.
+const PAGE_ITEMS_MAX: u32 = 200;
 
 /// The pages of a list, which are requested one after the other.
-pub(super) struct Pages<'a> {
+pub(super) struct Pages<'a, P> {
     client: &'a ApiClient,
     path: &'a str,
     filters: Vec<(&'a str, &'a str)>,
@@ -21,6 +23,7 @@ pub(super) struct Pages<'a> {
     /// later pages come from the server.
     from_arguments: bool,
     state: PagingState,
+    page: PhantomData<P>,
 }
 
 /// Whether another page follows the page received last.
@@ -31,22 +34,23 @@ enum PagingState {
     Looping,
 }
 
-impl<'a> Pages<'a> {
+impl<'a, P: ListPage> Pages<'a, P> {
     /// Starts at the first page of a whole list, with the largest pages.
     pub(super) fn all(client: &'a ApiClient, path: &'a str, filters: Vec<(&'a str, &'a str)>) -> Self {
         Self {
             client,
             path,
             filters,
-            limit: PAGE_EVENTS_MAX.to_string(),
+            limit: PAGE_ITEMS_MAX.to_string(),
             cursor: None,
             from_arguments: false,
             state: PagingState::More,
+            page: PhantomData,
         }
     }
 
     /// Requests the next page. Returns the response and its parsed page, or None after the last page.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Option<(ApiResponse, EventPage)>> {
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<(ApiResponse, P)>> {
         match self.state {
             PagingState::More => {}
             PagingState::Done => return Ok(None),
@@ -58,28 +62,30 @@ impl<'a> Pages<'a> {
         let response = self.client.get(&[self.path], &query).await;
         let response =
             if self.from_arguments { response.map_err(ClientError::blame_arguments) } else { response }?;
-        let page: EventPage = response.parse()?;
-        self.state = match &page.next_cursor {
+        let page: P = response.parse()?;
+        self.state = match page.next_cursor() {
             None => PagingState::Done,
-            next if *next == self.cursor => PagingState::Looping,
+            next if next == self.cursor.as_ref() => PagingState::Looping,
             _ => PagingState::More,
         };
-        self.cursor.clone_from(&page.next_cursor);
+        self.cursor = page.next_cursor().cloned();
         self.from_arguments = false;
         Ok(Some((response, page)))
     }
 }
 
-/// A command that lists events: the API's path, the filters, and how to print the events.
-pub(super) struct EventListCommand<'a> {
+/// A command that prints a list: the API's path, the filters, and how to print the items.
+pub(super) struct ListCommand<'a, P: ListPage> {
     pub(super) path: &'a str,
     pub(super) filters: Vec<(&'a str, &'a str)>,
-    pub(super) table: fn(&[Event], Timestamp) -> Table,
+    pub(super) table: fn(&[P::Item], Timestamp) -> Table,
     /// The note that replaces an empty table.
     pub(super) empty: &'a str,
+    /// What the items are called, in the plural.
+    pub(super) items: &'a str,
 }
 
-impl EventListCommand<'_> {
+impl<P: ListPage> ListCommand<'_, P> {
     /// Prints one page, or all pages with `--all`.
     pub(super) async fn show(
         &self,
@@ -87,8 +93,8 @@ impl EventListCommand<'_> {
         client: &ApiClient,
         style: OutputStyle,
     ) -> anyhow::Result<()> {
-        let limit = if args.all { PAGE_EVENTS_MAX } else { args.limit };
-        let mut pages = Pages {
+        let limit = if args.all { PAGE_ITEMS_MAX } else { args.limit };
+        let mut pages: Pages<'_, P> = Pages {
             limit: limit.to_string(),
             cursor: args.cursor.clone(),
             from_arguments: true,
@@ -107,7 +113,7 @@ impl EventListCommand<'_> {
                 }
             }
             if !args.all {
-                note_more(page.next_cursor.as_deref());
+                self.note_more(page.next_cursor());
                 break;
             }
             first = false;
@@ -117,19 +123,14 @@ impl EventListCommand<'_> {
     }
 
     /// Prints a page and returns the titles of the columns that did not fit the terminal.
-    fn show_page(
-        &self,
-        page: &EventPage,
-        first: bool,
-        style: OutputStyle,
-    ) -> anyhow::Result<Vec<&'static str>> {
-        if page.events.is_empty() {
+    fn show_page(&self, page: &P, first: bool, style: OutputStyle) -> anyhow::Result<Vec<&'static str>> {
+        if page.items().is_empty() {
             if first {
                 terminal::note(self.empty);
             }
             return Ok(Vec::new());
         }
-        let table = (self.table)(&page.events, time::now());
+        let table = (self.table)(page.items(), time::now());
         // On a terminal the columns of each page have their own widths, so each page repeats its titles. A pipe gets
         // them once.
         let table = if first || style.width.is_some() { table } else { table.without_header() };
@@ -137,10 +138,13 @@ impl EventListCommand<'_> {
         terminal::print(&text)?;
         Ok(omitted_columns)
     }
-}
 
-fn note_more(next_cursor: Option<&str>) {
-    if let Some(next) = next_cursor.map(terminal::escape_line) {
-        terminal::note(&format!("There are more events: add --all, or --cursor '{next}' for the next page."));
+    fn note_more(&self, next_cursor: Option<&String>) {
+        if let Some(next) = next_cursor.map(|cursor| terminal::escape_line(cursor)) {
+            let items = self.items;
+            terminal::note(&format!(
+                "There are more {items}: add --all, or --cursor '{next}' for the next page."
+            ));
+        }
     }
 }

@@ -14,6 +14,7 @@ EVENTS       COUNT
 pending         12  oldest: 3 min
   due now        3
   retrying       4
+  held           0
 failed           2  list them with `posthaste dlq list`
   cancelled      1
 delivered     9999

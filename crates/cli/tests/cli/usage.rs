@@ -4,7 +4,7 @@ use std::io;
 
 use crate::command::{posthaste, posthaste_on_terminal, run, run_command};
 
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: &[&[&str]] = &[
     &[],
     &["serve"],
     &["worker"],
@@ -20,6 +20,12 @@ const COMMANDS: [&[&str]; 19] = [
     &["events", "list"],
     &["events", "show"],
     &["events", "cancel"],
+    &["dlq", "discard"],
+    &["destinations"],
+    &["destinations", "list"],
+    &["destinations", "show"],
+    &["destinations", "pause"],
+    &["destinations", "resume"],
     &["doctor"],
     &["openapi"],
     &["config"],
@@ -28,7 +34,7 @@ const COMMANDS: [&[&str]; 19] = [
 
 #[test]
 fn the_help_of_every_command_has_an_example() {
-    for command in COMMANDS.into_iter().chain([["completions"].as_slice()]) {
+    for command in COMMANDS.iter().copied().chain([["completions"].as_slice()]) {
         for flag in ["--help", "-h"] {
             let output = run(&[command, &[flag]].concat());
             assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{command:?}");

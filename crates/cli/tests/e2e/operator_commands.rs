@@ -1,11 +1,15 @@
 //! Operator commands and the development receiver against a running service.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
-use crate::harness::{Event, ProcessExit, Receiver, Reply, SECRET, Sandbox, Service};
+use crate::harness::{Event, ProcessExit, Receiver, Reply, SECRET, Sandbox, Service, wait_until};
 
 on_each_store! {
     dead_letter_is_found_and_requeued_with_commands,
+    operator_sees_and_lifts_what_holds_events_back,
     development_receiver_gets_the_requests_of_a_service,
 }
 
@@ -51,6 +55,39 @@ fn dead_letter_is_found_and_requeued_with_commands(sandbox: Sandbox) {
     service.stop();
     assert_eq!(receiver.requests().len(), 4);
     assert_eq!(receiver.requests()[0].body, r#"{"invoice": 1.50}"#, "the payload was changed");
+}
+
+fn operator_sees_and_lifts_what_holds_events_back(sandbox: Sandbox) {
+    let sandbox = sandbox.with_fast_retries();
+    let is_up = Arc::new(AtomicBool::new(false));
+    let script = Arc::clone(&is_up);
+    let receiver =
+        Receiver::scripted(move |_, _| Reply::Status(if script.load(Ordering::SeqCst) { 200 } else { 503 }));
+    let service = sandbox.serve();
+    let event_ids = service.enqueue_all(&vec![Event::to(&receiver); 30]);
+    let destination_id = wait_until("the open circuit is listed", || {
+        let list = ["destinations", "list", "--state", "circuit_open"];
+        let listed = run_json_on(&sandbox, &service, &list);
+        listed["destinations"][0]["destination_id"].as_str().map(str::to_owned)
+    });
+    let shown = run_on(&sandbox, &service, &["destinations", "show", &destination_id]).stdout;
+    assert!(shown.contains("circuit_open") && shown.contains("HTTP 503"), "{shown}");
+    is_up.store(true, Ordering::SeqCst);
+    run_on(&sandbox, &service, &["destinations", "resume", &destination_id]);
+    event_ids.iter().for_each(|event_id| drop(service.wait_until_delivered(event_id)));
+
+    run_on(&sandbox, &service, &["destinations", "pause", &destination_id, "--reason", "new disks"]);
+    let held = service.enqueue(&Event::to(&receiver));
+    run_on(&sandbox, &service, &["events", "cancel", &held]);
+    let requeued = run_on(&sandbox, &service, &["dlq", "requeue", &held]);
+    let advice = format!("`posthaste destinations resume {destination_id}` sends it now");
+    assert!(requeued.stderr.contains(&advice), "{}", requeued.stderr);
+    assert_eq!(run_json_on(&sandbox, &service, &["overview"])["held_count"], 1);
+    let explanation = service.event(&held)["explanation"].as_str().unwrap().to_owned();
+    assert!(explanation.contains("paused") && explanation.contains("new disks"), "{explanation}");
+    run_on(&sandbox, &service, &["destinations", "resume", &destination_id]);
+    service.wait_until_delivered(&held);
+    service.stop();
 }
 
 fn development_receiver_gets_the_requests_of_a_service(sandbox: Sandbox) {

@@ -1,5 +1,6 @@
 //! `posthaste dlq requeue` and `dlq discard`: act on dead-lettered events with one request each, a few requests at a time.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 
@@ -10,9 +11,9 @@ use posthaste_domain::FailureKind;
 use serde_json::json;
 
 use crate::cli::{NOT_CANCELLED, SelectionArgs};
-use crate::client::{ActionResult, ApiClient, ApiResponse, ClientError, Overview};
+use crate::client::{ActionResult, ApiClient, ApiResponse, ClientError, EventPage, Hold, Overview};
 use crate::commands::pages::Pages;
-use crate::terminal::{self, BadUsage, escape_line, pluralize};
+use crate::terminal::{self, BadUsage, escape_line, pluralize, time};
 
 /// Number of concurrent requests: enough to share commits in the store, few enough not to delay deliveries.
 const CONCURRENCY: usize = 8;
@@ -48,7 +49,15 @@ pub(super) async fn run(
     args: &SelectionArgs,
     client: &ApiClient,
 ) -> anyhow::Result<ExitCode> {
-    let mut run = Run { action, client, json: args.json, bar: ProgressBar::hidden(), done: 0, refused: 0 };
+    let mut run = Run {
+        action,
+        client,
+        json: args.json,
+        bar: ProgressBar::hidden(),
+        done: 0,
+        refused: 0,
+        held: BTreeMap::new(),
+    };
     if all {
         return run.act_on_all(args.kind.as_deref(), args.yes).await;
     }
@@ -70,6 +79,8 @@ struct Run<'a> {
     bar: ProgressBar,
     done: u64,
     refused: u64,
+    /// Requeued events that are not sent yet, by destination.
+    held: BTreeMap<String, u64>,
 }
 
 impl Run<'_> {
@@ -101,12 +112,13 @@ impl Run<'_> {
             count => format!("; {count} cancelled left out (--kind cancelled requeues them)"),
         };
         terminal::note(&format!("{} {}{refused}{omitted}.", self.done, self.action.done));
+        self.note_held_destinations();
         Ok(ExitCode::SUCCESS)
     }
 
     async fn act_on_pages(&mut self, kind: Option<&str>) -> anyhow::Result<()> {
         let filters = kind.map(|kind| ("failure_kind", kind)).into_iter().collect();
-        let mut pages = Pages::all(self.client, "dlq", filters);
+        let mut pages: Pages<'_, EventPage> = Pages::all(self.client, "dlq", filters);
         while let Some((_, page)) = pages.next().await? {
             let event_ids = page.events.into_iter().map(|event| event.event_id).collect();
             self.act_on_events(event_ids, false).await?;
@@ -148,11 +160,16 @@ impl Run<'_> {
                     let body = String::from_utf8_lossy(response.as_bytes());
                     return self.bar.suspend(|| terminal::print_unless_closed(&body));
                 }
+                let ActionResult { event_id, delivery_status, held } = response.parse()?;
                 if verbose {
-                    let ActionResult { event_id, delivery_status } = response.parse()?;
                     let status = delivery_status.map(|status| format!(": {status}")).unwrap_or_default();
                     let line = format!("{event_id} is {}{status}", self.action.done);
-                    return terminal::print_unless_closed(&escape_line(&line));
+                    terminal::print_unless_closed(&escape_line(&line))?;
+                    if let Some(hold) = &held {
+                        terminal::note(&describe_hold(hold));
+                    }
+                } else if let Some(hold) = held {
+                    *self.held.entry(hold.destination_id).or_default() += 1;
                 }
                 Ok(())
             }
@@ -166,6 +183,40 @@ impl Run<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Maximum number of destinations with held events that are listed by their ids.
+const HELD_DESTINATIONS_SHOWN: usize = 5;
+
+impl Run<'_> {
+    /// Names the destinations that hold requeued events, those with the most events first.
+    fn note_held_destinations(&self) {
+        let mut held: Vec<_> = self.held.iter().collect();
+        held.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for (id, count) in held.iter().take(HELD_DESTINATIONS_SHOWN) {
+            let (id, events) = (escape_line(id), pluralize(**count, "event"));
+            terminal::note(&format!(
+                "Destination {id} holds {events} back; `posthaste destinations resume {id}` sends them now."
+            ));
+        }
+        if let Some(more @ 1..) = held.len().checked_sub(HELD_DESTINATIONS_SHOWN) {
+            let destinations = pluralize(more as u64, "more destination");
+            terminal::note(&format!("{destinations} hold events back: `posthaste destinations list`."));
+        }
+    }
+}
+
+/// Says why a requeued event is not sent yet, and how to send it now.
+fn describe_hold(hold: &Hold) -> String {
+    let id = escape_line(&hold.destination_id);
+    let at = |text: &Option<String>| text.as_deref().map(|text| time::format_full(text, time::now()));
+    let why = match (hold.state.as_str(), at(&hold.paused_until), at(&hold.next_probe_at)) {
+        ("paused", Some(until), _) => format!("is paused until {until}"),
+        ("paused", None, _) => "is paused until it is resumed".to_owned(),
+        (_, _, Some(probe)) => format!("has an open circuit; the next probe is {probe}"),
+        _ => "has an open circuit".to_owned(),
+    };
+    format!("It is held: destination {id} {why}. `posthaste destinations resume {id}` sends it now.")
 }
 
 /// The dead letters that `--all` selects.

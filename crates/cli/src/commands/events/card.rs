@@ -40,7 +40,7 @@ pub(super) fn render(event: &Event, now: Timestamp, style: OutputStyle) -> Rende
     RenderedTable { text: card, omitted_columns }
 }
 
-fn render_audit_entry(entry: &AuditEntry, now: Timestamp) -> String {
+pub(in crate::commands) fn render_audit_entry(entry: &AuditEntry, now: Timestamp) -> String {
     let AuditEntry { action, actor, at, reason } = entry;
     let reason = reason.as_deref().map(|reason| format!(": {}", escape_line(reason))).unwrap_or_default();
     format!("\n{} by {}, {}{reason}\n", escape_line(action), escape_line(actor), time::format_full(at, now))
