@@ -97,6 +97,23 @@ fn cancelled_events_are_not_among_the_dead_letters_that_the_page_shows_first() {
     assert!(page.contains(r#"<span id="cancelled" class="muted">1</span>"#), "{page}");
 }
 
+#[test]
+fn destinations_that_hold_events_are_shown_with_their_reason_as_text() {
+    let server = TestServer::start(&["serve"], &[]);
+    let run = |arguments: &[&str]| {
+        let output = run_within(TIMEOUT, posthaste(arguments).args(["--server", &server.url]));
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&["send", "--type", "order.created", "--url", "http://127.0.0.1:1/hook", "--data", "{}"]);
+    run(&["destinations", "pause", "1", "--reason", "<i>new disks</i>"]);
+    let page = render_page(&server.url, server.directory(), |page| page.contains("1 event waits"));
+    assert!(page.contains("&lt;i&gt;new disks&lt;/i&gt;") && !page.contains("<i>new disks"), "{page}");
+    assert!(page.contains(">Resume</button>"), "{page}");
+    run(&["destinations", "resume", "1"]);
+    let is_hidden = |page: &str| page.contains(r#"aria-labelledby="held-title" hidden=""#);
+    render_page(&server.url, server.directory(), is_hidden);
+}
+
 /// Serves the page, and a stream that sends its position and then disconnects. Returns the URL, and the `last-event-id` of
 /// each request for the stream.
 fn serve_disconnecting_stream() -> (String, Arc<Mutex<Vec<Option<String>>>>) {

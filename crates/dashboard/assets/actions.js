@@ -1,6 +1,6 @@
-// Requeue, cancel and discard, each after a confirmation. Success is shown only after the API has confirmed it.
+// Requeue, cancel, discard and resume, each after a confirmation. Success is shown only after the API has confirmed it.
 
-import { ApiError, cancelEvent, discardEvent, requeueEvent } from "./api.js";
+import { ApiError, cancelEvent, discardEvent, requeueEvent, resumeDestination } from "./api.js";
 import { byId, setError } from "./dom.js";
 
 const ACTIONS = {
@@ -11,7 +11,7 @@ const ACTIONS = {
     busyLabel: "Requeueing…",
     buttonClass: "main",
     perform: (event) => requeueEvent(event.event_id),
-    successText: (response) => `${response.event_id} is ${response.delivery_status} again.`,
+    successText: (response) => `${response.event_id} is ${response.delivery_status} again.${response.held ? ` It is held: ${response.held.reason}.` : ""}`,
   },
   cancel: {
     title: "Cancel this event?",
@@ -33,6 +33,15 @@ const ACTIONS = {
     successText: (response) => `${response.event_id} is discarded.`,
     hasReason: true,
   },
+  resume: {
+    title: "Resume this destination?",
+    text: "Its pause ends, its circuit closes, and its due events are sent now.",
+    label: "Resume",
+    busyLabel: "Resuming…",
+    buttonClass: "main",
+    perform: (destination) => resumeDestination(destination.destination_id),
+    successText: (response) => `${response.host} is resumed.`,
+  },
 };
 
 const dialog = byId("confirm");
@@ -46,12 +55,13 @@ export function initActions(callbacks) {
   byId("confirm-back").addEventListener("click", () => dialog.close());
 }
 
+/** Asks for confirmation of an action on an event or a destination. */
 export function confirmAction(name, event) {
   current = { action: ACTIONS[name], event };
   const { title, text, label, buttonClass, hasReason } = current.action;
   byId("confirm-title").textContent = title;
   byId("confirm-text").textContent = text;
-  byId("confirm-event").textContent = `${event.event_id} → ${event.destination_url}`;
+  byId("confirm-event").textContent = event.event_id ? `${event.event_id} → ${event.destination_url}` : event.url;
   byId("confirm-submit").textContent = label;
   byId("confirm-submit").className = buttonClass;
   byId("confirm-reason").hidden = !hasReason;

@@ -56,6 +56,14 @@ export function listDeadLetters(limit, cursor, withCancelled) {
   return requestJson(`dlq?${query}`);
 }
 
+export function listDestinations(state) {
+  return requestJson(`destinations?state=${state}&limit=10`);
+}
+
+export function resumeDestination(id) {
+  return requestJson(`destinations/${encodeURIComponent(id)}/resume`, { method: "POST" });
+}
+
 export function getEvent(eventId) {
   return requestJson(`events/${encodeURIComponent(eventId)}`);
 }

@@ -7,6 +7,7 @@ import { initDeadLetters, markListChanged, refreshList, updateFailedCount } from
 import { byId, eventHash, setText } from "./dom.js";
 import { initEventDialog, isOpenEventPending, refreshOpenEvent } from "./event.js";
 import { updateTimes } from "./format.js";
+import { initHeld, showHeld } from "./held.js";
 import { initKeyDialog, openKeyDialog } from "./key.js";
 import { addNotice } from "./notices.js";
 import { countNotice, drawRate } from "./rate.js";
@@ -39,6 +40,7 @@ async function refreshCounts() {
     if (!byId("problem").hidden) restartStream();
     setProblem(null);
     updateFailedCount(overview);
+    showHeld(overview);
   } catch (error) {
     markCountsOutdated();
     reportError(error);
@@ -165,6 +167,7 @@ initActions({
   },
 });
 initDeadLetters({ onAction: confirmAction, onError: reportMissingKey });
+initHeld({ onAction: confirmAction, onError: reportMissingKey });
 initEventDialog({ onAction: confirmAction, onError: reportMissingKey });
 byId("find").addEventListener("submit", (submit) => {
   submit.preventDefault();

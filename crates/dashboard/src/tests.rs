@@ -2,7 +2,7 @@
 
 use super::*;
 
-const BYTES_MAX: usize = 64 * 1024;
+const BYTES_MAX: usize = 72 * 1024;
 
 fn text(name: &str) -> String {
     String::from_utf8(file(name).data.into_owned()).expect("every asset is text")
