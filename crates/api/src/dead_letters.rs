@@ -36,7 +36,7 @@ pub(crate) struct DeadLetterPage {
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/dlq", tag = "Dead letters", operation_id = "listDeadLetters",
     params(
-        ("failure_kind" = Option<String>, Query, description = "Only dead letters of this kind: `exhausted`, `cancelled`, `abandoned` or `gone`. `not_cancelled` lists every kind but `cancelled`", example = "not_cancelled"),
+        ("failure_kind" = Option<String>, Query, description = "Only dead letters of this kind: `exhausted`, `cancelled`, `abandoned`, `gone` or `expired`. `not_cancelled` lists every kind but `cancelled`", example = "not_cancelled"),
         ("limit" = Option<u32>, Query, description = "Maximum number of events on the page", minimum = 1, maximum = 200),
         ("cursor" = Option<String>, Query, description = "The `next_cursor` of the previous page"),
     ),

@@ -31,7 +31,7 @@ pub(crate) struct DeadLetterBody {
     #[schema(example = 6)]
     max_attempts: u32,
     /// The HTTP status or error of the last attempt with a short excerpt of the response, or the reason why the event was
-    /// cancelled or abandoned.
+    /// cancelled, abandoned or expired.
     #[schema(example = "HTTP 503: try later")]
     last_error: Option<String>,
     /// Why the event is dead-lettered; null if it is not.
@@ -134,8 +134,9 @@ schema_enum! {
 }
 schema_enum! {
     /// `exhausted`: all attempts failed. `cancelled`: by an operator. `abandoned`: several workers in a row crashed or lost
-    /// their lease while sending it. `gone`: the receiver responded with 410.
-    FailureKindSchema as FailureKind { Exhausted, Cancelled, Abandoned, Gone }
+    /// their lease while sending it. `gone`: the receiver responded with 410. `expired`: it had not been delivered within
+    /// `expire_after_seconds` of its enqueue or last requeue.
+    FailureKindSchema as FailureKind { Exhausted, Cancelled, Abandoned, Gone, Expired }
 }
 schema_enum! {
     ManualActionSchema as ManualAction { Requeue, Cancel, Discard }

@@ -68,6 +68,11 @@ fn explain_failed(event: &EventView) -> String {
             "Dead-lettered at {at}: several workers in a row stopped without reporting a result ({error}). Sending this \
              event may be what crashes them. A requeue tries again."
         ),
+        Some(FailureKind::Expired) => format!(
+            "Dead-lettered at {at}, {}, because it had not been delivered in time ({error}). A requeue starts over, with the \
+             same time to be delivered.",
+            after_attempts(event)
+        ),
         Some(FailureKind::Exhausted) | None => {
             // Only the retry budget can exhaust an event before it has made all of its own attempts.
             let is_exhausted = event.failure_kind.is_some();

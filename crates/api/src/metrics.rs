@@ -2,7 +2,8 @@
 //!
 //! Metric names are the documented dotted names with underscores. Counters end in `_total`, as the format requires. Times
 //! are in seconds. The dead-letter rate is `rate(webhook_dead_letters_total)` divided by the rate of all events that reached
-//! a terminal state: `webhook_deliveries_total{outcome!="retried"}` plus the abandoned events.
+//! a terminal state: `webhook_deliveries_total{outcome!="retried"}` plus the abandoned and
+//! the expired events.
 
 mod attempts;
 mod requests;
@@ -16,6 +17,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
+use posthaste_domain::FailureKind;
 use posthaste_engine::{AttemptEvent, Clock, ClockSkew, LocalShortage, Observer, WorkerHealth, within};
 use posthaste_store::{Overview, Store};
 use prometheus_client::metrics::family::Family;
@@ -107,7 +109,11 @@ impl Observer for Metrics {
     }
 
     fn on_abandoned(&self, events: usize) {
-        self.attempts.on_abandoned(events);
+        self.attempts.on_dead_lettered(FailureKind::Abandoned, events);
+    }
+
+    fn on_expired(&self, events: usize) {
+        self.attempts.on_dead_lettered(FailureKind::Expired, events);
     }
 
     fn on_local_shortage(&self, shortage: LocalShortage) {

@@ -105,7 +105,7 @@ pub(crate) struct NoticeBody<'a> {
     payment_request_id: Option<&'a str>,
     #[schema(example = 6)]
     attempts: u32,
-    /// Why the event was dead-lettered: `exhausted`, `cancelled`, `abandoned` or `gone`. `null` if it was delivered.
+    /// Why the event was dead-lettered: `exhausted`, `cancelled`, `abandoned`, `gone` or `expired`. `null` if it was delivered.
     #[schema(example = "exhausted")]
     failure_kind: Option<&'static str>,
     #[schema(value_type = String, format = DateTime)]

@@ -45,6 +45,7 @@ impl Config {
             poll_interval: self.poll_interval_ms,
             cycle_interval: self.cycle_seconds,
             abandon_after: self.abandon_after,
+            expire_after: self.expire_after_seconds,
             retention: self.retention_days,
             dead_letter_retention: self.dead_letter_retention_days,
         }

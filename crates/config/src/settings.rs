@@ -141,6 +141,11 @@ declare_settings! {
         /// Whether repeated failures of a destination open its circuit, which defers its events without using attempts.
         circuit_breaker: Option<bool> = auto_on_off().default("auto");
 
+        /// How long after it was enqueued or last requeued an event that is still pending is dead-lettered as expired, even if
+        /// an open circuit or a pause holds it.
+        expire_after_seconds: Option<Duration> =
+            whole(0..=31_536_000).remark("0 never expires events").map(seconds_or_never).default("86400");
+
         /// Allows a first retry delay below 30 s, which breaks the retry contract; for tests only.
         allow_fast_retries: bool = boolean().default("false");
     }
@@ -271,6 +276,11 @@ fn floor_rule(start: &str) -> String {
 /// Converts a number of days to a duration. 0 is None, which means no limit.
 fn days(days: u32) -> Option<Duration> {
     (days > 0).then(|| DAY * days)
+}
+
+/// Converts a number of seconds to a duration. 0 is None, which means never.
+fn seconds_or_never(seconds: u32) -> Option<Duration> {
+    (seconds > 0).then(|| SECOND * seconds)
 }
 
 fn lease_terms(duration: Duration) -> LeaseTerms {

@@ -26,6 +26,7 @@ pub(crate) fn validate(values: &mut Values, config: &mut Config, files: FileChec
     require_keys_beyond_loopback(values, config, &TABLE.probe_listen, config.probe_listen);
     warn_of_fast_retries(values, config);
     warn_of_pool_beyond_concurrency(values, config);
+    warn_of_delays_beyond_expiry(values, config);
     if files == FileChecks::All {
         check_ca_file(values, config);
     }
@@ -71,6 +72,22 @@ fn warn_of_pool_beyond_concurrency(values: &mut Values, config: &Config) {
             "{pool}: one destination cannot get more requests than all destinations together ({all}); \
              raise {} or lower this",
             TABLE.concurrency.name
+        ));
+    }
+}
+
+fn warn_of_delays_beyond_expiry(values: &mut Values, config: &Config) {
+    let delays = config.retry_policy.longest_total_delay();
+    if let Some(expire_after) = config.expire_after_seconds
+        && delays > expire_after
+        && values.are_comparable(&[&TABLE.expire_after_seconds, &TABLE.max_retry_attempts])
+    {
+        let expiry = values.display(&TABLE.expire_after_seconds);
+        values.warnings.push(format!(
+            "{expiry}: the delays between all attempts of an event can add up to {} s, so an event may expire before its last \
+             retry; raise this or lower {}",
+            delays.as_secs(),
+            TABLE.max_retry_attempts.name
         ));
     }
 }

@@ -37,6 +37,8 @@ pub enum FailureKind {
     Abandoned,
     /// The receiver responded with status 410.
     Gone,
+    /// The event had not ended within the time allowed after it was enqueued or last requeued.
+    Expired,
 }
 
 named_variants!(FailureKind {
@@ -44,6 +46,7 @@ named_variants!(FailureKind {
     Cancelled => "cancelled",
     Abandoned => "abandoned",
     Gone => "gone",
+    Expired => "expired",
 });
 
 /// An event as a producer submits it, not yet validated.

@@ -47,7 +47,7 @@ pub use retry::{
     FAST_RETRY_FLOOR, JITTER_BPS_MAX, RandomDraw, RetryPolicy, RetryPolicyError, RetryPolicySpec, Strategy,
 };
 pub use retry_after::{RETRY_AFTER_MAX, parse_retry_after};
-pub use terminal_state::{TerminalState, clean_reason};
+pub use terminal_state::{Hold, TerminalState, clean_reason};
 pub use time::Timestamp;
 pub use trace::TraceParent;
 pub use transition::{AttemptResult, Transition};

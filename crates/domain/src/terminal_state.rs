@@ -1,8 +1,10 @@
-//! Terminal states that no attempt leads to: an operator cancelled the event, or it lost too many leases.
+//! Terminal states that no attempt leads to: an operator cancelled the event, it lost too many leases, or it expired.
+
+use std::time::Duration;
 
 use crate::{DeliveryStatus, Excerpt, FailureKind, NoticeKind};
 
-/// The `failed` state that a store writes when an event is cancelled or abandoned.
+/// The `failed` state that a store writes when an event is cancelled, abandoned or expired.
 ///
 /// Its counterpart [`Transition`](crate::Transition) is the result of an attempt and needs a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,19 @@ impl TerminalState {
             last_error: last_error(),
             reason: None,
         })
+    }
+
+    /// The state of an event that has not ended `expire_after` after it was enqueued or last requeued.
+    ///
+    /// `last_error` is that of its last attempt since then, and `hold` is what kept it from being attempted at the end.
+    pub fn expired(expire_after: Duration, last_error: Option<&str>, hold: Option<Hold>) -> Self {
+        let after = format_duration(expire_after);
+        let hold = hold.map(|hold| format!(", {}", hold.as_text())).unwrap_or_default();
+        let last_error = match last_error {
+            Some(error) => format!("expired after {after}{hold}: {error}"),
+            None => format!("expired after {after} without an attempt{hold}"),
+        };
+        Self { kind: FailureKind::Expired, last_error, reason: None }
     }
 
     pub const fn status(&self) -> DeliveryStatus {
@@ -66,6 +81,43 @@ pub fn clean_reason(reason: Option<&str>) -> Option<String> {
     Some(reason.replace('\0', ""))
 }
 
+/// Why claims skip the events of a destination, although they are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// A pause of the destination has not ended.
+    Pause,
+    /// A worker reports that the circuit of the destination is not closed.
+    OpenCircuit,
+}
+
+impl Hold {
+    /// Returns the hold of a destination. If both apply, a pause is named: it has a known end.
+    pub fn of_destination(is_paused: bool, is_circuit_open: bool) -> Option<Self> {
+        match (is_paused, is_circuit_open) {
+            (true, _) => Some(Self::Pause),
+            (false, true) => Some(Self::OpenCircuit),
+            (false, false) => None,
+        }
+    }
+
+    const fn as_text(self) -> &'static str {
+        match self {
+            Self::Pause => "held by a pause of its destination",
+            Self::OpenCircuit => "held by the open circuit of its destination",
+        }
+    }
+}
+
+/// Formats a duration in the largest unit that gives a whole number: hours, minutes or seconds.
+fn format_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match duration.subsec_nanos() {
+        0 if seconds > 0 && seconds.is_multiple_of(3_600) => format!("{} h", seconds / 3_600),
+        0 if seconds > 0 && seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        _ => format!("{} s", duration.as_secs_f64()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +148,27 @@ mod tests {
         let state = TerminalState::after_lost_leases(5, 5).unwrap();
         assert_eq!(state.failure_kind(), FailureKind::Abandoned);
         assert!(state.last_error().contains("5 leases"), "{}", state.last_error());
+    }
+
+    #[test]
+    fn an_expired_event_keeps_what_is_known() {
+        let last_error = |seconds, error, hold| {
+            let state = TerminalState::expired(Duration::from_secs_f64(seconds), error, hold);
+            assert_eq!(state.failure_kind(), FailureKind::Expired);
+            state.last_error().to_owned()
+        };
+        assert_eq!(
+            last_error(86_400.0, Some("HTTP 503: later"), None),
+            "expired after 24 h: HTTP 503: later"
+        );
+        assert_eq!(last_error(5_400.0, None, None), "expired after 90 min without an attempt");
+        assert_eq!(
+            last_error(90.0, Some("HTTP 500"), Hold::of_destination(false, true)),
+            "expired after 90 s, held by the open circuit of its destination: HTTP 500"
+        );
+        assert_eq!(
+            last_error(1.5, None, Hold::of_destination(true, true)),
+            "expired after 1.5 s without an attempt, held by a pause of its destination"
+        );
     }
 }

@@ -30,6 +30,11 @@ impl CycleCounters {
         report.failed_count += u64::try_from(response.abandoned.len()).unwrap_or(u64::MAX);
     }
 
+    /// Counts expired events as failed.
+    pub(crate) fn count_expired(&self, events: usize) {
+        self.current().report.failed_count += u64::try_from(events).unwrap_or(u64::MAX);
+    }
+
     /// Counts one attempt. `settled` is none if the store refused to write the result.
     pub(crate) fn count_attempt(&self, transition: &Transition, settled: Option<SettleResult>) {
         let report = &mut self.current().report;

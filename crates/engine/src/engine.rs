@@ -24,7 +24,7 @@ use crate::slots::Slots;
 use crate::store_time::StoreTime;
 use crate::supervise::restart_on_panic;
 use crate::worker::{DrainCounters, Ports, Worker};
-use crate::{circuits, claim, cycle, maintain, settle};
+use crate::{circuits, claim, cycle, expire, maintain, settle};
 
 /// Maximum part of a drain's deadline that is reserved for releasing unfinished leases.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -89,6 +89,7 @@ impl Engine {
         });
         spawn_loop("circuits", |worker| Box::pin(circuits::run(worker)));
         spawn_loop("maintain", |worker| Box::pin(maintain::run(worker)));
+        spawn_loop("expire", |worker| Box::pin(expire::run(worker)));
         spawn_loop("cycle", |worker| Box::pin(cycle::run(worker)));
         let claiming_worker = Arc::clone(&worker);
         let clock = Arc::clone(&worker.ports.clock);

@@ -34,6 +34,7 @@ pub mod lease_protocol;
 mod settle;
 
 mod cycle;
+mod expire;
 mod maintain;
 mod observe;
 mod publish;

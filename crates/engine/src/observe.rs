@@ -10,7 +10,7 @@ use crate::clock_skew::ClockSkew;
 use crate::sender::LocalShortage;
 use crate::worker::Worker;
 
-/// Callbacks for attempts, lost leases and abandoned events of a worker. The engine calls them inline, so they must
+/// Callbacks for attempts, lost leases, and abandoned or expired events of a worker. The engine calls them inline, so they must
 /// return quickly. The default of each callback does nothing.
 pub trait Observer: Send + Sync + 'static {
     /// Called when an attempt has been settled, or when the store has refused its result.
@@ -23,6 +23,9 @@ pub trait Observer: Send + Sync + 'static {
     /// Called when a claim has dead-lettered this many events as abandoned, because each had lost too many leases in a
     /// row.
     fn on_abandoned(&self, _events: usize) {}
+
+    /// Called when a walk has dead-lettered this many events as expired.
+    fn on_expired(&self, _events: usize) {}
 
     /// Called when a request was not sent because this host lacked a resource. Its event is due as before.
     fn on_local_shortage(&self, _shortage: LocalShortage) {}

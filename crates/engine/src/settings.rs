@@ -33,6 +33,8 @@ pub struct Settings {
     pub cycle_interval: Duration,
     /// Number of consecutive lost leases after which an event is dead-lettered as abandoned.
     pub abandon_after: u32,
+    /// How long after it was enqueued or last requeued an event is dead-lettered as expired. None never expires events.
+    pub expire_after: Option<Duration>,
     /// How long delivered events and attempts are kept. None keeps them forever.
     pub retention: Option<Duration>,
     /// How long failed events are kept after their last change. None keeps them forever.
@@ -65,6 +67,7 @@ impl Settings {
             poll_interval: Duration::from_secs(1),
             cycle_interval: Duration::from_secs(60),
             abandon_after: 5,
+            expire_after: Some(Duration::from_secs(24 * 3_600)),
             retention: Some(Duration::from_secs(30 * 24 * 3_600)),
             dead_letter_retention: None,
         }
@@ -84,6 +87,7 @@ impl Settings {
         require("timeout", &timeout, self.timeout <= TIMEOUT_MAX, "a day at most")?;
         positive("timeout", self.timeout)?;
         positive("poll_interval", self.poll_interval)?;
+        self.expire_after.map_or(Ok(()), |after| positive("expire_after", after))?;
         positive("cycle_interval", self.cycle_interval)
     }
 }

@@ -7,10 +7,11 @@
 //!
 //! Properties are named as in violations: P1 durable, P2 no loss, P3 true outcomes, P4 lease form, P5 fence, P6 fresh
 //! tokens, P7 expiry, P8 accounting, P9 requests, P10 attempt limits, P11 liveness, P12 terminal states, P13 atomic
-//! records, P14 backoff, P19 no attempt for a shortage of our own.
+//! records, P14 backoff, P18 every event ends, P19 no attempt for a shortage of our own.
 
 mod checked_store;
 mod claims;
+mod expiry;
 mod records;
 mod recovery;
 mod responses;
@@ -119,7 +120,7 @@ struct LastDelay {
 #[derive(Debug, Clone, Copy, Default)]
 struct LeaseAccount {
     outcomes: u32,
-    /// Leases that ended without an outcome: expired and taken over, released, or cancelled.
+    /// Leases that ended without an outcome: expired and taken over, released, cancelled, or expired with their event.
     abandoned: u32,
     /// Consecutive leases that expired since the last outcome or requeue.
     lost_in_a_row: u32,
@@ -133,6 +134,7 @@ pub struct ActivityCounts {
     pub replayed_claims: u64,
     pub takeovers: u64,
     pub abandoned: u64,
+    pub expired: u64,
     pub released: u64,
     pub circuits_reported: u64,
     /// Delivered events that retention removed.
@@ -155,6 +157,7 @@ impl ActivityCounts {
         self.replayed_claims += other.replayed_claims;
         self.takeovers += other.takeovers;
         self.abandoned += other.abandoned;
+        self.expired += other.expired;
         self.released += other.released;
         self.circuits_reported += other.circuits_reported;
         self.removed += other.removed;

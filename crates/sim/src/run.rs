@@ -95,6 +95,7 @@ async fn run_to_end(world: &Arc<World>, seed: u64) {
         }
         sleep(Duration::from_secs(1)).await;
         world.checker.check_waiting(faults_ended_at, &world.running_processes());
+        world.checker.check_expiry(faults_ended_at, &world.running_processes());
     }
     // Subscribers receive the last notices within one poll interval.
     sleep(world.scenario.settings.poll_interval * 2 + Duration::from_secs(1)).await;

@@ -162,7 +162,7 @@ impl Scenario {
         settings.poll_interval = random.millis(500..2_000);
         settings.retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
         settings.dead_letter_retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
-        Self {
+        let mut scenario = Self {
             fault_injection: FaultInjection::ThenRecovery,
             fault_duration: Duration::from_secs(3_600),
             workers: random.index(4) + 1,
@@ -171,7 +171,9 @@ impl Scenario {
             sends_wakeups: random.chance(700),
             retry,
             settings,
-        }
+        };
+        scenario.settings.expire_after = random.chance(400).then(|| random.millis(600_000..3_600_000));
+        scenario
     }
 
     /// Derives the same scenario without faults.

@@ -103,6 +103,7 @@ what the engines handled:"
             (self.counts.replayed_claims, "leases returned by a repeated claim"),
             (self.counts.takeovers, "expired leases taken over"),
             (self.counts.abandoned, "events abandoned"),
+            (self.counts.expired, "events expired"),
             (self.counts.released, "leases released"),
             (self.counts.circuits_reported, "reports of an open circuit"),
             (self.counts.removed, "events removed by retention"),

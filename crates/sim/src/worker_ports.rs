@@ -9,8 +9,9 @@ use posthaste_domain::{EventId, Lease, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{LocalShortage, Sender};
 use posthaste_store::{
     AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, EnqueueRequest, EnqueueResponse,
-    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest,
-    Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
+    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker,
+    Wakeups,
 };
 
 use crate::client::is_poison;
@@ -185,6 +186,10 @@ impl StoreLayer for FaultyStore {
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         self.call(Call::Write, self.inner.discard(event_id, actor, reason)).await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        self.call(Call::Write, self.inner.expire(request)).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

@@ -26,10 +26,11 @@ fn no_property_is_violated_under_faults() {
         replayed_claims,
         takeovers,
         abandoned,
+        expired,
         released,
         ..
     } = counts;
-    for count in [stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, released] {
+    for count in [stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, expired, released] {
         assert!(count > 0, "the simulation did not exercise everything: {counts:?}");
     }
     assert!(counts.circuits_reported > 0 && counts.removed > 0, "{counts:?}");

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::durations::{
-    ADVANCES, CIRCUIT_TIMES, DEAD_LETTER_RETENTIONS, ENDED_AGO, KEY_LIFETIMES, LEASE_DURATIONS, PAUSES,
-    REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
+    ADVANCES, CIRCUIT_TIMES, DEAD_LETTER_RETENTIONS, ENDED_AGO, EXPIRIES, KEY_LIFETIMES, LEASE_DURATIONS,
+    PAUSES, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
 };
 use crate::operation::{
     Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
@@ -46,6 +46,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => pause(),
         3 => resume(),
         2 => destinations(),
+        3 => expire(),
         8 => maintain(),
         3 => dead_letters(),
         3 => events(),
@@ -150,6 +151,11 @@ fn discard() -> impl Strategy<Value = Operation> {
 
 fn reason() -> impl Strategy<Value = Option<&'static str>> {
     option::of(select(&["wrong customer", " \n ", "it's\r\n\0 \u{1f980}"][..]))
+}
+
+fn expire() -> impl Strategy<Value = Operation> {
+    (select(&EXPIRIES[..]), 1..=3_usize)
+        .prop_map(|(expire_after, rows_max)| Operation::Expire { expire_after, rows_max })
 }
 
 fn report() -> impl Strategy<Value = CircuitReportSpec> {

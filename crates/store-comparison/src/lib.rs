@@ -31,6 +31,7 @@ mod tally;
 mod claim;
 mod compare_state;
 mod enqueue;
+mod expire;
 mod lease;
 mod maintain;
 mod notices;

@@ -65,6 +65,10 @@ pub(crate) enum Operation {
         actor: Actor,
         reason: Option<&'static str>,
     },
+    Expire {
+        expire_after: Duration,
+        rows_max: usize,
+    },
     ReportCircuits(Vec<CircuitReportSpec>),
     PauseDestination {
         destination: Destination,

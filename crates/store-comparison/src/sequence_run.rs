@@ -118,6 +118,9 @@ impl<'a> SequenceRun<'a> {
             Operation::Discard { event, actor, reason } => {
                 self.discard(handle, *event, *actor, *reason).await
             }
+            Operation::Expire { expire_after, rows_max } => {
+                self.expire(handle, *expire_after, *rows_max).await
+            }
             Operation::ReportCircuits(reports) => self.report_circuits(handle, reports).await,
             Operation::PauseDestination { destination, actor, duration, reason } => {
                 let pause = PauseRequest::new(actor.name(), *duration, *reason);

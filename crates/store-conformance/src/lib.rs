@@ -19,6 +19,7 @@ mod destination;
 mod destinations;
 mod discard;
 mod enqueue;
+mod expire;
 mod fence;
 mod health;
 mod idempotency;

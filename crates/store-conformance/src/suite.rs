@@ -235,6 +235,19 @@ macro_rules! conformance_suite {
                 pending_events_are_counted_up_to_a_limit,
                 held_events_are_counted_in_the_overview,
             }
+            expire {
+                an_event_expires_at_its_time_and_not_before,
+                an_event_held_by_a_pause_expires,
+                an_event_held_by_an_operators_pause_expires,
+                an_event_held_by_an_open_circuit_expires,
+                an_event_with_a_future_retry_expires,
+                an_event_in_flight_ends_by_its_own_result,
+                an_event_with_an_expired_lease_expires,
+                a_requeue_restarts_the_period,
+                a_walk_continues_where_its_last_step_ended,
+                two_walks_at_the_same_time_expire_each_event_once,
+                expired_events_are_counted_and_published,
+            }
             notices {
                 terminal_states_are_published_in_commit_order,
                 a_retry_is_not_published,

@@ -9,6 +9,7 @@ mod claim;
 mod clock;
 mod destination;
 mod enqueue;
+mod expire;
 mod maintain;
 mod operate;
 mod read;
@@ -24,9 +25,9 @@ use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
     AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
     DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
-    PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store, StoreClock, StoreError,
-    StoreHealth, Waker, Wakeups,
+    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store,
+    StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -146,6 +147,11 @@ impl Store for MemoryStore {
     ) -> Result<AuditView, StoreError> {
         let now = self.clock.now();
         self.with_state(|state| operate::discard(state, now, event_id, actor, reason))
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let now = self.clock.now();
+        Ok(self.with_state(|state| expire::expire(state, now, request)))
     }
 
     async fn destinations(

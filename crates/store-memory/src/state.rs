@@ -11,8 +11,8 @@ use posthaste_domain::{
     MessageId, Notice, NoticeKind, TerminalState, Timestamp, Transition, WorkerId,
 };
 use posthaste_store::{
-    AuditView, DestinationAudit, DestinationStatus, EventView, Idempotency, NoticeCursor, OpenCircuit,
-    OperatorPause, PublishedNotice, Receipt, ReceiverPause, StoreError,
+    AuditView, DestinationAudit, DestinationStatus, EventView, Idempotency, ManualAction, NoticeCursor,
+    OpenCircuit, OperatorPause, PublishedNotice, Receipt, ReceiverPause, StoreError,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -249,6 +249,12 @@ impl Row {
         self.status == DeliveryStatus::Pending
             && is_due
             && self.lease.as_ref().is_none_or(|lease| lease.is_expired(now))
+    }
+
+    /// Returns when the event was enqueued or last requeued.
+    pub fn enqueued_at(&self) -> Timestamp {
+        let requeue = self.manual_last.as_ref().filter(|last| last.action == ManualAction::Requeue);
+        requeue.map_or(self.created_at, |requeue| requeue.at)
     }
 
     /// Moves the event to a terminal state that no attempt led to.

@@ -24,6 +24,7 @@ mod discover;
 mod enqueue;
 mod error;
 mod event;
+mod expire;
 mod expiry_check;
 mod housekeeping;
 mod lease;
@@ -51,9 +52,9 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
     AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
     DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
-    PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Waker,
-    Wakeups,
+    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store,
+    StoreError, StoreHealth, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -228,6 +229,10 @@ impl Store for PostgresStore {
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         discard::discard(&self.shared, event_id, actor, reason).await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        expire::expire(&self.shared, request).await
     }
 
     async fn destinations(

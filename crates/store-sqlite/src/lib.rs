@@ -26,6 +26,7 @@ mod destination_queue;
 mod destination_view;
 mod enqueue;
 mod error;
+mod expire;
 mod free_space;
 mod job_queue;
 mod lease;
@@ -57,9 +58,9 @@ use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
     AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
     DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
-    PageRequest, PauseRequest, Receipt, Retention, SettleResult, Settlement, Store, StoreClock, StoreError,
-    StoreHealth, Waker, Wakeups,
+    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, SettleResult, Settlement,
+    Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -326,6 +327,11 @@ impl Store for SqliteStore {
             operate::discard(context.db, context.now, &event_id, &actor, reason.as_deref())
         })
         .await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let request = *request;
+        self.write(CommandKind::Other, move |context| expire::expire(context.db, context.now, &request)).await
     }
 
     async fn destinations(

@@ -71,6 +71,7 @@ const fn failure_letter(kind: FailureKind) -> u8 {
         FailureKind::Cancelled => b'c',
         FailureKind::Abandoned => b'a',
         FailureKind::Gone => b'g',
+        FailureKind::Expired => b'e',
     }
 }
 

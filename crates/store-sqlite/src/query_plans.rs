@@ -12,7 +12,7 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, Params, StatementStatus};
 
 use crate::claim::{self, grant};
-use crate::{claims, connect, migrate, read, row};
+use crate::{claims, connect, expire, migrate, read, row};
 
 struct Database {
     db: Connection,
@@ -271,6 +271,27 @@ fn cost_of_an_overview_does_not_grow_with_the_history() {
             steps(&db, read::OVERVIEW, [500]),
             steps(&db, read::DEAD_LETTERS, (i64::MAX, i64::MAX, 10, None::<&str>, None::<&str>)),
         )
+    };
+    assert_eq!(cost(20_000), cost(100));
+}
+
+#[test]
+fn cost_of_a_step_of_a_walk_does_not_grow_with_the_backlog_or_the_history() {
+    let cost = |rows| {
+        let Database { db, _directory } = database();
+        db.execute(
+            "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, 'https://a.example/', 0)",
+            [],
+        )
+        .unwrap();
+        insert_events(&db, 1, rows, "delivered", 1, 0);
+        insert_events(&db, 1, rows, "failed", 1, 0);
+        insert_events(&db, 1, rows, "pending", 0, 0);
+        insert_events(&db, 1, rows, "pending", 1, 500);
+        assert_seeks(&db, expire::PENDING_EVENTS, &[]);
+        let mut examined = db.prepare(expire::PENDING_EVENTS).unwrap();
+        assert_eq!(examined.query_map((0, 10, 0), |_| Ok(())).unwrap().count(), 10);
+        examined.get_status(StatementStatus::VmStep)
     };
     assert_eq!(cost(20_000), cost(100));
 }

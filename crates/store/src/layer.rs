@@ -10,8 +10,9 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 use crate::{
     AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
     DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Overview, Page,
-    PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreHealth, Wakeups,
+    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
+    NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store,
+    StoreError, StoreHealth, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -86,6 +87,10 @@ pub trait StoreLayer: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         self.inner().discard(event_id, actor, reason).await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        self.inner().expire(request).await
     }
 
     async fn destinations(
@@ -214,6 +219,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         self.0.discard(event_id, actor, reason).await
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        self.0.expire(request).await
     }
 
     async fn destinations(

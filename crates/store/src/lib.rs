@@ -19,6 +19,7 @@ mod destination;
 mod enqueue;
 mod error;
 mod event;
+mod expire;
 mod health;
 mod layer;
 mod maintain;
@@ -45,6 +46,7 @@ pub use destination::{
 pub use enqueue::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
 pub use event::{AttemptView, AuditView, EventDetail, EventView, ManualAction};
+pub use expire::{ExpireRequest, ExpireResponse};
 pub use health::StoreHealth;
 pub use layer::{LayeredStore, StoreLayer};
 pub use maintain::{MaintenanceReport, Retention};
@@ -120,6 +122,11 @@ pub trait Store: Send + Sync + 'static {
         actor: &str,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError>;
+
+    /// Dead-letters pending events with kind `expired` if they have not ended in time, in one step of a walk over the
+    /// pending events. An event under a live lease is left alone: its own result ends it. Two workers may walk at the same
+    /// time; each event expires once.
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError>;
 
     /// Lists destinations by id, ascending: all of them, or those in one state. The cost of a list by state grows neither
     /// with the backlog nor, except for `ok`, with the number of destinations in the state `ok`.

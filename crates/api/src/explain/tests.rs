@@ -203,6 +203,13 @@ fn a_delivered_or_failed_event_is_explained_by_its_last_attempt() {
             ),
         ),
         (
+            failed(Some(FailureKind::Expired), 2, "expired after 24 h: HTTP 503: try later"),
+            format!(
+                "Dead-lettered at {at}, after 2 attempts, because it had not been delivered in time (expired after 24 h: HTTP \
+                 503: try later). A requeue starts over, with the same time to be delivered."
+            ),
+        ),
+        (
             EventView { manual_last: by_ops(ManualAction::Cancel), ..cancelled },
             format!("Cancelled by ops at {at} (wrong customer), after 2 attempts. A requeue sends it again."),
         ),

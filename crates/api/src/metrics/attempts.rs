@@ -26,7 +26,8 @@ const LAG_SECONDS: [f64; 14] =
 const OUTCOMES: [&str; 4] =
     ["delivered", "retried", FailureKind::Exhausted.as_str(), FailureKind::Gone.as_str()];
 /// Values of the label `kind`, also exported from the start with 0.
-const KINDS: [FailureKind; 3] = [FailureKind::Exhausted, FailureKind::Gone, FailureKind::Abandoned];
+const KINDS: [FailureKind; 4] =
+    [FailureKind::Exhausted, FailureKind::Gone, FailureKind::Abandoned, FailureKind::Expired];
 
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabels {
@@ -146,11 +147,10 @@ impl AttemptMetrics {
         self.local_shortages.get_or_create(&ResourceLabels { resource: shortage.as_str() }).inc();
     }
 
-    /// Records events that were dead-lettered because their leases kept expiring.
-    pub(super) fn on_abandoned(&self, events: usize) {
-        let kind = FailureKind::Abandoned.as_str();
+    /// Records events that were dead-lettered without an attempt: abandoned or expired.
+    pub(super) fn on_dead_lettered(&self, kind: FailureKind, events: usize) {
         self.dead_letters
-            .get_or_create(&KindLabels { kind })
+            .get_or_create(&KindLabels { kind: kind.as_str() })
             .inc_by(u64::try_from(events).unwrap_or(u64::MAX));
     }
 }

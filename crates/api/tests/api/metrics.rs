@@ -143,7 +143,7 @@ async fn s1_latency_p95_can_be_read_from_the_buckets() {
 async fn s1_dead_letter_rate_is_dead_letters_over_all_terminal_events() {
     let api = TestApi::on_memory().await;
     let metrics = scrape(&api).await;
-    for kind in ["exhausted", "gone", "abandoned"] {
+    for kind in ["exhausted", "gone", "abandoned", "expired"] {
         assert_eq!(
             metrics[&format!("webhook_dead_letters_total{{kind=\"{kind}\"}}")],
             0.0,

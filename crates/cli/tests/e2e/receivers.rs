@@ -12,6 +12,7 @@ on_each_store! {
     receiver_that_responds_gone_gets_one_request,
     receiver_that_sends_retry_after_gets_no_request_before_then,
     s1_circuit_service_stops_sending_to_a_failing_receiver_and_serves_others,
+    events_that_an_open_circuit_holds_expire,
 }
 
 fn receiver_that_never_responds_does_not_delay_others(sandbox: Sandbox) {
@@ -107,5 +108,34 @@ fn s1_circuit_service_stops_sending_to_a_failing_receiver_and_serves_others(sand
     );
     let attempts = event_ids.iter().map(|event_id| service.event(event_id)["attempts"].as_u64().unwrap());
     assert_eq!(attempts.sum::<u64>(), sent as u64, "waiting for an open circuit consumed attempts");
+    service.stop();
+}
+
+fn events_that_an_open_circuit_holds_expire(sandbox: Sandbox) {
+    // Longer than the five seconds between two reports of circuits.
+    let sandbox = sandbox.with_env("HTTP_POOL_SIZE", "4").with_env("POSTHASTE_EXPIRE_AFTER_SECONDS", "9");
+    let broken = Receiver::responding(503);
+    let service = sandbox.serve();
+    let event_ids = service.enqueue_all(&vec![Event::to(&broken); 40]);
+    let metrics = service.wait_for_metrics("every event has expired", |metrics| {
+        metrics["webhook_dead_letters_total{kind=\"expired\"}"] == 40.0
+    });
+    assert_eq!(metrics["webhook_circuit_open"], 1.0);
+    let sent = broken.requests().len();
+    assert!(sent < 20, "the circuit was open, but {sent} requests were sent");
+    for event_id in &event_ids {
+        let event = service.event(event_id);
+        assert_eq!(
+            (&event["delivery_status"], &event["failure_kind"], &event["next_attempt_at"]),
+            (&json!("failed"), &json!("expired"), &json!(null))
+        );
+        let last_error = event["last_error"].as_str().unwrap();
+        assert!(last_error.starts_with("expired after 9 s"), "{last_error}");
+        assert!(last_error.contains("held by the open circuit of its destination"), "{last_error}");
+        let explanation = event["explanation"].as_str().unwrap();
+        assert!(explanation.contains("because it had not been delivered in time"), "{explanation}");
+    }
+    let requeued = service.requeue(&event_ids[0]).expect_json(200);
+    assert_eq!(requeued["delivery_status"], "pending", "the time starts over");
     service.stop();
 }

@@ -25,6 +25,7 @@ fn other_defaults_are_those_of_the_contract() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8600");
     assert_eq!(config.retention_days, Some(Duration::from_secs(30 * 24 * 3_600)));
     assert_eq!(config.dead_letter_retention_days, None);
+    assert_eq!(config.expire_after_seconds, Some(Duration::from_secs(24 * 3_600)));
     assert_eq!(config.payload_bytes_max, 262_144);
     assert_eq!(config.idempotency_hours, Duration::from_secs(24 * 3_600));
     assert_eq!(

@@ -29,6 +29,7 @@ const VALUES: &[(&str, [&str; 3])] = &[
     ("retry_schedule_seconds", ["30", "31,31", "32,64,128"]),
     ("max_retry_attempts", ["0", "1", "999"]),
     ("retry_budget", ["1", "2", "3"]),
+    ("expire_after_seconds", ["90000", "100000", "0"]),
     ("gone_is_final", ["off", "on", "auto"]),
     ("honour_retry_after", ["off", "on", "auto"]),
     ("circuit_breaker", ["off", "on", "auto"]),

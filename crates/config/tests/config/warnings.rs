@@ -93,3 +93,18 @@ fn pool_beyond_concurrency_is_warned_of_if_it_is_set() {
     assert_contains(&message, &["HTTP_POOL_SIZE=20", "POSTHASTE_CONCURRENCY=10", "raise concurrency"]);
     assert!(warnings(&env(&[("POSTHASTE_CONCURRENCY", "10")])).is_empty());
 }
+
+#[test]
+fn delays_that_add_up_to_more_than_the_expiry_are_warned_of() {
+    let message = warning(&env(&[("POSTHASTE_EXPIRE_AFTER_SECONDS", "1800")]));
+    assert_contains(
+        &message,
+        &["POSTHASTE_EXPIRE_AFTER_SECONDS=1800", "add up to 2232 s", "lower max_retry_attempts"],
+    );
+    let message = warning(&env(&[("MAX_RETRY_ATTEMPTS", "40")]));
+    assert_contains(&message, &["expire_after_seconds", "86400"]);
+    assert!(warnings(&env(&[("POSTHASTE_EXPIRE_AFTER_SECONDS", "2232")])).is_empty());
+    assert!(
+        warnings(&env(&[("MAX_RETRY_ATTEMPTS", "40"), ("POSTHASTE_EXPIRE_AFTER_SECONDS", "0")])).is_empty()
+    );
+}

@@ -189,6 +189,12 @@ impl RetryPolicy {
         self.max_attempts
     }
 
+    /// The longest time that the delays of an event can add up to, if its producer sets no `max_attempts`.
+    pub fn longest_total_delay(&self) -> Duration {
+        let retries = self.effective_max_attempts(self.max_attempts).saturating_sub(1);
+        (0..retries).map(|n| *self.delay_range(n).end()).fold(Duration::ZERO, Duration::saturating_add)
+    }
+
     /// The upper bound of every delay and of every pause of a destination.
     pub fn max_backoff(&self) -> Duration {
         *self.delay_bounds.end()

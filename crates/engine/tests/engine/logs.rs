@@ -111,6 +111,22 @@ async fn an_event_abandoned_by_the_last_claim_of_a_drain_is_logged_and_counted()
 }
 
 #[tokio::test(start_paused = true)]
+async fn expired_events_are_logged_by_id_up_to_a_limit_and_counted() {
+    let (log, _guard) = Log::capture_at(LevelFilter::INFO);
+    let fixture = Fixture::new();
+    fixture.enqueue("up", 50).await;
+    fixture.test_store().fail(&[Call::Claim]);
+    let engine = fixture.start(|settings| settings.expire_after = Some(secs(60)));
+    fixture.advance(secs(62)).await;
+    let lines = log.lines();
+    let by_id = lines.iter().filter(|line| line.contains("event expired; event dead-lettered"));
+    assert_eq!(by_id.filter(|line| line.contains("event_id=up-")).count(), 20, "{lines:#?}");
+    assert!(log.line_with("more events expired").contains("events=30"));
+    engine.drain(secs(10)).await;
+    assert!(log.line_with("failed_count=50").contains("dispatch cycle complete"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn s2_fr002_ac2_the_cycle_line_carries_every_counter() {
     let (log, _guard) = Log::capture();
     let fixture = Fixture::new();

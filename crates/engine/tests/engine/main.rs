@@ -2,6 +2,7 @@
 
 mod delivery;
 mod dispatch;
+mod expire;
 mod fixture;
 mod heartbeat;
 mod logs;

@@ -40,6 +40,10 @@ impl Observer for RecordingObserver {
     fn on_abandoned(&self, events: usize) {
         self.record(format!("{events} abandoned"));
     }
+
+    fn on_expired(&self, events: usize) {
+        self.record(format!("{events} expired"));
+    }
 }
 
 fn observed_ports(fixture: &Fixture) -> (Arc<RecordingObserver>, Ports) {
@@ -79,6 +83,19 @@ async fn observer_receives_lost_leases_and_abandoned_events() {
     let mut calls = observer.calls();
     calls.sort();
     assert_eq!(calls[..2], ["1 abandoned", "lease lost"], "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observer_receives_expired_events() {
+    let fixture = Fixture::new();
+    fixture.enqueue("up", 3).await;
+    fixture.test_store().fail(&[Call::Claim]);
+    let (observer, ports) = observed_ports(&fixture);
+    let settings = settings(|settings| settings.expire_after = Some(secs(60)));
+    let _engine = Engine::start(settings, ports, &Runtimes::current()).expect("valid settings");
+    fixture.wait_until_all(DeliveryStatus::Failed).await;
+    fixture.advance(secs(120)).await;
+    assert_eq!(observer.calls(), ["3 expired"]);
 }
 
 #[tokio::test(start_paused = true)]

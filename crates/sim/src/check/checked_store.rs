@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use posthaste_domain::{EventId, WorkerId};
 use posthaste_store::{
     AuditView, CircuitReport, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView,
-    LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
+    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store,
+    StoreError, StoreLayer,
 };
 
 use super::Checker;
@@ -83,6 +84,12 @@ impl StoreLayer for CheckedStore {
         let discarded = self.inner.discard(event_id, actor, reason).await;
         self.checker.check(&Step::Discard { event_id, refused: discarded.is_err() });
         discarded
+    }
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let response = self.inner.expire(request).await?;
+        self.checker.check(&Step::Expire { request, response: &response });
+        Ok(response)
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

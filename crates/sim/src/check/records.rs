@@ -100,6 +100,10 @@ fn check_account(step: &Step<'_>, change: &Change<'_>, model: &mut Model) -> Che
             model.counts.released += 1;
         }
         Step::Cancel { .. } if ended => account.abandoned += 1,
+        Step::Expire { .. } => {
+            account.abandoned += u32::from(ended);
+            model.counts.expired += 1;
+        }
         Step::Requeue { .. } => account.lost_in_a_row = 0,
         _ => {}
     }

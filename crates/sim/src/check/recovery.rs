@@ -79,8 +79,10 @@ impl Checker {
                     "{requests} requests for {} with {outcomes} outcomes, although no lease was lost",
                     row.event_id
                 );
-                let was_stopped =
-                    matches!(row.failure_kind, Some(FailureKind::Abandoned | FailureKind::Cancelled));
+                let was_stopped = matches!(
+                    row.failure_kind,
+                    Some(FailureKind::Abandoned | FailureKind::Cancelled | FailureKind::Expired)
+                );
                 require!("P10", !is_poison(&row.payload) || was_stopped, "a poison event ended as {row:?}");
             }
             let end = state.notices.last().map(|last| last.cursor);

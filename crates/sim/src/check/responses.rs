@@ -1,6 +1,6 @@
 //! Checks that the store's responses are true, also when it changed nothing.
 
-use posthaste_domain::{DeliveryStatus, EventKey, FailureKind, LeaseToken, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, LeaseToken, Timestamp};
 use posthaste_store::{LeaseRef, SettleResult, Settlement};
 use posthaste_store_memory::{Row, State};
 
@@ -16,6 +16,15 @@ pub(super) fn check_responses(
 ) -> CheckResult {
     match step {
         Step::Enqueue | Step::Claim { .. } | Step::Maintain { .. } => Ok(()),
+        Step::Expire { response, .. } => {
+            let has_expired = |event_id: &EventId| {
+                let row = state.keys.get(event_id).and_then(|key| state.rows.get(key));
+                row.is_some_and(|row| row.failure_kind == Some(FailureKind::Expired))
+            };
+            let wrong = response.expired.iter().find(|event_id| !has_expired(event_id));
+            require!("P18", wrong.is_none(), "{wrong:?} was reported as expired but is not");
+            Ok(())
+        }
         Step::Renew { held, lease, lost } => check_renewals(held, lost, state, now.after(*lease)),
         Step::Settle { batch, settled } => check_settlements(batch, settled, model, state),
         Step::Release { held } => {
@@ -120,7 +129,7 @@ fn token_of(row: Option<&Row>) -> Option<LeaseToken> {
     row?.lease.as_ref().map(|lease| lease.token)
 }
 
-fn status_before(model: &Model, event_id: &posthaste_domain::EventId) -> Option<DeliveryStatus> {
+fn status_before(model: &Model, event_id: &EventId) -> Option<DeliveryStatus> {
     let of_event = |(_, row): &(&EventKey, &Row)| row.event_id == *event_id;
     model.rows.iter().find(of_event).map(|(_, row)| row.status)
 }

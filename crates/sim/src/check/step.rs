@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, Retention, SettleResult, Settlement};
+use posthaste_store::{
+    ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, LeaseRef, Retention, SettleResult, Settlement,
+};
 use posthaste_store_memory::{Row, State};
 
-use super::{CheckResult, Model, claims, records, require, responses, settlements};
+use super::{CheckResult, Model, claims, expiry, records, require, responses, settlements};
 use crate::process::Process;
 use crate::scenario::Scenario;
 
@@ -23,6 +25,7 @@ pub(super) enum Step<'a> {
     Cancel { event_id: &'a EventId, refused: bool },
     Discard { event_id: &'a EventId, refused: bool },
     Maintain { retention: &'a Retention },
+    Expire { request: &'a ExpireRequest, response: &'a ExpireResponse },
 }
 
 impl Step<'_> {
@@ -44,6 +47,7 @@ impl Step<'_> {
             Self::Cancel { event_id, .. } => (6_u8, event_id).hash(digest),
             Self::Maintain { .. } => 7_u8.hash(digest),
             Self::Discard { event_id, .. } => (8_u8, event_id).hash(digest),
+            Self::Expire { response, .. } => (9_u8, &response.expired).hash(digest),
         }
     }
 }
@@ -177,6 +181,7 @@ fn check_change(
             require!("P12", !refused && **event_id == after.event_id, "{} was cancelled", after.event_id);
             check_cancelled(before, after, now)
         }
+        Step::Expire { request, response } => expiry::check_expired(request, response, before, after, now),
     }
 }
 

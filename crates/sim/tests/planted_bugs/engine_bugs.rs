@@ -12,8 +12,8 @@ use posthaste_domain::{
 use posthaste_engine::{Clock, LocalShortage, Sender};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, LayeredStore, LeaseRef, NoticeCursor, NoticePage, PublishedNotice,
-    SettleResult, Settlement, Store, StoreError, StoreLayer,
+    ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, LayeredStore, LeaseRef, NoticeCursor,
+    NoticePage, PublishedNotice, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);
@@ -293,5 +293,14 @@ engine_bug! {
             }
         }
         self.store.settle(worker, &batch).await
+    }
+}
+
+engine_bug! {
+    /// Never walks over the pending events.
+    ExpiresNothing;
+
+    async fn expire(&self, _request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        Ok(ExpireResponse::default())
     }
 }

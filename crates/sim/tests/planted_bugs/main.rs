@@ -210,3 +210,18 @@ fn hidden_second_request_is_caught() {
 fn requests_dated_by_the_hosts_clock_are_caught() {
     assert_caught(engine_bugs::RequestsCarryTheHostsTime, &["date"]);
 }
+
+#[test]
+fn events_that_never_expire_are_caught() {
+    assert_caught(engine_bugs::ExpiresNothing, &["P18"]);
+}
+
+#[test]
+fn expiry_that_ignores_a_requeue_is_caught() {
+    assert_caught(store_bugs::ExpiryIgnoresRequeues, &["P18"]);
+}
+
+#[test]
+fn expiry_of_events_in_flight_is_caught() {
+    assert_caught(store_bugs::ExpiryIgnoresLeases, &["P18"]);
+}

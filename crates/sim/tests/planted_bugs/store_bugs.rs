@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use posthaste_domain::{ClaimId, DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    AuditView, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView, LayeredStore,
-    LeaseRef, MaintenanceReport, Receipt, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
+    AuditView, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView, ExpireRequest,
+    ExpireResponse, LayeredStore, LeaseRef, MaintenanceReport, Receipt, Retention, SettleResult, Settlement,
+    Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 
@@ -315,6 +316,24 @@ store_bug! {
 }
 
 store_bug! {
+    /// Lets an event expire by its age, although an operator has requeued it since.
+    ExpiryIgnoresRequeues;
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let actions: Vec<_> = self.memory.with_state(|state| {
+            state.rows.iter_mut().map(|(key, row)| (*key, row.manual_last.take())).collect()
+        });
+        let expired = self.memory.expire(request).await;
+        self.memory.with_state(|state| {
+            for (key, manual_last) in actions {
+                state.rows.get_mut(&key).expect("rows stay").manual_last = manual_last;
+            }
+        });
+        expired
+    }
+}
+
+store_bug! {
     /// Discards without a record of the operator.
     DiscardIsNotAudited;
 
@@ -322,5 +341,26 @@ store_bug! {
         let discarded = self.memory.discard(event_id, actor, reason).await?;
         self.memory.with_state(|state| state.audit.pop());
         Ok(discarded)
+    }
+}
+
+store_bug! {
+    /// Lets events in flight expire.
+    ExpiryIgnoresLeases;
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let leases: Vec<_> = self.memory.with_state(|state| {
+            state.rows.iter_mut().map(|(key, row)| (*key, row.lease.take())).collect()
+        });
+        let expired = self.memory.expire(request).await;
+        self.memory.with_state(|state| {
+            for (key, lease) in leases {
+                let row = state.rows.get_mut(&key).expect("rows stay");
+                if row.status == DeliveryStatus::Pending {
+                    row.lease = lease;
+                }
+            }
+        });
+        expired
     }
 }

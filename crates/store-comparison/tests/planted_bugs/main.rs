@@ -71,6 +71,8 @@ bugs! {
     an_action_without_audit_is_caught: records::cancel_is_not_audited, "the audit of";
     a_discard_that_frees_the_id_is_caught: records::discard_frees_the_id, "the error";
     an_audit_without_the_reason_is_caught: records::cancel_forgets_why, "the audit of";
+    an_expiry_that_ignores_requeues_is_caught: records::expiry_ignores_requeues, "the expired events";
+    an_expiry_that_forgets_the_error_is_caught: records::expiry_forgets_the_error, "last_error";
     retention_that_takes_failed_events_is_caught: records::retention_takes_failed_events, "is missing";
     retention_by_creation_time_is_caught: records::retention_counts_from_arrival, "is missing";
     retention_that_keeps_notices_is_caught: records::notices_are_kept, "the page of notices";

@@ -3,8 +3,10 @@
 
 mod explain_server;
 
-use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::{DeadLetterFilter, EventQuery, LeaseRef, PageLimit, PageRequest, Store};
+use std::time::Duration;
+
+use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, EventKey};
+use posthaste_store::{DeadLetterFilter, EventQuery, ExpireRequest, LeaseRef, PageLimit, PageRequest, Store};
 use posthaste_store_postgres::PostgresStore;
 
 use crate::fixture::*;
@@ -30,7 +32,16 @@ async fn run_all_operations(store: &dyn Store) {
     store.requeue(&dead[0].event_id, "operator").await.unwrap();
     store.cancel(&dead[0].event_id, "operator", None).await.unwrap();
     store.events(&EventQuery::default(), &PageRequest::default()).await.unwrap();
+    let waiting = enqueue_all(store, vec![spec(), spec()]).await;
+    let before = EventKey(store.event(&waiting[0]).await.unwrap().event.key.0 - 1);
+    let expired = expire(store, Duration::ZERO, Some(before)).await;
+    assert_eq!(expired, waiting);
     settle(store, &claim(store).await, 200).await;
+}
+
+/// Runs one step of a walk over the pending events.
+async fn expire(store: &dyn Store, expire_after: Duration, after: Option<EventKey>) -> Vec<EventId> {
+    store.expire(&ExpireRequest { expire_after, after, rows_max: 100 }).await.unwrap().expired
 }
 
 async fn read_overview_and_dead_letters(store: &dyn Store) {
@@ -80,6 +91,8 @@ fn assert_indexed_plans(plans: &[StatementPlan]) {
     );
     let renew = scans_of(plans, &["SET lease_until = app.webhook_now()", "RETURNING q.id, q.lease_token"]);
     assert_uses_indexes(&renew, &["webhook_queue_id"]);
+    let expire = scans_of(plans, &["horizon AS", "ORDER BY q.id"]);
+    assert_uses_indexes(&expire, &["webhook_queue_id", "webhook_events_id", "webhook_destinations_id"]);
 }
 
 #[tokio::test]
@@ -88,6 +101,9 @@ async fn no_statement_scans_a_large_table_sequentially_on_a_fresh_or_a_filled_da
     let store = open(&explained.database.url).await;
     assert_indexed_plans(&explained.plans_during(run_all_operations(&store)).await);
     fill(&explained, &store).await;
+    let walk = explained.plans_during(async { drop(expire(&store, LEASE * 1_000, None).await) }).await;
+    let rows_read: f64 = walk.iter().map(|plan| plan.rows_read).sum();
+    assert!(rows_read < 1_000.0, "a step that examines 100 of 30,000 pending events read {rows_read} rows");
     // First with the plans prepared on the empty tables, then with new ones.
     assert_indexed_plans(&explained.plans_during(run_all_operations(&store)).await);
     assert_indexed_plans(

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_store::{
-    AuditView, CircuitReport, DeadLetterFilter, EnqueueRequest, EnqueueResponse, EventView, Idempotency,
-    LayeredStore, MaintenanceReport, NoticeCursor, NoticePage, OpenCircuitReport, Overview, Page,
-    PageRequest, Retention, Store, StoreError, StoreLayer,
+    AuditView, CircuitReport, DeadLetterFilter, EnqueueRequest, EnqueueResponse, EventView, ExpireRequest,
+    ExpireResponse, Idempotency, LayeredStore, MaintenanceReport, NoticeCursor, NoticePage,
+    OpenCircuitReport, Overview, Page, PageRequest, Retention, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -203,5 +203,36 @@ store_bug! {
             page.notices.remove(0);
         }
         Ok(page)
+    }
+}
+
+store_bug! {
+    expiry_ignores_requeues;
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let actions: Vec<_> = self.memory.with_state(|state| {
+            state.rows.iter_mut().map(|(key, row)| (*key, row.manual_last.take())).collect()
+        });
+        let expired = self.memory.expire(request).await;
+        self.memory.with_state(|state| {
+            for (key, manual_last) in actions {
+                state.rows.get_mut(&key).expect("rows stay").manual_last = manual_last;
+            }
+        });
+        expired
+    }
+}
+
+store_bug! {
+    expiry_forgets_the_error;
+
+    async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
+        let expired = self.memory.expire(request).await?;
+        self.memory.with_state(|state| {
+            for row in state.rows.values_mut().filter(|row| expired.expired.contains(&row.event_id)) {
+                row.last_error = Some("expired".to_owned());
+            }
+        });
+        Ok(expired)
     }
 }

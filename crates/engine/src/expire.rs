@@ -1,0 +1,63 @@
+//! The expiry loop: dead-letters events that have not ended in time.
+//!
+//! The loop walks over the pending events, oldest first, in small steps. Every worker walks; the store lets each event
+//! expire once. An event expires at most a pause and a walk after its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use posthaste_domain::EventId;
+use posthaste_store::ExpireRequest;
+
+use crate::worker::Worker;
+
+/// Longest pause between two walks.
+const WALK_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Shortest pause between two walks.
+const WALK_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Pause between two steps of one walk, so that dispatch gets the store in between.
+const STEP_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum number of events that one step examines.
+const ROWS_MAX: usize = 500;
+/// Maximum number of expired events of one step that are logged by their ids.
+const LOGGED_MAX: usize = 20;
+
+/// Walks over the pending events again and again, unless events never expire.
+pub(crate) async fn run(worker: Arc<Worker>) {
+    let Some(expire_after) = worker.settings.expire_after else {
+        return std::future::pending().await;
+    };
+    let walk_pause = (expire_after / 100).clamp(WALK_PAUSE_MIN, WALK_PAUSE_MAX);
+    let mut request = ExpireRequest { expire_after, after: None, rows_max: ROWS_MAX };
+    loop {
+        match worker.ports.store.expire(&request).await {
+            Ok(response) => {
+                report(&worker, &response.expired);
+                request.after = response.next;
+            }
+            Err(error) => {
+                tracing::warn!(code = error.code(), %error, "expired events not dead-lettered; trying again later");
+                request.after = None;
+            }
+        }
+        let pause = if request.after.is_some() { STEP_PAUSE } else { walk_pause };
+        worker.ports.clock.sleep(pause).await;
+    }
+}
+
+/// Counts and logs expired events. After an outage very many can expire together, so only the first of a step are logged
+/// one by one.
+fn report(worker: &Worker, expired: &[EventId]) {
+    if expired.is_empty() {
+        return;
+    }
+    let worker_id = &worker.settings.worker_id;
+    for event_id in expired.iter().take(LOGGED_MAX) {
+        tracing::info!(%event_id, %worker_id, "event expired; event dead-lettered");
+    }
+    if let Some(more @ 1..) = expired.len().checked_sub(LOGGED_MAX) {
+        tracing::info!(events = more, %worker_id, "more events expired; events dead-lettered");
+    }
+    worker.cycle.count_expired(expired.len());
+    worker.ports.observer.on_expired(expired.len());
+}
