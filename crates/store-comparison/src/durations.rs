@@ -65,6 +65,9 @@ pub(crate) const DEAD_LETTER_RETENTIONS: [Duration; 2] =
 pub(crate) const EXPIRIES: [Duration; 3] =
     [minutes_and_a_half(2), minutes_and_a_half(20), minutes_and_a_half(24 * 60)];
 
+/// How long destinations without events are kept.
+pub(crate) const UNUSED_DESTINATIONS_KEPT_FOR: Duration = minutes_and_a_half(24 * 60);
+
 /// Times between the end of an attempt and its settlement. This only affects the attempt's timestamps; nothing expires by it.
 pub(crate) const ENDED_AGO: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5 * MINUTE)];
 
@@ -103,6 +106,7 @@ mod tests {
             .chain(PAUSES.into_iter().flatten())
             .chain([RESUMED_WITHIN])
             .chain(EXPIRIES)
+            .chain([UNUSED_DESTINATIONS_KEPT_FOR])
             .chain(RETRY_DELAYS);
         for lifetime in lifetimes.chain(RETENTIONS.into_iter().flatten()) {
             assert_eq!(lifetime.as_millis() % 60_000, 30_000, "{lifetime:?}");

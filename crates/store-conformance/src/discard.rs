@@ -132,8 +132,15 @@ pub async fn a_repeated_enqueue_of_a_discarded_event_gets_the_first_response(har
 
 pub async fn the_id_of_a_discarded_event_stays_taken_until_retention_forgets_it(harness: &dyn Harness) {
     let store = harness.store();
-    let (event_id, retention) =
-        (id("chosen"), Retention { keep_for: Some(DAY), keep_dead_letters_for: None, rows_max: 2 });
+    let (event_id, retention) = (
+        id("chosen"),
+        Retention {
+            keep_for: Some(DAY),
+            keep_dead_letters_for: None,
+            keep_unused_destinations_for: None,
+            rows_max: 2,
+        },
+    );
     enqueue_dead_lettered(&store, event_with_id("chosen")).await;
     let entry = discard(&store, &event_id, None).await;
     let taken = Err(StoreError::EventIdTaken { event_id: event_id.clone() });

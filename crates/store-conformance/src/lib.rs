@@ -34,6 +34,7 @@ mod requeue;
 mod secrets;
 mod settle;
 mod takeover;
+mod unused_destination;
 
 pub use harness::Harness;
 

@@ -6,7 +6,12 @@ use posthaste_store::{EnqueueResponse, Retention};
 use crate::Harness;
 use crate::fixture::*;
 
-const KEEP_A_DAY: Retention = Retention { keep_for: Some(DAY), keep_dead_letters_for: None, rows_max: 2 };
+const KEEP_A_DAY: Retention = Retention {
+    keep_for: Some(DAY),
+    keep_dead_letters_for: None,
+    keep_unused_destinations_for: None,
+    rows_max: 2,
+};
 /// Upper bound of maintenance steps, far more than any case needs.
 const STEPS_MAX: usize = 50;
 
@@ -83,7 +88,12 @@ pub async fn old_dead_letters_are_removed_in_small_steps(harness: &dyn Harness) 
     harness.advance(2 * DAY).await;
     apply(&store, &claim_one(&store).await, status(500)).await;
     let recent = enqueue_dead_lettered(&store, event_to("https://recent.example/")).await;
-    let retention = Retention { keep_for: None, keep_dead_letters_for: Some(DAY), rows_max: 2 };
+    let retention = Retention {
+        keep_for: None,
+        keep_dead_letters_for: Some(DAY),
+        keep_unused_destinations_for: None,
+        rows_max: 2,
+    };
     let mut left = old.len();
     for _ in 0..STEPS_MAX {
         let step = store.maintain(&retention).await.expect("the store is up");
@@ -111,7 +121,12 @@ pub async fn retention_of_dead_letters_counts_from_their_last_change(harness: &d
     harness.advance(2 * DAY).await;
     store.cancel(&cancelled, "operator", None).await.expect("a failed event can be cancelled");
     store.requeue(&requeued, "operator").await.expect("a failed event can be requeued");
-    let retention = Retention { keep_for: None, keep_dead_letters_for: Some(DAY), rows_max: 2 };
+    let retention = Retention {
+        keep_for: None,
+        keep_dead_letters_for: Some(DAY),
+        keep_unused_destinations_for: None,
+        rows_max: 2,
+    };
     maintain(&store, &retention).await;
     assert_eq!(count_stored(&store, &[cancelled.clone(), requeued.clone()]).await, 2);
     apply(&store, &claim_one(&store).await, status(410)).await;
@@ -127,7 +142,16 @@ pub async fn late_result_of_a_removed_dead_letter_is_stale(harness: &dyn Harness
     let lease = claim_one(&store).await;
     store.cancel(&event_id, "operator", None).await.expect("a pending event can be cancelled");
     harness.advance(2 * DAY).await;
-    maintain(&store, &Retention { keep_for: None, keep_dead_letters_for: Some(DAY), rows_max: 2 }).await;
+    maintain(
+        &store,
+        &Retention {
+            keep_for: None,
+            keep_dead_letters_for: Some(DAY),
+            keep_unused_destinations_for: None,
+            rows_max: 2,
+        },
+    )
+    .await;
     assert!(!is_stored(&store, &event_id).await);
     let late = settle(&store, &settlement(&lease, success())).await;
     assert_eq!(late, posthaste_store::SettleResult::Stale);
@@ -152,7 +176,12 @@ pub async fn without_retention_everything_is_kept(harness: &dyn Harness) {
     let start = end_of_log(&store).await;
     let event_id = enqueue_delivered(&store, event()).await;
     harness.advance(4_000 * DAY).await;
-    let keep_all = Retention { keep_for: None, keep_dead_letters_for: None, rows_max: 2 };
+    let keep_all = Retention {
+        keep_for: None,
+        keep_dead_letters_for: None,
+        keep_unused_destinations_for: None,
+        rows_max: 2,
+    };
     maintain(&store, &keep_all).await;
     assert_eq!(detail(&store, &event_id).await.history.len(), 1);
     assert_eq!(published_after(&store, start).await.len(), 1);
@@ -181,7 +210,16 @@ pub async fn key_is_kept_after_its_event_is_removed(harness: &dyn Harness) {
     let first = try_enqueue(&store, request.clone()).await.expect("a fresh key is accepted");
     apply(&store, &claim_one(&store).await, success()).await;
     harness.advance(KEY_LIFETIME / 2).await;
-    maintain(&store, &Retention { keep_for: Some(MINUTE), keep_dead_letters_for: None, rows_max: 10 }).await;
+    maintain(
+        &store,
+        &Retention {
+            keep_for: Some(MINUTE),
+            keep_dead_letters_for: None,
+            keep_unused_destinations_for: None,
+            rows_max: 10,
+        },
+    )
+    .await;
     assert_eq!(count_stored(&store, &ids(&first)).await, 0);
     let replay = try_enqueue(&store, request).await.expect("a replay succeeds");
     assert!(replay.replayed);
@@ -192,7 +230,16 @@ pub async fn expired_key_is_removed_without_retention(harness: &dyn Harness) {
     let store = harness.store();
     try_enqueue(&store, request_with_key("key", 1, vec![event()])).await.expect("a fresh key is accepted");
     harness.advance(2 * KEY_LIFETIME).await;
-    maintain(&store, &Retention { keep_for: None, keep_dead_letters_for: None, rows_max: 2 }).await;
+    maintain(
+        &store,
+        &Retention {
+            keep_for: None,
+            keep_dead_letters_for: None,
+            keep_unused_destinations_for: None,
+            rows_max: 2,
+        },
+    )
+    .await;
     let other = try_enqueue(&store, request_with_key("key", 2, vec![event()]))
         .await
         .expect("an expired key can be used again");

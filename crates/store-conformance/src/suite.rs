@@ -278,6 +278,12 @@ macro_rules! conformance_suite {
                 key_is_kept_after_its_event_is_removed,
                 expired_key_is_removed_without_retention,
             }
+            unused_destination {
+                destinations_without_events_are_removed,
+                a_removed_destination_is_created_again_under_another_id,
+                a_paused_failing_or_reported_destination_is_kept,
+                a_destination_that_an_operator_paused_is_kept_until_a_day_after_its_resume,
+            }
         }
     };
     ($make_harness:expr) => {

@@ -62,7 +62,7 @@ fn check_event_ids(state: &State, events: &[NewEvent]) -> Result<(), StoreError>
 fn insert(state: &mut State, now: Timestamp, event: &NewEvent) -> Receipt {
     let message_id = MessageId::v7(now, state.random.random());
     let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
-    let destination_id = find_or_add_destination(state, event.destination_url());
+    let destination_id = find_or_add_destination(state, now, event.destination_url());
     let row = Row {
         event_id: event_id.clone(),
         message_id,
@@ -98,12 +98,13 @@ fn insert(state: &mut State, now: Timestamp, event: &NewEvent) -> Receipt {
     Receipt { event_id, status: DeliveryStatus::Pending, created_at: now }
 }
 
-fn find_or_add_destination(state: &mut State, url: &DestinationUrl) -> DestinationId {
+fn find_or_add_destination(state: &mut State, now: Timestamp, url: &DestinationUrl) -> DestinationId {
     let existing = state.destinations.iter().find(|(_, destination)| destination.url == *url);
     if let Some((id, _)) = existing {
         return *id;
     }
-    let id = DestinationId(state.destinations.keys().next_back().map_or(1, |last| last.0 + 1));
-    state.destinations.insert(id, Destination::new(url.clone()));
+    state.last_destination += 1;
+    let id = DestinationId(state.last_destination);
+    state.destinations.insert(id, Destination::new(url.clone(), now));
     id
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventKey, Timestamp};
+use posthaste_domain::{DeliveryStatus, DestinationId, EventKey, Timestamp};
 use posthaste_store::{AuditView, MaintenanceReport, ManualAction, Retention};
 
 use crate::state::{Row, State};
@@ -28,6 +28,9 @@ pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention)
         state.notices.retain(|published| published.notice.at > horizon);
         forget_old_discards(state, horizon);
     }
+    if let Some(keep_for) = retention.keep_unused_destinations_for {
+        remove_unused_destinations(state, now, now.before(keep_for));
+    }
     let (rows, discarded) = (&state.rows, &state.discarded);
     state.audit.retain(|(key, _)| rows.contains_key(key) || discarded.values().any(|kept| kept == key));
     state.revision += 1;
@@ -46,6 +49,20 @@ fn is_old(row: &Row, now: Timestamp, retention: &Retention) -> bool {
             retention.keep_dead_letters_for.is_some_and(|keep_for| is_before(row.updated_at, keep_for))
         }
     }
+}
+
+/// Removes the destinations that no event refers to, that are neither paused nor reported as open, and that were neither
+/// created nor began to fail nor were changed by an operator since the horizon.
+fn remove_unused_destinations(state: &mut State, now: Timestamp, horizon: Timestamp) {
+    let mut kept: BTreeSet<DestinationId> = state.rows.values().map(|row| row.destination_id).collect();
+    let recent = state.destination_audit.iter().filter(|(_, audit)| audit.at > horizon);
+    kept.extend(recent.map(|(id, _)| *id));
+    state.destinations.retain(|id, destination| {
+        let is_recent = Some(destination.created_at).max(destination.failing_since) > Some(horizon);
+        is_recent || destination.status(*id, now).is_held() || kept.contains(id)
+    });
+    let destinations = &state.destinations;
+    state.destination_audit.retain(|(id, _)| destinations.contains_key(id));
 }
 
 /// Forgets the events that were discarded before the horizon, so that their ids can be used again.

@@ -35,6 +35,8 @@ pub struct State {
     /// Grows with every change of a row, so that a test can detect a step that changed nothing.
     pub revision: u64,
     pub(crate) last_key: i64,
+    /// An id is never used again, because engines keep circuits by it.
+    pub(crate) last_destination: i64,
     pub(crate) last_cursor: NoticeCursor,
     pub(crate) random: StdRng,
 }
@@ -96,6 +98,7 @@ pub struct Attempt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub url: DestinationUrl,
+    pub created_at: Timestamp,
     pub operator_pause: Option<OperatorPause>,
     pub receiver_pause: Option<ReceiverPause>,
     /// The last report of each worker.
@@ -112,9 +115,10 @@ pub struct ReportedCircuit {
 }
 
 impl Destination {
-    pub(crate) fn new(url: DestinationUrl) -> Self {
+    pub(crate) fn new(url: DestinationUrl, created_at: Timestamp) -> Self {
         Self {
             url,
+            created_at,
             operator_pause: None,
             receiver_pause: None,
             circuits: BTreeMap::new(),
@@ -166,6 +170,7 @@ impl State {
             secret: None,
             revision: 0,
             last_key: 0,
+            last_destination: 0,
             last_cursor: NoticeCursor::default(),
             random: StdRng::seed_from_u64(seed),
         }

@@ -66,7 +66,9 @@ CREATE TABLE app.webhook_destinations (
     operator_pause_reason text,
     resumed_at            timestamptz,
     failing_since         timestamptz,
-    created_at            timestamptz NOT NULL DEFAULT app.webhook_now()
+    created_at            timestamptz NOT NULL DEFAULT app.webhook_now(),
+    -- Not NULL: maintenance is about to remove the destination. src/maintain/destinations.rs has the protocol.
+    removal_xid           bigint
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX webhook_destinations_id ON app.webhook_destinations (id);
 CREATE UNIQUE INDEX webhook_destinations_url ON app.webhook_destinations (url) WHERE kind = 'url';
@@ -362,14 +364,26 @@ LEFT JOIN app.webhook_terminal_events x ON x.id = e.id;
 
 -- Returns the id of a URL's destination, inserting the destination if it is new. VOLATILE, so that each statement of the
 -- function sees destinations that were committed after the calling statement began.
+--
+-- Maintenance must not remove the destination before the caller's transaction has ended. It waits for every transaction whose
+-- id is older than the removal, so the transaction gets its id before it reads the destination. A transaction that sees the
+-- removal announced locks the row, and so does one with a snapshot of its own, which may not see the announcement.
 CREATE FUNCTION app.webhook_destination_id(wanted_url text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    found_id bigint;
+    found_id   bigint;
+    must_lock  boolean;
 BEGIN
+    PERFORM pg_catalog.pg_current_xact_id();
     LOOP
-        SELECT d.id INTO found_id FROM app.webhook_destinations d WHERE d.kind = 'url' AND d.url = wanted_url;
+        SELECT d.id, d.removal_xid IS NOT NULL OR pg_catalog.current_setting('transaction_isolation') <> 'read committed'
+        INTO found_id, must_lock
+        FROM app.webhook_destinations d
+        WHERE d.kind = 'url' AND d.url = wanted_url;
+        IF FOUND AND must_lock THEN
+            SELECT d.id INTO found_id FROM app.webhook_destinations d WHERE d.id = found_id FOR KEY SHARE;
+        END IF;
         IF FOUND THEN
             RETURN found_id;
         END IF;

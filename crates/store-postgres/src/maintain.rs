@@ -1,6 +1,7 @@
 //! Retention: deletes old rows, a small step per call.
 
 mod dead_letters;
+mod destinations;
 mod partitions;
 
 use posthaste_store::{MaintenanceReport, Retention, StoreError};
@@ -119,6 +120,11 @@ pub(crate) async fn maintain(
             report.removed = step.removed;
             report.has_more |= step.has_more;
         }
+        if let Some(keep_for) = retention.keep_unused_destinations_for {
+            let cursor = &mut cursors.destinations;
+            report.has_more |=
+                destinations::remove_unused(session, cursor, micros(keep_for), rows_max).await?;
+        }
         let Some(keep_for) = retention.keep_for else { return Ok(report) };
         let keep_for = micros(keep_for);
         let remaining = rows_max - i64::try_from(report.removed).unwrap_or(rows_max);
@@ -143,6 +149,8 @@ pub(crate) struct RetentionCursors {
     delivered: i64,
     /// Last change, in microseconds, of the last failed event that was deleted.
     dead_letters: i64,
+    /// The last destination examined.
+    destinations: i64,
 }
 
 /// The result of one step of a retention pass.

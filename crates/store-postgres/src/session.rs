@@ -66,9 +66,12 @@ macro_rules! begin {
 
 /// Begins a pinned transaction: its settings force index plans, a durable commit and bounded lock waits.
 pub(crate) const BEGIN: &str = begin!("5s");
-/// Begins a pinned transaction that soon gives up on a row lock. Transactions of producers may hold such a lock for any
-/// length of time.
-pub(crate) const BEGIN_SHORT_LOCK_WAIT: &str = begin!("250ms");
+/// Begins a pinned transaction that has its id before its first statement reads a destination: the removal of unused
+/// destinations waits for such transactions.
+pub(crate) const BEGIN_ENQUEUE: &str = concat!(begin!("5s"), ", pg_current_xact_id()");
+/// Like [`BEGIN_ENQUEUE`], but soon gives up on a row lock. Transactions of producers may hold such a lock for any length
+/// of time.
+pub(crate) const BEGIN_ENQUEUE_SHORT_LOCK_WAIT: &str = concat!(begin!("250ms"), ", pg_current_xact_id()");
 
 /// Begins a pinned, read-only transaction whose statements share one snapshot.
 const BEGIN_SNAPSHOT: &str =

@@ -138,9 +138,10 @@ CREATE TABLE webhook_attempts (
     PRIMARY KEY (event_key, lease_number)
 ) WITHOUT ROWID;
 
--- `earliest_retry_at` is never later than the due time of the destination's first retry without a lease.
+-- `earliest_retry_at` is never later than the due time of the destination's first retry without a lease. An id is never used
+-- again, because workers keep circuits by it.
 CREATE TABLE webhook_destinations (
-    id                      INTEGER PRIMARY KEY,
+    id                      INTEGER PRIMARY KEY AUTOINCREMENT,
     app_id                  INTEGER NOT NULL DEFAULT 0,
     kind                    TEXT    NOT NULL DEFAULT 'url',
     url                     TEXT    NOT NULL,

@@ -45,6 +45,7 @@ mod secrets;
 mod settle;
 mod thread_group;
 mod totals;
+mod unused_destinations;
 mod write_probe;
 mod writer;
 
@@ -94,6 +95,8 @@ struct Shared {
     waker: Waker,
     call_timeout: Duration,
     file: Arc<DatabaseFile>,
+    /// Where the next maintenance step continues to examine destinations.
+    destination_cursor: Arc<Mutex<i64>>,
     /// Source of message ids for [`SqliteStore::enqueue_in`], which runs on its caller's thread.
     random: Mutex<StdRng>,
 }
@@ -138,6 +141,7 @@ impl SqliteStore {
             failing: Arc::default(),
         };
         let shared = Shared {
+            destination_cursor: Arc::default(),
             readers: ReaderPool::new(Arc::clone(&file), options.busy_timeout),
             writer: Writer::start(writer_thread).map_err(OpenError::Thread)?,
             clock,
@@ -417,8 +421,11 @@ impl Store for SqliteStore {
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
-        let retention = *retention;
-        self.write(CommandKind::Other, move |context| maintain::maintain(context.db, context.now, &retention))
-            .await
+        let (retention, cursor) = (*retention, Arc::clone(&self.shared.destination_cursor));
+        self.write(CommandKind::Other, move |context| {
+            let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
+            maintain::maintain(context.db, context.now, &mut cursor, &retention)
+        })
+        .await
     }
 }

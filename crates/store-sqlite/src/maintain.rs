@@ -14,12 +14,14 @@ use crate::notices::{self, LogEntry};
 use crate::remove;
 use crate::row;
 use crate::totals::TotalsChange;
+use crate::unused_destinations;
 
 /// Removes up to `rows_max` old events, failed ones first. Also removes up to `rows_max` expired idempotency keys, up to `rows_max` log entries with the attempts and delivered events
 /// that they refer to, and forgets up to `rows_max` discarded events. Reports the number of removed events.
 pub(crate) fn maintain(
     db: &Connection,
     now: Timestamp,
+    destination_cursor: &mut i64,
     retention: &Retention,
 ) -> Result<MaintenanceReport, CallError> {
     let rows_max = i64::try_from(retention.rows_max).unwrap_or(i64::MAX);
@@ -35,6 +37,11 @@ pub(crate) fn maintain(
     if let Some(horizon) = horizon {
         report.removed += remove_entries(db, horizon, remaining)?;
         report.has_more |= remove::forget_old_discards(db, horizon, rows_max)? >= retention.rows_max;
+    }
+    if let Some(keep_for) = retention.keep_unused_destinations_for {
+        let horizon = now.before(keep_for);
+        report.has_more |=
+            unused_destinations::remove_unused(db, destination_cursor, now, horizon, rows_max)?;
     }
     report.has_more |= has_more(db, now, horizon)?;
     Ok(report)

@@ -12,7 +12,7 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, Params, StatementStatus};
 
 use crate::claim::{self, grant};
-use crate::{claims, connect, expire, migrate, read, row};
+use crate::{claims, connect, expire, maintain, migrate, read, remove, row, unused_destinations};
 
 struct Database {
     db: Connection,
@@ -228,6 +228,26 @@ fn every_query_of_a_claim_seeks_in_an_index() {
             "{plan:?}"
         );
     }
+}
+
+#[test]
+fn cost_of_retention_does_not_grow_with_the_events_that_stay() {
+    let cost = |rows| {
+        let Database { db, _directory } = database();
+        let insert = "INSERT INTO webhook_destinations (url, created_at) VALUES ('https://a.example/', 0)";
+        db.execute(insert, []).unwrap();
+        insert_events(&db, 1, rows, "failed", 1, 0);
+        (
+            steps(&db, maintain::OLD_FAILURES, (0, 10)),
+            steps(&db, remove::OLD_DISCARDS, (0, 10)),
+            steps(&db, unused_destinations::EXAMINE, (0, 0, 10, 0)),
+        )
+    };
+    assert_eq!(cost(20_000), cost(100));
+    let Database { db, _directory } = database();
+    assert_seeks(&db, maintain::OLD_FAILURES, &["webhook_failures_updated_at"]);
+    assert_seeks(&db, remove::OLD_DISCARDS, &["webhook_discarded_events_discarded_at"]);
+    assert_seeks(&db, unused_destinations::EXAMINE, &["webhook_events_destination"]);
 }
 
 #[test]

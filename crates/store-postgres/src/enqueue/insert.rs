@@ -15,8 +15,8 @@ use crate::convert::PgTimestamp;
 use crate::session::{Sql, durable_commit};
 
 /// Inserts messages, events, their queue rows and the change of the pending count, and notifies workers. Destinations
-/// whose ids this process has cached come with those ids, which hold if the server has them too; other destinations
-/// are looked up or inserted. Destinations and event ids are inserted in one order, so that two statements cannot
+/// whose ids this process has cached come with those ids, which hold if the server has them too and does not remove them;
+/// other destinations are looked up or inserted. Destinations and event ids are inserted in one order, so that two statements cannot
 /// deadlock. The commit becomes durable in a caller's transaction too: a worker may send an event as soon as it is
 /// visible, and a crash must not undo a change that the receiver has already seen.
 pub(crate) static INSERT: Sql = Sql {
@@ -25,7 +25,7 @@ pub(crate) static INSERT: Sql = Sql {
 WITH destinations AS MATERIALIZED (
     SELECT ARRAY(
         SELECT coalesce(
-            (SELECT d.id FROM app.webhook_destinations d WHERE d.id = p.id AND d.url = p.url),
+            (SELECT d.id FROM app.webhook_destinations d WHERE d.id = p.id AND d.url = p.url AND d.removal_xid IS NULL),
             app.webhook_destination_id(p.url)
         )
         FROM unnest($1::text[], $2::bigint[]) AS p (url, id)

@@ -14,7 +14,7 @@ use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
 use super::lock_wait::LockedTable;
 use crate::StoreState;
 use crate::error::{is_lock_conflict, unavailable};
-use crate::session::{BEGIN, BEGIN_SHORT_LOCK_WAIT, Session};
+use crate::session::{BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Session};
 
 pub(super) type RequestResults = Vec<Result<EnqueueResponse, StoreError>>;
 
@@ -70,9 +70,9 @@ async fn write_together(
     let written = store
         .sessions
         .produce
-        .with(async |session| match transact(BEGIN_SHORT_LOCK_WAIT, store, session, batch).await {
+        .with(async |session| match transact(BEGIN_ENQUEUE_SHORT_LOCK_WAIT, store, session, batch).await {
             // The lock is not one that a client can hold for as long as it likes: wait longer for it.
-            Err(error) if is_lock_conflict(&error) => transact(BEGIN, store, session, batch).await,
+            Err(error) if is_lock_conflict(&error) => transact(BEGIN_ENQUEUE, store, session, batch).await,
             written => written,
         })
         .await;

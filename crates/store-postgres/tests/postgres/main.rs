@@ -25,5 +25,6 @@ mod sql_function;
 mod sql_refusals;
 mod stalls;
 mod tls;
+mod unused_destinations;
 mod url_form;
 mod watermark;

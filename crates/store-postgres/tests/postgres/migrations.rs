@@ -187,8 +187,12 @@ fn role_of(database: &Database) -> (String, String) {
 async fn use_every_privilege(url: &str) {
     let store = open(url).await;
     enqueue_and_attempt(&store, spec(), 200).await;
-    let retention =
-        posthaste_store::Retention { keep_for: Some(DAY), keep_dead_letters_for: None, rows_max: 100 };
+    let retention = posthaste_store::Retention {
+        keep_for: Some(DAY),
+        keep_dead_letters_for: None,
+        keep_unused_destinations_for: None,
+        rows_max: 100,
+    };
     store.maintain(&retention).await.unwrap();
     assert_eq!(store.overview().await.unwrap().delivered, 1);
 }

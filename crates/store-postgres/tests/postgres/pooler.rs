@@ -138,7 +138,12 @@ async fn every_operation_works_through_a_transaction_pooler() {
     let requeued = claim_one(&store).await;
     assert_eq!(settle(&store, &[requeued], 200).await, [SettleResult::Applied]);
     store
-        .maintain(&Retention { keep_for: Some(DAY), keep_dead_letters_for: None, rows_max: 10 })
+        .maintain(&Retention {
+            keep_for: Some(DAY),
+            keep_dead_letters_for: None,
+            keep_unused_destinations_for: None,
+            rows_max: 10,
+        })
         .await
         .unwrap();
     assert_eq!(store.overview().await.unwrap().failed, 0);

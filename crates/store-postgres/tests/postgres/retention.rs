@@ -8,7 +8,12 @@ use crate::fixture::*;
 use crate::support::PostgresHarness;
 
 fn keep(days: u32) -> Retention {
-    Retention { keep_for: Some(days * DAY), keep_dead_letters_for: None, rows_max: 1_000 }
+    Retention {
+        keep_for: Some(days * DAY),
+        keep_dead_letters_for: None,
+        keep_unused_destinations_for: None,
+        rows_max: 1_000,
+    }
 }
 
 /// The days that have a partition, relative to the server's today.
@@ -68,8 +73,16 @@ async fn without_retention_nothing_is_dropped() {
     let event_id = enqueue_and_attempt(&*store, spec(), 200).await;
     for _ in 0..3 {
         harness.advance(100 * DAY).await;
-        run_maintenance(&*store, Retention { keep_for: None, keep_dead_letters_for: None, rows_max: 1_000 })
-            .await;
+        run_maintenance(
+            &*store,
+            Retention {
+                keep_for: None,
+                keep_dead_letters_for: None,
+                keep_unused_destinations_for: None,
+                rows_max: 1_000,
+            },
+        )
+        .await;
     }
     assert_eq!(store.event(&event_id).await.unwrap().history.len(), 1);
 }

@@ -148,7 +148,12 @@ async fn totals_queues_and_claims_agree_with_the_rows_after_every_step() {
                 9 => {
                     fixture.clock.advance(Duration::from_secs(random.random_range(1..90)));
                     let keep_dead_letters_for = Some(HOUR);
-                    let retention = Retention { keep_for: Some(HOUR), keep_dead_letters_for, rows_max: 2 };
+                    let retention = Retention {
+                        keep_for: Some(HOUR),
+                        keep_dead_letters_for,
+                        keep_unused_destinations_for: None,
+                        rows_max: 2,
+                    };
                     store.maintain(&retention).await.unwrap();
                 }
                 10 if !leases.is_empty() => {
