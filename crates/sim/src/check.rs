@@ -11,6 +11,7 @@
 
 mod checked_store;
 mod claims;
+mod destinations;
 mod expiry;
 mod records;
 mod recovery;
@@ -93,6 +94,10 @@ struct Model {
     removed_claims: BTreeMap<EventKey, u32>,
     /// Destinations that asked for a pause, with its end.
     paused: BTreeMap<DestinationId, Timestamp>,
+    /// Destinations that an operator paused, with the end of the pause.
+    operator_paused: BTreeMap<DestinationId, Timestamp>,
+    /// Destinations that an operator resumed, with the time of the last resume.
+    resumed: BTreeMap<DestinationId, Timestamp>,
     /// The last delay of each retry number.
     last_delays: BTreeMap<u32, LastDelay>,
     last_notice: NoticeCursor,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_domain::{DeliveryStatus, EventId, NewEvent, NewEventSpec, WorkerId};
+use posthaste_domain::{DeliveryStatus, DestinationId, EventId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_store::{
-    DeadLetterFilter, EnqueueRequest, EventQuery, EventView, Idempotency, LayeredStore, PageLimit,
-    PageRequest, Store, StoreError,
+    DeadLetterFilter, DestinationState, EnqueueRequest, EventQuery, EventView, Idempotency, LayeredStore,
+    PageLimit, PageRequest, PauseRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -105,18 +105,63 @@ pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
     loop {
         sleep(random.millis(2_000..60_000)).await;
         if world.faults_are_over() {
-            return;
+            return resume_all(&*store).await;
         }
-        let acted = match random.index(10) {
+        let acted = match random.index(13) {
             0..6 => requeue(&*store, &random).await,
             6..9 => cancel(&*store, &random).await,
-            _ => discard(&*store, &random).await,
+            9..10 => discard(&*store, &random).await,
+            10..11 => pause(&*store, &random).await,
+            _ => resume(&*store, &random).await,
         };
         match acted {
             Ok(Some(fault)) => world.count(fault),
             Ok(None) => {}
             // A conflict is expected when an event changes before the operator acts; the checker validates the store.
             Err(_) => {}
+        }
+    }
+}
+
+/// Pauses a random destination, with or without an end. Returns none if there is none.
+async fn pause(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
+    let Some(id) = pick_destination(store, None, random).await? else { return Ok(None) };
+    let duration = random.chance(600).then(|| random.millis(1_000..600_000));
+    store.pause_destination(id, &PauseRequest::new("sim", duration, Some("because"))).await?;
+    Ok(Some(Fault::OperatorPause))
+}
+
+/// Resumes a random destination that is held. Returns none if there is none.
+async fn resume(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
+    let state = random.pick(&[DestinationState::Paused, DestinationState::CircuitOpen]);
+    let Some(id) = pick_destination(store, Some(state), random).await? else { return Ok(None) };
+    store.resume_destination(id, "sim").await?;
+    Ok(Some(Fault::OperatorResume))
+}
+
+async fn pick_destination(
+    store: &dyn Store,
+    state: Option<DestinationState>,
+    random: &SeededRandom,
+) -> Result<Option<DestinationId>, StoreError> {
+    let listed = store.destinations(state, &PageRequest::default()).await?.items;
+    let picked = if listed.is_empty() { None } else { listed.get(random.index(listed.len())) };
+    Ok(picked.map(|view| view.status.id))
+}
+
+/// Resumes every destination that an operator has paused, so that all events can end.
+async fn resume_all(store: &dyn Store) {
+    loop {
+        let resumed = async {
+            let paused = store.destinations(Some(DestinationState::Paused), &PageRequest::default()).await?;
+            for view in paused.items.iter().filter(|view| view.status.operator_pause.is_some()) {
+                store.resume_destination(view.status.id, "sim").await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        match resumed.await {
+            Ok(()) => return,
+            Err(_) => sleep(Duration::from_secs(1)).await,
         }
     }
 }

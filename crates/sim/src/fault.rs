@@ -44,6 +44,8 @@ faults! {
     OperatorRequeue: "operator requeues",
     OperatorCancel: "operator cancels",
     OperatorCancelInFlight: "operator cancels in flight",
+    OperatorPause: "operator pauses a destination",
+    OperatorResume: "operator resumes a destination",
     OperatorDiscard: "operator discards",
     GracefulRestart: "worker drained and restarted",
     RestartSameId: "restart with the same worker id",

@@ -167,6 +167,11 @@ impl Process {
         faults.crashed || had_no_time || clock_too_slow || !held
     }
 
+    /// Returns whether the process's clock has always kept the true time.
+    pub(crate) fn has_exact_clock(&self) -> bool {
+        self.faults().drift.since_true.is_zero()
+    }
+
     /// Returns the time of the host's wall clock, which may be hours off.
     fn host_time(&self) -> Timestamp {
         let step = self.faults().clock_step_s;

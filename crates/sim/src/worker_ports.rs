@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{EventId, Lease, Outcome, Timestamp, WorkerId};
+use posthaste_domain::{DestinationId, EventId, Lease, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{LocalShortage, Sender};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, EnqueueRequest, EnqueueResponse,
-    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Page, PageRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker,
-    Wakeups,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
+    DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventQuery, EventView,
+    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest,
+    PauseRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
 };
 
 use crate::client::is_poison;
@@ -190,6 +190,30 @@ impl StoreLayer for FaultyStore {
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
         self.call(Call::Write, self.inner.expire(request)).await
+    }
+
+    async fn destinations(
+        &self,
+        state: Option<DestinationState>,
+        page: &PageRequest<DestinationId>,
+    ) -> Result<Page<DestinationView, DestinationId>, StoreError> {
+        self.call(Call::Read, self.inner.destinations(state, page)).await
+    }
+
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.call(Call::Write, self.inner.pause_destination(id, pause)).await
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        self.call(Call::Write, self.inner.resume_destination(id, actor)).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

@@ -37,10 +37,12 @@ pub async fn operators_pause_holds_first_attempts_retries_and_expired_leases(har
     let leased = enqueue(&store, event_to(HERE)).await;
     let here = claim_one(&store).await.destination_id;
     let waiting = enqueue(&store, event_to(HERE)).await;
-    let status =
-        store.pause_destination(here, &PauseRequest::new("ann", None, Some("new disks"))).await.unwrap();
+    let status = store
+        .pause_destination(here, &PauseRequest::new("ann", None, Some("new disks")))
+        .await
+        .expect("the destination exists");
     assert_eq!((status.state(), status.paused_until()), (DestinationState::Paused, None));
-    assert_eq!(status.reason().unwrap(), "paused by ann: new disks");
+    assert_eq!(status.reason().as_deref(), Some("paused by ann: new disks"));
     assert_eq!(status, destination_status(&harness.second_handle(), here).await);
 
     for _ in 0..3 {

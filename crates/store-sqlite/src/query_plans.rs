@@ -12,7 +12,10 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, Params, StatementStatus};
 
 use crate::claim::{self, grant};
-use crate::{claims, connect, expire, maintain, migrate, read, remove, row, unused_destinations};
+use crate::{
+    claims, connect, destination, destination_view, expire, maintain, migrate, read, remove, row,
+    unused_destinations,
+};
 
 struct Database {
     db: Connection,
@@ -314,4 +317,31 @@ fn cost_of_a_step_of_a_walk_does_not_grow_with_the_backlog_or_the_history() {
         examined.get_status(StatementStatus::VmStep)
     };
     assert_eq!(cost(20_000), cost(100));
+}
+
+#[test]
+fn destinations_that_need_attention_are_listed_by_partial_indexes() {
+    let Database { db, _directory } = database();
+    assert_seeks(&db, destination_view::FAILING, &["webhook_destinations_failing"]);
+    assert_seeks(&db, destination::RESUMED, &["webhook_destinations_resumed"]);
+    // The destinations that are paused now are sorted.
+    let paused = plan(&db, destination_view::PAUSED);
+    assert!(paused.iter().any(|step| step.contains("webhook_destinations_paused")), "{paused:#?}");
+    let circuits = plan(&db, destination_view::CIRCUIT_OPEN);
+    assert!(circuits.iter().all(|step| !step.starts_with("SCAN")), "{circuits:#?}");
+}
+
+#[test]
+fn counting_pending_events_stops_at_its_limit() {
+    let Database { db, _directory } = database();
+    db.execute(
+        "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, 'https://a.example/', 0)",
+        [],
+    )
+    .unwrap();
+    insert_events(&db, 1, 2_000, "pending", 0, 0);
+    let before = steps(&db, destination_view::COUNT_FIRST_ATTEMPTS, (1, 1_000));
+    insert_events(&db, 1, 20_000, "pending", 0, 0);
+    let after = steps(&db, destination_view::COUNT_FIRST_ATTEMPTS, (1, 1_000));
+    assert!(after <= before + 10, "{before} steps grew to {after}");
 }

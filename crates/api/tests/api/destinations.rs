@@ -185,8 +185,7 @@ async fn an_open_circuit_is_shown_and_a_resume_closes_it() {
 #[tokio::test]
 async fn a_pause_is_recorded_with_the_name_of_the_key_which_producers_do_not_see() {
     let api = TestApi::on_memory().await;
-    let (event_id, id) =
-        add_destination(&api, &event()["destination_url"].as_str().unwrap().to_owned()).await;
+    let (event_id, id) = add_destination(&api, event()["destination_url"].as_str().unwrap()).await;
     let api = api.with_keys();
     let body = json!({"reason": "secret plan"}).to_string();
     let headers = [bearer(OPERATOR), header("content-type", "application/json")];

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{EventId, WorkerId};
+use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView,
-    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Retention, SettleResult, Settlement, Store,
-    StoreError, StoreLayer,
+    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DestinationStatus, EnqueueRequest,
+    EnqueueResponse, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, PauseRequest,
+    Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 
 use super::Checker;
@@ -92,9 +92,30 @@ impl StoreLayer for CheckedStore {
         Ok(response)
     }
 
+    async fn pause_destination(
+        &self,
+        id: DestinationId,
+        pause: &PauseRequest,
+    ) -> Result<DestinationStatus, StoreError> {
+        let status = self.inner.pause_destination(id, pause).await?;
+        self.checker.record_operator_pause(id, pause.duration());
+        Ok(status)
+    }
+
+    async fn resume_destination(
+        &self,
+        id: DestinationId,
+        actor: &str,
+    ) -> Result<DestinationStatus, StoreError> {
+        let status = self.inner.resume_destination(id, actor).await?;
+        self.checker.record_resume(id);
+        Ok(status)
+    }
+
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
         let tripped = reports.iter().filter(|report| report.open.is_some()).count();
         self.checker.record_circuit_reports(tripped);
+        self.checker.check_circuits_after_resume(&self.process, reports);
         self.inner.report_circuits(reports).await
     }
 

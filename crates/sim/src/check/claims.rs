@@ -117,7 +117,7 @@ fn check_limits(claim: &Claim<'_>, model: &Model) -> CheckResult {
             count <= free,
             "{count} leases for {free} slots of destination {destination}"
         );
-        let paused = model.paused.get(&destination).is_some_and(|until| *until > now);
+        let paused = model.paused_until(destination).is_some_and(|until| until > now);
         require!("pause", !paused, "destination {destination} is paused");
     }
     Ok(())

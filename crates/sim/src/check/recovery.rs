@@ -39,9 +39,13 @@ impl Checker {
         let model = self.model();
         let result = (|| {
             for row in model.rows.values().filter(|row| row.is_ready(now) && !is_poison(&row.payload)) {
-                let paused_until = model.paused.get(&row.destination_id).copied();
+                let paused_until = model.paused_until(row.destination_id);
                 let expired_at = row.lease.as_ref().map(|lease| lease.until);
-                let ready_since = row.next_attempt_at.max(expired_at).max(paused_until);
+                let ready_since = row
+                    .next_attempt_at
+                    .max(expired_at)
+                    .max(paused_until)
+                    .max(model.resumed.get(&row.destination_id).copied());
                 let ready_since = ready_since.max(Some(recovered_since)).max(Some(workers_since));
                 let waited = ready_since.map_or(Duration::ZERO, |since| now.since(since));
                 require!("P11", waited <= wait_max, "{} has been ready for {waited:?}", row.event_id);

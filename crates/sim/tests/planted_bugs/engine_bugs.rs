@@ -304,3 +304,12 @@ engine_bug! {
         Ok(ExpireResponse::default())
     }
 }
+
+engine_bug! {
+    /// Keeps its circuits open when an operator resumes their destinations.
+    ResumesAreIgnored;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        Ok(ClaimResponse { resumed: Vec::new(), ..self.store.claim(request).await? })
+    }
+}

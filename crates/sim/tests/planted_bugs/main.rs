@@ -225,3 +225,13 @@ fn expiry_that_ignores_a_requeue_is_caught() {
 fn expiry_of_events_in_flight_is_caught() {
     assert_caught(store_bugs::ExpiryIgnoresLeases, &["P18"]);
 }
+
+#[test]
+fn claim_that_ignores_operators_pauses_is_caught() {
+    assert_caught(store_bugs::OperatorPausesAreForgotten, &["pause"]);
+}
+
+#[test]
+fn engine_that_ignores_resumes_is_caught() {
+    assert_caught(engine_bugs::ResumesAreIgnored, &["resume"]);
+}

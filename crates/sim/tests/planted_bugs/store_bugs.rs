@@ -243,6 +243,18 @@ store_bug! {
 }
 
 store_bug! {
+    /// Ignores operators' pauses of destinations.
+    OperatorPausesAreForgotten;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        self.memory.with_state(|state| {
+            state.destinations.values_mut().for_each(|destination| destination.operator_pause = None);
+        });
+        self.memory.claim(request).await
+    }
+}
+
+store_bug! {
     /// Ignores requested pauses of destinations.
     PausesAreForgotten;
 

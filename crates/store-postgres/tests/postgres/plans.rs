@@ -5,13 +5,16 @@ mod explain_server;
 
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, EventKey};
-use posthaste_store::{DeadLetterFilter, EventQuery, ExpireRequest, LeaseRef, PageLimit, PageRequest, Store};
+use posthaste_domain::{DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, WorkerId};
+use posthaste_store::{
+    CircuitReport, DeadLetterFilter, DestinationState, EventQuery, ExpireRequest, LeaseRef,
+    OpenCircuitReport, PageLimit, PageRequest, PauseRequest, Store,
+};
 use posthaste_store_postgres::PostgresStore;
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
-use explain_server::{ExplainServer, StatementPlan, assert_uses_indexes, scans_of};
+use explain_server::{ExplainServer, Scan, StatementPlan, assert_uses_indexes, scans_of};
 
 /// Runs the operations of a worker and an operator.
 async fn run_all_operations(store: &dyn Store) {
@@ -36,12 +39,31 @@ async fn run_all_operations(store: &dyn Store) {
     let before = EventKey(store.event(&waiting[0]).await.unwrap().event.key.0 - 1);
     let expired = expire(store, Duration::ZERO, Some(before)).await;
     assert_eq!(expired, waiting);
+    operate_destinations(store, dead[0].destination_id).await;
     settle(store, &claim(store).await, 200).await;
 }
 
 /// Runs one step of a walk over the pending events.
 async fn expire(store: &dyn Store, expire_after: Duration, after: Option<EventKey>) -> Vec<EventId> {
     store.expire(&ExpireRequest { expire_after, after, rows_max: 100 }).await.unwrap().expired
+}
+
+/// Reports a circuit, pauses and resumes a destination, and reads all lists of destinations.
+async fn operate_destinations(store: &dyn Store, id: DestinationId) {
+    let open = OpenCircuitReport {
+        open_for: Duration::ZERO,
+        next_probe_in: Duration::from_secs(30),
+        last_error: Some("HTTP 500".to_owned()),
+        expires_in: Duration::from_secs(60),
+    };
+    let worker = WorkerId::new("worker").unwrap();
+    store.report_circuits(&[CircuitReport { worker, destination: id, open: Some(open) }]).await.unwrap();
+    store.pause_destination(id, &PauseRequest::new("operator", None, None)).await.unwrap();
+    for state in DestinationState::ALL.iter().copied().map(Some).chain([None]) {
+        store.destinations(state, &PageRequest::default()).await.unwrap();
+    }
+    store.destination(id).await.unwrap();
+    store.resume_destination(id, "operator").await.unwrap();
 }
 
 async fn read_overview_and_dead_letters(store: &dyn Store) {
@@ -223,6 +245,53 @@ async fn listing_one_destination_reads_few_rows_of_its_history() {
                 assert_eq!(listed, expected, "{status:?} to {url}");
                 assert!(rows < 5_000.0, "{rows} rows for the {status:?} to {url}, analyzed: {analyzed}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn destinations_that_need_attention_are_listed_without_reading_the_healthy_ones() {
+    let explained = ExplainServer::start();
+    let store = open(&explained.database.url).await;
+    let client = client(&explained.database.url).await;
+    let sql = "
+        SET auto_explain.log_min_duration = -1;
+        INSERT INTO app.webhook_destinations (url, paused_until, failing_since)
+        SELECT 'https://receiver.example/' || n,
+               CASE n % 1000 WHEN 0 THEN timestamptz 'infinity' WHEN 1 THEN now() - interval '1 hour' END,
+               CASE n % 1000 WHEN 2 THEN now() END
+        FROM generate_series(1, 20000) n;
+        INSERT INTO app.webhook_circuits (destination_id, worker, since, next_probe_at, expires_at)
+        SELECT id, 'w', now(), now(), now() + interval '1 hour' FROM app.webhook_destinations WHERE id % 1000 = 3;";
+    client.batch_execute(sql).await.expect("the store has migrated the schema");
+    // With plans made before and after the tables have statistics.
+    for analyzed in [false, true] {
+        if analyzed {
+            query_text(&explained.server, &explained.database.name, "ANALYZE");
+        }
+        let fresh = open(&explained.database.url).await;
+        for store in [&store, &fresh] {
+            for (state, index) in [
+                (DestinationState::Paused, "webhook_destinations_paused"),
+                (DestinationState::Failing, "webhook_destinations_failing"),
+                (DestinationState::CircuitOpen, "webhook_circuits_destination"),
+            ] {
+                let list = async {
+                    let listed = store.destinations(Some(state), &PageRequest::default()).await.unwrap();
+                    assert_eq!(listed.items.len(), 20, "{state:?}");
+                };
+                let plans = explained.plans_during(list).await;
+                let scans = scans_of(&plans, &["WITH listed AS MATERIALIZED"]);
+                assert_uses_indexes(&scans, &[index]);
+                let is_full = |scan: &Scan| scan.table == "webhook_destinations" && scan.index.is_empty();
+                assert!(!scans.iter().any(is_full), "{state:?}: {scans:#?}");
+            }
+            let read_overview = async {
+                store.overview().await.unwrap();
+            };
+            let plans = explained.plans_during(read_overview).await;
+            let overview = scans_of(&plans, &["held_destinations"]);
+            assert_uses_indexes(&overview, &["webhook_destinations_paused"]);
         }
     }
 }
