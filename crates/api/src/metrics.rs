@@ -42,6 +42,7 @@ pub struct Metrics {
     in_flight: Gauge,
     circuits_open: Gauge,
     clock_skew: Gauge<f64, AtomicU64>,
+    unwritten_results: Gauge,
     workers: Mutex<Vec<WorkerHealth>>,
 }
 
@@ -49,7 +50,13 @@ impl Metrics {
     /// Creates all metrics. The `Arc` is shared between the workers and the API.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::default();
-        let (in_flight, circuits_open) = (Gauge::default(), Gauge::default());
+        let (in_flight, circuits_open, unwritten_results) =
+            (Gauge::default(), Gauge::default(), Gauge::default());
+        registry.register(
+            "webhook_unwritten_results",
+            "Results of requests that the store has refused or not answered in time; this process keeps them",
+            unwritten_results.clone(),
+        );
         registry.register(
             "webhook_in_flight",
             "Requests being sent or settled by this process",
@@ -76,6 +83,7 @@ impl Metrics {
             in_flight,
             circuits_open,
             clock_skew,
+            unwritten_results,
             workers: Mutex::default(),
         })
     }
@@ -95,6 +103,7 @@ impl Metrics {
         self.circuits_open.set(sum(WorkerHealth::circuits_open));
         let skews = workers.iter().filter_map(WorkerHealth::clock_skew);
         self.clock_skew.set(skews.max_by_key(|skew| skew.difference).map_or(0.0, ClockSkew::as_secs_f64));
+        self.unwritten_results.set(sum(WorkerHealth::unwritten_results));
     }
 }
 

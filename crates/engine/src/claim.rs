@@ -9,15 +9,11 @@ use tokio::task::JoinSet;
 
 use crate::attempt_log::millis;
 use crate::backoff::Backoff;
-use crate::clock::within;
 use crate::deliver::{Delivery, InterruptedDelivery, deliver};
 use crate::phase::Phase;
 use crate::store_time::{Reading, SkewChange};
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
-
-/// How long a claim waits until the results that an outage has delayed are written.
-const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
 /// How much further back than its last answered claim a claim asks for resumed destinations. It covers the time between the
 /// start of an operator's transaction and its commit.
@@ -25,8 +21,13 @@ const RESUME_OVERLAP: Duration = Duration::from_secs(10);
 
 /// Claims until the worker drains, then waits for the deliveries in flight.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let mut claimer = Claimer::new(worker);
-    claimer.claim_until_draining().await;
+    let mut claimer = Claimer::new(Arc::clone(&worker));
+    // A worker whose results cannot be written would send events in vain, and again after every restart.
+    tokio::select! {
+        biased;
+        () = worker.phases.reached(Phase::Draining) => {}
+        () = worker.settler.wait_for_trial_write() => claimer.claim_until_draining().await,
+    }
     claimer.release_unanswered_claim().await;
     claimer.finish_deliveries().await;
 }
@@ -36,7 +37,8 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 pub(crate) async fn run_once(worker: Arc<Worker>) -> Result<(), StoreError> {
     let mut claimer = Claimer::new(Arc::clone(&worker));
     let mut quota = Quota { total: worker.settings.concurrency, retries: worker.settings.retry_batch };
-    while quota.total > 0 && worker.phases.current() == Phase::Running {
+    catch_store_panic(worker.ports.store.check_writes()).await?;
+    while quota.total > 0 && worker.phases.current() == Phase::Running && worker.settler.failure().is_none() {
         let claimed = match claimer.claim(quota).await {
             Ok(claimed) => claimed,
             Err(error) => {
@@ -122,11 +124,11 @@ impl Claimer {
         // Never cancel a claim in progress: its leases would stay orphaned until they expire.
         while worker.phases.current() == Phase::Running {
             self.reap_deliveries();
-            // After an outage, write delayed results before claiming. Otherwise this worker would claim and send the
-            // same events again.
-            let _ = within(&**clock, CATCH_UP_MAX, worker.settler.catch_up()).await;
-            if worker.phases.current() != Phase::Running {
-                break;
+            // Claim nothing while results cannot be written: the results of the claimed events would join them.
+            tokio::select! {
+                biased;
+                () = worker.phases.reached(Phase::Draining) => break,
+                () = worker.settler.in_order() => {}
             }
             let claimed = self.claim(UNLIMITED).await;
             if claimed.is_ok() && backoff.reset() {

@@ -30,7 +30,7 @@ pub(crate) struct Delivery {
     pub(crate) slot: Slot,
 }
 
-/// A delivery that a drain interrupted before it had a result. It keeps its slot until the release of its lease
+/// A delivery that a drain interrupted before its result was written. It keeps its slot until the release of its lease
 /// begins, so that the drain report always counts the lease.
 pub(crate) struct InterruptedDelivery {
     pub(crate) lease: LeaseRef,
@@ -67,6 +67,11 @@ pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<I
     let transition = decide(&worker, &lease, admission, result);
     let settled = settle(&worker, &renewal, &transition).await;
     report(&worker, &lease, &transition, settled);
+    if settled.is_none() && worker.phases.current() == Phase::Interrupted {
+        // The process ends before the result is written. Without its lease, the event loses none when it is claimed again.
+        worker.drain.count_unwritten();
+        return Some(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
+    }
     drop((renewal, slot));
     None
 }
@@ -114,7 +119,7 @@ fn decide(worker: &Worker, lease: &Lease, admission: Admission, result: AttemptR
     Arc::new(Transition::from_attempt(lease, result, &worker.settings.policy, worker.ports.random.draw()))
 }
 
-/// Writes the transition. None means that the store refused it; the lease then expires.
+/// Writes the transition. None means that a drain ended before the store accepted it, or that the write panicked.
 async fn settle(
     worker: &Worker,
     renewal: &RenewalGuard,

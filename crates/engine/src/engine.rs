@@ -51,13 +51,15 @@ pub struct Engine {
     loops: JoinSet<()>,
 }
 
-/// The leases that had no result when a drain ended.
+/// The leases that had no written result when a drain ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrainReport {
     /// Leases released without a result. Their events are due again at once.
     pub released: usize,
     /// Leases neither settled nor released before the deadline. Their events are claimable when the leases expire.
     pub unreleased: usize,
+    /// Results that were known but could not be written. Their events are sent again.
+    pub unwritten: usize,
 }
 
 /// Why a single cycle failed.
@@ -129,7 +131,13 @@ impl Engine {
         tokio::select! {
             biased;
             ended = within(&*worker.ports.clock, time_limit, &mut cycle) => {
-                ended.ok_or(RunOnceError::Unfinished(time_limit))??;
+                if let Some(ended) = ended {
+                    ended?;
+                } else {
+                    // Past the deadline, unfinished leases expire.
+                    let _ = worker.drain(RELEASE_TIME_MAX * 2, &mut cycle).await;
+                    return Err(RunOnceError::Unfinished(time_limit));
+                }
             }
             // Past the deadline, unfinished leases expire.
             () = stop => worker.drain(deadline, &mut cycle).await.transpose().map(drop)?,
@@ -174,7 +182,14 @@ impl Worker {
             return finished;
         }
         self.phases.enter(Phase::Interrupted);
-        within(clock, release_time, claimer).await
+        self.settler.start_last_try();
+        let finished = within(clock, release_time, claimer).await;
+        let unwritten = self.settler.unwritten() + self.drain.unwritten();
+        if unwritten > 0 {
+            tracing::error!(worker_id = %self.settings.worker_id, unwritten,
+                "results could not be written before the worker ended, and are lost; their events are sent again");
+        }
+        finished
     }
 
     fn end_cycle(&self) -> CycleReport {
@@ -184,8 +199,12 @@ impl Worker {
     }
 
     fn drain_report(&self) -> DrainReport {
-        let Self { drain, slots, .. } = self;
-        DrainReport { released: drain.released(), unreleased: drain.pending() + slots.in_flight() }
+        let Self { drain, slots, settler, .. } = self;
+        DrainReport {
+            released: drain.released(),
+            unreleased: drain.pending() + slots.in_flight(),
+            unwritten: drain.unwritten() + settler.unwritten(),
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 //! A delivery holds a [`RenewalGuard`] from before its request starts until its settle has committed. Early returns,
 //! panics and aborted tasks drop the guard, so no lease is renewed forever.
 //!
-//! A renewal that the store refuses, or that fails with a permanent error, ends the renewals of that lease. A renewal
-//! without an answer is retried, also past the expiry that this worker's clock computes. The delivery continues in
-//! either case; its settle is fenced by the token. [`lease_protocol`](crate::lease_protocol) explains why this is safe.
+//! A lease that the store reports as lost is renewed no more. A renewal that fails is retried, also past the expiry that
+//! this worker's clock computes. The delivery continues in either case; its settle is fenced by the token.
+//! [`lease_protocol`](crate::lease_protocol) explains why this is safe.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,8 @@ use crate::supervise::catch_store_panic;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Maximum number of leases renewed by one call.
 const BATCH_MAX: usize = 500;
+/// Leases refused alone, while nothing was accepted, after which a refused batch is split no further.
+const REFUSED_ALONE_MAX: usize = 16;
 
 /// The leases that a worker renews, and the loop that renews them.
 pub(crate) struct Heartbeat {
@@ -92,36 +94,40 @@ impl Heartbeat {
         join_all(batches).await.into_iter().all(|answered| answered)
     }
 
-    /// Renews one batch. Returns false if the store did not answer.
+    /// Renews one batch. Returns false if the store did not answer. If the store refuses the batch, splits it in half, so
+    /// that one lease does not stop the renewals of the others; but not down to every lease of a store that refuses all.
     async fn renew(&self, batch: &[Renewal]) -> bool {
-        let leases: Vec<LeaseRef> = batch.iter().map(|renewal| renewal.lease).collect();
-        let call = catch_store_panic(self.store.renew(&leases, self.terms.duration()));
-        // A call that hangs must not delay the next round.
-        let result = within(&*self.clock, self.terms.heartbeat(), call).await;
-        match result {
-            Some(Ok(lost)) => {
-                self.record_renewed(batch, &lost);
-                true
-            }
-            // A lease that makes the store reject the whole batch must not stop the renewals of the others.
-            Some(Err(error)) if !error.is_transient() && batch.len() > 1 => {
-                let singly = batch.chunks(1).map(|one| Box::pin(self.renew(one)));
-                join_all(singly).await.into_iter().all(|answered| answered)
-            }
-            Some(Err(error)) if !error.is_transient() => {
-                batch.iter().for_each(|renewal| self.stop_renewing(renewal, error.code()));
-                true
-            }
-            Some(Err(error)) => {
-                self.record_unanswered(batch, &error);
-                false
-            }
-            None => {
-                let error = StoreError::Unavailable { reason: "renewal timed out".into() };
-                self.record_unanswered(batch, &error);
-                false
+        let mut parts = vec![batch];
+        let (mut is_answered, mut is_accepted, mut refused) = (true, false, 0);
+        while let Some(part) = parts.pop() {
+            match self.renew_once(part).await {
+                Ok(lost) => {
+                    is_accepted = true;
+                    self.record_renewed(part, &lost);
+                }
+                Err(error) if error.is_transient() => {
+                    is_answered = false;
+                    self.record_failed(part, &error);
+                }
+                Err(_) if part.len() > 1 && (is_accepted || refused < REFUSED_ALONE_MAX) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Err(error) => {
+                    refused += 1;
+                    self.record_failed(part, &error);
+                }
             }
         }
+        is_answered
+    }
+
+    /// Makes one call. A call that hangs is cancelled, so that it does not delay the next round.
+    async fn renew_once(&self, batch: &[Renewal]) -> Result<Vec<LeaseRef>, StoreError> {
+        let leases: Vec<LeaseRef> = batch.iter().map(|renewal| renewal.lease).collect();
+        let call = catch_store_panic(self.store.renew(&leases, self.terms.duration()));
+        let timed_out = || Err(StoreError::Unavailable { reason: "renewal timed out".into() });
+        within(&*self.clock, self.terms.heartbeat(), call).await.unwrap_or_else(timed_out)
     }
 
     fn record_renewed(&self, batch: &[Renewal], lost: &[LeaseRef]) {
@@ -138,7 +144,7 @@ impl Heartbeat {
     }
 
     /// Logs each lease of the batch that should have expired by now, once. The next round retries all of them.
-    fn record_unanswered(&self, batch: &[Renewal], error: &StoreError) {
+    fn record_failed(&self, batch: &[Renewal], error: &StoreError) {
         tracing::debug!(worker_id = %self.worker_id, code = error.code(), %error, leases = batch.len(),
             "leases were not renewed; trying again");
         let now = self.clock.monotonic();

@@ -57,4 +57,5 @@ pub use observe::{AttemptEvent, Observer, WorkerHealth};
 pub use publish::{Publisher, Subscription, SubscriptionGap};
 pub use sender::{LocalShortage, Sender};
 pub use settings::{InvalidSettings, Settings};
+pub use settle::WriteFailure;
 pub use worker::{Ports, RandomSource};

@@ -8,12 +8,13 @@ use posthaste_store::SettleResult;
 
 use crate::clock_skew::ClockSkew;
 use crate::sender::LocalShortage;
+use crate::settle::WriteFailure;
 use crate::worker::Worker;
 
 /// Callbacks for attempts, lost leases, and abandoned or expired events of a worker. The engine calls them inline, so they must
 /// return quickly. The default of each callback does nothing.
 pub trait Observer: Send + Sync + 'static {
-    /// Called when an attempt has been settled, or when the store has refused its result.
+    /// Called when an attempt has been settled, or when a drain ended before its result was written.
     fn on_attempt(&self, _attempt: &AttemptEvent<'_>) {}
 
     /// Called when a delivery in flight has lost its lease: the store refused the renewal, or no renewal succeeded
@@ -36,7 +37,7 @@ pub trait Observer: Send + Sync + 'static {
 pub struct AttemptEvent<'a> {
     pub lease: &'a Lease,
     pub transition: &'a Transition,
-    /// None if the store refused to write the result.
+    /// None if a drain ended before the store had written the result.
     pub settled: Option<SettleResult>,
 }
 
@@ -78,6 +79,16 @@ impl WorkerHealth {
     /// Returns how far this host's clock was from the store's at the last claim. None before the first one.
     pub fn clock_skew(&self) -> Option<ClockSkew> {
         self.0.upgrade().and_then(|worker| worker.store_time.skew())
+    }
+
+    /// Returns the number of results that the store has refused or has not answered in time.
+    pub fn unwritten_results(&self) -> usize {
+        self.0.upgrade().map_or(0, |worker| worker.settler.delayed())
+    }
+
+    /// Returns why results cannot be written, if one was refused or is overdue. The worker claims nothing then.
+    pub fn write_failure(&self) -> Option<WriteFailure> {
+        self.0.upgrade().and_then(|worker| worker.settler.failure())
     }
 
     /// Returns the time since the store last answered a claim, or since the worker last had no slot to claim for.

@@ -1,23 +1,31 @@
 //! The settler: groups results of finished attempts into batches and writes each batch in one commit.
 //!
-//! A batch is retried for as long as the store is unavailable, also past the expiry of its leases: the token decides
-//! whether a result still applies (see [`lease_protocol`](crate::lease_protocol)). Only a store that answers and
-//! refuses the result ends the retries; the lease then expires and the event is attempted again.
+//! A result is kept until it is written, for as long as the process lives, also past the expiry of its lease: the token
+//! decides whether it still applies (see [`lease_protocol`](crate::lease_protocol)). While a result is refused or
+//! overdue, the worker claims nothing.
+//!
+//! A store that refuses a batch may refuse every write, or a single result of it. The settler finds out by splitting
+//! the batch and, if no part is accepted, by a trial write. A result that is refused while other writes are accepted is
+//! quarantined: it is retried rarely, its lease is renewed, and the worker continues to claim.
 
 mod backlog;
+mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{Transition, WorkerId};
-use posthaste_store::{SettleResult, Settlement, Store, StoreError};
+use posthaste_store::{SettleResult, Store};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::supervise::catch_store_panic;
-use backlog::Backlog;
+use backlog::{Backlog, WaitingResult};
+use write::BatchWriter;
+
+pub use backlog::WriteFailure;
 
 /// Maximum number of settlements written by one call.
 const BATCH_MAX: usize = 500;
@@ -30,6 +38,9 @@ const CONCURRENT_BATCHES: usize = 4;
 pub(crate) struct Settler {
     queue: mpsc::UnboundedSender<PendingSettle>,
     backlog: Arc<Backlog>,
+    worker_id: WorkerId,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
 }
 
 /// The loop that batches and writes submitted results. The worker's slots bound the length of its queue.
@@ -43,13 +54,7 @@ struct PendingSettle {
     transition: Arc<Transition>,
     ended_at: Duration,
     reply: oneshot::Sender<SettleResult>,
-}
-
-struct BatchWriter {
-    backlog: Arc<Backlog>,
-    worker_id: WorkerId,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    waiting: WaitingResult,
 }
 
 /// Creates a settler's handle and the loop that writes the results submitted through it.
@@ -60,28 +65,68 @@ pub(crate) fn settler(
 ) -> (Settler, SettleLoop) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let backlog = Arc::new(Backlog::default());
-    let writer = Arc::new(BatchWriter { backlog: Arc::clone(&backlog), worker_id, store, clock });
-    (Settler { queue: sender, backlog }, SettleLoop { queue: receiver, writer })
+    let writer = Arc::new(BatchWriter {
+        backlog: Arc::clone(&backlog),
+        worker_id: worker_id.clone(),
+        store: Arc::clone(&store),
+        clock: Arc::clone(&clock),
+    });
+    (Settler { queue: sender, backlog, worker_id, store, clock }, SettleLoop { queue: receiver, writer })
 }
 
 impl Settler {
-    /// Submits a result and waits until the store has written it. Returns `None` if the store refused it or the write
-    /// panicked.
+    /// Submits a result and waits until the store has written it. Returns `None` if a drain ended before, or if the
+    /// write panicked.
     pub(crate) async fn settle(
         &self,
         transition: Arc<Transition>,
         ended_at: Duration,
     ) -> Option<SettleResult> {
         let (reply, result) = oneshot::channel();
-        let _pending = self.backlog.add();
-        self.queue.send(PendingSettle { transition, ended_at, reply }).ok()?;
+        let waiting = self.backlog.add(self.clock.monotonic());
+        self.queue.send(PendingSettle { transition, ended_at, reply, waiting }).ok()?;
         result.await.ok()
     }
 
-    /// Retries results that an outage has delayed. Resolves when they are written, or when the store is still
-    /// unavailable; immediately if there are none.
-    pub(crate) async fn catch_up(&self) {
-        self.backlog.catch_up().await;
+    /// Resolves when the store accepts a trial write. Called before the first claim: results of events that were claimed
+    /// earlier could not be written.
+    pub(crate) async fn wait_for_trial_write(&self) {
+        let mut backoff = Backoff::new();
+        let mut failing = None;
+        while let Err(error) = catch_store_panic(self.store.check_writes()).await {
+            let failing = failing.get_or_insert_with(|| self.backlog.start_failing());
+            failing.record(&error);
+            if failing.take_log_turn(self.clock.monotonic()) {
+                tracing::error!(worker_id = %self.worker_id, code = error.code(), %error,
+                    "results could not be written; nothing is claimed until they can");
+            }
+            self.clock.sleep(backoff.next()).await;
+        }
+    }
+
+    /// Resolves when no result has been refused or is overdue.
+    pub(crate) async fn in_order(&self) {
+        self.backlog.in_order(|| self.clock.monotonic()).await;
+    }
+
+    /// Returns why results cannot be written, if one was refused or is overdue.
+    pub(crate) fn failure(&self) -> Option<WriteFailure> {
+        self.backlog.failure(self.clock.monotonic())
+    }
+
+    /// Returns the number of results that are not written.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.backlog.unwritten()
+    }
+
+    /// Returns the number of results that the store has refused or has not answered in time.
+    pub(crate) fn delayed(&self) -> usize {
+        self.backlog.delayed(self.clock.monotonic())
+    }
+
+    /// Tries to write every result once more at once, and then gives it up.
+    pub(crate) fn start_last_try(&self) {
+        self.backlog.start_last_try();
     }
 }
 
@@ -94,8 +139,10 @@ impl SettleLoop {
             let batch = self.collect_batch(first).await;
             let writer = Arc::clone(&self.writer);
             writes.spawn(async move {
-                writer.write(batch).await;
+                let quarantined = writer.write(batch).await;
+                // Quarantined results must not take the place of batches that can be written.
                 drop(permit);
+                writer.retry_quarantined(quarantined).await;
             });
             while let Some(ended) = writes.try_join_next() {
                 log_panic(ended);
@@ -128,73 +175,5 @@ impl SettleLoop {
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "writing results panicked; this is a bug. Their events are claimed again");
-    }
-}
-
-impl BatchWriter {
-    /// Writes a batch. If the store rejects it, splits it in half until the offending result is alone.
-    async fn write(&self, batch: Vec<PendingSettle>) {
-        let mut unwritten = vec![batch];
-        while let Some(batch) = unwritten.pop() {
-            match self.settle(&batch).await {
-                Ok(results) => {
-                    for (pending, result) in batch.into_iter().zip(results) {
-                        // An aborted delivery has dropped its receiver; the result is still written.
-                        let _ = pending.reply.send(result);
-                    }
-                }
-                Err(_) if batch.len() > 1 => {
-                    let mut first = batch;
-                    let second = first.split_off(first.len() / 2);
-                    unwritten.extend([first, second]);
-                }
-                Err(error) => {
-                    for pending in batch {
-                        let event_id = pending.transition.event_id();
-                        tracing::error!(%event_id, worker_id = %self.worker_id, code = error.code(), %error,
-                            "a result cannot be written; the event is attempted again when its lease has expired");
-                    }
-                }
-            }
-        }
-    }
-
-    /// Writes a batch, and retries with backoff while the store is unavailable.
-    async fn settle(&self, batch: &[PendingSettle]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut backoff = Backoff::new();
-        let mut settlements: Vec<Settlement> = batch
-            .iter()
-            .map(|pending| Settlement {
-                transition: Arc::clone(&pending.transition),
-                ended_ago: Duration::ZERO,
-            })
-            .collect();
-        loop {
-            let now = self.clock.monotonic();
-            for (settlement, pending) in settlements.iter_mut().zip(batch) {
-                settlement.ended_ago = now.saturating_sub(pending.ended_at);
-            }
-            match catch_store_panic(self.store.settle(&self.worker_id, &settlements)).await {
-                Err(error) if error.is_transient() => {
-                    tracing::warn!(worker_id = %self.worker_id, code = error.code(), %error, results = batch.len(),
-                        "results were not written; trying again");
-                    self.backlog.record_failure();
-                    tokio::select! {
-                        biased;
-                        () = self.backlog.retry_requested() => {}
-                        () = self.clock.sleep(backoff.next()) => {}
-                    }
-                }
-                Ok(results) if results.len() != batch.len() => {
-                    let reason = format!(
-                        "the store returned {} results for {} settlements",
-                        results.len(),
-                        batch.len()
-                    );
-                    return Err(StoreError::Rejected { reason });
-                }
-                result => return result,
-            }
-        }
     }
 }

@@ -73,11 +73,12 @@ impl Worker {
     }
 }
 
-/// Counts leases released during a drain, and leases whose release has not committed yet.
+/// Counts leases released during a drain, leases whose release has not committed yet, and results that were not written.
 #[derive(Debug, Default)]
 pub(crate) struct DrainCounters {
     released: AtomicUsize,
     pending: AtomicUsize,
+    unwritten: AtomicUsize,
 }
 
 impl DrainCounters {
@@ -95,6 +96,15 @@ impl DrainCounters {
     pub(crate) fn mark_released(&self, leases: usize) {
         self.remove_pending(leases);
         self.released.fetch_add(leases, Ordering::SeqCst);
+    }
+
+    /// Counts a result that was known but could not be written.
+    pub(crate) fn count_unwritten(&self) {
+        self.unwritten.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn unwritten(&self) -> usize {
+        self.unwritten.load(Ordering::SeqCst)
     }
 
     pub(crate) fn released(&self) -> usize {

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::random::SeededRandom;
 use crate::receivers::ReceiverBehavior;
 use crate::time::sleep;
-use crate::world::World;
+use crate::world::{World, WriteRefusal};
 
 pub(crate) async fn run(world: Arc<World>, seed: u64) {
     let random = SeededRandom::new(seed, 5);
@@ -26,7 +26,7 @@ fn inject_fault(world: &World, random: &SeededRandom) {
     let now = world.clock.elapsed();
     let lease = world.scenario.settings.lease.duration();
     let worker = world.random_process(random);
-    match (random.index(11), worker) {
+    match (random.index(13), worker) {
         (0, _) => world.start_outage(now + random.millis(500..40_000)),
         (1, Some(worker)) => worker.faults().slow_until = now + random.millis(1_000..60_000),
         (2, Some(worker)) => worker.faults().slow_settle_until = now + random.millis(10_000..120_000),
@@ -48,6 +48,8 @@ fn inject_fault(world: &World, random: &SeededRandom) {
             let until = now + random.millis(1_000..120_000);
             worker.faults().shortage = Some((random.pick(LocalShortage::ALL), until));
         }
+        (8, _) => world.refuse_writes(WriteRefusal::Settles, now + random.millis(1_000..120_000)),
+        (9, _) => world.refuse_writes(WriteRefusal::AllOfWorkers, now + random.millis(1_000..120_000)),
         _ => {
             let behavior = if random.chance(400) {
                 ReceiverBehavior::Healthy

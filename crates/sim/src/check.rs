@@ -7,7 +7,8 @@
 //!
 //! Properties are named as in violations: P1 durable, P2 no loss, P3 true outcomes, P4 lease form, P5 fence, P6 fresh
 //! tokens, P7 expiry, P8 accounting, P9 requests, P10 attempt limits, P11 liveness, P12 terminal states, P13 atomic
-//! records, P14 backoff, P18 every event ends, P19 no attempt for a shortage of our own.
+//! records, P14 backoff, P18 every event ends, P19 no attempt for a shortage of our own, and no claim while results cannot
+//! be written.
 
 mod checked_store;
 mod claims;

@@ -25,6 +25,8 @@ faults! {
     CrashAfterCommit: "crash after commit",
     ReplyLost: "reply lost after commit",
     StoreOutage: "call during store outage",
+    SettleRefused: "settle refused by the store",
+    WriteRefused: "claim or renewal refused by the store",
     SlowStore: "call to slow store",
     SlowSettle: "settle slower than the lease",
     StalledWorker: "worker stalled beyond its lease",

@@ -74,9 +74,21 @@ struct ProcessHistory {
     /// Tokens that the process has tried to release, whether or not the call reached the store.
     released: BTreeSet<LeaseToken>,
     draining: bool,
+    writes: WriteHistory,
     last_claim_at: Duration,
     /// The last notice that the process's subscriber received.
     last_notice: Option<NoticeCursor>,
+}
+
+/// Whether the store accepts the process's results, as far as the process knows.
+#[derive(Debug, Clone, Copy, Default)]
+enum WriteHistory {
+    /// The process has written nothing yet.
+    #[default]
+    Untried,
+    Accepted,
+    /// The last write was refused at this time.
+    RefusedAt(Duration),
 }
 
 impl Process {
@@ -194,6 +206,26 @@ impl Process {
 
     pub(crate) fn record_released(&self, tokens: impl Iterator<Item = LeaseToken>) {
         self.history().released.extend(tokens);
+    }
+
+    /// Records that the store accepted a settle or a trial write.
+    pub(crate) fn record_accepted_write(&self) {
+        self.history().writes = WriteHistory::Accepted;
+    }
+
+    /// Records that the store refused a settle or a trial write.
+    pub(crate) fn record_refused_write(&self) {
+        let now = self.world_clock.elapsed();
+        self.history().writes = WriteHistory::RefusedAt(now);
+    }
+
+    /// Returns whether the last write was accepted, or refused only now.
+    pub(crate) fn writes_are_accepted(&self) -> bool {
+        match self.history().writes {
+            WriteHistory::Untried => false,
+            WriteHistory::Accepted => true,
+            WriteHistory::RefusedAt(at) => at == self.world_clock.elapsed(),
+        }
     }
 
     pub(crate) fn start_draining(&self) {

@@ -20,7 +20,7 @@ use crate::in_flight::InFlightCounter;
 use crate::process::Process;
 use crate::receivers::plan_response;
 use crate::time::sleep;
-use crate::world::World;
+use crate::world::{World, WriteRefusal};
 
 /// The store as a process sees it: over a network that fails, with possible crashes of the process at any call.
 pub(crate) struct FaultyStore {
@@ -38,6 +38,8 @@ enum Call {
     Write,
     Renew,
     Settle,
+    /// A trial write.
+    CheckWrites,
 }
 
 impl Call {
@@ -45,7 +47,7 @@ impl Call {
     /// and most grant nothing, so theirs is low.
     const fn crash_per_mille(self) -> u64 {
         match self {
-            Self::Read => 0,
+            Self::Read | Self::CheckWrites => 0,
             Self::Claim | Self::Renew => 1,
             Self::Write => 4,
             Self::Settle => 15,
@@ -67,6 +69,9 @@ impl FaultyStore {
         }
         if call == Call::Renew && self.process.faults().heartbeat_lost_until > self.world.clock.elapsed() {
             return Err(self.fail(Fault::LostHeartbeat));
+        }
+        if let Some(refused) = self.refusal(call) {
+            return Err(refused);
         }
         if self.can_crash && self.world.fault_occurs(call.crash_per_mille()) {
             self.crash(Fault::CrashBeforeCommit).await;
@@ -99,6 +104,32 @@ impl FaultyStore {
             sleep(latency).await;
         } else {
             sleep(self.world.random.millis(1..4)).await;
+        }
+    }
+
+    /// Returns the refusal of a write, if the store refuses it now. A refused settle is no reason to lose a lease.
+    fn refusal(&self, call: Call) -> Option<StoreError> {
+        let fault = match (self.world.refused_writes()?, call) {
+            (_, Call::Settle | Call::CheckWrites) => {
+                self.process.record_refused_write();
+                Fault::SettleRefused
+            }
+            (WriteRefusal::AllOfWorkers, Call::Claim | Call::Renew) => {
+                self.process.excuse_for(Duration::ZERO);
+                Fault::WriteRefused
+            }
+            _ => return None,
+        };
+        self.world.count(fault);
+        Some(StoreError::Rejected { reason: fault.name().to_owned() })
+    }
+
+    /// P19: a process claims only after a trial write, and not while the store refuses its results.
+    fn check_writes_are_accepted(&self) {
+        if !self.process.writes_are_accepted() {
+            let worker_id = &self.process.worker_id;
+            let detail = format!("{worker_id} claims although its results cannot be written");
+            self.world.checker.report_violation("P19", detail);
         }
     }
 
@@ -136,6 +167,9 @@ impl StoreLayer for FaultyStore {
             let worker_id = &self.process.worker_id;
             self.world.checker.report_violation("drain", format!("{worker_id} claims while it drains"));
         }
+        if request.limit > 0 {
+            self.check_writes_are_accepted();
+        }
         let claimed = self.call(Call::Claim, self.inner.claim(request)).await?;
         self.process.record_received(claimed.leases.iter().map(|lease| lease.token));
         Ok(claimed)
@@ -146,7 +180,15 @@ impl StoreLayer for FaultyStore {
     }
 
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
-        self.call(Call::Settle, self.inner.settle(worker, batch)).await
+        let settled = self.call(Call::Settle, self.inner.settle(worker, batch)).await?;
+        self.process.record_accepted_write();
+        Ok(settled)
+    }
+
+    async fn check_writes(&self) -> Result<(), StoreError> {
+        self.call(Call::CheckWrites, self.inner.check_writes()).await?;
+        self.process.record_accepted_write();
+        Ok(())
     }
 
     async fn release(&self, held: &[LeaseRef]) -> Result<(), StoreError> {

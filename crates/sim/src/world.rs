@@ -24,9 +24,19 @@ pub(crate) struct World {
     state: Mutex<WorldState>,
 }
 
+/// Which writes the store refuses with an error that repeating the call does not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteRefusal {
+    /// Settles only.
+    Settles,
+    /// Settles, claims and renewals.
+    AllOfWorkers,
+}
+
 struct WorldState {
     faults_are_over: bool,
     outage_until: Duration,
+    refusal: Option<(WriteRefusal, Duration)>,
     /// By destination number.
     behaviors: Vec<ReceiverBehavior>,
     /// The current process of each worker, by worker number.
@@ -39,6 +49,7 @@ impl World {
         let state = WorldState {
             faults_are_over: scenario.fault_injection == FaultInjection::Off,
             outage_until: Duration::ZERO,
+            refusal: None,
             behaviors: vec![ReceiverBehavior::Healthy; scenario.destinations],
             processes: vec![None; scenario.workers],
             fault_counts: FaultCounts::default(),
@@ -55,6 +66,7 @@ impl World {
         let mut state = self.state();
         state.faults_are_over = true;
         state.outage_until = Duration::ZERO;
+        state.refusal = None;
         state.behaviors.fill(ReceiverBehavior::Healthy);
         for process in state.processes.iter().flatten() {
             process.set_drift(1_000, self.scenario.settings.lease.duration());
@@ -85,6 +97,16 @@ impl World {
 
     pub(crate) fn start_outage(&self, until: Duration) {
         self.state().outage_until = until;
+    }
+
+    /// Returns the writes that the store refuses now.
+    pub(crate) fn refused_writes(&self) -> Option<WriteRefusal> {
+        let (refusal, until) = self.state().refusal?;
+        (self.clock.elapsed() < until).then_some(refusal)
+    }
+
+    pub(crate) fn refuse_writes(&self, refusal: WriteRefusal, until: Duration) {
+        self.state().refusal = Some((refusal, until));
     }
 
     pub(crate) fn behavior_of(&self, destination: &DestinationUrl) -> ReceiverBehavior {

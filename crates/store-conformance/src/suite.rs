@@ -261,6 +261,7 @@ macro_rules! conformance_suite {
             }
             health {
                 health_reports_the_clock_and_a_current_schema,
+                check_of_writes_changes_nothing,
             }
             secrets {
                 first_secret_is_kept_and_returned_to_later_callers,

@@ -207,6 +207,10 @@ impl Store for MemoryStore {
         Ok(StoreHealth { now: self.clock.now(), schema: 0, schema_supported: 0 })
     }
 
+    async fn check_writes(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
         Ok(vec![self.with_state(|state| state.secret.get_or_insert_with(|| first.clone()).clone())])
     }

@@ -10,6 +10,8 @@ use futures_util::future::join5;
 use posthaste_domain::Lease;
 use posthaste_store::{ClaimRequest, ClaimResponse, ResumedDestination, StoreError};
 
+pub(crate) use grant::grant_in_transaction;
+
 use crate::StoreState;
 use crate::claimable::{ClaimBudget, ClaimableIndex, ServerSnapshot};
 use crate::convert::micros;

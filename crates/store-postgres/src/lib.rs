@@ -42,6 +42,7 @@ mod settle;
 mod sweep;
 mod tls;
 mod watermark;
+mod write_check;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,7 @@ use maintain::RetentionCursors;
 use notices::NoticeSignal;
 use outstanding::OutstandingLeases;
 use session::SessionPools;
+use write_check::WriteCheck;
 
 /// A store on PostgreSQL. Clones are cheap and share connections and state.
 #[derive(Clone)]
@@ -95,6 +97,7 @@ pub(crate) struct StoreState {
     /// Requests a sweep before the next periodic one.
     sweep_request: Arc<Notify>,
     clock_repair: ClockRepair,
+    write_check: WriteCheck,
     background: std::sync::Mutex<Vec<AbortHandle>>,
 }
 
@@ -134,6 +137,7 @@ impl PostgresStore {
             retention_cursors: Mutex::default(),
             sweep_request: Arc::default(),
             clock_repair: ClockRepair::default(),
+            write_check: WriteCheck::default(),
             background: std::sync::Mutex::default(),
         });
         let weak = || Arc::downgrade(&shared);
@@ -276,7 +280,13 @@ impl Store for PostgresStore {
     }
 
     async fn health(&self) -> Result<StoreHealth, StoreError> {
-        read::health(&self.shared).await
+        let health = read::health(&self.shared).await?;
+        write_check::recently_writable(&self.shared).await?;
+        Ok(health)
+    }
+
+    async fn check_writes(&self) -> Result<(), StoreError> {
+        write_check::check_writes(&self.shared).await
     }
 
     async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {

@@ -9,7 +9,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
@@ -28,10 +28,13 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of a pinned transaction, local to it. One statement sets all of them, because each statement has a
 /// cost.
+///
+/// The timeout of a statement is longer than [`CALL_TIMEOUT`]. It ends a COMMIT that waits for a synchronous standby with
+/// a success, although the standby has not confirmed; by then the caller has given the call up as failed.
 macro_rules! plan_settings {
     ($lock_timeout:literal) => {
         concat!(
-            "SELECT set_config('statement_timeout', '12s', true), set_config('lock_timeout', '",
+            "SELECT set_config('statement_timeout', '20s', true), set_config('lock_timeout', '",
             $lock_timeout,
             "', true),
        set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
@@ -96,13 +99,33 @@ pub(crate) struct SessionPools {
     pub(crate) produce: SessionPool,
     /// Operators' calls, notices and background work.
     pub(crate) operate: SessionPool,
+    /// Checks of whether writes are possible. They may hang, and must not keep other calls waiting.
+    pub(crate) checks: SessionPool,
+    /// Calls of dispatch, heartbeat and produce that failed.
+    write_failures: Arc<AtomicUsize>,
 }
 
 impl SessionPools {
     pub(crate) fn new(config: &PostgresConfig) -> Self {
         let is_pooled = Arc::new(AtomicBool::new(false));
-        let pool = |connections| SessionPool::new(config, connections, &is_pooled);
-        Self { dispatch: pool(4), heartbeat: pool(2), produce: pool(4), operate: pool(4) }
+        let write_failures = Arc::new(AtomicUsize::new(0));
+        let pool = |connections| SessionPool::new(config, connections, &is_pooled, None);
+        let writing = |connections| {
+            SessionPool::new(config, connections, &is_pooled, Some(Arc::clone(&write_failures)))
+        };
+        Self {
+            dispatch: writing(4),
+            heartbeat: writing(2),
+            produce: writing(4),
+            operate: pool(4),
+            checks: pool(1),
+            write_failures,
+        }
+    }
+
+    /// Returns how many calls of workers and producers have failed since the start.
+    pub(crate) fn write_failures(&self) -> usize {
+        self.write_failures.load(Ordering::SeqCst)
     }
 }
 
@@ -112,10 +135,17 @@ pub(crate) struct SessionPool {
     pool: Pool,
     /// Whether a transaction pooler has been detected. Statements are then not prepared.
     is_pooled: Arc<AtomicBool>,
+    /// Counts the calls that failed.
+    failures: Option<Arc<AtomicUsize>>,
 }
 
 impl SessionPool {
-    fn new(config: &PostgresConfig, connections: usize, is_pooled: &Arc<AtomicBool>) -> Self {
+    fn new(
+        config: &PostgresConfig,
+        connections: usize,
+        is_pooled: &Arc<AtomicBool>,
+        failures: Option<Arc<AtomicUsize>>,
+    ) -> Self {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(config.driver.clone(), config.tls.clone(), recycling);
         let pool = Pool::builder(manager)
@@ -125,7 +155,7 @@ impl SessionPool {
             .create_timeout(Some(SESSION_TIMEOUT))
             .build()
             .expect("the builder has the runtime that timeouts need");
-        Self { pool, is_pooled: Arc::clone(is_pooled) }
+        Self { pool, is_pooled: Arc::clone(is_pooled), failures }
     }
 
     /// Runs `work` on a session, within [`CALL_TIMEOUT`]. Closes the session if the work fails.
@@ -142,10 +172,14 @@ impl SessionPool {
             let session = Session { client: Some(client), is_pooled: Arc::clone(&self.is_pooled) };
             session.run(work).await
         };
-        match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        let result = match tokio::time::timeout(CALL_TIMEOUT, call).await {
             Ok(result) => result,
             Err(_) => Err(unavailable(format!("PostgreSQL did not respond within {CALL_TIMEOUT:?}"))),
+        };
+        if let (Err(_), Some(failures)) = (&result, &self.failures) {
+            failures.fetch_add(1, Ordering::SeqCst);
         }
+        result
     }
 }
 

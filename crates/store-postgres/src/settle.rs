@@ -195,7 +195,7 @@ pub(crate) async fn settle(
     let tokens = || batch.iter().map(|settlement| settlement.transition.token());
     let completed_claims = store.outstanding.completed_by(tokens());
     let written = store.sessions.dispatch.with(async |session| {
-        let applied = apply(session, worker, batch, &completed_claims).await?;
+        let applied = apply(session, Scope::OwnTransaction, worker, batch, &completed_claims).await?;
         let recorded = recorded_tokens(session, batch, &applied).await?;
         Ok((applied, recorded))
     });
@@ -217,10 +217,30 @@ pub(crate) async fn settle(
     Ok(batch.iter().map(result).collect())
 }
 
+/// Whether a statement gets a transaction of its own, or runs in one that the caller has begun.
+#[derive(Clone, Copy)]
+enum Scope {
+    OwnTransaction,
+    OpenTransaction,
+}
+
+/// Writes a settlement in a transaction that the caller has begun. Returns whether it was applied.
+pub(crate) async fn settle_in_transaction(
+    session: &Session,
+    worker: &WorkerId,
+    settlement: Settlement,
+) -> Result<bool, tokio_postgres::Error> {
+    let token = settlement.transition.token();
+    let none = CompletedClaims::default();
+    let applied = apply(session, Scope::OpenTransaction, worker, &[settlement], &none).await?;
+    Ok(applied.contains(&token))
+}
+
 /// Writes the settlements and returns the lease tokens of those that were applied. Like every statement that locks
 /// several rows, it locks them in key order, which rules out deadlocks.
 async fn apply(
     session: &Session,
+    scope: Scope,
     worker: &WorkerId,
     batch: &[Settlement],
     completed_claims: &CompletedClaims,
@@ -242,7 +262,10 @@ async fn apply(
     let common: [&(dyn ToSql + Sync); 3] =
         [&worker, &completed_claims.claims, &completed_claims.lease_counts];
     params.extend(common);
-    let rows = session.transact(&SETTLE, &params).await?;
+    let rows = match scope {
+        Scope::OwnTransaction => session.transact(&SETTLE, &params).await?,
+        Scope::OpenTransaction => session.query(&SETTLE, &params).await?,
+    };
     rows.iter()
         .map(|row| {
             let index = usize::try_from(row.try_get::<_, i32>(0)?).expect("batch indexes are not negative");

@@ -38,7 +38,7 @@ pub fn check(path: impl AsRef<Path>, limit: Duration) -> Result<FileCheck, OpenE
     match write_probe::probe_write(&db) {
         Ok(()) => {}
         Err(CallError::Sqlite(error)) => return Err(sqlite(error)),
-        Err(CallError::Refused(error)) => unreachable!("the probe refuses nothing: {error}"),
+        Err(CallError::Refused(error)) => unreachable!("the ids of the trial are unused: {error}"),
     }
     let (problems, is_complete) = match interrupt_after(&db, limit, quick_check) {
         Ok(problems) => (problems, true),

@@ -18,8 +18,9 @@ pub(crate) mod grant;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posthaste_domain::{DestinationId, Timestamp};
+use posthaste_domain::{DestinationId, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse};
+use rand::rngs::StdRng;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::claims::EndedLeases;
@@ -81,6 +82,21 @@ pub(crate) fn claim(
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
     Ok(ClaimResponse { leases, abandoned, resumed, now: context.now })
+}
+
+/// Grants a lease on the event that was enqueued last, which no worker has claimed.
+pub(crate) fn claim_last_enqueued(
+    db: &Connection,
+    now: Timestamp,
+    random: &mut StdRng,
+    request: &ClaimRequest,
+) -> rusqlite::Result<Lease> {
+    let destination = "SELECT destination_id FROM webhook_events ORDER BY id DESC LIMIT 1";
+    let destination = db.prepare_cached(destination)?.query_row([], |row| row.get(0).map(DestinationId))?;
+    let mut budget = ClaimBudget::new(request, BTreeSet::new());
+    let mut writer = ClaimWriter::prepare(db, request, now, random)?;
+    writer.grant_first_attempts(destination, 1, &mut budget)?;
+    writer.finish()?.pop().ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
 /// Destinations that are paused now. Index: webhook_destinations_paused.

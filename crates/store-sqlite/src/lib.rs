@@ -410,6 +410,10 @@ impl Store for SqliteStore {
         Ok(health)
     }
 
+    async fn check_writes(&self) -> Result<(), StoreError> {
+        self.write(CommandKind::Other, |context| write_probe::probe_small_write(context.db)).await
+    }
+
     fn wal_bytes(&self) -> Option<u64> {
         self.shared.file.wal_bytes()
     }

@@ -137,6 +137,10 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().health().await
     }
 
+    async fn check_writes(&self) -> Result<(), StoreError> {
+        self.inner().check_writes().await
+    }
+
     fn wal_bytes(&self) -> Option<u64> {
         self.inner().wal_bytes()
     }
@@ -267,6 +271,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     async fn health(&self) -> Result<StoreHealth, StoreError> {
         self.0.health().await
+    }
+
+    async fn check_writes(&self) -> Result<(), StoreError> {
+        self.0.check_writes().await
     }
 
     fn wal_bytes(&self) -> Option<u64> {

@@ -27,6 +27,7 @@ mod notices;
 mod overview;
 mod page;
 mod settle;
+pub mod trial;
 mod wakeups;
 
 use std::time::Duration;
@@ -168,6 +169,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Checks that the store responds, and returns its clock and its schema version.
     async fn health(&self) -> Result<StoreHealth, StoreError>;
+
+    /// Tries the writes of an enqueue, a claim and a settle, durably committed as far as they can be undone. No other call
+    /// sees them. An error names the table, right or file that is missing.
+    async fn check_writes(&self) -> Result<(), StoreError>;
 
     /// Returns the size of the store's write-ahead log on this host's disk, also while the store is unhealthy. `None` for
     /// a store that keeps no log here.

@@ -378,6 +378,7 @@ async fn every_metric_of_the_contract_is_exported_under_its_name() {
         ("webhook_leases_lost_total", "counter"),
         ("webhook_stale_writes_total", "counter"),
         ("webhook_in_flight", "gauge"),
+        ("webhook_unwritten_results", "gauge"),
         ("webhook_oldest_pending_age", "gauge"),
         ("webhook_circuit_open", "gauge"),
         ("webhook_clock_skew_seconds", "gauge"),

@@ -48,8 +48,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         _ = signals.next() => {}
     }
     match printed? {
-        DrainReport { released: 0, unreleased: 0 } => Ok(ExitCode::SUCCESS),
-        DrainReport { released, unreleased } => bail!(
+        DrainReport { released: 0, unreleased: 0, .. } => Ok(ExitCode::SUCCESS),
+        DrainReport { released, unreleased, .. } => bail!(
             "stopped before all deliveries in flight had finished: {} released and due at once, {unreleased} unreleased \
              and due when their leases expire",
             pluralize(released as u64, "event")

@@ -71,7 +71,7 @@ pub(crate) async fn run_until_signal<T>(
 /// Waits until the deliveries in flight have finished or the deadline has passed, and logs how many did not finish.
 pub(crate) async fn drain_worker(worker: Option<RunningWorker>, deadline: Duration) {
     let Some(worker) = worker else { return };
-    let DrainReport { released, unreleased } = worker.drain(deadline).await;
+    let DrainReport { released, unreleased, .. } = worker.drain(deadline).await;
     if released + unreleased == 0 {
         tracing::info!("all deliveries in flight finished");
     } else {

@@ -1,11 +1,12 @@
-//! Readiness of this process: the store responds, its schema is recent enough, and the worker claims events.
+//! Readiness of this process: the store responds and accepts writes, its schema is recent enough, and the worker claims
+//! events and writes their results.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_api::{Check, Readiness};
-use posthaste_engine::{ClockSkew, WorkerHealth};
+use posthaste_engine::{ClockSkew, WorkerHealth, WriteFailure};
 use posthaste_store::{Store, StoreError, StoreHealth};
 
 /// Maximum age of the last claim of a ready worker. With an older claim, the worker is stuck or has lost its store.
@@ -35,10 +36,13 @@ impl Readiness for ProcessReadiness {
 impl ProcessReadiness {
     fn check_worker(&self, health: &WorkerHealth) -> Check {
         let claim_age_max = CLAIM_AGE_MAX.max(self.poll_interval * 3);
-        let (ok, detail) = match health.since_claim() {
-            None => (false, "has ended".to_owned()),
-            Some(age) if age > claim_age_max => (false, format!("has not claimed for {} s", age.as_secs())),
-            Some(_) => (true, describe_worker(health)),
+        let (ok, detail) = match (health.since_claim(), health.write_failure()) {
+            (None, _) => (false, "has ended".to_owned()),
+            (Some(_), Some(failure)) => (false, describe_failure(&failure)),
+            (Some(age), None) if age > claim_age_max => {
+                (false, format!("has not claimed for {} s", age.as_secs()))
+            }
+            (Some(_), None) => (true, describe_worker(health)),
         };
         Check { name: "worker", ok, detail }
     }
@@ -61,7 +65,17 @@ fn describe_worker(health: &WorkerHealth) -> String {
     }
 }
 
-/// Checks the store's health. Only the log gets the text of an error: anyone may call the readiness endpoint.
+/// Says why a worker writes no results, in the store's words.
+fn describe_failure(failure: &WriteFailure) -> String {
+    let WriteFailure { error, waiting } = failure;
+    match error {
+        Some(error) => format!("claims nothing; {waiting} results wait to be written: {error}"),
+        None => format!("claims nothing; {waiting} results wait, because the store does not answer"),
+    }
+}
+
+/// Checks the store's health. Anyone may read the detail: the text of an error names tables, rights and files, but
+/// neither data nor a password.
 fn check_store(health: Result<StoreHealth, StoreError>) -> Vec<Check> {
     match health {
         Ok(StoreHealth { schema, schema_supported, .. }) => {
@@ -72,7 +86,7 @@ fn check_store(health: Result<StoreHealth, StoreError>) -> Vec<Check> {
         }
         Err(error) => {
             tracing::debug!(code = error.code(), %error, "not ready");
-            vec![Check { name: "store", ok: false, detail: error.code().to_owned() }]
+            vec![Check { name: "store", ok: false, detail: error.to_string() }]
         }
     }
 }

@@ -24,6 +24,7 @@ mod notice_stream;
 mod operator_commands;
 mod receivers;
 mod refused_starts;
+mod refused_writes;
 mod requeue;
 mod restart;
 mod schedule;

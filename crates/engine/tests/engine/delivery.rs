@@ -249,7 +249,7 @@ async fn stopped_cycle_claims_nothing_more_and_finishes_deliveries_in_flight() {
         Engine::run_once_until(settings, fixture.ports(), &Runtimes::current(), stop, secs(30)).await;
     let (report, drained) = stopped.unwrap();
     assert_eq!((report.claimed_count, report.delivered_count), (1, 1));
-    assert_eq!(drained, DrainReport { released: 0, unreleased: 0 });
+    assert_eq!(drained, DrainReport { released: 0, unreleased: 0, unwritten: 0 });
     let overview = fixture.memory.overview().await.unwrap();
     assert_eq!((overview.delivered, overview.pending_ready), (1, 2));
     assert!(fixture.monotonic() < secs(10), "the cycle ended when its delivery did");
@@ -267,7 +267,7 @@ async fn stopped_cycle_releases_deliveries_unfinished_at_the_deadline() {
         Engine::run_once_until(settings, fixture.ports(), &Runtimes::current(), stop, secs(4)).await;
     let (report, drained) = stopped.unwrap();
     assert_eq!((report.claimed_count, report.delivered_count), (2, 1));
-    assert_eq!(drained, DrainReport { released: 1, unreleased: 0 });
+    assert_eq!(drained, DrainReport { released: 1, unreleased: 0, unwritten: 0 });
     let event = fixture.event(&id).await.event;
     assert_eq!((event.attempts, event.lease_until, event.lost_leases), (0, None, 0));
 }
@@ -284,7 +284,7 @@ async fn stopped_cycle_during_an_outage_reports_unreleased_leases() {
     let settings = settings(|settings| settings.timeout = secs(300));
     let stopped =
         Engine::run_once_until(settings, fixture.ports(), &Runtimes::current(), stop, secs(4)).await;
-    assert_eq!(stopped.unwrap().1, DrainReport { released: 0, unreleased: 2 });
+    assert_eq!(stopped.unwrap().1, DrainReport { released: 0, unreleased: 2, unwritten: 0 });
 }
 
 #[tokio::test(start_paused = true)]

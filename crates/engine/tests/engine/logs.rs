@@ -12,10 +12,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Captures everything that this thread logs.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn capture() -> (Self, DefaultGuard) {
+    pub(crate) fn capture() -> (Self, DefaultGuard) {
         Self::capture_at(LevelFilter::DEBUG)
     }
 
@@ -34,7 +34,11 @@ impl Log {
         String::from_utf8(bytes).expect("logs are text").lines().map(str::to_owned).collect()
     }
 
-    fn line_with(&self, text: &str) -> String {
+    pub(crate) fn count(&self, text: &str) -> usize {
+        self.lines().iter().filter(|line| line.contains(text)).count()
+    }
+
+    pub(crate) fn line_with(&self, text: &str) -> String {
         let lines = self.lines();
         let found = lines.iter().find(|line| line.contains(text));
         found.unwrap_or_else(|| panic!("no line with {text:?} in {lines:#?}")).clone()

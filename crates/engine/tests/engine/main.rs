@@ -8,5 +8,6 @@ mod heartbeat;
 mod logs;
 mod observe;
 mod publish;
+mod refused_results;
 mod shortage;
 mod store_time;

@@ -221,6 +221,49 @@ impl Sender for DateByHost {
 }
 
 engine_bug! {
+    /// Drops the results that the store refuses.
+    RefusedResultsAreDropped;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
+        match self.store.settle(worker, batch).await {
+            Err(StoreError::Rejected { .. }) => Ok(vec![SettleResult::Stale; batch.len()]),
+            settled => settled,
+        }
+    }
+}
+
+engine_bug! {
+    /// Claims at its start without knowing whether results can be written.
+    NoTrialWrite;
+
+    async fn check_writes(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+engine_bug! {
+    /// Ends the renewals of leases whose result was refused.
+    RefusedResultsLoseTheirLease state Mutex<BTreeSet<LeaseToken>>;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
+        let settled = self.store.settle(worker, batch).await;
+        if matches!(settled, Err(StoreError::Rejected { .. })) {
+            let tokens = batch.iter().map(|settlement| settlement.transition.token());
+            self.state.lock().expect("one thread").extend(tokens);
+        }
+        settled
+    }
+
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        let wanted: Vec<LeaseRef> = {
+            let refused = self.state.lock().expect("one thread");
+            held.iter().filter(|held| !refused.contains(&held.token)).copied().collect()
+        };
+        self.store.renew(&wanted, lease).await
+    }
+}
+
+engine_bug! {
     /// Stops renewing a lease after one error.
     HeartbeatGivesUpAfterOneError state Mutex<BTreeSet<LeaseToken>>;
 

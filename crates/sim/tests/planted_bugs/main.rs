@@ -202,6 +202,21 @@ fn shortage_charged_to_the_receiver_is_caught() {
 }
 
 #[test]
+fn refused_results_that_are_dropped_are_caught() {
+    assert_caught(engine_bugs::RefusedResultsAreDropped, &["P19"]);
+}
+
+#[test]
+fn claim_without_a_trial_write_is_caught() {
+    assert_caught(engine_bugs::NoTrialWrite, &["P19"]);
+}
+
+#[test]
+fn refused_results_that_lose_their_lease_are_caught() {
+    assert_caught(engine_bugs::RefusedResultsLoseTheirLease, &["heartbeat"]);
+}
+
+#[test]
 fn hidden_second_request_is_caught() {
     assert_caught(engine_bugs::HiddenResend, &["P9"]);
 }

@@ -244,6 +244,22 @@ async fn claim_ranges(
     Ok(())
 }
 
+/// Grants a lease on one event of a destination, in a transaction that the caller has begun.
+pub(crate) async fn grant_in_transaction(
+    session: &Session,
+    request: &ClaimRequest,
+    destination: i64,
+) -> Result<Option<Lease>, tokio_postgres::Error> {
+    let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
+    let (destinations, lows, highs, limits) = (vec![destination], vec![0_i64], vec![i64::MAX], vec![1_i64]);
+    let rows = session
+        .query(&GRANT_RANGES, &[&claim, &owner, &lease_us, &destinations, &lows, &highs, &limits])
+        .await?;
+    // A paused destination has a row without a queue position.
+    let granted = rows.iter().find(|row| matches!(row.try_get::<_, Option<i64>>(1), Ok(Some(_))));
+    granted.map(parse_lease).transpose()
+}
+
 /// Parses a row of [`GRANT_RANGES`], [`TAKE_OVER_EXPIRED`] or `REPEAT_CLAIM`, which select the same columns.
 pub(super) fn parse_lease(row: &Row) -> Result<Lease, tokio_postgres::Error> {
     let attempts = unsigned(row.try_get(12)?);

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::destination_ids::DestinationIds;
 use crate::convert::PgTimestamp;
-use crate::session::{Sql, durable_commit};
+use crate::session::{Session, Sql, durable_commit};
 
 /// Inserts messages, events, their queue rows and the change of the pending count, and notifies workers. Destinations
 /// whose ids this process has cached come with those ids, which hold if the server has them too and does not remove them;
@@ -207,6 +207,18 @@ impl<'a> Insert<'a> {
     pub(crate) fn event_ids(&self) -> impl Iterator<Item = EventId> {
         self.event_ids.iter().cloned()
     }
+}
+
+/// Inserts an event in a transaction that the caller has begun, and returns the id of its destination.
+pub(crate) async fn insert_in_transaction(
+    session: &Session,
+    event: &NewEvent,
+) -> Result<i64, tokio_postgres::Error> {
+    let uncached = DestinationIds::default();
+    let insert = Insert::new(&[event], &uncached, &mut MessageIds::from_system());
+    let rows = session.query(&INSERT, &insert.params()).await?;
+    let ids: Vec<i64> = rows.first().expect("the statement returns one row").try_get(1)?;
+    Ok(ids[0])
 }
 
 /// Returns the receipts of events that were just stored, all pending.

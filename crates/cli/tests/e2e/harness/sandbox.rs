@@ -74,6 +74,21 @@ impl Sandbox {
         Self { database: Some((server, name.to_owned())), ..sandbox }
     }
 
+    /// Lets processes that start later connect as a role of their own, which owns nothing and has the rights that it needs.
+    /// Returns the sandbox and the name of the role. Only for PostgreSQL.
+    pub(crate) fn with_limited_role(mut self) -> (Self, String) {
+        let (server, name) = self.database.clone().expect("a sandbox on PostgreSQL");
+        let role = format!("limited_{name}");
+        self.sql(&format!(
+            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA app TO {role};
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA app TO {role};
+             GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA app TO {role}"
+        ));
+        let url = server.url(&name).replace("postgres@", &format!("{role}:{DATABASE_PASSWORD}@"));
+        self.set_env("POSTHASTE_DATABASE_URL", &url);
+        (self, role)
+    }
+
     /// Sets an environment variable for processes that start later.
     #[must_use]
     pub(crate) fn with_env(mut self, name: &str, value: &str) -> Self {
