@@ -105,7 +105,8 @@ pub use posthaste_store_sqlite as store_sqlite;
 #[cfg(feature = "sqlite")]
 pub use wiring::rusqlite;
 pub use wiring::{
-    Database, DatabaseCheck, DatabaseError, MigrationReport, OpenStore, check_ca_file, count_authorities,
+    Database, DatabaseCheck, DatabaseError, MigrationReport, OpenStore, PageCheck, check_ca_file,
+    count_authorities,
 };
 #[cfg(feature = "postgres")]
 pub use wiring::{InvalidUrl, PostgresUrl, tokio_postgres};

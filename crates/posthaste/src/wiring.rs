@@ -87,21 +87,35 @@ pub enum OpenStore {
 }
 
 /// The schema versions before and after a migration. Version 0 is a database without a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationReport {
     pub from: i64,
     pub to: i64,
+    /// What is missing from the schema, or differs from what it should be, although its version is current.
+    pub problems: Vec<String>,
 }
 
 /// What a check of a database's content found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatabaseCheck {
-    /// Damaged parts of the database, in the words of the database; empty if it is intact.
+    /// What is missing from the schema, or differs from what it should be.
+    pub schema_problems: Vec<String>,
+    /// Why the database refused a trial write. None if it accepted one.
+    pub refused_write: Option<String>,
+    /// What a check of every page of a SQLite file found. None for PostgreSQL, which checks its own pages.
+    pub pages: Option<PageCheck>,
+}
+
+/// What a check of every page of a SQLite file found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageCheck {
+    /// Damaged parts of the file, in the words of SQLite; empty if it is intact.
     pub problems: Vec<String>,
-    /// Whether the whole database was checked within the limit.
+    /// Whether the whole file was checked within the limit.
     pub is_complete: bool,
-    /// Size of a SQLite file's write-ahead log.
+    /// Size of the file's write-ahead log.
     pub wal_bytes: u64,
 }
 
@@ -194,20 +208,35 @@ impl Database {
         }
     }
 
-    /// Reads every page of a SQLite file, for at most `limit`, and tries a write that it rolls back. The schema must be
-    /// current. Returns `None` for PostgreSQL, which checks its own pages.
-    #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only SQLite is checked"))]
-    pub async fn check(&self, limit: Duration) -> Result<Option<DatabaseCheck>, DatabaseError> {
+    /// Compares the schema with what it should be, and tries the writes of an enqueue, a claim and a settle, which it rolls
+    /// back. Reads every page of a SQLite file, for at most `limit`. The version of the schema must be current.
+    #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only SQLite has pages to check"))]
+    pub async fn check(&self, limit: Duration) -> Result<DatabaseCheck, DatabaseError> {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => {
-                let path = path.clone();
-                let found = blocking(move || posthaste_store_sqlite::check(path, limit)).await?;
-                let posthaste_store_sqlite::FileCheck { problems, is_complete, wal_bytes } = found;
-                Ok(Some(DatabaseCheck { problems, is_complete, wal_bytes }))
+                let (path, of_schema) = (path.clone(), path.clone());
+                let schema_problems =
+                    blocking(move || posthaste_store_sqlite::check_schema(of_schema)).await?;
+                match blocking(move || posthaste_store_sqlite::check(path, limit)).await {
+                    Ok(posthaste_store_sqlite::FileCheck { problems, is_complete, wal_bytes }) => {
+                        let pages = Some(PageCheck { problems, is_complete, wal_bytes });
+                        Ok(DatabaseCheck { schema_problems, refused_write: None, pages })
+                    }
+                    Err(error) if schema_problems.is_empty() => Err(error.into()),
+                    Err(error) => {
+                        let refused_write = Some(error.to_string());
+                        Ok(DatabaseCheck { schema_problems, refused_write, pages: None })
+                    }
+                }
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres(_) => Ok(None),
+            Self::Postgres(config) => {
+                let schema_problems = posthaste_store_postgres::check_schema(config).await?;
+                let refused_write =
+                    PostgresStore::try_writes(config).await.err().map(|error| error.to_string());
+                Ok(DatabaseCheck { schema_problems, refused_write, pages: None })
+            }
         }
     }
 
@@ -216,14 +245,16 @@ impl Database {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => {
-                let path = path.clone();
+                let (path, of_schema) = (path.clone(), path.clone());
                 let migrated = blocking(move || posthaste_store_sqlite::migrate(path)).await?;
-                Ok(MigrationReport { from: migrated.from, to: migrated.to })
+                let problems = blocking(move || posthaste_store_sqlite::check_schema(of_schema)).await?;
+                Ok(MigrationReport { from: migrated.from, to: migrated.to, problems })
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(config) => {
                 let migrated = posthaste_store_postgres::migrate(config).await?;
-                Ok(MigrationReport { from: migrated.from.into(), to: migrated.to.into() })
+                let problems = posthaste_store_postgres::check_schema(config).await?;
+                Ok(MigrationReport { from: migrated.from.into(), to: migrated.to.into(), problems })
             }
         }
     }

@@ -36,6 +36,7 @@ mod notices;
 mod operate;
 mod outstanding;
 mod read;
+mod schema_check;
 mod secrets;
 mod session;
 mod settle;
@@ -63,7 +64,7 @@ use tokio::task::AbortHandle;
 pub use config::{InvalidUrl, PostgresConfig, PostgresUrl};
 pub use defaults::EnqueueFunctionDefaults;
 pub use enqueue::{CallerError, enqueue_in};
-pub use migrate::{MigrateError, MigrationReport, inspect, migrate, supported_schema_version};
+pub use migrate::{MigrateError, MigrationReport, check_schema, inspect, migrate, supported_schema_version};
 /// The driver, in the version whose transactions [`enqueue_in`] accepts.
 pub use tokio_postgres;
 
@@ -105,12 +106,24 @@ impl PostgresStore {
     /// Migrates the schema, then connects like [`Self::connect`].
     pub async fn open(config: PostgresConfig) -> Result<Self, MigrateError> {
         migrate(&config).await?;
+        // The store starts all the same: a missing index slows it down, and its health reports writes that fail.
+        for problem in check_schema(&config).await? {
+            tracing::error!(
+                problem,
+                "the schema is not what it should be; `posthaste doctor` lists all problems"
+            );
+        }
         let store = Self::connect(config);
         // Attempts of a day without a partition go to the default partition, and maintenance tries again.
         if let Err(error) = store.shared.sessions.dispatch.with(maintain::create_partitions).await {
             tracing::debug!(code = error.code(), %error, "partitions not created; maintenance tries again");
         }
         Ok(store)
+    }
+
+    /// Tries the writes of an enqueue, a claim and a settle on a database whose schema is current, and undoes them.
+    pub async fn try_writes(config: &PostgresConfig) -> Result<(), StoreError> {
+        write_check::run(&SessionPools::new(config)).await
     }
 
     /// Stores the settings that `app.enqueue_webhook` applies to events of SQL producers.

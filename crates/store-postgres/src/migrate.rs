@@ -11,6 +11,7 @@ use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use crate::config::PostgresConfig;
 use crate::error::{describe, is_lock_conflict, passes_by_itself, server_message};
+use crate::schema_check;
 
 /// Timeout of [`inspect`]. [`migrate`] has none: it waits for as long as another process migrates.
 const INSPECT_WITHIN: Duration = Duration::from_secs(15);
@@ -127,6 +128,14 @@ async fn apply(config: &PostgresConfig, migrations: &[Migration]) -> Result<Migr
 pub async fn inspect(config: &PostgresConfig) -> Result<Option<StoreHealth>, MigrateError> {
     let inspecting = with_connection(config, async |client| inspect_on(client).await);
     tokio::time::timeout(INSPECT_WITHIN, inspecting).await.unwrap_or(Err(MigrateError::NoAnswer))
+}
+
+/// Returns what is missing from the schema of a current database, or differs from what the migrations create: tables,
+/// columns, indexes, functions, triggers, views, and rights of this role. Empty if the schema is intact.
+#[expect(clippy::disallowed_methods, reason = "bounds a wait for the network; nothing is scheduled by it")]
+pub async fn check_schema(config: &PostgresConfig) -> Result<Vec<String>, MigrateError> {
+    let checking = with_connection(config, async |client| Ok(schema_check::find_problems(client).await?));
+    tokio::time::timeout(INSPECT_WITHIN, checking).await.unwrap_or(Err(MigrateError::NoAnswer))
 }
 
 /// Runs `work` on a new connection, and closes the connection afterwards.

@@ -18,7 +18,7 @@ use crate::claim::grant_in_transaction;
 use crate::discover::READ_SNAPSHOT;
 use crate::enqueue::insert_in_transaction;
 use crate::error::unavailable;
-use crate::session::{BEGIN, Session, Sql};
+use crate::session::{BEGIN, Session, SessionPools, Sql};
 use crate::settle::settle_in_transaction;
 
 const PAYLOAD_BYTES: usize = 256;
@@ -34,16 +34,18 @@ static LOG_MESSAGE: Sql =
 /// Checks that every write is possible. An error names the table, function or right that is missing.
 pub(crate) async fn check_writes(store: &StoreState) -> Result<(), StoreError> {
     let failures_before = store.sessions.write_failures();
-    store
-        .sessions
-        .checks
-        .with(async |session| {
-            try_writes(session).await?;
-            session.transact(&LOG_MESSAGE, &[]).await
-        })
-        .await?;
+    run(&store.sessions).await?;
     store.write_check.record_success(failures_before);
     Ok(())
+}
+
+/// Makes the trial and the commit.
+pub(crate) async fn run(sessions: &SessionPools) -> Result<(), StoreError> {
+    let checked = sessions.checks.with(async |session| {
+        try_writes(session).await?;
+        session.transact(&LOG_MESSAGE, &[]).await
+    });
+    checked.await.map(drop)
 }
 
 /// Enqueues, claims and settles an event, and rolls back. If a statement fails, the session is closed, and PostgreSQL

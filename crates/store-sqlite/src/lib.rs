@@ -76,7 +76,7 @@ use writer::{Writer, WriterThread};
 
 pub use check::{FileCheck, check};
 pub use clock::SystemClock;
-pub use migrate::{MigrationReport, inspect, migrate};
+pub use migrate::{MigrationReport, check_schema, inspect, migrate};
 pub use open::{OpenError, Options, system_rng};
 /// The rusqlite version whose transactions [`SqliteStore::enqueue_in`] accepts.
 pub use rusqlite;
@@ -128,6 +128,13 @@ impl SqliteStore {
         let path = open::absolute_path(path.as_ref())?;
         let db = connect::open_writer(&path, options.busy_timeout)?;
         migrate::migrate_to_latest(&db, &path)?;
+        // The store starts all the same: its health reports writes that fail.
+        for problem in migrate::find_schema_problems(&db, &path)? {
+            tracing::error!(
+                problem,
+                "the schema is not what it should be; `posthaste doctor` lists all problems"
+            );
+        }
         let file = DatabaseFile::identify(path.clone()).map_err(|source| OpenError::Lost { path, source })?;
         let file = Arc::new(file);
         let waker = Waker::default();

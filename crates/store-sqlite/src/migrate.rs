@@ -3,6 +3,7 @@
 //! All missing steps are applied in one transaction under the write lock. Another process that opens the same file
 //! meanwhile waits for the lock and then has nothing left to apply.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use posthaste_domain::Timestamp;
@@ -42,6 +43,35 @@ pub fn inspect(path: impl AsRef<Path>, clock: &dyn StoreClock) -> Result<StoreHe
 
 pub(crate) fn read_health(db: &Connection, now: Timestamp) -> rusqlite::Result<StoreHealth> {
     Ok(StoreHealth { now, schema: schema_version(db)?, schema_supported: version_after(MIGRATIONS.len()) })
+}
+
+/// Returns what is missing from the schema of a current database, or differs from what the migrations create; empty if the
+/// schema is intact. Objects that an operator has added are ignored.
+pub fn check_schema(path: impl AsRef<Path>) -> Result<Vec<String>, OpenError> {
+    let path = absolute_path(path.as_ref())?;
+    let sqlite = |error| OpenError::from_sqlite(error, &path);
+    let db = connect::open_reader(&path, Options::default().busy_timeout).map_err(sqlite)?;
+    find_schema_problems(&db, &path)
+}
+
+pub(crate) fn find_schema_problems(db: &Connection, path: &Path) -> Result<Vec<String>, OpenError> {
+    let sqlite = |error| OpenError::from_sqlite(error, path);
+    let fresh = Connection::open_in_memory().map_err(sqlite)?;
+    apply_migrations(&fresh, path, MIGRATIONS)?;
+    let (expected, found) = (list_objects(&fresh).map_err(sqlite)?, list_objects(db).map_err(sqlite)?);
+    let problem = |(name, definition): (&String, &String)| match found.get(name) {
+        Some(other) if other == definition => None,
+        Some(_) => Some(format!("{name} differs; it should be: {definition}")),
+        None => Some(format!("{name} is missing")),
+    };
+    Ok(expected.iter().filter_map(problem).collect())
+}
+
+/// Lists the objects of the schema: kind and name, with the statement that creates each.
+fn list_objects(db: &Connection) -> rusqlite::Result<BTreeMap<String, String>> {
+    let objects = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'";
+    let mut objects = db.prepare(objects)?;
+    objects.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 /// Applies all missing migrations on an open connection.
@@ -156,6 +186,22 @@ mod tests {
             MigrationReport { from: 1, to: 2 }
         );
         assert_eq!(tables(&db), ["a", "b"]);
+    }
+
+    #[test]
+    fn missing_and_changed_objects_are_named_and_additions_are_ignored() {
+        let (_directory, path, db) = database();
+        apply_migrations(&db, &path, MIGRATIONS).unwrap();
+        db.execute_batch("CREATE INDEX own ON webhook_events (event_type)").unwrap();
+        assert_eq!(check_schema(&path).unwrap(), Vec::<String>::new());
+        db.execute_batch("DROP INDEX webhook_idempotency_key; ALTER TABLE webhook_audit ADD COLUMN own TEXT")
+            .unwrap();
+        let problems = check_schema(&path).unwrap();
+        assert_eq!(problems[0], "index webhook_idempotency_key is missing");
+        assert!(
+            problems[1].starts_with("table webhook_audit differs") && problems.len() == 2,
+            "{problems:?}"
+        );
     }
 
     #[test]

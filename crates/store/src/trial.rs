@@ -41,6 +41,7 @@ pub fn claim() -> ClaimRequest {
         per_destination: 1,
         destination_slots: BTreeMap::new(),
         abandon_after: 1,
+        resumed_within: Duration::ZERO,
     }
 }
 

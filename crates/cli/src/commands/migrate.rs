@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use posthaste::MigrationReport;
 use posthaste_config::Config;
 
@@ -14,7 +14,14 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let url = open::masked_url(&config);
     let database = open::database(&config)?;
     let report = with_spinner("migrating the schema", database.migrate()).await;
-    let MigrationReport { from, to } = report.with_context(|| format!("cannot migrate {url}"))?;
+    let MigrationReport { from, to, problems } = report.with_context(|| format!("cannot migrate {url}"))?;
+    if !problems.is_empty() {
+        bail!(
+            "the schema has version {to}, but it is not what it should be ({url}):\n  {}\nrestore what is missing, or \
+             restore a backup; `posthaste doctor` tries every write",
+            problems.join("\n  ")
+        );
+    }
     let result = match from {
         0 => format!("created the schema, version {to}"),
         _ if from == to => format!("nothing to do: the schema is at version {to}"),

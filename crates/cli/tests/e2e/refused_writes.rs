@@ -107,3 +107,50 @@ fn worker_that_restarts_while_results_are_refused_sends_nothing() {
     assert_eq!(sandbox.sql("SELECT sum(lost_leases) FROM webhook_outbox_events"), "0");
     service.stop();
 }
+
+#[test]
+fn migrate_and_doctor_name_what_is_missing_from_the_schema() {
+    for (damage, missing) in [
+        ("DROP TABLE webhook_claims CASCADE", "table webhook_claims is missing"),
+        ("DROP INDEX webhook_queue_position", "index webhook_queue_position is missing: CREATE INDEX"),
+        (
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'webhook_queue_id'::regclass",
+            "(invalid)",
+        ),
+    ] {
+        let sandbox = Sandbox::new(Store::Postgres);
+        assert!(sandbox.run(&["migrate"]).stdout.starts_with("nothing to do"));
+        let healthy = sandbox.run(&["doctor"]);
+        assert_eq!(healthy.code, Some(0), "{}", healthy.stdout);
+        assert!(
+            healthy.stdout.contains("a trial enqueue, claim and settle were accepted"),
+            "{}",
+            healthy.stdout
+        );
+        sandbox.sql(damage);
+        let migrate = sandbox.run(&["migrate"]);
+        assert_eq!(migrate.code, Some(1), "{}", migrate.stdout);
+        assert!(migrate.stderr.contains(missing), "{damage}: {}", migrate.stderr);
+        let doctor = sandbox.run(&["doctor"]);
+        assert_eq!(doctor.code, Some(1), "{}", doctor.stdout);
+        assert!(doctor.stdout.contains(missing), "{damage}: {}", doctor.stdout);
+    }
+}
+
+#[test]
+fn migrate_doctor_and_the_start_name_a_missing_right() {
+    let (sandbox, role) = limited_sandbox();
+    assert!(sandbox.run(&["migrate"]).stdout.starts_with("nothing to do"));
+    sandbox.sql(&format!("REVOKE INSERT ON webhook_attempts FROM {role}"));
+    let missing = "this role has no right to INSERT on webhook_attempts";
+    let migrate = sandbox.run(&["migrate"]);
+    assert!(migrate.code == Some(1) && migrate.stderr.contains(missing), "{}", migrate.stderr);
+    let doctor = sandbox.run(&["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.stdout);
+    for words in [missing, "a trial write failed: ", "permission denied for table webhook_attempts"] {
+        assert!(doctor.stdout.contains(words), "{}", doctor.stdout);
+    }
+    let service = sandbox.serve();
+    service.wait_for_log("the schema is not what it should be; `posthaste doctor` lists all problems", 1);
+    service.stop();
+}

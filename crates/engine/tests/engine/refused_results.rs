@@ -16,7 +16,7 @@ async fn wait_for_failure(fixture: &Fixture, engine: &Engine) -> StoreError {
     let health = engine.health();
     let error = || health.write_failure().and_then(|failure| failure.error);
     fixture.wait_until("results cannot be written", |_| error().is_some()).await;
-    error().unwrap()
+    error().expect("it has just been seen")
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,3 +28,4 @@ mod tls;
 mod unused_destinations;
 mod url_form;
 mod watermark;
+mod write_check;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste::domain::Timestamp;
 use posthaste::engine::{ClockSkew, host_time};
 use posthaste::store::StoreHealth;
-use posthaste::{DatabaseCheck, DatabaseError};
+use posthaste::{DatabaseCheck, DatabaseError, PageCheck};
 use posthaste_config::{Config, DatabaseUrl};
 
 use super::disk::{self, MIB, size};
@@ -29,7 +29,8 @@ pub(super) async fn check_store(config: &Config) -> Vec<Finding> {
         Ok(database) => {
             let inspected = database.inspect().await;
             let is_current = matches!(&inspected, Ok(Some(health)) if health.is_current());
-            let checked = if is_current { database.check(PAGE_CHECK_LIMIT).await } else { Ok(None) };
+            let checked =
+                if is_current { database.check(PAGE_CHECK_LIMIT).await.map(Some) } else { Ok(None) };
             (inspected, checked)
         }
         Err(error) => (Err(error), Ok(None)),
@@ -84,17 +85,38 @@ fn schema(health: &StoreHealth) -> Finding {
     }
 }
 
-/// Reports damage, refused writes and the size of the write-ahead log.
+/// Reports what is missing from the schema, refused writes, damage and the size of the write-ahead log.
 fn contents(checked: &Result<Option<DatabaseCheck>, DatabaseError>) -> Vec<Finding> {
     match checked {
         Ok(None) => Vec::new(),
-        Ok(Some(check)) => vec![pages(check), write_ahead_log(check.wal_bytes)],
+        Ok(Some(check)) => {
+            let schema = check.schema_problems.iter().map(|problem| {
+                let text = format!("{problem}: restore it, or restore a backup of the database");
+                Finding::new("schema", Verdict::Broken, text)
+            });
+            let mut findings: Vec<Finding> = schema.collect();
+            findings.push(trial_write(check.refused_write.as_deref()));
+            if let Some(found) = &check.pages {
+                findings.extend([pages(found), write_ahead_log(found.wal_bytes)]);
+            }
+            findings
+        }
         // The error's text says what to do.
         Err(error) => vec![Finding::new("content", Verdict::Broken, error.to_string())],
     }
 }
 
-fn pages(check: &DatabaseCheck) -> Finding {
+fn trial_write(refused: Option<&str>) -> Finding {
+    match refused {
+        None => {
+            let text = "a trial enqueue, claim and settle were accepted and rolled back";
+            Finding::new("writes", Verdict::Ok, text)
+        }
+        Some(error) => Finding::new("writes", Verdict::Broken, format!("a trial write failed: {error}")),
+    }
+}
+
+fn pages(check: &PageCheck) -> Finding {
     if !check.problems.is_empty() {
         let text = format!(
             "the database is damaged: {}; stop Posthaste, keep a copy of the file, and restore a backup",
