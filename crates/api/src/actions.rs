@@ -6,7 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use http::{HeaderMap, Uri};
-use posthaste_store::EventView;
+use posthaste_store::{ActionRequest, EventView};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -17,6 +17,7 @@ use crate::body::{RequestBody, require_json};
 use crate::destination::HoldBody;
 use crate::error::ApiError;
 use crate::event::EventIdPath;
+use crate::idempotency::{self, IdempotencyKey};
 use crate::json::{self, Object};
 use crate::query::QueryParameters;
 use crate::timestamp::Rfc3339;
@@ -90,9 +91,13 @@ pub(crate) struct DiscardRequest {
 ///
 /// Makes a failed event pending and due now, and resets its attempt count to 0. Its payload and destination do not change.
 /// If its destination is paused or has an open circuit, `held` says so; resuming the destination sends the event now.
+/// If a response does not arrive, repeat the request with the same `Idempotency-Key`.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/dlq/{event_id}/requeue", tag = "Dead letters", operation_id = "requeueDeadLetter",
-    params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
+    params(
+        ("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this action: 1 to 255 printable ASCII characters, remembered as long as the event's audit log. Repeating the action on the event with the same key returns the first response", example = "repair-17"),
+    ),
     responses(
         (status = 200, description = "The event is pending", body = RequeueResponse),
     ),
@@ -106,9 +111,12 @@ pub(crate) async fn requeue(
     body: Body,
 ) -> Result<Json<RequeueResponse>, ApiError> {
     QueryParameters::require_none(&uri)?;
+    let key = IdempotencyKey::parse(&headers, &caller.name)?;
     let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
     let RequeueRequest {} = parse_optional_body(&headers, &body)?;
-    let event = state.store.requeue(&event_id, &caller.name).await?;
+    let request = action_request(&caller.name, key.as_ref());
+    let requeued = state.store.requeue(&event_id, request).await;
+    let event = requeued.map_err(|error| idempotency::store_error(error, key))?;
     tracing::info!(%event_id, actor = caller.name, "requeued");
     let held = read_hold(&state, &event).await;
     Ok(Json(RequeueResponse {
@@ -134,10 +142,14 @@ async fn read_hold(state: &ApiState, event: &EventView) -> Option<HoldBody> {
 /// Cancel an event
 ///
 /// A pending event becomes failed and is not sent again. A failed event stays failed, with the new reason. A request that is
-/// already in flight may still arrive, but its result is ignored.
+/// already in flight may still arrive, but its result is ignored. If a response does not arrive, repeat the request with the same
+/// `Idempotency-Key`.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/events/{event_id}/cancel", tag = "Events", operation_id = "cancelEvent",
-    params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
+    params(
+        ("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this action: 1 to 255 printable ASCII characters, remembered as long as the event's audit log. Repeating the action on the event with the same key returns the first response", example = "repair-17"),
+    ),
     request_body(content = CancelRequest, description = "Optional"),
     responses(
         (status = 200, description = "The event is failed", body = CancelResponse),
@@ -152,10 +164,13 @@ pub(crate) async fn cancel(
     body: Body,
 ) -> Result<Json<CancelResponse>, ApiError> {
     QueryParameters::require_none(&uri)?;
+    let key = IdempotencyKey::parse(&headers, &caller.name)?;
     let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
     let CancelRequest { reason } = parse_optional_body(&headers, &body)?;
     validate_reason(reason.as_deref().unwrap_or_default())?;
-    let event = state.store.cancel(&event_id, &caller.name, reason.as_deref()).await?;
+    let request = action_request(&caller.name, key.as_ref());
+    let cancelled = state.store.cancel(&event_id, request, reason.as_deref()).await;
+    let event = cancelled.map_err(|error| idempotency::store_error(error, key))?;
     tracing::info!(%event_id, actor = caller.name, "cancelled");
     Ok(Json(CancelResponse {
         event_id: event.event_id.to_string(),
@@ -171,7 +186,10 @@ pub(crate) async fn cancel(
 /// as long as delivered events are kept. Until then no other event can have its id.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/dlq/{event_id}/discard", tag = "Dead letters", operation_id = "discardDeadLetter",
-    params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
+    params(
+        ("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this action: 1 to 255 printable ASCII characters, remembered as long as the event's audit log. Repeating the action on the event with the same key returns the first response", example = "repair-17"),
+    ),
     request_body(content = DiscardRequest, description = "Optional"),
     responses(
         (status = 200, description = "The event does not exist any more", body = DiscardResponse),
@@ -186,12 +204,19 @@ pub(crate) async fn discard(
     body: Body,
 ) -> Result<Json<DiscardResponse>, ApiError> {
     QueryParameters::require_none(&uri)?;
+    let key = IdempotencyKey::parse(&headers, &caller.name)?;
     let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
     let DiscardRequest { reason } = parse_optional_body(&headers, &body)?;
     validate_reason(reason.as_deref().unwrap_or_default())?;
-    let discard = state.store.discard(&event_id, &caller.name, reason.as_deref()).await?;
+    let request = action_request(&caller.name, key.as_ref());
+    let discarded = state.store.discard(&event_id, request, reason.as_deref()).await;
+    let discard = discarded.map_err(|error| idempotency::store_error(error, key))?;
     tracing::info!(%event_id, actor = caller.name, "discarded");
     Ok(Json(DiscardResponse { event_id: event_id.to_string(), discarded_at: discard.at.into() }))
+}
+
+fn action_request<'a>(actor: &'a str, key: Option<&'a IdempotencyKey>) -> ActionRequest<'a> {
+    ActionRequest { actor, key: key.map(|key| key.stored.as_str()) }
 }
 
 /// Parses a body that may be empty; an empty one is `T::default()`.

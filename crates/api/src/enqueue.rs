@@ -22,6 +22,7 @@ use crate::access::{Authorized, Enqueue};
 use crate::api::{ApiState, EnqueueSettings};
 use crate::body::{self, RequestBody};
 use crate::error::ApiError;
+use crate::idempotency::{self, IdempotencyKey};
 use crate::json;
 use crate::query::QueryParameters;
 use crate::timestamp::Rfc3339;
@@ -32,8 +33,6 @@ use request::{EnqueueBody, EventList, EventRequest, WrappedEvents};
 pub(crate) const BODY_BYTES_MAX: usize = 16 << 20;
 /// Maximum size of everything in an event but its payload.
 const EVENT_OVERHEAD_BYTES: usize = 64 << 10;
-/// Maximum length of an idempotency key.
-const KEY_LEN_MAX: usize = 255;
 
 /// An event that was stored.
 #[derive(Serialize, ToSchema)]
@@ -99,7 +98,7 @@ pub(crate) async fn enqueue(
     body: Body,
 ) -> Result<Response, ApiError> {
     QueryParameters::require_none(&uri)?;
-    let key = idempotency_key(&headers)?;
+    let key = IdempotencyKey::parse(&headers, &caller.name)?;
     body::require_json(&headers)?;
     let settings = state.enqueue_settings;
     let bytes_max = BODY_BYTES_MAX.max(settings.payload_bytes_max.saturating_add(EVENT_OVERHEAD_BYTES));
@@ -110,20 +109,15 @@ pub(crate) async fn enqueue(
         checked.map_err(|reason| invalid_field("destination_url", &reason, is_array.then_some(index)))?;
     }
     let event_ids: Vec<_> = events.iter().map(|event| event.event_id().cloned()).collect();
-    let idempotency = key.map(|key| idempotency(&caller.name, key, &bytes, settings));
+    let idempotency = key.as_ref().map(|key| idempotency_record(key, &bytes, settings));
     match state.store.enqueue(EnqueueRequest { events, idempotency }).await {
         Ok(enqueued) => Ok(respond(enqueued, is_array)),
-        Err(StoreError::IdempotencyConflict { .. }) => {
-            // Show the key as the client sent it. The store's key is prefixed with the caller's name.
-            let key = key.unwrap_or_default().to_owned();
-            Err(StoreError::IdempotencyConflict { key }.into())
-        }
         Err(StoreError::EventIdTaken { event_id }) => {
             // Of two equal ids in one request, the second is the duplicate.
             let index = event_ids.iter().rposition(|id| id.as_ref() == Some(&event_id)).filter(|_| is_array);
             Err(ApiError::EventIdTaken { event_id, index })
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(idempotency::store_error(error, key)),
     }
 }
 
@@ -173,26 +167,10 @@ fn invalid_field(field: &str, reason: &dyn Display, index: Option<usize>) -> Api
     ApiError::invalid_at(message, details)
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
-    let mut values = headers.get_all("idempotency-key").iter();
-    let key = match (values.next(), values.next()) {
-        (None, _) => return Ok(None),
-        // `to_str` allows tabs, which are not printable.
-        (Some(value), None) => value.to_str().ok().filter(|key| !key.contains('\t')),
-        (Some(_), Some(_)) => None,
-    };
-    key.filter(|key| (1..=KEY_LEN_MAX).contains(&key.len())).map(Some).ok_or_else(|| {
-        let message =
-            format!("Idempotency-Key must be sent once, with 1 to {KEY_LEN_MAX} printable ASCII characters");
-        ApiError::invalid_at(message, json!({ "header": "idempotency-key" }))
-    })
-}
-
-/// Builds the idempotency record of a request. Its key is prefixed with the caller's name, so that two producers that number
-/// their requests do not collide.
-fn idempotency(caller: &str, key: &str, body: &Bytes, settings: EnqueueSettings) -> Idempotency {
+/// Builds the idempotency record of a request.
+fn idempotency_record(key: &IdempotencyKey, body: &Bytes, settings: EnqueueSettings) -> Idempotency {
     Idempotency {
-        key: format!("{caller}:{key}"),
+        key: key.stored.clone(),
         fingerprint: Sha256::digest(body).into(),
         keep_for: settings.idempotency_retention,
     }

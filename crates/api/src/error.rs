@@ -195,7 +195,7 @@ impl ApiError {
     fn message(&self) -> String {
         match self {
             Self::Store(StoreError::Unavailable { .. }) => {
-                "the store is unavailable; repeat the request in a moment. Repeat an enqueue with the same Idempotency-Key, \
+                "the store is unavailable; repeat the request in a moment. Repeat an enqueue or an action with the same Idempotency-Key, \
                  because the first may have succeeded"
                     .to_owned()
             }

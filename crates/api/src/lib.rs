@@ -37,6 +37,7 @@ mod body;
 mod cached;
 mod document;
 mod headers;
+mod idempotency;
 mod json;
 mod page;
 mod query;

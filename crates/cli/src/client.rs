@@ -1,6 +1,7 @@
 //! The client of Posthaste's own API: one server, one API key, JSON requests and responses.
 //!
-//! It never repeats a request that may have reached the server: the user decides whether to repeat a command.
+//! It repeats only operator actions by itself, each under a key of its own. It never repeats another request that may have
+//! reached the server: the user decides whether to repeat a command.
 
 mod error;
 mod responses;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method};
+use posthaste::OsRandom;
 use reqwest::Request;
 use serde::de::DeserializeOwned;
 use url::Url;
 
 use crate::http_client::{HttpClient, Limits};
+use crate::timers::sleep;
 
 pub(crate) use error::ClientError;
 pub(crate) use responses::{
@@ -26,6 +29,9 @@ pub(crate) use server_url::ServerUrl;
 
 /// Time limit and response size limit of one call. The largest page, of 200 events, is far below the size limit.
 const LIMITS: Limits = Limits { timeout: Duration::from_secs(30), response_bytes_max: 16 * 1_024 * 1_024 };
+/// Pauses before the repetitions of an operator action.
+const REPETITION_PAUSES: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_millis(500), Duration::from_secs(1)];
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -87,6 +93,26 @@ impl ApiClient {
         let mut request = self.request(Method::POST, self.server.resource(path, &[]), Some(body));
         request.headers_mut().insert(IDEMPOTENCY_KEY, key);
         self.send(request).await
+    }
+
+    /// Sends an operator action. If its response was lost or the server was unavailable, repeats it under the same key, so
+    /// that the server applies it once and responds as it did before.
+    pub(crate) async fn act(&self, path: &[&str], body: Option<Vec<u8>>) -> Result<ApiResponse, ClientError> {
+        let random = OsRandom::new()?;
+        let key = format!("{:016x}{:016x}", random.boot_id(), random.boot_id());
+        let key = HeaderValue::from_str(&key).expect("hexadecimal digits are allowed in a header");
+        let mut pauses = REPETITION_PAUSES.iter();
+        let mut may_be_applied = false;
+        loop {
+            let mut request = self.request(Method::POST, self.server.resource(path, &[]), body.clone());
+            request.headers_mut().insert(IDEMPOTENCY_KEY, key.clone());
+            let result = self.send(request).await;
+            may_be_applied |= result.as_ref().is_err_and(ClientError::may_be_applied);
+            match (result, pauses.next()) {
+                (Err(error), Some(pause)) if may_be_applied && error.is_transient() => sleep(*pause).await,
+                (result, _) => return result,
+            }
+        }
     }
 
     fn request(&self, method: Method, url: Url, body: Option<Vec<u8>>) -> Request {

@@ -26,10 +26,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{
-    DeliveryStatus, DestinationId, EventKey, Lease, LeaseToken, NewEvent, Outcome, Timestamp,
+    DeliveryStatus, DestinationId, EventId, EventKey, Lease, LeaseToken, NewEvent, Outcome, Timestamp,
 };
 use posthaste_engine::DrainReport;
-use posthaste_store::{EnqueueResponse, LayeredStore, NoticeCursor, PublishedNotice, Store, StoreError};
+use posthaste_store::{
+    ActionRequest, EnqueueResponse, LayeredStore, NoticeCursor, PublishedNotice, Store, StoreError,
+};
 use posthaste_store_memory::{MemoryStore, Row};
 use tokio::sync::Notify;
 
@@ -102,6 +104,8 @@ struct Model {
     /// The last delay of each retry number.
     last_delays: BTreeMap<u32, LastDelay>,
     last_notice: NoticeCursor,
+    /// The keys of applied operator actions.
+    applied_actions: BTreeSet<String>,
     /// Number of audit rows.
     audit: usize,
     /// Number of attempt records.
@@ -206,6 +210,17 @@ impl Checker {
         let result =
             self.memory.with_state(|state| step::check_step(step, &mut model, state, now, &self.scenario));
         self.record_result(model, result);
+    }
+
+    /// Checks an operator action. Under the key of an applied action it is a repetition, which must succeed and change
+    /// nothing.
+    fn check_action(&self, step: Step<'_>, event_id: &EventId, request: ActionRequest<'_>, refused: bool) {
+        let key = request.key.unwrap_or_default();
+        let is_repetition = self.model().applied_actions.contains(key);
+        if !is_repetition && !refused && request.key.is_some() {
+            self.model().applied_actions.insert(key.to_owned());
+        }
+        self.check(&if is_repetition { Step::RepeatedAction { event_id, refused } } else { step });
     }
 
     /// Keeps the violation, if the check failed and it is the first.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, DestinationId, EventId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_store::{
-    DeadLetterFilter, DestinationState, EnqueueRequest, EventQuery, EventView, Idempotency, LayeredStore,
-    PageLimit, PageRequest, PauseRequest, Store, StoreError,
+    ActionRequest, DeadLetterFilter, DestinationState, EnqueueRequest, EventQuery, EventView, Idempotency,
+    LayeredStore, PageLimit, PageRequest, PauseRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -98,19 +98,20 @@ fn event(world: &World, random: &SeededRandom, number: usize) -> NewEvent {
     NewEvent::accept(spec, 1_024, world.scenario.settings.policy.max_attempts()).expect("a valid event")
 }
 
-/// Requeues, cancels and discards random events during the fault phase.
+/// Requeues, cancels and discards random events during the fault phase. Repeats an action without a response under its key.
 pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
     let random = SeededRandom::new(seed, 4);
     let store = client_store(&world, "operator");
-    loop {
+    for number in 0_u32.. {
         sleep(random.millis(2_000..60_000)).await;
         if world.faults_are_over() {
             return resume_all(&*store).await;
         }
+        let key = format!("action-{number}");
         let acted = match random.index(13) {
-            0..6 => requeue(&*store, &random).await,
-            6..9 => cancel(&*store, &random).await,
-            9..10 => discard(&*store, &random).await,
+            0..6 => requeue(&*store, &random, &key).await,
+            6..9 => cancel(&*store, &random, &key).await,
+            9..10 => discard(&*store, &random, &key).await,
             10..11 => pause(&*store, &random).await,
             _ => resume(&*store, &random).await,
         };
@@ -167,16 +168,16 @@ async fn resume_all(store: &dyn Store) {
 }
 
 /// Requeues a random dead letter. Returns none if there is none.
-async fn requeue(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
+async fn requeue(store: &dyn Store, random: &SeededRandom, key: &str) -> Result<Option<Fault>, StoreError> {
     let Some(event_id) = pick_dead_letter(store, random).await? else { return Ok(None) };
-    store.requeue(&event_id, "sim").await?;
+    repeat_until_answered(random, || store.requeue(&event_id, action(key))).await?;
     Ok(Some(Fault::OperatorRequeue))
 }
 
 /// Discards a random dead letter. Returns none if there is none.
-async fn discard(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
+async fn discard(store: &dyn Store, random: &SeededRandom, key: &str) -> Result<Option<Fault>, StoreError> {
     let Some(event_id) = pick_dead_letter(store, random).await? else { return Ok(None) };
-    store.discard(&event_id, "sim", Some("because")).await?;
+    repeat_until_answered(random, || store.discard(&event_id, action(key), Some("because"))).await?;
     Ok(Some(Fault::OperatorDiscard))
 }
 
@@ -187,7 +188,7 @@ async fn pick_dead_letter(store: &dyn Store, random: &SeededRandom) -> Result<Op
 }
 
 /// Cancels a random event, preferably one in flight. Returns none if there is none.
-async fn cancel(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
+async fn cancel(store: &dyn Store, random: &SeededRandom, key: &str) -> Result<Option<Fault>, StoreError> {
     let page = PageRequest { after: None, limit: PageLimit::new(50).expect("in range") };
     let status = if random.chance(800) { Some(DeliveryStatus::Pending) } else { None };
     let events = store.events(&EventQuery { status, destination: None }, &page).await?.items;
@@ -198,10 +199,28 @@ async fn cancel(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault
         (leased, Fault::OperatorCancelInFlight)
     };
     let Some(event_id) = pick_event(&candidates, random) else { return Ok(None) };
-    store.cancel(&event_id, "sim", Some("because")).await?;
+    repeat_until_answered(random, || store.cancel(&event_id, action(key), Some("because"))).await?;
     Ok(Some(fault))
 }
 
 fn pick_event(events: &[EventView], random: &SeededRandom) -> Option<EventId> {
     if events.is_empty() { None } else { Some(events[random.index(events.len())].event_id.clone()) }
+}
+
+fn action(key: &str) -> ActionRequest<'_> {
+    ActionRequest { actor: "sim", key: Some(key) }
+}
+
+/// Makes a call again as long as the store is unavailable, at most ten times.
+async fn repeat_until_answered<T, C: Future<Output = Result<T, StoreError>>>(
+    random: &SeededRandom,
+    call: impl Fn() -> C,
+) -> Result<T, StoreError> {
+    for _ in 0..10 {
+        match call().await {
+            Err(error) if error.is_transient() => sleep(random.millis(100..20_000)).await,
+            answered => return answered,
+        }
+    }
+    call().await
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, Lease, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{LocalShortage, Sender};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
+    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
     DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventQuery, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest,
     PauseRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
@@ -208,26 +208,26 @@ impl StoreLayer for FaultyStore {
         self.call(Call::Read, self.inner.events(query, page)).await
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        self.call(Call::Write, self.inner.requeue(event_id, actor)).await
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        self.call(Call::Write, self.inner.requeue(event_id, request)).await
     }
 
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        self.call(Call::Write, self.inner.cancel(event_id, actor, reason)).await
+        self.call(Call::Write, self.inner.cancel(event_id, request, reason)).await
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
-        self.call(Call::Write, self.inner.discard(event_id, actor, reason)).await
+        self.call(Call::Write, self.inner.discard(event_id, request, reason)).await
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {

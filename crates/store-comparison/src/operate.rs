@@ -15,8 +15,8 @@ impl SequenceRun<'_> {
         actor: Actor,
     ) -> ComparisonResult<String> {
         let id = self.event(event);
-        let store = self.store(handle).requeue(&id.store, actor.name()).await;
-        let model = self.model.requeue(&id.model, actor.name()).await;
+        let store = self.store(handle).requeue(&id.store, actor.name().into()).await;
+        let model = self.model.requeue(&id.model, actor.name().into()).await;
         self.tally.add(if model.is_ok() { "requeues" } else { "refused requeues" }, 1);
         self.compare_changes(store, model)?;
         self.compare_event(handle.other(), &id).await
@@ -30,8 +30,8 @@ impl SequenceRun<'_> {
         reason: Option<&str>,
     ) -> ComparisonResult<String> {
         let id = self.event(event);
-        let store = self.store(handle).cancel(&id.store, actor.name(), reason).await;
-        let model = self.model.cancel(&id.model, actor.name(), reason).await;
+        let store = self.store(handle).cancel(&id.store, actor.name().into(), reason).await;
+        let model = self.model.cancel(&id.model, actor.name().into(), reason).await;
         self.tally.add(if model.is_ok() { "cancels" } else { "refused cancels" }, 1);
         self.compare_changes(store, model)?;
         self.compare_event(handle.other(), &id).await
@@ -45,8 +45,8 @@ impl SequenceRun<'_> {
         reason: Option<&str>,
     ) -> ComparisonResult<String> {
         let id = self.event(event);
-        let store = self.store(handle).discard(&id.store, actor.name(), reason).await;
-        let model = self.model.discard(&id.model, actor.name(), reason).await;
+        let store = self.store(handle).discard(&id.store, actor.name().into(), reason).await;
+        let model = self.model.discard(&id.model, actor.name().into(), reason).await;
         self.tally.add(if model.is_ok() { "discards" } else { "refused discards" }, 1);
         match (store, model) {
             (Ok(store), Ok(model)) => {

@@ -9,7 +9,10 @@ use crate::Harness;
 use crate::fixture::*;
 
 async fn cancel(store: &Handle, event_id: &EventId, reason: Option<&str>) -> EventView {
-    store.cancel(event_id, "operator", reason).await.expect("only a delivered event cannot be cancelled")
+    store
+        .cancel(event_id, "operator".into(), reason)
+        .await
+        .expect("only a delivered event cannot be cancelled")
 }
 
 pub async fn s2_fr005_ac2_cancel_ends_a_pending_event(harness: &dyn Harness) {
@@ -77,7 +80,7 @@ pub async fn s2_fr005_ac3_cancel_of_delivered_is_a_conflict(harness: &dyn Harnes
     let store = harness.store();
     let event_id = enqueue_delivered(&store, event()).await;
     let before = (detail(&store, &event_id).await, end_of_log(&store).await);
-    let refused = store.cancel(&event_id, "operator", None).await;
+    let refused = store.cancel(&event_id, "operator".into(), None).await;
     let status = DeliveryStatus::Delivered;
     assert_eq!(refused, Err(StoreError::NotCancellable { event_id: event_id.clone(), status }));
     assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
@@ -85,7 +88,7 @@ pub async fn s2_fr005_ac3_cancel_of_delivered_is_a_conflict(harness: &dyn Harnes
 
 pub async fn an_unknown_event_cannot_be_cancelled(harness: &dyn Harness) {
     let store = harness.store();
-    let refused = store.cancel(&id("unknown"), "operator", None).await;
+    let refused = store.cancel(&id("unknown"), "operator".into(), None).await;
     assert_eq!(refused, Err(StoreError::EventNotFound { event_id: id("unknown") }));
 }
 
@@ -115,10 +118,10 @@ pub async fn cancelling_a_failed_event_publishes_nothing(harness: &dyn Harness) 
 pub async fn every_action_is_audited_oldest_first(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
-    store.cancel(&event_id, "first", Some("why")).await.expect("a pending event can be cancelled");
-    store.requeue(&event_id, "second").await.expect("a failed event can be requeued");
-    store.cancel(&event_id, "third", None).await.expect("a pending event can be cancelled");
-    store.cancel(&event_id, "fourth", None).await.expect("a failed event can be cancelled");
+    store.cancel(&event_id, "first".into(), Some("why")).await.expect("a pending event can be cancelled");
+    store.requeue(&event_id, "second".into()).await.expect("a failed event can be requeued");
+    store.cancel(&event_id, "third".into(), None).await.expect("a pending event can be cancelled");
+    store.cancel(&event_id, "fourth".into(), None).await.expect("a failed event can be cancelled");
     let detail = detail(&store, &event_id).await;
     let actions: Vec<_> = detail.audit.iter().map(|audit| (audit.action, audit.actor.as_str())).collect();
     let expected = [
@@ -150,7 +153,7 @@ pub async fn every_cancel_is_audited_with_its_own_reason(harness: &dyn Harness) 
         assert_eq!((last.action, last.reason.as_deref()), (ManualAction::Cancel, kept));
         assert_eq!(view(&store, &event_id).await, cancelled, "the returned event is the stored event");
     }
-    let requeued = store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
+    let requeued = store.requeue(&event_id, "operator".into()).await.expect("a failed event can be requeued");
     assert_eq!(requeued.manual_last.expect("it was just requeued").reason, None);
     let audit = detail(&store, &event_id).await.audit;
     let audited: Vec<_> = audit.iter().map(|audit| audit.reason.as_deref()).collect();

@@ -10,7 +10,7 @@ use crate::Harness;
 use crate::fixture::*;
 
 async fn discard(store: &Handle, event_id: &EventId, reason: Option<&str>) -> AuditView {
-    store.discard(event_id, "operator", reason).await.expect("a failed event can be discarded")
+    store.discard(event_id, "operator".into(), reason).await.expect("a failed event can be discarded")
 }
 
 /// The error of every call that names a discarded event.
@@ -22,7 +22,7 @@ pub async fn a_discarded_event_is_in_no_list_and_no_count(harness: &dyn Harness)
     let store = harness.store();
     let failed = enqueue_dead_lettered(&store, event()).await;
     let cancelled = enqueue(&store, event()).await;
-    store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&cancelled, "operator".into(), None).await.expect("a pending event can be cancelled");
     let kept = enqueue_dead_lettered(&store, event()).await;
     for event_id in [&failed, &cancelled] {
         discard(&store, event_id, None).await;
@@ -46,7 +46,10 @@ pub async fn a_discard_is_audited_and_outlives_its_event(harness: &dyn Harness) 
     let reasons = [(Some(" it's\n over\0 "), Some(" it's\n over ")), (Some(" \n"), None), (None, None)];
     for (reason, kept) in reasons {
         let event_id = enqueue_dead_lettered(&store, event()).await;
-        store.cancel(&event_id, "first", Some("other")).await.expect("a failed event can be cancelled");
+        store
+            .cancel(&event_id, "first".into(), Some("other"))
+            .await
+            .expect("a failed event can be cancelled");
         let entry = discard(&store, &event_id, reason).await;
         assert_eq!((entry.action, entry.actor.as_str()), (ManualAction::Discard, "operator"));
         assert_eq!(entry.reason.as_deref(), kept);
@@ -70,11 +73,11 @@ pub async fn only_a_failed_event_can_be_discarded(harness: &dyn Harness) {
     ];
     for (event_id, status) in statuses {
         let before = detail(&store, &event_id).await;
-        let refused = store.discard(&event_id, "operator", None).await;
+        let refused = store.discard(&event_id, "operator".into(), None).await;
         assert_eq!(refused, Err(StoreError::NotDiscardable { event_id: event_id.clone(), status }));
         assert_eq!(detail(&store, &event_id).await, before);
     }
-    let unknown = store.discard(&id("unknown"), "operator", None).await;
+    let unknown = store.discard(&id("unknown"), "operator".into(), None).await;
     assert_eq!(unknown, Err(StoreError::EventNotFound { event_id: id("unknown") }));
 }
 
@@ -83,9 +86,9 @@ pub async fn a_discarded_event_cannot_be_requeued_cancelled_or_discarded_again(h
     let event_id = enqueue_dead_lettered(&store, event()).await;
     let entry = discard(&store, &event_id, Some("wrong customer")).await;
     let error = discarded(&event_id, &entry);
-    assert_eq!(store.requeue(&event_id, "other").await, Err(error.clone()));
-    assert_eq!(store.cancel(&event_id, "other", None).await, Err(error.clone()));
-    assert_eq!(store.discard(&event_id, "other", None).await, Err(error));
+    assert_eq!(store.requeue(&event_id, "other".into()).await, Err(error.clone()));
+    assert_eq!(store.cancel(&event_id, "other".into(), None).await, Err(error.clone()));
+    assert_eq!(store.discard(&event_id, "other".into(), None).await, Err(error));
     assert_nothing_claimable(&store).await;
 }
 
@@ -93,7 +96,7 @@ pub async fn a_late_result_of_a_discarded_event_is_stale(harness: &dyn Harness) 
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
-    store.cancel(&event_id, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&event_id, "operator".into(), None).await.expect("a pending event can be cancelled");
     let entry = discard(&store, &event_id, None).await;
     let held = LeaseRef::from(&lease);
     assert_eq!(store.renew(&[held], LEASE).await, Ok(vec![held]));

@@ -151,7 +151,7 @@ pub async fn a_requeue_restarts_the_period(harness: &dyn Harness) {
     let event_id = enqueue(&store, event()).await;
     harness.advance(EXPIRE_AFTER + HOUR).await;
     assert_only(&expire(&store).await, &event_id);
-    let requeued = store.requeue(&event_id, "operator").await.expect("an expired event has failed");
+    let requeued = store.requeue(&event_id, "operator".into()).await.expect("an expired event has failed");
     assert_eq!((requeued.failure_kind, requeued.last_error), (None, None));
     harness.advance(EXPIRE_AFTER - HOUR).await;
     assert_eq!(expire(&store).await, []);
@@ -171,7 +171,7 @@ pub async fn a_walk_continues_where_its_last_step_ended(harness: &dyn Harness) {
     let old = enqueue_all(&store, vec![event(), event(), event(), event(), event()]).await;
     harness.advance(EXPIRE_AFTER + HOUR).await;
     let cancelled = enqueue(&store, event()).await;
-    store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&cancelled, "operator".into(), None).await.expect("a pending event can be cancelled");
     enqueue_all(&store, vec![event(), event(), event()]).await;
 
     let first = step(&store, None, 2).await;

@@ -68,7 +68,7 @@ pub async fn a_replay_after_a_requeue_changes_nothing(harness: &dyn Harness) {
     let event_id = enqueue(&store, event()).await;
     let gone = settlement(&claim_one(&store).await, status(410));
     assert_eq!(settle(&store, &gone).await, SettleResult::Applied);
-    store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
+    store.requeue(&event_id, "operator".into()).await.expect("a failed event can be requeued");
     let before = detail(&store, &event_id).await;
     assert_eq!(settle(&store, &gone).await, SettleResult::Replayed);
     assert_eq!(detail(&store, &event_id).await, before);
@@ -140,7 +140,7 @@ pub async fn results_of_a_mixed_batch_are_in_order(harness: &dyn Harness) {
     let (lost, _) = take_over(harness, &store).await;
     let cancelled = enqueue(&store, event()).await;
     let in_flight = claim_one(&store).await;
-    store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&cancelled, "operator".into(), None).await.expect("a pending event can be cancelled");
     let settled_before = enqueue(&store, event()).await;
     let replay = settlement(&claim_one(&store).await, status(500));
     assert_eq!(settle(&store, &replay).await, SettleResult::Applied);
@@ -190,7 +190,7 @@ pub async fn settlement_racing_a_cancel_has_one_winner(harness: &dyn Harness) {
         let event_id = enqueue(&store, event()).await;
         let settlement = settlement(&claim_one(&store).await, success());
         let (settled, cancelled) =
-            join(settle(&store, &settlement), second.cancel(&event_id, "operator", None)).await;
+            join(settle(&store, &settlement), second.cancel(&event_id, "operator".into(), None)).await;
         let status = view(&store, &event_id).await.status;
         match settled {
             SettleResult::Applied => {

@@ -73,7 +73,7 @@ pub async fn ended_lease_cannot_be_renewed(harness: &dyn Harness) {
     let retried = enqueue_retrying(&store, event()).await;
     let cancelled = enqueue(&store, event()).await;
     let in_flight = claim_one(&store).await;
-    store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&cancelled, "operator".into(), None).await.expect("a pending event can be cancelled");
     let released = enqueue(&store, event()).await;
     let released_lease = claim_one(&store).await;
     release(&store, &[&released_lease]).await;

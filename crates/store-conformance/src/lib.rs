@@ -29,6 +29,7 @@ mod notices;
 mod overview;
 mod page;
 mod pause;
+mod repeated_action;
 mod repeated_claim;
 mod requeue;
 mod secrets;

@@ -63,14 +63,14 @@ pub async fn failed_and_pending_events_are_kept_however_old(harness: &dyn Harnes
     let failed = enqueue_dead_lettered(&store, event()).await;
     let retried = enqueue_retrying(&store, event()).await;
     let cancelled = enqueue(&store, event()).await;
-    store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&cancelled, "operator".into(), None).await.expect("a pending event can be cancelled");
     let pending = enqueue(&store, event()).await;
     harness.advance(400 * DAY).await;
     maintain(&store, &KEEP_A_DAY).await;
     let kept = [failed, retried, cancelled, pending];
     assert_eq!(count_stored(&store, &kept).await, 4);
     assert_eq!(claim_all(&store).await.len(), 2, "the pending events are still due");
-    store.requeue(&kept[0], "operator").await.expect("a failed event can still be requeued");
+    store.requeue(&kept[0], "operator".into()).await.expect("a failed event can still be requeued");
 }
 
 pub async fn old_dead_letters_are_removed_in_small_steps(harness: &dyn Harness) {
@@ -81,7 +81,7 @@ pub async fn old_dead_letters_are_removed_in_small_steps(harness: &dyn Harness) 
         old.push(enqueue_dead_lettered(&store, event()).await);
     }
     let cancelled = enqueue(&store, event()).await;
-    store.cancel(&cancelled, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&cancelled, "operator".into(), None).await.expect("a pending event can be cancelled");
     old.push(cancelled);
     let delivered = enqueue_delivered(&store, event()).await;
     let retrying = enqueue_retrying(&store, event()).await;
@@ -119,8 +119,8 @@ pub async fn retention_of_dead_letters_counts_from_their_last_change(harness: &d
     let [cancelled, requeued] =
         [enqueue_dead_lettered(&store, event()).await, enqueue_dead_lettered(&store, event()).await];
     harness.advance(2 * DAY).await;
-    store.cancel(&cancelled, "operator", None).await.expect("a failed event can be cancelled");
-    store.requeue(&requeued, "operator").await.expect("a failed event can be requeued");
+    store.cancel(&cancelled, "operator".into(), None).await.expect("a failed event can be cancelled");
+    store.requeue(&requeued, "operator".into()).await.expect("a failed event can be requeued");
     let retention = Retention {
         keep_for: None,
         keep_dead_letters_for: Some(DAY),
@@ -140,7 +140,7 @@ pub async fn late_result_of_a_removed_dead_letter_is_stale(harness: &dyn Harness
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let lease = claim_one(&store).await;
-    store.cancel(&event_id, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&event_id, "operator".into(), None).await.expect("a pending event can be cancelled");
     harness.advance(2 * DAY).await;
     maintain(
         &store,

@@ -23,7 +23,7 @@ pub async fn terminal_states_are_published_in_commit_order(harness: &dyn Harness
     let first = enqueue_delivered(&store, event()).await;
     let second = enqueue_dead_lettered(&store, event()).await;
     let third = enqueue(&store, event()).await;
-    store.cancel(&third, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&third, "operator".into(), None).await.expect("a pending event can be cancelled");
     let fourth = enqueue_delivered(&store, event()).await;
     let notices = published_after(&store, start).await;
     let expected = [

@@ -69,7 +69,7 @@ pub async fn s2_fr001_ac2_oldest_pending_age_is_that_of_the_oldest(harness: &dyn
     harness.advance(HOUR).await;
     let age = oldest_pending_age(&store).await.expect("two events are pending");
     assert!((2 * HOUR..2 * HOUR + MINUTE).contains(&age), "{age:?}");
-    store.cancel(&oldest, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&oldest, "operator".into(), None).await.expect("a pending event can be cancelled");
     let age = oldest_pending_age(&store).await.expect("one event is pending");
     assert!((HOUR..HOUR + MINUTE).contains(&age), "{age:?}");
 }
@@ -83,9 +83,9 @@ pub async fn s2_fr001_ac3_overview_follows_every_change_at_once(harness: &dyn Ha
     assert_eq!(counts(&second).await, Overview { pending: 1, ..Overview::default() });
     apply(&store, &lease, status(500)).await;
     assert_eq!(counts(&second).await, Overview { pending: 1, retrying: 1, ..Overview::default() });
-    store.cancel(&event_id, "operator", None).await.expect("a pending event can be cancelled");
+    store.cancel(&event_id, "operator".into(), None).await.expect("a pending event can be cancelled");
     assert_eq!(counts(&second).await, Overview { failed: 1, cancelled: 1, ..Overview::default() });
-    store.requeue(&event_id, "operator").await.expect("a failed event can be requeued");
+    store.requeue(&event_id, "operator".into()).await.expect("a failed event can be requeued");
     assert_eq!(counts(&second).await, waiting);
     apply(&store, &claim_one(&store).await, success()).await;
     assert_eq!(counts(&second).await, Overview { delivered: 1, ..Overview::default() });
@@ -97,7 +97,7 @@ pub async fn cancelled_events_are_counted_among_the_failed_and_apart(harness: &d
     enqueue_dead_lettered(&store, event()).await;
     let pending = enqueue(&store, event()).await;
     let cancel = async |event_id: &EventId| {
-        store.cancel(event_id, "operator", None).await.expect("the event is not delivered");
+        store.cancel(event_id, "operator".into(), None).await.expect("the event is not delivered");
     };
     cancel(&pending).await;
     assert_eq!(counts(&second).await, Overview { failed: 3, cancelled: 1, ..Overview::default() });
@@ -105,7 +105,7 @@ pub async fn cancelled_events_are_counted_among_the_failed_and_apart(harness: &d
     cancel(&failed).await;
     assert_eq!(counts(&second).await, Overview { failed: 3, cancelled: 2, ..Overview::default() });
     for event_id in [&pending, &failed] {
-        store.requeue(event_id, "operator").await.expect("a cancelled event can be requeued");
+        store.requeue(event_id, "operator".into()).await.expect("a cancelled event can be requeued");
     }
     let requeued = Overview { pending: 2, pending_ready: 2, failed: 1, ..Overview::default() };
     assert_eq!(counts(&second).await, requeued);

@@ -41,7 +41,7 @@ pub async fn s2_fr003_ac1_dead_letters_are_sorted_by_latest_change(harness: &dyn
     enqueue_retrying(&store, event()).await;
     enqueue(&store, event()).await;
     assert_eq!(event_ids(&dead_letters(&store, &page(None, 50)).await), failed);
-    store.cancel(&failed[2], "operator", None).await.expect("a failed event can be cancelled");
+    store.cancel(&failed[2], "operator".into(), None).await.expect("a failed event can be cancelled");
     let expected = [&failed[2], &failed[0], &failed[1]].map(Clone::clone);
     assert_eq!(
         event_ids(&dead_letters(&store, &page(None, 50)).await),
@@ -121,10 +121,10 @@ pub async fn dead_letter_pages_stay_stable_while_rows_change(harness: &dyn Harne
     let first = dead_letters(&store, &page(None, 2)).await;
     assert_eq!(event_ids(&first), failed[..2]);
     // The row of the cursor leaves the list, a new row enters at the top, and a row of a later page moves to the top.
-    store.requeue(&failed[1], "operator").await.expect("a failed event can be requeued");
+    store.requeue(&failed[1], "operator".into()).await.expect("a failed event can be requeued");
     apply(&store, &claim_one(&store).await, success()).await;
     enqueue_dead_lettered(&store, event()).await;
-    store.cancel(&failed[3], "operator", None).await.expect("a failed event can be cancelled");
+    store.cancel(&failed[3], "operator".into(), None).await.expect("a failed event can be cancelled");
     let rest = dead_letters(&store, &page(first.next, 50)).await;
     let expected = [&failed[2], &failed[4], &failed[5]].map(Clone::clone);
     assert_eq!(event_ids(&rest), expected, "each unchanged event is listed exactly once");
@@ -140,7 +140,7 @@ pub async fn events_of_every_state_are_listed_newest_first(harness: &dyn Harness
     newest_first.insert(0, enqueue(&store, event()).await);
     // A change does not affect the order, which is by creation time.
     harness.advance(SECOND * 10).await;
-    store.cancel(&newest_first[2], "operator", None).await.expect("a failed event can be cancelled");
+    store.cancel(&newest_first[2], "operator".into(), None).await.expect("a failed event can be cancelled");
     let all = events(&store, &EventQuery::default(), &page(None, 50)).await;
     assert_eq!((event_ids(&all), all.next), (newest_first, None));
 }
@@ -221,7 +221,7 @@ pub async fn dead_letters_can_be_listed_by_kind_and_without_cancelled_ones(harne
     let store = harness.store();
     let failed = enqueue_dead_letters(harness, &store, 5).await;
     for cancelled in [&failed[0], &failed[2], &failed[3]] {
-        store.cancel(cancelled, "operator", None).await.expect("a failed event can be cancelled");
+        store.cancel(cancelled, "operator".into(), None).await.expect("a failed event can be cancelled");
         harness.advance(MINUTE).await;
     }
     // Pages of one event, so that the list continues after events that it leaves out.

@@ -78,7 +78,7 @@ pub async fn repeated_claim_returns_every_field_unchanged(harness: &dyn Harness)
     let store = harness.store();
     let requeued = enqueue_dead_lettered(&store, event_to("https://gone.example/")).await;
     let retried = enqueue_retrying(&store, event()).await;
-    store.requeue(&requeued, "operator").await.expect("a failed event can be requeued");
+    store.requeue(&requeued, "operator".into()).await.expect("a failed event can be requeued");
     harness.advance(HOUR).await;
     let spec = NewEventSpec {
         event_type: "order created".to_owned(),
@@ -159,9 +159,12 @@ pub async fn repeated_claim_returns_only_leases_it_still_holds(harness: &dyn Har
     apply(&store, &retried, status(500)).await;
     apply(&store, &gone, status(410)).await;
     for lease in [&cancelled, &requeued] {
-        store.cancel(&lease.event_id, "operator", None).await.expect("a pending event can be cancelled");
+        store
+            .cancel(&lease.event_id, "operator".into(), None)
+            .await
+            .expect("a pending event can be cancelled");
     }
-    store.requeue(&requeued.event_id, "operator").await.expect("a failed event can be requeued");
+    store.requeue(&requeued.event_id, "operator".into()).await.expect("a failed event can be requeued");
     release(&store, &[&released]).await;
 
     let ended = [delivered, retried, gone, cancelled, requeued, released].map(|lease| lease.event_id);

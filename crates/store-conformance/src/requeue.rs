@@ -8,7 +8,7 @@ use crate::Harness;
 use crate::fixture::*;
 
 async fn requeue(store: &Handle, event_id: &EventId) -> EventView {
-    store.requeue(event_id, "operator").await.expect("a failed event can be requeued")
+    store.requeue(event_id, "operator".into()).await.expect("a failed event can be requeued")
 }
 
 pub async fn s2_fr004_ac1_requeue_moves_only_failed_to_pending(harness: &dyn Harness) {
@@ -48,7 +48,7 @@ pub async fn s2_fr004_ac3_requeue_of_non_failed_is_a_conflict(harness: &dyn Harn
     let pending = enqueue(&store, event()).await;
     for event_id in [done, retried, leased, pending] {
         let before = detail(&store, &event_id).await;
-        let refused = store.requeue(&event_id, "operator").await;
+        let refused = store.requeue(&event_id, "operator".into()).await;
         let status = before.event.status;
         assert_eq!(refused, Err(StoreError::NotRequeueable { event_id: event_id.clone(), status }));
         assert_eq!(
@@ -61,7 +61,7 @@ pub async fn s2_fr004_ac3_requeue_of_non_failed_is_a_conflict(harness: &dyn Harn
 
 pub async fn an_unknown_event_cannot_be_requeued(harness: &dyn Harness) {
     let store = harness.store();
-    let refused = store.requeue(&id("unknown"), "operator").await;
+    let refused = store.requeue(&id("unknown"), "operator".into()).await;
     assert_eq!(refused, Err(StoreError::EventNotFound { event_id: id("unknown") }));
 }
 
@@ -81,7 +81,8 @@ pub async fn a_requeue_keeps_payload_destination_and_history(harness: &dyn Harne
 pub async fn a_requeue_is_audited_with_its_actor(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue_dead_lettered(&store, event()).await;
-    let requeued = store.requeue(&event_id, "night shift").await.expect("a failed event can be requeued");
+    let requeued =
+        store.requeue(&event_id, "night shift".into()).await.expect("a failed event can be requeued");
     let detail = detail(&store, &event_id).await;
     assert_eq!(detail.audit.len(), 1);
     assert_eq!(
@@ -151,7 +152,10 @@ pub async fn requeued_event_does_not_count_as_a_retry(harness: &dyn Harness) {
 pub async fn a_cancelled_event_can_be_requeued_and_delivered(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
-    store.cancel(&event_id, "operator", Some("by mistake")).await.expect("a pending event can be cancelled");
+    store
+        .cancel(&event_id, "operator".into(), Some("by mistake"))
+        .await
+        .expect("a pending event can be cancelled");
     let requeued = requeue(&store, &event_id).await;
     assert_eq!((requeued.status, requeued.failure_kind), (DeliveryStatus::Pending, None));
     assert_eq!(requeued.last_error, None);
@@ -171,7 +175,8 @@ pub async fn concurrent_requeues_of_one_event_apply_once(harness: &dyn Harness) 
     let (store, second) = (harness.store(), harness.second_handle());
     for _ in 0..10 {
         let event_id = enqueue_dead_lettered(&store, event()).await;
-        let (one, other) = join(store.requeue(&event_id, "one"), second.requeue(&event_id, "other")).await;
+        let (one, other) =
+            join(store.requeue(&event_id, "one".into()), second.requeue(&event_id, "other".into())).await;
         assert_ne!(one.is_ok(), other.is_ok(), "{one:?}, {other:?}");
         let status = DeliveryStatus::Pending;
         let refused = Err(StoreError::NotRequeueable { event_id: event_id.clone(), status });

@@ -156,6 +156,16 @@ macro_rules! conformance_suite {
                 concurrent_requeues_of_one_event_apply_once,
                 requeue_wakes_waiting_workers,
             }
+            repeated_action {
+                a_repeated_requeue_returns_the_first_response_and_changes_nothing,
+                a_repeated_cancel_returns_the_first_response_and_changes_nothing,
+                a_repeated_discard_returns_the_first_response,
+                an_operation_key_with_another_event_or_action_is_a_conflict,
+                a_refused_action_does_not_use_up_its_key,
+                actions_without_a_key_are_never_repetitions,
+                concurrent_repetitions_of_an_action_apply_once,
+                an_operation_key_is_forgotten_with_its_event,
+            }
             cancel {
                 s2_fr005_ac2_cancel_ends_a_pending_event,
                 s2_fr005_ac2_cancel_in_flight_clears_the_lease,

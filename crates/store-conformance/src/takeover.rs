@@ -161,7 +161,8 @@ pub async fn a_requeued_event_starts_without_lost_leases(harness: &dyn Harness) 
     let store = harness.store();
     let (event_id, _) = lose_leases(harness, &store, 2).await;
     assert_eq!(claim_or_abandon(&store, 2).await.abandoned.len(), 1);
-    let requeued = store.requeue(&event_id, "operator").await.expect("abandoned events can be requeued");
+    let requeued =
+        store.requeue(&event_id, "operator".into()).await.expect("abandoned events can be requeued");
     assert_eq!((requeued.lost_leases, requeued.failure_kind), (0, None));
     lose_lease(harness, &store).await;
     assert_eq!(claim_or_abandon(&store, 2).await.leases.len(), 1);

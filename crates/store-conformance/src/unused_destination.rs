@@ -93,8 +93,14 @@ pub async fn a_paused_failing_or_reported_destination_is_kept(harness: &dyn Harn
     let events = store.events(&EventQuery::default(), &PageRequest::default()).await;
     for event in events.expect("the store is up").items {
         if event.delivered_at.is_none() {
-            store.cancel(&event.event_id, "ann", None).await.expect("a pending event can be cancelled");
-            store.discard(&event.event_id, "ann", None).await.expect("a failed event can be discarded");
+            store
+                .cancel(&event.event_id, "ann".into(), None)
+                .await
+                .expect("a pending event can be cancelled");
+            store
+                .discard(&event.event_id, "ann".into(), None)
+                .await
+                .expect("a failed event can be discarded");
         }
     }
     maintain(&store).await;

@@ -23,11 +23,11 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
-    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store,
-    StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
+    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement,
+    Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -122,9 +122,9 @@ impl Store for MemoryStore {
         self.with_state(|state| read::event(state, event_id))
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
         let now = self.clock.now();
-        let requeued = self.with_state(|state| operate::requeue(state, now, event_id, actor));
+        let requeued = self.with_state(|state| operate::requeue(state, now, event_id, request));
         self.waker.wake();
         requeued
     }
@@ -132,21 +132,21 @@ impl Store for MemoryStore {
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
         let now = self.clock.now();
-        self.with_state(|state| operate::cancel(state, now, event_id, actor, reason))
+        self.with_state(|state| operate::cancel(state, now, event_id, request, reason))
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         let now = self.clock.now();
-        self.with_state(|state| operate::discard(state, now, event_id, actor, reason))
+        self.with_state(|state| operate::discard(state, now, event_id, request, reason))
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {

@@ -32,7 +32,9 @@ pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention)
         remove_unused_destinations(state, now, now.before(keep_for));
     }
     let (rows, discarded) = (&state.rows, &state.discarded);
-    state.audit.retain(|(key, _)| rows.contains_key(key) || discarded.values().any(|kept| kept == key));
+    let is_kept = |key: &EventKey| rows.contains_key(key) || discarded.values().any(|kept| kept == key);
+    state.audit.retain(|(key, _)| is_kept(key));
+    state.operations.retain(|_, (key, _)| is_kept(key));
     state.revision += 1;
     MaintenanceReport { removed, has_more: old.len() > removed }
 }

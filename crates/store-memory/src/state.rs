@@ -12,7 +12,7 @@ use posthaste_domain::{
 };
 use posthaste_store::{
     AuditView, DestinationAudit, DestinationStatus, EventView, Idempotency, ManualAction, NoticeCursor,
-    OpenCircuit, OperatorPause, PublishedNotice, Receipt, ReceiverPause, StoreError,
+    OpenCircuit, OperatorPause, PublishedNotice, Receipt, ReceiverPause, RecordedAction, StoreError,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -27,6 +27,8 @@ pub struct State {
     pub destinations: BTreeMap<DestinationId, Destination>,
     pub idempotency: BTreeMap<String, IdempotencyEntry>,
     pub audit: Vec<(EventKey, AuditView)>,
+    /// Index of the audit rows that have an idempotency key, by that key.
+    pub operations: BTreeMap<String, (EventKey, RecordedAction)>,
     /// The keys of discarded events. Their ids stay taken, and their audit log is kept.
     pub discarded: BTreeMap<EventId, EventKey>,
     pub destination_audit: Vec<(DestinationId, DestinationAudit)>,
@@ -164,6 +166,7 @@ impl State {
             destinations: BTreeMap::new(),
             idempotency: BTreeMap::new(),
             audit: Vec::new(),
+            operations: BTreeMap::new(),
             discarded: BTreeMap::new(),
             destination_audit: Vec::new(),
             notices: Vec::new(),

@@ -289,10 +289,13 @@ CREATE TABLE app.webhook_audit (
     actor     text        NOT NULL,
     at        timestamptz NOT NULL,
     -- The operator's reason for a cancel or discard; NULL where none was given.
-    reason    text
+    reason    text,
+    -- The idempotency key of the action. A repetition of the action under its key changes nothing.
+    operation_key text
 );
 CREATE UNIQUE INDEX webhook_audit_id ON app.webhook_audit (id);
 CREATE INDEX webhook_audit_event ON app.webhook_audit (event_key);
+CREATE UNIQUE INDEX webhook_audit_operation ON app.webhook_audit (operation_key) WHERE operation_key IS NOT NULL;
 
 -- Events that an operator discarded, as long as retention keeps them. Their rows in webhook_audit and webhook_notices stay,
 -- under the same key. Their ids stay taken: a receiver that deduplicates by event id may have seen the discarded event, and

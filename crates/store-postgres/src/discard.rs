@@ -1,19 +1,21 @@
 //! Discards: an operator removes a failed event for good. The store keeps its id, its audit log and what its notices contain.
 
-use futures_util::future::join;
+use futures_util::future::join4;
 use posthaste_domain::{DeliveryStatus, EventId, clean_reason};
-use posthaste_store::{AuditView, ManualAction, StoreError};
+use posthaste_store::{ActionRequest, AuditView, EventView, ManualAction, RecordedAction, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::StoreState;
-use crate::convert::PgTimestamp;
 use crate::error::unavailable;
 use crate::event::{SELECT_EVENT, parse_event};
+use crate::operation::{
+    LOCK_OPERATION, RECORDED_ACTION, operation_key, parse_recorded_action, repeat_if_unavailable,
+};
 use crate::read;
 use crate::session::{Params, Sql};
 
 /// Deletes a failed event with its message and attempts. Deleting the terminal row comes first: it waits for another
-/// operator's change of the event, and finds nothing after a requeue. Uses indexes webhook_events_event_id,
+/// operator's change of the event, and finds nothing after a requeue. Changes nothing if an action has the key $5. Uses indexes webhook_events_event_id,
 /// webhook_events_message_id, and webhook_attempts_event in every partition.
 static DISCARD: Sql = Sql {
     text: "
@@ -21,6 +23,7 @@ WITH discarded AS (
     DELETE FROM app.webhook_terminal_events x
     USING app.webhook_events e
     WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
+          AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $5)
     RETURNING x.id, x.failure_kind
 ),
 events AS (
@@ -44,11 +47,11 @@ counts AS (
     SELECT -count(*), -count(*) FILTER (WHERE failure_kind = 'cancelled') FROM discarded HAVING count(*) > 0
 ),
 audit AS (
-    INSERT INTO app.webhook_audit (event_key, action, actor, at, reason)
-    SELECT id, $2, $3, app.webhook_now(), $4 FROM discarded
+    INSERT INTO app.webhook_audit (event_key, action, actor, at, reason, operation_key)
+    SELECT id, $2, $3, app.webhook_now(), $4, $5 FROM discarded
 )
-SELECT app.webhook_now() FROM discarded",
-    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
+SELECT id FROM discarded",
+    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
 /// Attempts to discard an event that fails between the statement and the check why it changed nothing.
@@ -58,29 +61,15 @@ const TRIES_MAX: usize = 10;
 pub(crate) async fn discard(
     store: &StoreState,
     event_id: &EventId,
-    actor: &str,
+    request: ActionRequest<'_>,
     reason: Option<&str>,
 ) -> Result<AuditView, StoreError> {
-    let (action, reason) = (ManualAction::Discard, clean_reason(reason));
-    let params: Params<'_> = &[&event_id.as_str(), &action.as_str(), &actor, &reason];
+    let (action, reason, key) = (ManualAction::Discard, clean_reason(reason), operation_key(request));
+    let params: Params<'_> = &[&event_id.as_str(), &action.as_str(), &request.actor, &reason, &key];
     for _ in 0..TRIES_MAX {
-        let result = store.sessions.operate.with(async |session| {
-            let (discard, read) = (session.prepare(&DISCARD).await?, session.prepare(&SELECT_EVENT).await?);
-            let id = event_id.as_str();
-            let (discarded, event) = session
-                .transaction(async {
-                    let (discarded, event) =
-                        join(session.send(&discard, params), session.send(&read, &[&id])).await;
-                    Ok((discarded?, event?))
-                })
-                .await?;
-            let at = discarded.first().map(|row| row.try_get::<_, PgTimestamp>(0)).transpose()?;
-            Ok((at, event.first().map(parse_event).transpose()?))
-        });
-        match result.await? {
-            (Some(PgTimestamp(at)), _) => {
-                return Ok(AuditView { action, actor: actor.to_owned(), at, reason });
-            }
+        let result = repeat_if_unavailable(|| try_once(store, event_id, &key, params)).await?;
+        match (result.recorded, result.event) {
+            (Some(recorded), _) => return recorded.require_same(event_id, action, &key),
             (None, None) => return Err(read::explain_missing(store, event_id).await),
             (None, Some(event)) if event.status != DeliveryStatus::Failed => {
                 return Err(StoreError::NotDiscardable { event_id: event_id.clone(), status: event.status });
@@ -90,4 +79,45 @@ pub(crate) async fn discard(
         }
     }
     Err(unavailable(format!("event {event_id} changes faster than it can be discarded")))
+}
+
+/// What a transaction found after its discard: the action under its key, which may be an earlier one, and the event if it
+/// still exists.
+struct DiscardResult {
+    recorded: Option<RecordedAction>,
+    event: Option<EventView>,
+}
+
+/// Runs the statement, then reads the event and the action under the key, in one transaction and one round trip.
+async fn try_once(
+    store: &StoreState,
+    event_id: &EventId,
+    key: &str,
+    params: Params<'_>,
+) -> Result<DiscardResult, StoreError> {
+    let result = store.sessions.operate.with(async |session| {
+        let (lock, discard, read_event, read_action) = (
+            session.prepare(&LOCK_OPERATION).await?,
+            session.prepare(&DISCARD).await?,
+            session.prepare(&SELECT_EVENT).await?,
+            session.prepare(&RECORDED_ACTION).await?,
+        );
+        let id = event_id.as_str();
+        let results = session.transaction(async {
+            let (locked, discarded, event, recorded) = join4(
+                session.send(&lock, &[&key]),
+                session.send(&discard, params),
+                session.send(&read_event, &[&id]),
+                session.send(&read_action, &[&key]),
+            )
+            .await;
+            locked?;
+            discarded?;
+            Ok((event?, recorded?))
+        });
+        let (event, recorded) = results.await?;
+        let event = event.first().map(parse_event).transpose()?;
+        Ok(DiscardResult { recorded: parse_recorded_action(&recorded)?, event })
+    });
+    result.await
 }

@@ -34,6 +34,7 @@ mod maintain;
 mod migrate;
 mod notices;
 mod operate;
+mod operation;
 mod outstanding;
 mod read;
 mod schema_check;
@@ -52,11 +53,11 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
-    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store,
-    StoreError, StoreHealth, Waker, Wakeups,
+    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
+    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement,
+    Store, StoreError, StoreHealth, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -226,26 +227,26 @@ impl Store for PostgresStore {
         read::event(&self.shared, event_id).await
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        operate::requeue(&self.shared, event_id, actor).await
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        operate::requeue(&self.shared, event_id, request).await
     }
 
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        operate::cancel(&self.shared, event_id, actor, reason).await
+        operate::cancel(&self.shared, event_id, request, reason).await
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
-        discard::discard(&self.shared, event_id, actor, reason).await
+        discard::discard(&self.shared, event_id, request, reason).await
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {

@@ -1,23 +1,29 @@
 //! Operators' changes to one event: requeue and cancel.
 
-use futures_util::future::join3;
+use futures_util::future::join5;
 use posthaste_domain::{DeliveryStatus, EventId, TerminalState};
-use posthaste_store::{EventView, ManualAction, StoreError};
+use posthaste_store::{ActionRequest, EventView, ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::StoreState;
+use crate::error::unavailable;
 use crate::event::{SELECT_EVENT, parse_event};
+use crate::operation::{
+    LOCK_OPERATION, RECORDED_ACTION, operation_key, parse_recorded_action, repeat_if_unavailable,
+};
 use crate::read;
 use crate::session::{Params, Sql};
 use crate::watermark::LOCK_WATERMARK_SHARED;
 
-/// Moves a failed event to the end of the queue, due now and with its attempts reset.
+/// Moves a failed event to the end of the queue, due now and with its attempts reset. Changes nothing if an action has the
+/// key $4. Uses indexes webhook_events_event_id and webhook_audit_operation.
 static REQUEUE: Sql = Sql {
     text: "
 WITH requeued AS (
     DELETE FROM app.webhook_terminal_events x
     USING app.webhook_events e
     WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
+          AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $4)
     RETURNING x.*, e.destination_id
 ),
 queued AS (
@@ -37,21 +43,23 @@ counts AS (
     SELECT count(*), -count(*), -count(*) FILTER (WHERE failure_kind = 'cancelled') FROM requeued HAVING count(*) > 0
 ),
 audit AS (
-    INSERT INTO app.webhook_audit (event_key, action, actor, at)
-    SELECT id, $2, $3, app.webhook_now() FROM requeued
+    INSERT INTO app.webhook_audit (event_key, action, actor, at, operation_key)
+    SELECT id, $2, $3, app.webhook_now(), $4 FROM requeued
 )
 SELECT pg_notify('posthaste_due', '') FROM requeued",
-    types: &[Type::TEXT, Type::TEXT, Type::TEXT],
+    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
 /// Moves a pending event to the failed state with kind `cancelled`, or changes the kind of a failed event. The row lock in
-/// `failure` keeps the kind before the change, on which the counts depend, from changing in between.
+/// `failure` keeps the kind before the change, on which the counts depend, from changing in between. Changes nothing if an
+/// action has the key $7.
 static CANCEL: Sql = Sql {
     text: "
 WITH pending AS (
     DELETE FROM app.webhook_queue q
     USING app.webhook_events e
     WHERE e.event_id = $1 AND q.id = e.id
+          AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $7)
     RETURNING q.*
 ),
 terminal_events AS (
@@ -68,6 +76,7 @@ failure AS (
     FROM app.webhook_events e
     JOIN app.webhook_terminal_events x ON x.id = e.id
     WHERE e.event_id = $1 AND x.failure_kind IS NOT NULL
+          AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $7)
     FOR UPDATE OF x
 ),
 failed AS (
@@ -93,11 +102,11 @@ changed AS (
     SELECT id FROM pending UNION ALL SELECT id FROM failed
 ),
 audit AS (
-    INSERT INTO app.webhook_audit (event_key, action, actor, at, reason)
-    SELECT id, $2, $3, app.webhook_now(), $6 FROM changed
+    INSERT INTO app.webhook_audit (event_key, action, actor, at, reason, operation_key)
+    SELECT id, $2, $3, app.webhook_now(), $6, $7 FROM changed
 )
 SELECT id FROM changed",
-    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
+    types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
 /// Attempts to cancel an event that moves between the queue and the terminal events meanwhile.
@@ -107,76 +116,126 @@ const CANCEL_TRIES_MAX: usize = 10;
 pub(crate) async fn requeue(
     store: &StoreState,
     event_id: &EventId,
-    actor: &str,
+    request: ActionRequest<'_>,
 ) -> Result<EventView, StoreError> {
-    let action = ManualAction::Requeue.as_str();
-    let (changed, event) =
-        change_event(store, event_id, &REQUEUE, &[&event_id.as_str(), &action, &actor]).await?;
-    if !changed {
-        return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status: event.status });
+    let action = ManualAction::Requeue;
+    let key = operation_key(request);
+    let params: Params<'_> = &[&event_id.as_str(), &action.as_str(), &request.actor, &key];
+    match (Change { event_id, action, key: &key, sql: &REQUEUE, params }).run(store).await? {
+        ChangeResult::Changed(event) => {
+            store.waker.wake();
+            Ok(event)
+        }
+        ChangeResult::Repeated(event) => Ok(event),
+        ChangeResult::Unchanged(DeliveryStatus::Failed) => Err(changes_too_fast(event_id)),
+        ChangeResult::Unchanged(status) => {
+            Err(StoreError::NotRequeueable { event_id: event_id.clone(), status })
+        }
     }
-    store.waker.wake();
-    Ok(event)
 }
 
 /// Cancels a pending or failed event.
 pub(crate) async fn cancel(
     store: &StoreState,
     event_id: &EventId,
-    actor: &str,
+    request: ActionRequest<'_>,
     reason: Option<&str>,
 ) -> Result<EventView, StoreError> {
     let state = TerminalState::cancelled(reason);
-    let (action, kind) = (ManualAction::Cancel.as_str(), state.failure_kind().as_str());
-    let params: Params<'_> =
-        &[&event_id.as_str(), &action, &actor, &kind, &state.last_error(), &state.reason()];
+    let (action, kind) = (ManualAction::Cancel, state.failure_kind().as_str());
+    let key = operation_key(request);
+    let params: Params<'_> = &[
+        &event_id.as_str(),
+        &action.as_str(),
+        &request.actor,
+        &kind,
+        &state.last_error(),
+        &state.reason(),
+        &key,
+    ];
     for _ in 0..CANCEL_TRIES_MAX {
-        let (changed, event) = change_event(store, event_id, &CANCEL, params).await?;
-        if changed {
-            store.notice_signal.notify();
-            return Ok(event);
+        match (Change { event_id, action, key: &key, sql: &CANCEL, params }).run(store).await? {
+            ChangeResult::Changed(event) => {
+                store.notice_signal.notify();
+                return Ok(event);
+            }
+            ChangeResult::Repeated(event) => return Ok(event),
+            ChangeResult::Unchanged(DeliveryStatus::Delivered) => {
+                let status = DeliveryStatus::Delivered;
+                return Err(StoreError::NotCancellable { event_id: event_id.clone(), status });
+            }
+            // Another transaction moved the event between the two tables, and the statement found it in neither.
+            ChangeResult::Unchanged(_) => {}
         }
-        if event.status == DeliveryStatus::Delivered {
-            return Err(StoreError::NotCancellable { event_id: event_id.clone(), status: event.status });
-        }
-        // Another transaction moved the event between the two tables, and the statement found it in neither.
     }
-    Err(StoreError::Unavailable {
-        reason: format!("event {event_id} changes faster than it can be cancelled"),
-    })
+    Err(changes_too_fast(event_id))
 }
 
-/// Runs a statement and then reads the event, in one transaction. Returns whether the statement changed the event.
-async fn change_event(
-    store: &StoreState,
-    event_id: &EventId,
-    sql: &Sql,
-    params: Params<'_>,
-) -> Result<(bool, EventView), StoreError> {
-    let result = store.sessions.operate.with(async |session| {
-        let (lock, change, read) = (
-            session.prepare(&LOCK_WATERMARK_SHARED).await?,
-            session.prepare(sql).await?,
-            session.prepare(&SELECT_EVENT).await?,
-        );
-        let id = event_id.as_str();
-        let (changed, rows) = session
-            .transaction(async {
-                let (locked, changed, rows) = join3(
-                    session.send(&lock, &[]),
-                    session.send(&change, params),
-                    session.send(&read, &[&id]),
+fn changes_too_fast(event_id: &EventId) -> StoreError {
+    unavailable(format!("event {event_id} changes faster than an operator can act on it"))
+}
+
+/// An operator's change of one event, under its key.
+struct Change<'a> {
+    event_id: &'a EventId,
+    action: ManualAction,
+    key: &'a str,
+    sql: &'static Sql,
+    params: Params<'a>,
+}
+
+/// What a [`Change`] found or did.
+enum ChangeResult {
+    /// The event as it is after the change.
+    Changed(EventView),
+    /// An earlier call under the same key made the change. The event is as that call left it.
+    Repeated(EventView),
+    /// The statement did not change the event, which has this state.
+    Unchanged(DeliveryStatus),
+}
+
+impl Change<'_> {
+    async fn run(&self, store: &StoreState) -> Result<ChangeResult, StoreError> {
+        repeat_if_unavailable(|| self.try_once(store)).await
+    }
+
+    /// Runs the statement, then reads the event and the action under the key, in one transaction and one round trip.
+    async fn try_once(&self, store: &StoreState) -> Result<ChangeResult, StoreError> {
+        let result = store.sessions.operate.with(async |session| {
+            let (lock_key, lock_watermark, change, read_event, read_action) = (
+                session.prepare(&LOCK_OPERATION).await?,
+                session.prepare(&LOCK_WATERMARK_SHARED).await?,
+                session.prepare(self.sql).await?,
+                session.prepare(&SELECT_EVENT).await?,
+                session.prepare(&RECORDED_ACTION).await?,
+            );
+            let id = self.event_id.as_str();
+            let results = session.transaction(async {
+                let (key_locked, watermark_locked, changed, event, recorded) = join5(
+                    session.send(&lock_key, &[&self.key]),
+                    session.send(&lock_watermark, &[]),
+                    session.send(&change, self.params),
+                    session.send(&read_event, &[&id]),
+                    session.send(&read_action, &[&self.key]),
                 )
                 .await;
-                locked?;
-                Ok((!changed?.is_empty(), rows?))
-            })
-            .await?;
-        Ok((changed, rows.first().map(parse_event).transpose()?))
-    });
-    let (changed, event) = result.await?;
-    match event {
-        Some(event) => Ok((changed, event)),
-        None => Err(read::explain_missing(store, event_id).await),
+                key_locked?;
+                watermark_locked?;
+                Ok((!changed?.is_empty(), event?, recorded?))
+            });
+            let (changed, event, recorded) = results.await?;
+            let event = event.first().map(parse_event).transpose()?;
+            Ok((changed, event, parse_recorded_action(&recorded)?))
+        });
+        let (changed, event, recorded) = result.await?;
+        let Some(event) = event else { return Err(read::explain_missing(store, self.event_id).await) };
+        match recorded {
+            _ if changed => Ok(ChangeResult::Changed(event)),
+            None => Ok(ChangeResult::Unchanged(event.status)),
+            Some(recorded) => {
+                let audit = recorded.require_same(self.event_id, self.action, self.key)?;
+                Ok(ChangeResult::Repeated(event.as_left_by(&audit)))
+            }
+        }
     }
 }

@@ -218,10 +218,12 @@ CREATE TABLE webhook_audit (
     action    TEXT    NOT NULL,
     actor     TEXT    NOT NULL,
     at        INTEGER NOT NULL,
-    reason    TEXT              -- why the operator cancelled or discarded; NULL where no reason was stated
+    reason    TEXT,             -- why the operator cancelled or discarded; NULL where no reason was stated
+    operation_key TEXT          -- the idempotency key of the action; NULL where the caller sent none
 );
 
 CREATE INDEX webhook_audit_event ON webhook_audit (event_key);
+CREATE UNIQUE INDEX webhook_audit_operation ON webhook_audit (operation_key) WHERE operation_key IS NOT NULL;
 
 -- Events that an operator discarded, as long as retention keeps them. Their rows in webhook_audit and webhook_notices
 -- stay, under the same key. Their ids stay taken: a receiver that deduplicates by event id may have seen the discarded

@@ -57,11 +57,11 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
-    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, SettleResult, Settlement,
-    Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
+    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, SettleResult,
+    Settlement, Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -71,6 +71,7 @@ use claim::ClaimRotation;
 use command::{CommandKind, WriteContext};
 use database_file::DatabaseFile;
 use error::CallError;
+use operate::OwnedActionRequest;
 use reader_pool::ReaderPool;
 use writer::{Writer, WriterThread};
 
@@ -306,10 +307,10 @@ impl Store for SqliteStore {
         self.read(move |db| read::event(db, &event_id)).await
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        let (event_id, actor) = (event_id.clone(), actor.to_owned());
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        let (event_id, request) = (event_id.clone(), OwnedActionRequest::from(request));
         self.write(CommandKind::MakesDue, move |context| {
-            operate::requeue(context.db, context.now, &event_id, &actor)
+            operate::requeue(context.db, context.now, &event_id, request.as_ref())
         })
         .await
     }
@@ -317,12 +318,13 @@ impl Store for SqliteStore {
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        let (event_id, actor, reason) = (event_id.clone(), actor.to_owned(), reason.map(str::to_owned));
+        let (event_id, reason) = (event_id.clone(), reason.map(str::to_owned));
+        let request = OwnedActionRequest::from(request);
         self.write(CommandKind::Other, move |context| {
-            operate::cancel(context.db, context.now, &event_id, &actor, reason.as_deref())
+            operate::cancel(context.db, context.now, &event_id, request.as_ref(), reason.as_deref())
         })
         .await
     }
@@ -330,12 +332,13 @@ impl Store for SqliteStore {
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
-        let (event_id, actor, reason) = (event_id.clone(), actor.to_owned(), reason.map(str::to_owned));
+        let (event_id, reason) = (event_id.clone(), reason.map(str::to_owned));
+        let request = OwnedActionRequest::from(request);
         self.write(CommandKind::Other, move |context| {
-            operate::discard(context.db, context.now, &event_id, &actor, reason.as_deref())
+            operate::discard(context.db, context.now, &event_id, request.as_ref(), reason.as_deref())
         })
         .await
     }

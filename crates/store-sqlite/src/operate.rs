@@ -3,7 +3,7 @@
 use posthaste_domain::{
     DeliveryStatus, EventId, EventKey, FailureKind, TerminalState, Timestamp, clean_reason,
 };
-use posthaste_store::{AuditView, EventView, ManualAction, StoreError};
+use posthaste_store::{ActionRequest, AuditView, EventView, ManualAction, RecordedAction, StoreError};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::claims::{ClaimNumber, EndedLeases};
@@ -20,9 +20,12 @@ pub(crate) fn requeue(
     db: &Connection,
     now: Timestamp,
     event_id: &EventId,
-    actor: &str,
+    request: ActionRequest<'_>,
 ) -> Result<EventView, CallError> {
     let found = find_event(db, event_id)?;
+    if let Some(audit) = find_recorded(db, event_id, ManualAction::Requeue, request)? {
+        return Ok(row::read_event(db, found.key)?.as_left_by(&audit));
+    }
     let Some(kind_before) = found.failure_kind else {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status: found.status }.into());
     };
@@ -40,7 +43,7 @@ pub(crate) fn requeue(
     let mut totals = TotalsChange::default();
     totals.add_requeued(kind_before);
     totals.write(db)?;
-    record_audit(db, now, found.key, ManualAction::Requeue, actor, None)?;
+    record_audit(db, now, found.key, ManualAction::Requeue, request, None)?;
     Ok(row::read_event(db, found.key)?)
 }
 
@@ -49,10 +52,13 @@ pub(crate) fn cancel(
     db: &Connection,
     now: Timestamp,
     event_id: &EventId,
-    actor: &str,
+    request: ActionRequest<'_>,
     reason: Option<&str>,
 ) -> Result<EventView, CallError> {
     let found = find_event(db, event_id)?;
+    if let Some(audit) = find_recorded(db, event_id, ManualAction::Cancel, request)? {
+        return Ok(row::read_event(db, found.key)?.as_left_by(&audit));
+    }
     if found.status == DeliveryStatus::Delivered {
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status: found.status }.into());
     }
@@ -79,7 +85,7 @@ pub(crate) fn cancel(
         }
     }
     totals.write(db)?;
-    record_audit(db, now, found.key, ManualAction::Cancel, actor, terminal.reason())?;
+    record_audit(db, now, found.key, ManualAction::Cancel, request, terminal.reason())?;
     Ok(row::read_event(db, found.key)?)
 }
 
@@ -88,9 +94,12 @@ pub(crate) fn discard(
     db: &Connection,
     now: Timestamp,
     event_id: &EventId,
-    actor: &str,
+    request: ActionRequest<'_>,
     reason: Option<&str>,
 ) -> Result<AuditView, CallError> {
+    if let Some(audit) = find_recorded(db, event_id, ManualAction::Discard, request)? {
+        return Ok(audit);
+    }
     let found = find_event(db, event_id)?;
     let Some(kind) = found.failure_kind else {
         return Err(StoreError::NotDiscardable { event_id: event_id.clone(), status: found.status }.into());
@@ -108,8 +117,8 @@ pub(crate) fn discard(
     totals.add_removed_failure(kind);
     totals.write(db)?;
     let reason = clean_reason(reason);
-    record_audit(db, now, found.key, ManualAction::Discard, actor, reason.as_deref())?;
-    Ok(AuditView { action: ManualAction::Discard, actor: actor.to_owned(), at: now, reason })
+    record_audit(db, now, found.key, ManualAction::Discard, request, reason.as_deref())?;
+    Ok(AuditView { action: ManualAction::Discard, actor: request.actor.to_owned(), at: now, reason })
 }
 
 /// Moves a pending event to the failures without a recorded attempt: an operator cancelled it, or it lost too
@@ -186,18 +195,63 @@ fn find_event(db: &Connection, event_id: &EventId) -> Result<EventState, CallErr
     }
 }
 
+/// Finds the action under a key. Index: webhook_audit_operation; the events by primary key.
+pub(crate) const RECORDED_ACTION: &str = "
+    SELECT a.action, a.actor, a.at, a.reason, coalesce(e.event_id, d.event_id)
+    FROM webhook_audit a
+    LEFT JOIN webhook_events e ON e.id = a.event_key
+    LEFT JOIN webhook_discarded_events d ON d.id = a.event_key
+    WHERE a.operation_key = ?1";
+
+/// Returns the audit row of this action under the request's key, if the action has been applied before.
+fn find_recorded(
+    db: &Connection,
+    event_id: &EventId,
+    action: ManualAction,
+    request: ActionRequest<'_>,
+) -> Result<Option<AuditView>, CallError> {
+    let Some(operation_key) = request.key else { return Ok(None) };
+    let recorded = db
+        .prepare_cached(RECORDED_ACTION)?
+        .query_row([operation_key], |row| {
+            Ok(RecordedAction { event_id: EventId::from_stored(row.get(4)?), audit: row::audit(row)? })
+        })
+        .optional()?;
+    let Some(recorded) = recorded else { return Ok(None) };
+    Ok(Some(recorded.require_same(event_id, action, operation_key)?))
+}
+
+/// The owned form of an [`ActionRequest`], for the writer thread.
+pub(crate) struct OwnedActionRequest {
+    actor: String,
+    key: Option<String>,
+}
+
+impl From<ActionRequest<'_>> for OwnedActionRequest {
+    fn from(request: ActionRequest<'_>) -> Self {
+        Self { actor: request.actor.to_owned(), key: request.key.map(str::to_owned) }
+    }
+}
+
+impl OwnedActionRequest {
+    pub(crate) fn as_ref(&self) -> ActionRequest<'_> {
+        ActionRequest { actor: &self.actor, key: self.key.as_deref() }
+    }
+}
+
 /// Writes the audit row of an action.
 fn record_audit(
     db: &Connection,
     now: Timestamp,
     key: EventKey,
     action: ManualAction,
-    actor: &str,
+    request: ActionRequest<'_>,
     reason: Option<&str>,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "INSERT INTO webhook_audit (event_key, action, actor, at, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO webhook_audit (event_key, action, actor, at, reason, operation_key)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
-    .execute((key.0, action.as_str(), actor, now.as_micros(), reason))?;
+    .execute((key.0, action.as_str(), request.actor, now.as_micros(), reason, request.key))?;
     Ok(())
 }

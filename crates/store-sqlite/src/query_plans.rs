@@ -13,7 +13,7 @@ use rusqlite::{Connection, Params, StatementStatus};
 
 use crate::claim::{self, grant};
 use crate::{
-    claims, connect, destination, destination_view, expire, maintain, migrate, read, remove, row,
+    claims, connect, destination, destination_view, expire, maintain, migrate, operate, read, remove, row,
     unused_destinations,
 };
 
@@ -124,6 +124,7 @@ fn s2_nfr001_overview_and_dead_letters_of_sqlite_read_no_payload_and_scan_no_tab
     assert_steps_seek(&others, &["webhook_destinations_earliest_retry_at"]);
     assert_seeks(&db, read::DEAD_LETTERS, &["webhook_failures_updated_at"]);
     assert_seeks(&db, row::EVENT, &["webhook_audit_event"]);
+    assert_seeks(&db, operate::RECORDED_ACTION, &["webhook_audit_operation"]);
 }
 
 /// Counts the statements that SQLite runs for `query`.

@@ -8,8 +8,8 @@ use posthaste_domain::{
     WorkerId,
 };
 use posthaste_store::{
-    AttemptView, AuditView, DeadLetterFilter, EventDetail, EventQuery, EventView, ManualAction, Overview,
-    Page, PageCursor, PageRequest, StoreError,
+    AttemptView, AuditView, DeadLetterFilter, EventDetail, EventQuery, EventView, Overview, Page, PageCursor,
+    PageRequest, StoreError,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -228,9 +228,6 @@ fn read_audit(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AuditView>
     let mut audit = db.prepare_cached(
         "SELECT action, actor, at, reason FROM webhook_audit WHERE event_key = ?1 ORDER BY id",
     )?;
-    let rows = audit.query_map([key.0], |row| {
-        let action = row::decode(row, 0, ManualAction::from_name)?;
-        Ok(AuditView { action, actor: row.get(1)?, at: row::timestamp(row, 2)?, reason: row.get(3)? })
-    })?;
+    let rows = audit.query_map([key.0], row::audit)?;
     rows.collect()
 }

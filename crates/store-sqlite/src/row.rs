@@ -31,6 +31,12 @@ pub(crate) fn read_event(db: &Connection, key: EventKey) -> rusqlite::Result<Eve
     db.prepare_cached(EVENT)?.query_row([key.0], event_view)
 }
 
+/// Decodes the columns `action, actor, at, reason` of an audit row.
+pub(crate) fn audit(row: &Row<'_>) -> rusqlite::Result<AuditView> {
+    let action = decode(row, 0, ManualAction::from_name)?;
+    Ok(AuditView { action, actor: row.get(1)?, at: timestamp(row, 2)?, reason: row.get(3)? })
+}
+
 pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
     Ok(EventView {
         key: EventKey(row.get(0)?),

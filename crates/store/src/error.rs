@@ -8,7 +8,7 @@ use crate::AuditView;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The store could not be reached or did not respond in time; the call may have been applied. Repeating it is safe:
-    /// a claim by its id, a settle by its lease token, an enqueue by its idempotency key.
+    /// a claim by its id, a settle by its lease token, an enqueue and an operator action by its idempotency key.
     #[error("the store is unavailable: {reason}")]
     Unavailable { reason: String },
     /// Another client holds a resource that the call needs. The call changed nothing and may succeed later. The reason

@@ -8,11 +8,11 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationDetail,
-    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement, Store,
-    StoreError, StoreHealth, Wakeups,
+    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
+    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement,
+    Store, StoreError, StoreHealth, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -67,26 +67,26 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().event(event_id).await
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        self.inner().requeue(event_id, actor).await
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        self.inner().requeue(event_id, request).await
     }
 
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        self.inner().cancel(event_id, actor, reason).await
+        self.inner().cancel(event_id, request, reason).await
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
-        self.inner().discard(event_id, actor, reason).await
+        self.inner().discard(event_id, request, reason).await
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
@@ -203,26 +203,26 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         self.0.event(event_id).await
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        self.0.requeue(event_id, actor).await
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        self.0.requeue(event_id, request).await
     }
 
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        self.0.cancel(event_id, actor, reason).await
+        self.0.cancel(event_id, request, reason).await
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
-        self.0.discard(event_id, actor, reason).await
+        self.0.discard(event_id, request, reason).await
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {

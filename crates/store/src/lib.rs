@@ -13,6 +13,7 @@
 //! `posthaste-store-conformance` tests every adapter for the same behaviour.
 #![forbid(unsafe_code)]
 
+mod action;
 mod claim;
 mod clock;
 mod destination;
@@ -36,6 +37,7 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
+pub use action::{ActionRequest, RecordedAction};
 pub use claim::{ClaimRequest, ClaimResponse, LeaseRef};
 pub use clock::StoreClock;
 pub use destination::{
@@ -104,14 +106,16 @@ pub trait Store: Send + Sync + 'static {
     /// discarded it.
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError>;
 
-    /// Moves a `failed` event to `pending`, due now, with its attempts reset to 0.
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError>;
+    /// Moves a `failed` event to `pending`, due now, with its attempts reset to 0. [`ActionRequest`] defines what a
+    /// repetition returns.
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError>;
 
-    /// Moves a `pending` or `failed` event to `failed` with kind `cancelled`, and ends its lease.
+    /// Moves a `pending` or `failed` event to `failed` with kind `cancelled`, and ends its lease. [`ActionRequest`] defines
+    /// what a repetition returns.
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError>;
 
@@ -120,7 +124,7 @@ pub trait Store: Send + Sync + 'static {
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError>;
 

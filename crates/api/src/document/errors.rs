@@ -95,6 +95,11 @@ fn destination_not_found() -> ErrorExample {
     ("there is no destination with this id", StoreError::DestinationNotFound { id: 17 }.into())
 }
 
+fn action_key_conflict() -> ErrorExample {
+    let conflict = StoreError::IdempotencyConflict { key: "repair-17".to_owned() };
+    ("the key was used for another action or event", conflict.into())
+}
+
 fn payload_too_large() -> ErrorExample {
     let message = "event 3: payload is 300000 bytes; at most 262144 are accepted".to_owned();
     let details = Some(json!({ "index": 3, "field": "payload" }));
@@ -165,6 +170,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
                 body_too_slow(),
                 not_found(),
                 ("the event is not failed", conflict.into()),
+                action_key_conflict(),
                 body_too_large(actions::BODY_BYTES_MAX),
             ]
         }
@@ -177,6 +183,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
                 not_found(),
                 discarded(),
                 ("the event is not failed", conflict.into()),
+                action_key_conflict(),
                 body_too_large(actions::BODY_BYTES_MAX),
             ]
         }
@@ -190,6 +197,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
                 body_too_slow(),
                 not_found(),
                 ("the event is delivered", conflict.into()),
+                action_key_conflict(),
                 body_too_large(actions::BODY_BYTES_MAX),
             ]
         }

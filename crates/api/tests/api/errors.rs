@@ -65,6 +65,14 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
             let event_id = api.delivered_event(&event()).await;
             api.send(valid_request(operation, &event_id)).await
         }
+        "idempotency_key_conflict" if operation.id != "enqueueEvents" => {
+            let keyed =
+                |event_id: &str| with_header(valid_request(operation, event_id), "idempotency-key", "k");
+            let (first, second) =
+                (api.dead_lettered_event(&event()).await, api.dead_lettered_event(&event()).await);
+            api.send(keyed(&first)).await.json(200);
+            api.send(keyed(&second)).await
+        }
         "idempotency_key_conflict" => {
             let keyed = |body: &str| {
                 with_header(with_body(operation, "", Body::from(body.to_owned())), "idempotency-key", "k")
@@ -133,8 +141,8 @@ async fn internal_errors_are_not_shown_to_clients() {
             assert_eq!(details, json!(null));
             assert_eq!(response.header("retry-after").is_some(), status == 503);
             if status == 503 {
-                let expected = "the store is unavailable; repeat the request in a moment. Repeat an enqueue with the same \
-                                Idempotency-Key, because the first may have succeeded";
+                let expected = "the store is unavailable; repeat the request in a moment. Repeat an enqueue or an \
+                                action with the same Idempotency-Key, because the first may have succeeded";
                 assert_eq!(message, expected, "reads and writes have the same message");
             }
         }

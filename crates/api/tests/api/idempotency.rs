@@ -4,7 +4,7 @@ use posthaste_api::{Access, KeyRing};
 use serde_json::json;
 
 use crate::test_api::{
-    EVENTS, OVERVIEW, PRODUCER, TestApi, TestOptions, TestResponse, bearer, claim_all, event, header,
+    DLQ, EVENTS, OVERVIEW, PRODUCER, TestApi, TestOptions, TestResponse, bearer, claim_all, event, header,
     http_status, settle,
 };
 
@@ -14,6 +14,47 @@ crate::on_every_store! {
     a_key_with_another_body_is_a_conflict,
     concurrent_first_uses_of_one_key_make_one_event,
     callers_do_not_share_idempotency_keys,
+    a_repeated_requeue_gets_the_first_response,
+    a_repeated_cancel_gets_the_first_response,
+}
+
+async fn a_repeated_requeue_gets_the_first_response(api: TestApi) {
+    let event_id = api.dead_lettered_event(&event()).await;
+    let requeue = async |key: &'static str| {
+        let path = format!("{DLQ}/{event_id}/requeue");
+        api.post_with(&path, &[header("idempotency-key", key)], String::new()).await
+    };
+    let first = requeue("repair-1").await.json(200);
+    assert_eq!(requeue("repair-1").await.json(200), first);
+    let lease = claim_all(&api.store).await.remove(0);
+    settle(&api.store, &lease, http_status(200)).await;
+    assert_eq!(requeue("repair-1").await.json(200), first, "the first response, even after the delivery");
+    requeue("repair-2").await.expect_error(409, "webhook_outbox_event_not_requeueable");
+    let (message, _) = api
+        .post_with(
+            &format!("{EVENTS}/{event_id}/cancel"),
+            &[header("idempotency-key", "repair-1")],
+            String::new(),
+        )
+        .await
+        .expect_error(409, "idempotency_key_conflict");
+    assert!(message.contains("\"repair-1\""), "{message}");
+    requeue("").await.expect_error(400, "invalid_request");
+    let shown = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+    assert_eq!(shown["delivery_status"], "delivered");
+}
+
+async fn a_repeated_cancel_gets_the_first_response(api: TestApi) {
+    let event_id = api.pending_event(&event()).await;
+    let cancel = async || {
+        let headers = [header("idempotency-key", "stop-1")];
+        let body = r#"{"reason":"wrong customer"}"#.to_owned();
+        api.post_with(&format!("{EVENTS}/{event_id}/cancel"), &headers, body).await
+    };
+    let first = cancel().await.json(200);
+    api.post_empty(&format!("{DLQ}/{event_id}/requeue")).await.json(200);
+    assert_eq!(cancel().await.json(200), first);
+    assert_eq!(api.get(OVERVIEW).await.json(200)["pending_count"], 1, "the repetition cancelled nothing");
 }
 
 async fn keyed(api: &TestApi, key: &str, body: String) -> TestResponse {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use posthaste::EntropyError;
 
 use super::ServerUrl;
 use crate::http_client::HttpError;
@@ -16,6 +17,8 @@ pub(crate) enum ClientError {
         "the API key contains characters that are not allowed in a header; copy it exactly from the server's configuration"
     )]
     InvalidKey,
+    #[error(transparent)]
+    Entropy(#[from] EntropyError),
     #[error("the idempotency key contains characters that are not allowed in a header; use visible ASCII")]
     InvalidIdempotencyKey,
     #[error(
@@ -89,6 +92,18 @@ impl ClientError {
                 Self::InvalidArguments { code, message }
             }
             other => other,
+        }
+    }
+
+    /// Returns whether the server may have applied the request: its response was lost, or it reports that its store did not
+    /// respond in time.
+    pub(super) fn may_be_applied(&self) -> bool {
+        match self {
+            Self::Timeout { .. } | Self::Interrupted { .. } => true,
+            Self::Rejected { status, .. } | Self::NotPosthaste { status, .. } => {
+                matches!(status.as_u16(), 502..=504)
+            }
+            _ => false,
         }
     }
 

@@ -105,7 +105,7 @@ async fn show(args: &ShowArgs, client: &ApiClient, style: OutputStyle) -> anyhow
 
 async fn cancel(args: &CancelArgs, client: &ApiClient) -> anyhow::Result<()> {
     let body = args.reason.as_ref().map(|reason| json!({ "reason": reason }).to_string().into_bytes());
-    let response = client.post(&["events", &args.event_id, "cancel"], body).await;
+    let response = client.act(&["events", &args.event_id, "cancel"], body).await;
     let response = response.map_err(ClientError::blame_arguments)?;
     if args.json {
         return terminal::print_response(response.as_bytes());

@@ -255,3 +255,30 @@ fn discarding_all_includes_cancelled_events_and_requires_yes_without_a_terminal(
     let one_kind = ["dlq", "discard", "--all", "--kind", "cancelled", "--yes", "--server", &api.url];
     assert_eq!(run(&one_kind).stderr, "1 discarded.\n");
 }
+
+#[test]
+fn requeue_whose_response_is_lost_or_unavailable_is_repeated_under_its_key() {
+    let api = FakeApi::start(|_, earlier| match earlier {
+        // The server closes the connection without a response.
+        0 => (0, String::new()),
+        1 => (503, error("unavailable", "the store is unavailable")),
+        _ => (200, requeued("a")),
+    });
+    run(&["dlq", "requeue", "a", "--server", &api.url]).assert_stdout("a is requeued: pending\n");
+    let requests = api.requests();
+    let keys: Vec<_> = requests.iter().map(|request| request.header("idempotency-key").unwrap()).collect();
+    assert_eq!(keys.len(), 3);
+    assert!(keys[0].len() == 32 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+}
+
+#[test]
+fn actions_on_different_events_have_different_keys() {
+    for action in ["requeue", "discard"] {
+        let api = start_queue();
+        run(&["dlq", action, "a", "c", "--server", &api.url]);
+        let requests = api.requests();
+        assert_eq!(requests.len(), 2);
+        let keys: Vec<_> = requests.iter().map(|request| request.header("idempotency-key")).collect();
+        assert!(keys[0].is_some() && keys[0] != keys[1], "{action}: {keys:?}");
+    }
+}

@@ -27,7 +27,8 @@ pub(crate) struct FakeApi {
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-/// Returns status and body for a request. The number counts earlier requests with the same line.
+/// Returns status and body for a request. The number counts earlier requests with the same line. Status 0 closes the
+/// connection without a response.
 type Handler = dyn Fn(&ReceivedRequest, usize) -> (u16, String) + Send + Sync;
 
 impl FakeApi {
@@ -77,6 +78,9 @@ fn serve(stream: TcpStream, requests: &Mutex<Vec<ReceivedRequest>>, handler: &Ha
             earlier
         };
         let (status, body) = handler(&request, earlier);
+        if status == 0 {
+            return;
+        }
         write_response(&mut writer, status, &body);
     }
 }

@@ -198,7 +198,7 @@ async fn a_late_result_is_counted_as_a_stale_write_and_not_applied() {
     let (ports, clock) = (fixture.ports(), std::sync::Arc::clone(&fixture.clock));
     let cancel = async {
         clock.sleep(secs(5)).await;
-        fixture.memory.cancel(&id, "operator", None).await.unwrap();
+        fixture.memory.cancel(&id, "operator".into(), None).await.unwrap();
     };
     let runtimes = Runtimes::current();
     let (report, ()) = tokio::join!(Engine::run_once(settings(|_| {}), ports, &runtimes), cancel);

@@ -87,7 +87,7 @@ async fn s3_renewal_log_of_a_lost_lease_has_event_worker_and_code() {
     fixture.receiver.always_reply("slow", Reply::After(secs(20), 200));
     let _engine = fixture.start(|settings| settings.lease = LeaseTerms::new(secs(3)).expect("long enough"));
     fixture.wait_until("the request is sent", |_| fixture.receiver.requests_to("slow") == 1).await;
-    posthaste_store::Store::cancel(&fixture.memory, &id, "operator", None).await.unwrap();
+    posthaste_store::Store::cancel(&fixture.memory, &id, "operator".into(), None).await.unwrap();
     fixture.advance(secs(30)).await;
     let line = log.line_with("lease renewal failed");
     for part in ["event_id=slow-0", "worker_id=worker-a", "code=\"lease_lost\""] {

@@ -106,7 +106,7 @@ async fn a_result_refused_alone_is_kept_while_others_are_delivered() {
     assert!(line.contains("event_id=up-7") && line.contains("code="), "{line}");
     assert_eq!(log.count("the store refuses this result"), 1);
     // Cancelling ends it: the store has no lease for the result any more.
-    fixture.memory.cancel(&poison, "operator", None).await.unwrap();
+    fixture.memory.cancel(&poison, "operator".into(), None).await.unwrap();
     fixture.test_store().recover();
     fixture.wait_until("the result is dropped", |_| engine.health().unwritten_results() == 0).await;
 }

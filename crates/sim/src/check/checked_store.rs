@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 use posthaste_store::{
-    AuditView, CircuitReport, ClaimRequest, ClaimResponse, DestinationStatus, EnqueueRequest,
+    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DestinationStatus, EnqueueRequest,
     EnqueueResponse, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, PauseRequest,
     Retention, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
@@ -58,31 +58,34 @@ impl StoreLayer for CheckedStore {
         Ok(())
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        let requeued = self.inner.requeue(event_id, actor).await;
-        self.checker.check(&Step::Requeue { event_id, refused: requeued.is_err() });
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        let requeued = self.inner.requeue(event_id, request).await;
+        let refused = requeued.is_err();
+        self.checker.check_action(Step::Requeue { event_id, refused }, event_id, request, refused);
         requeued
     }
 
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        let cancelled = self.inner.cancel(event_id, actor, reason).await;
-        self.checker.check(&Step::Cancel { event_id, refused: cancelled.is_err() });
+        let cancelled = self.inner.cancel(event_id, request, reason).await;
+        let refused = cancelled.is_err();
+        self.checker.check_action(Step::Cancel { event_id, refused }, event_id, request, refused);
         cancelled
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
-        let discarded = self.inner.discard(event_id, actor, reason).await;
-        self.checker.check(&Step::Discard { event_id, refused: discarded.is_err() });
+        let discarded = self.inner.discard(event_id, request, reason).await;
+        let refused = discarded.is_err();
+        self.checker.check_action(Step::Discard { event_id, refused }, event_id, request, refused);
         discarded
     }
 

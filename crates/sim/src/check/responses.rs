@@ -59,6 +59,11 @@ pub(super) fn check_responses(
             require!("P12", !failed, "{event_id} is failed, but its discard was refused");
             Ok(())
         }
+        Step::RepeatedAction { event_id, refused } => {
+            let is_removed = !state.keys.contains_key(*event_id);
+            require!("repetition", !refused || is_removed, "{event_id}: a repeated action was refused");
+            Ok(())
+        }
         Step::Requeue { event_id, refused: true } => {
             let failed = status_before(model, event_id) == Some(DeliveryStatus::Failed);
             require!("P12", !failed, "{event_id} is failed, but its requeue was refused");

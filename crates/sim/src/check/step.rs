@@ -17,15 +17,47 @@ use crate::scenario::Scenario;
 /// A completed operation on the shared store, with its response.
 pub(super) enum Step<'a> {
     Enqueue,
-    Claim { process: &'a Arc<Process>, request: &'a ClaimRequest, response: &'a ClaimResponse },
-    Renew { held: &'a [LeaseRef], lease: Duration, lost: &'a [LeaseRef] },
-    Settle { batch: &'a [Settlement], settled: &'a [SettleResult] },
-    Release { held: &'a [LeaseRef] },
-    Requeue { event_id: &'a EventId, refused: bool },
-    Cancel { event_id: &'a EventId, refused: bool },
-    Discard { event_id: &'a EventId, refused: bool },
-    Maintain { retention: &'a Retention },
-    Expire { request: &'a ExpireRequest, response: &'a ExpireResponse },
+    Claim {
+        process: &'a Arc<Process>,
+        request: &'a ClaimRequest,
+        response: &'a ClaimResponse,
+    },
+    Renew {
+        held: &'a [LeaseRef],
+        lease: Duration,
+        lost: &'a [LeaseRef],
+    },
+    Settle {
+        batch: &'a [Settlement],
+        settled: &'a [SettleResult],
+    },
+    Release {
+        held: &'a [LeaseRef],
+    },
+    Requeue {
+        event_id: &'a EventId,
+        refused: bool,
+    },
+    Cancel {
+        event_id: &'a EventId,
+        refused: bool,
+    },
+    Discard {
+        event_id: &'a EventId,
+        refused: bool,
+    },
+    /// A repetition of an action that was applied under the same key.
+    RepeatedAction {
+        event_id: &'a EventId,
+        refused: bool,
+    },
+    Maintain {
+        retention: &'a Retention,
+    },
+    Expire {
+        request: &'a ExpireRequest,
+        response: &'a ExpireResponse,
+    },
 }
 
 impl Step<'_> {
@@ -48,6 +80,7 @@ impl Step<'_> {
             Self::Maintain { .. } => 7_u8.hash(digest),
             Self::Discard { event_id, .. } => (8_u8, event_id).hash(digest),
             Self::Expire { response, .. } => (9_u8, &response.expired).hash(digest),
+            Self::RepeatedAction { event_id, .. } => (10_u8, event_id).hash(digest),
         }
     }
 }
@@ -158,7 +191,7 @@ fn check_change(
     let may_change = before.status != DeliveryStatus::Failed || by_operator;
     require!("P12", may_change, "{} was changed after it had failed", after.event_id);
     match step {
-        Step::Enqueue | Step::Maintain { .. } | Step::Discard { .. } => {
+        Step::Enqueue | Step::Maintain { .. } | Step::Discard { .. } | Step::RepeatedAction { .. } => {
             Err(("P13", format!("{} was changed by an unrelated operation", after.event_id)))
         }
         Step::Claim { request, response, .. } => claims::check_claimed_row(

@@ -250,3 +250,8 @@ fn claim_that_ignores_operators_pauses_is_caught() {
 fn engine_that_ignores_resumes_is_caught() {
     assert_caught(engine_bugs::ResumesAreIgnored, &["resume"]);
 }
+
+#[test]
+fn repeated_requeue_that_is_refused_is_caught() {
+    assert_caught(store_bugs::RequeueForgetsKeys, &["repetition"]);
+}

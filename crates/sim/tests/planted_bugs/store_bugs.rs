@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use posthaste_domain::{ClaimId, DeliveryStatus, EventId, EventKey, Lease, LeaseToken, WorkerId};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    AuditView, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView, ExpireRequest,
-    ExpireResponse, LayeredStore, LeaseRef, MaintenanceReport, Receipt, Retention, SettleResult, Settlement,
-    Store, StoreError, StoreLayer,
+    ActionRequest, AuditView, ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, EventView,
+    ExpireRequest, ExpireResponse, LayeredStore, LeaseRef, MaintenanceReport, Receipt, Retention,
+    SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 
@@ -215,9 +215,9 @@ store_bug! {
     /// Cancels without writing a notice.
     CancelIsSilent;
 
-    async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
+    async fn cancel(&self, event_id: &EventId, request: ActionRequest<'_>, reason: Option<&str>) -> Result<EventView, StoreError> {
         let notices = self.memory.with_state(|state| state.notices.len());
-        let cancelled = self.memory.cancel(event_id, actor, reason).await;
+        let cancelled = self.memory.cancel(event_id, request, reason).await;
         self.memory.with_state(|state| state.notices.truncate(notices));
         cancelled
     }
@@ -286,8 +286,17 @@ store_bug! {
     /// Returns success from a cancel that changed nothing.
     CancelDoesNothing;
 
-    async fn cancel(&self, event_id: &EventId, _actor: &str, _reason: Option<&str>) -> Result<EventView, StoreError> {
+    async fn cancel(&self, event_id: &EventId, _request: ActionRequest<'_>, _reason: Option<&str>) -> Result<EventView, StoreError> {
         Ok(self.memory.event(event_id).await?.event)
+    }
+}
+
+store_bug! {
+    /// Ignores the key of a requeue, so that a repetition of an applied requeue is a conflict.
+    RequeueForgetsKeys;
+
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        self.memory.requeue(event_id, request.actor.into()).await
     }
 }
 
@@ -319,9 +328,9 @@ store_bug! {
     /// Discards all events of the destination, also pending and delivered ones.
     DiscardTakesOtherEvents;
 
-    async fn discard(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<AuditView, StoreError> {
+    async fn discard(&self, event_id: &EventId, request: ActionRequest<'_>, reason: Option<&str>) -> Result<AuditView, StoreError> {
         let destination = self.memory.event(event_id).await?.event.destination_id;
-        let discarded = self.memory.discard(event_id, actor, reason).await?;
+        let discarded = self.memory.discard(event_id, request, reason).await?;
         self.memory.with_state(|state| state.rows.retain(|_, row| row.destination_id != destination));
         Ok(discarded)
     }
@@ -349,8 +358,8 @@ store_bug! {
     /// Discards without a record of the operator.
     DiscardIsNotAudited;
 
-    async fn discard(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<AuditView, StoreError> {
-        let discarded = self.memory.discard(event_id, actor, reason).await?;
+    async fn discard(&self, event_id: &EventId, request: ActionRequest<'_>, reason: Option<&str>) -> Result<AuditView, StoreError> {
+        let discarded = self.memory.discard(event_id, request, reason).await?;
         self.memory.with_state(|state| state.audit.pop());
         Ok(discarded)
     }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, Timestamp};
 use posthaste_store::{
-    AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore, NoticeCursor,
-    NoticePage, Page, PageCursor, PageRequest, PauseRequest, Store, StoreClock as _, StoreError, StoreLayer,
+    ActionRequest, AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
+    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
+    NoticeCursor, NoticePage, Page, PageCursor, PageRequest, PauseRequest, Store, StoreClock as _,
+    StoreError, StoreLayer,
 };
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
@@ -155,28 +156,28 @@ impl StoreLayer for BackdatedStore {
         Ok(EventDetail { event: self.view(detail.event), ..detail })
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
-        let requeued = self.memory.requeue(event_id, actor).await;
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        let requeued = self.memory.requeue(event_id, request).await;
         requeued.map(|view| self.view(view)).map_err(|error| self.error(error))
     }
 
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
-        let cancelled = self.memory.cancel(event_id, actor, reason).await;
+        let cancelled = self.memory.cancel(event_id, request, reason).await;
         cancelled.map(|view| self.view(view)).map_err(|error| self.error(error))
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
-        let discarded = self.memory.discard(event_id, actor, reason).await;
+        let discarded = self.memory.discard(event_id, request, reason).await;
         let mut discard = discarded.map_err(|error| self.error(error))?;
         self.backdate(&mut [&mut discard.at]);
         Ok(discard)

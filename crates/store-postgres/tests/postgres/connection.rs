@@ -37,7 +37,7 @@ async fn failure_reasons(store: &PostgresStore) -> Vec<String> {
         Box::pin(async { store.overview().await.map(drop) }),
         Box::pin(async { store.dead_letters(DeadLetterFilter::All, &page).await.map(drop) }),
         Box::pin(async { store.event(&event_id).await.map(drop) }),
-        Box::pin(async { store.requeue(&event_id, "operator").await.map(drop) }),
+        Box::pin(async { store.requeue(&event_id, "operator".into()).await.map(drop) }),
         Box::pin(async { store.notices(None, 1).await.map(drop) }),
     ]);
     let results = within(BOUND, "every call returns", calls).await;
@@ -192,7 +192,7 @@ async fn a_read_only_server_is_reported_and_used_again_once_it_accepts_writes() 
     for result in [
         store.enqueue(request(vec![spec()])).await.map(drop),
         store.claim(&claim_by("worker-a")).await.map(drop),
-        store.cancel(&posthaste_domain::EventId::new("x").unwrap(), "operator", None).await.map(drop),
+        store.cancel(&posthaste_domain::EventId::new("x").unwrap(), "operator".into(), None).await.map(drop),
     ] {
         let Err(StoreError::Unavailable { reason }) = result else { panic!("{result:?}") };
         assert!(reason.contains("accepts no writes"), "{reason}");

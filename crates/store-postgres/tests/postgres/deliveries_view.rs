@@ -25,7 +25,7 @@ async fn the_view_names_every_state_and_shows_a_next_retry_only_for_pending_even
     dead(&*store, "b-dead").await;
     enqueue_and_attempt(&*store, spec_with_id("c-retrying"), 500).await;
     let cancelled = enqueue(&*store, spec_with_id("d-cancelled")).await;
-    store.cancel(&cancelled, "operator", None).await.unwrap();
+    store.cancel(&cancelled, "operator".into(), None).await.unwrap();
     enqueue(&*store, spec_with_id("e-leased")).await;
     claim_one(&*store).await;
     enqueue(&*store, spec_with_id("f-pending")).await;
@@ -87,7 +87,7 @@ async fn reset_of_a_cancelled_event_of_postgres_is_no_longer_counted_as_cancelle
     let store = harness.store();
     let (event_id, other) = (dead(&*store, "cancelled").await, dead(&*store, "other").await);
     for event_id in [&event_id, &other] {
-        store.cancel(event_id, "operator", None).await.unwrap();
+        store.cancel(event_id, "operator".into(), None).await.unwrap();
     }
     let client = client(&harness.database.url).await;
     assert_eq!(client.execute(&reset_of(&event_id), &[]).await.unwrap(), 1);
@@ -217,7 +217,8 @@ async fn of_a_concurrent_reset_and_requeue_one_applies() {
     for round in 0..20 {
         let event_id = dead(&*store, &format!("round-{round}")).await;
         let sql = reset_of(&event_id);
-        let (reset, requeued) = tokio::join!(client.execute(&sql, &[]), store.requeue(&event_id, "operator"));
+        let (reset, requeued) =
+            tokio::join!(client.execute(&sql, &[]), store.requeue(&event_id, "operator".into()));
         let resets = match reset {
             Ok(resets) => resets,
             // The requeue committed before the reset read the event.

@@ -32,8 +32,8 @@ async fn run_all_operations(store: &dyn Store) {
     store.release(&released.iter().map(LeaseRef::from).collect::<Vec<_>>()).await.unwrap();
     read_overview_and_dead_letters(store).await;
     store.event(&dead[0].event_id).await.unwrap();
-    store.requeue(&dead[0].event_id, "operator").await.unwrap();
-    store.cancel(&dead[0].event_id, "operator", None).await.unwrap();
+    store.requeue(&dead[0].event_id, "operator".into()).await.unwrap();
+    store.cancel(&dead[0].event_id, "operator".into(), None).await.unwrap();
     store.events(&EventQuery::default(), &PageRequest::default()).await.unwrap();
     let waiting = enqueue_all(store, vec![spec(), spec()]).await;
     let before = EventKey(store.event(&waiting[0]).await.unwrap().event.key.0 - 1);

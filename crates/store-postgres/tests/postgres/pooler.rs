@@ -134,7 +134,7 @@ async fn every_operation_works_through_a_transaction_pooler() {
     assert!(results.iter().all(|result| result.is_written()), "{results:?}");
     let event_id = &again[0].event_id;
     assert_eq!(store.event(event_id).await.unwrap().history.len(), 1);
-    store.requeue(event_id, "operator").await.unwrap();
+    store.requeue(event_id, "operator".into()).await.unwrap();
     let requeued = claim_one(&store).await;
     assert_eq!(settle(&store, &[requeued], 200).await, [SettleResult::Applied]);
     store

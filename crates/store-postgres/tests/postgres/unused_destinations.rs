@@ -35,8 +35,8 @@ async fn enqueue_by_sql(client: &Client, url: &str) -> String {
 
 async fn remove_event(store: &dyn Store, event_id: &str) {
     let event_id = event_id.parse_id();
-    store.cancel(&event_id, "test", None).await.expect("a pending event can be cancelled");
-    store.discard(&event_id, "test", None).await.expect("a failed event can be discarded");
+    store.cancel(&event_id, "test".into(), None).await.expect("a pending event can be cancelled");
+    store.discard(&event_id, "test".into(), None).await.expect("a failed event can be discarded");
 }
 
 trait ParseId {

@@ -141,9 +141,9 @@ async fn totals_queues_and_claims_agree_with_the_rows_after_every_step() {
                 }
                 8 if !ids.is_empty() => {
                     // Each may be refused, and must then change nothing.
-                    let _ = store.cancel(&pick(&mut random, &ids), "operator", None).await;
-                    let _ = store.requeue(&pick(&mut random, &ids), "operator").await;
-                    let _ = store.discard(&pick(&mut random, &ids), "operator", None).await;
+                    let _ = store.cancel(&pick(&mut random, &ids), "operator".into(), None).await;
+                    let _ = store.requeue(&pick(&mut random, &ids), "operator".into()).await;
+                    let _ = store.discard(&pick(&mut random, &ids), "operator".into(), None).await;
                 }
                 9 => {
                     fixture.clock.advance(Duration::from_secs(random.random_range(1..90)));

@@ -108,7 +108,7 @@ async fn reset_of_a_cancelled_event_of_sqlite_is_no_longer_counted_as_cancelled(
     let fixture = Fixture::new();
     let ids = enqueue(&fixture.store, vec![event(), event()]).await;
     for id in &ids {
-        fixture.store.cancel(id, "operator", None).await.unwrap();
+        fixture.store.cancel(id, "operator".into(), None).await.unwrap();
     }
     fixture.sql().execute(RESET, [ids[0].as_str()]).unwrap();
     let overview = fixture.store.overview().await.unwrap();

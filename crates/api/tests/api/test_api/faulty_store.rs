@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId};
 use posthaste_store::{
-    AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore, NoticeCursor,
-    NoticePage, Overview, Page, PageRequest, PauseRequest, Store, StoreError, StoreLayer,
+    ActionRequest, AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
+    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Store, StoreError, StoreLayer,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -102,29 +102,29 @@ impl StoreLayer for FaultyStore {
         self.inner.event(event_id).await
     }
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
         self.fail().await?;
-        self.inner.requeue(event_id, actor).await
+        self.inner.requeue(event_id, request).await
     }
 
     async fn cancel(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<EventView, StoreError> {
         self.fail().await?;
-        self.inner.cancel(event_id, actor, reason).await
+        self.inner.cancel(event_id, request, reason).await
     }
 
     async fn discard(
         &self,
         event_id: &EventId,
-        actor: &str,
+        request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         self.fail().await?;
-        self.inner.discard(event_id, actor, reason).await
+        self.inner.discard(event_id, request, reason).await
     }
 
     async fn destinations(

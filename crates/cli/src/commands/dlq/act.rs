@@ -132,7 +132,7 @@ impl Run<'_> {
         let requests = event_ids.into_iter().map(|event_id| {
             let body = body.clone();
             async move {
-                let response = client.post(&["dlq", &event_id, path], body).await;
+                let response = client.act(&["dlq", &event_id, path], body).await;
                 (event_id, response)
             }
         });

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_store::{
-    AuditView, CircuitReport, DeadLetterFilter, EnqueueRequest, EnqueueResponse, EventView, ExpireRequest,
-    ExpireResponse, Idempotency, LayeredStore, MaintenanceReport, NoticeCursor, NoticePage,
+    ActionRequest, AuditView, CircuitReport, DeadLetterFilter, EnqueueRequest, EnqueueResponse, EventView,
+    ExpireRequest, ExpireResponse, Idempotency, LayeredStore, MaintenanceReport, NoticeCursor, NoticePage,
     OpenCircuitReport, Overview, Page, PageRequest, Retention, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
@@ -15,9 +15,9 @@ use posthaste_store_memory::MemoryStore;
 store_bug! {
     requeue_keeps_attempts;
 
-    async fn requeue(&self, event_id: &EventId, actor: &str) -> Result<EventView, StoreError> {
+    async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
         let attempts = self.memory.event(event_id).await?.event.attempts;
-        let view = self.memory.requeue(event_id, actor).await?;
+        let view = self.memory.requeue(event_id, request).await?;
         self.memory.with_state(|state| {
             state.row_mut(view.key).expect("the event was just requeued").attempts = attempts;
         });
@@ -28,9 +28,9 @@ store_bug! {
 store_bug! {
     cancel_is_silent;
 
-    async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
+    async fn cancel(&self, event_id: &EventId, request: ActionRequest<'_>, reason: Option<&str>) -> Result<EventView, StoreError> {
         let notices = self.memory.with_state(|state| state.notices.len());
-        let cancelled = self.memory.cancel(event_id, actor, reason).await;
+        let cancelled = self.memory.cancel(event_id, request, reason).await;
         self.memory.with_state(|state| state.notices.truncate(notices));
         cancelled
     }
@@ -39,8 +39,8 @@ store_bug! {
 store_bug! {
     cancel_is_not_audited;
 
-    async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
-        let cancelled = self.memory.cancel(event_id, actor, reason).await?;
+    async fn cancel(&self, event_id: &EventId, request: ActionRequest<'_>, reason: Option<&str>) -> Result<EventView, StoreError> {
+        let cancelled = self.memory.cancel(event_id, request, reason).await?;
         self.memory.with_state(|state| state.audit.pop());
         Ok(cancelled)
     }
@@ -49,8 +49,8 @@ store_bug! {
 store_bug! {
     discard_frees_the_id;
 
-    async fn discard(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<AuditView, StoreError> {
-        let discarded = self.memory.discard(event_id, actor, reason).await?;
+    async fn discard(&self, event_id: &EventId, request: ActionRequest<'_>, reason: Option<&str>) -> Result<AuditView, StoreError> {
+        let discarded = self.memory.discard(event_id, request, reason).await?;
         self.memory.with_state(|state| state.discarded.remove(event_id));
         Ok(discarded)
     }
@@ -59,8 +59,8 @@ store_bug! {
 store_bug! {
     cancel_forgets_why;
 
-    async fn cancel(&self, event_id: &EventId, actor: &str, reason: Option<&str>) -> Result<EventView, StoreError> {
-        let cancelled = self.memory.cancel(event_id, actor, reason).await?;
+    async fn cancel(&self, event_id: &EventId, request: ActionRequest<'_>, reason: Option<&str>) -> Result<EventView, StoreError> {
+        let cancelled = self.memory.cancel(event_id, request, reason).await?;
         self.memory.with_state(|state| {
             if let Some((_, audit)) = state.audit.last_mut() {
                 audit.reason = None;
