@@ -11,11 +11,24 @@ pub(crate) const MASK: &str = "***";
 /// Maximum number of characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// Maximum length of an unknown URL scheme that is shown.
-const SCHEME_LEN_MAX: usize = 16;
-
-/// URL schemes whose structure is known. Of a URL with another scheme, only the scheme is shown.
+/// URL schemes whose structure is known. A URL with another scheme is masked as a whole.
 const SCHEMES_SHOWN: [&str; 7] = ["postgres", "postgresql", "http", "https", "httph", "socks5", "socks5h"];
+
+/// Schemes that users may write by mistake. Of such a URL, only the scheme is shown: any other text before `://` may be part
+/// of a password.
+const SCHEMES_NAMED: [&str; 11] = [
+    "cockroachdb",
+    "file",
+    "ftp",
+    "jdbc",
+    "mariadb",
+    "mongodb",
+    "mssql",
+    "mysql",
+    "oracle",
+    "redis",
+    "sqlserver",
+];
 
 /// Parameters of database URLs that contain no secret.
 const PARAMETERS_SHOWN: [&str; 18] = [
@@ -99,14 +112,10 @@ fn mask_url(text: &str) -> String {
     format!("{scheme}://{user}{location}{query}")
 }
 
-/// Masks a URL of an unknown scheme as a whole, except for the scheme.
+/// Masks a URL of an unknown structure as a whole, except for the scheme if that is a well-known one.
 fn mask_unknown_url(text: &str) -> String {
-    let is_scheme = |text: &str| {
-        (1..=SCHEME_LEN_MAX).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-    };
     match text.split_once("://") {
-        Some((scheme, _)) if is_scheme(scheme) => format!("{scheme}://{MASK}"),
+        Some((scheme, _)) if SCHEMES_NAMED.contains(&scheme) => format!("{scheme}://{MASK}"),
         _ => MASK.to_owned(),
     }
 }
@@ -177,7 +186,7 @@ mod tests {
             ("postgres://app:hunter2%40db.example/shop", "postgres://***"),
             ("postgres://[::1]:5432/shop", "postgres://[::1]:5432/shop"),
             ("postgres:///shop?options=-cfoo%3Dhunter2", "postgres:///shop?***"),
-            ("mysql://root:hunter2@db.example", "***"),
+            ("mysql://root:hunter2@db.example", "mysql://***"),
             ("hunter2://", "***"),
             ("host=db.example password=hunter2", "***"),
             ("app:hunter2@db.example/shop", "***"),
