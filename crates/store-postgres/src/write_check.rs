@@ -53,7 +53,7 @@ pub(crate) async fn run(sessions: &SessionPools) -> Result<(), StoreError> {
 async fn try_writes(session: &Session) -> Result<(), tokio_postgres::Error> {
     session.client().batch_execute(BEGIN).await?;
     let destination = insert_in_transaction(session, &trial::event(PAYLOAD_BYTES)).await?;
-    session.query(&READ_SNAPSHOT, &[]).await?;
+    session.query(&READ_SNAPSHOT, &[&0_i64]).await?;
     let lease = grant_in_transaction(session, &trial::claim(), destination).await?;
     // Without a lease, an operator has paused the destination of the trial.
     if let Some(lease) = lease {
