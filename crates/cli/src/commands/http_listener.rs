@@ -57,7 +57,7 @@ impl HttpListener {
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             let advice = match error.kind() {
                 io::ErrorKind::AddrInUse => {
-                    "another process uses this port; stop it, or choose another address"
+                    "another process uses this port; stop it, or choose another address with --listen or --probe-listen"
                 }
                 io::ErrorKind::AddrNotAvailable => {
                     "this host has no such address; listen on one of its own, or on 0.0.0.0 for all of them"
@@ -65,7 +65,7 @@ impl HttpListener {
                 io::ErrorKind::PermissionDenied => {
                     "this user may not bind the port; choose a port of 1024 or more"
                 }
-                _ => "choose another address",
+                _ => "choose another address with --listen or --probe-listen",
             };
             anyhow::Error::new(error).context(format!("cannot listen on {listen}: {advice}"))
         })?;

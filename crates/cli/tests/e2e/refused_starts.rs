@@ -67,7 +67,9 @@ fn database_url_that_the_driver_rejects_is_refused_as_configuration() {
 
 #[test]
 fn only_serve_and_migrate_create_a_sqlite_file() {
-    let sandbox = Sandbox::new(Store::Sqlite).with_env("POSTHASTE_DATABASE_URL", "sqlite://mistyped.db");
+    let mut sandbox = Sandbox::new(Store::Sqlite).with_env("POSTHASTE_DATABASE_URL", "sqlite://mistyped.db");
+    // With a configured secret, `secret` would not open the database.
+    sandbox.remove_env("POSTHASTE_SIGNING_SECRET");
     for arguments in [&["worker"][..], &["dispatch", "--once"], &["secret"]] {
         let exit = sandbox.run(arguments);
         assert_eq!(exit.code, Some(1), "{arguments:?}: {}", exit.stderr);

@@ -1,7 +1,7 @@
 //! Log lines for operators, and what must never be logged.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use crate::fixture::{Call, Fixture, Reply, secs, settings};
 use posthaste_domain::{DeliveryStatus, LeaseTerms, RetryPolicy, RetryPolicySpec, Strategy};
@@ -20,6 +20,10 @@ impl Log {
     }
 
     fn capture_at(level: LevelFilter) -> (Self, DefaultGuard) {
+        // Without a global subscriber, tracing may remember that a line which the thread of another test logs first
+        // has no subscriber.
+        static GLOBAL: Once = Once::new();
+        GLOBAL.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt::fmt()
             .with_max_level(level)

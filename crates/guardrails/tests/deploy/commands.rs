@@ -6,7 +6,7 @@ use crate::assert_none;
 use crate::files::{File, deploy_files, entries, files_at, parse_yaml};
 
 /// Commands of `posthaste`, each with its subcommands. A command with subcommands requires one of them.
-const COMMANDS: [(&str, &[&str]); 14] = [
+const COMMANDS: [(&str, &[&str]); 15] = [
     ("serve", &[]),
     ("worker", &[]),
     ("dispatch", &[]),
@@ -16,6 +16,7 @@ const COMMANDS: [(&str, &[&str]); 14] = [
     ("overview", &[]),
     ("dlq", &["list", "requeue", "discard"]),
     ("events", &["list", "show", "cancel"]),
+    ("destinations", &["list", "show", "pause", "resume"]),
     ("doctor", &[]),
     ("openapi", &[]),
     ("config", &[]),
