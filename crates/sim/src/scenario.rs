@@ -172,7 +172,7 @@ impl Scenario {
             retry,
             settings,
         };
-        scenario.settings.expire_after = random.chance(400).then(|| random.millis(600_000..3_600_000));
+        scenario.settings.expire_after = random.chance(700).then(|| random.millis(300_000..3_600_000));
         scenario
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use posthaste_sim::{PlantedBug, Scenario, run_with_bug};
 
 /// Number of seeds within which every bug must be found.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 30;
 
 /// Runs seeds until one finds the bug. Panics if none does, or if another property than these was violated.
 fn assert_caught(bug: impl PlantedBug, properties: &[&str]) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use posthaste_domain::{ClaimId, EventId, LeaseToken, Timestamp};
+use posthaste_domain::{ClaimId, DestinationId, EventId, LeaseToken, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, LayeredStore, Store, StoreError, StoreLayer};
 use posthaste_store_memory::MemoryStore;
 
@@ -55,7 +55,9 @@ store_bug! {
     claim_ignores_free_slots;
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
-        self.memory.claim(&ClaimRequest { destination_slots: BTreeMap::new(), ..request.clone() }).await
+        let raised = |(id, slots): (&DestinationId, &usize)| (*id, (*slots).max(request.per_destination));
+        let destination_slots = request.destination_slots.iter().map(raised).collect();
+        self.memory.claim(&ClaimRequest { destination_slots, ..request.clone() }).await
     }
 }
 
