@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use http::{HeaderMap, Uri};
 use posthaste_store::{ActionRequest, EventView};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -63,10 +64,10 @@ pub(crate) struct DiscardResponse {
     discarded_at: Rfc3339,
 }
 
-/// The body of a requeue. It has no fields; the type exists to reject unknown ones.
+/// The body of an action without fields. The type exists to reject unknown ones.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RequeueRequest {}
+pub(crate) struct NoFields {}
 
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -110,10 +111,8 @@ pub(crate) async fn requeue(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<RequeueResponse>, ApiError> {
-    QueryParameters::require_none(&uri)?;
     let key = IdempotencyKey::parse(&headers, &caller.name)?;
-    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
-    let RequeueRequest {} = parse_optional_body(&headers, &body)?;
+    let NoFields {} = read_action(&state, &uri, &headers, body).await?;
     let request = action_request(&caller.name, key.as_ref());
     let requeued = state.store.requeue(&event_id, request).await;
     let event = requeued.map_err(|error| idempotency::store_error(error, key))?;
@@ -163,10 +162,8 @@ pub(crate) async fn cancel(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<CancelResponse>, ApiError> {
-    QueryParameters::require_none(&uri)?;
     let key = IdempotencyKey::parse(&headers, &caller.name)?;
-    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
-    let CancelRequest { reason } = parse_optional_body(&headers, &body)?;
+    let CancelRequest { reason } = read_action(&state, &uri, &headers, body).await?;
     validate_reason(reason.as_deref().unwrap_or_default())?;
     let request = action_request(&caller.name, key.as_ref());
     let cancelled = state.store.cancel(&event_id, request, reason.as_deref()).await;
@@ -203,10 +200,8 @@ pub(crate) async fn discard(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<DiscardResponse>, ApiError> {
-    QueryParameters::require_none(&uri)?;
     let key = IdempotencyKey::parse(&headers, &caller.name)?;
-    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
-    let DiscardRequest { reason } = parse_optional_body(&headers, &body)?;
+    let DiscardRequest { reason } = read_action(&state, &uri, &headers, body).await?;
     validate_reason(reason.as_deref().unwrap_or_default())?;
     let request = action_request(&caller.name, key.as_ref());
     let discarded = state.store.discard(&event_id, request, reason.as_deref()).await;
@@ -219,16 +214,20 @@ fn action_request<'a>(actor: &'a str, key: Option<&'a IdempotencyKey>) -> Action
     ActionRequest { actor, key: key.map(|key| key.stored.as_str()) }
 }
 
-/// Parses a body that may be empty; an empty one is `T::default()`.
-pub(crate) fn parse_optional_body<'b, T: Default + Deserialize<'b>>(
+/// Reads the request of an action, which has no query parameters. Its body may be empty: then it is `T::default()`.
+pub(crate) async fn read_action<T: Default + DeserializeOwned>(
+    state: &ApiState,
+    uri: &Uri,
     headers: &HeaderMap,
-    body: &'b RequestBody,
+    body: Body,
 ) -> Result<T, ApiError> {
-    if body.bytes.trim_ascii().is_empty() {
+    QueryParameters::require_none(uri)?;
+    let RequestBody { bytes, _permit } = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
+    if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }
     require_json(headers)?;
-    json::parse(&body.bytes).map(|Object(request)| request)
+    json::parse(&bytes).map(|Object(request)| request)
 }
 
 /// Checks that a reason is printable and not too long.

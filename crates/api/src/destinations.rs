@@ -13,7 +13,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::access::{Authorized, Operate, ReadAll};
-use crate::actions::{BODY_BYTES_MAX, parse_optional_body, validate_reason};
+use crate::actions::{NoFields, read_action, validate_reason};
 use crate::api::ApiState;
 use crate::destination::{
     DestinationBody, DestinationDetailBody, DestinationIdPath, DestinationStateSchema, DestinationStatusBody,
@@ -45,11 +45,6 @@ pub(crate) struct PauseBody {
     #[schema(max_length = 500, example = "new disks")]
     reason: Option<String>,
 }
-
-/// The body of a resume. It has no fields; the type exists to reject unknown ones.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ResumeBody {}
 
 /// List destinations
 ///
@@ -128,9 +123,7 @@ pub(crate) async fn pause(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<DestinationStatusBody>, ApiError> {
-    QueryParameters::require_none(&uri)?;
-    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
-    let PauseBody { seconds, reason } = parse_optional_body(&headers, &body)?;
+    let PauseBody { seconds, reason } = read_action(&state, &uri, &headers, body).await?;
     validate_reason(reason.as_deref().unwrap_or_default())?;
     let duration = seconds.map(validate_seconds).transpose()?;
     let pause = PauseRequest::new(&caller.name, duration, reason.as_deref());
@@ -167,9 +160,7 @@ pub(crate) async fn resume(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<DestinationStatusBody>, ApiError> {
-    QueryParameters::require_none(&uri)?;
-    let body = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
-    let ResumeBody {} = parse_optional_body(&headers, &body)?;
+    let NoFields {} = read_action(&state, &uri, &headers, body).await?;
     let status = state.store.resume_destination(id, &caller.name).await?;
     tracing::info!(destination_id = id.0, actor = caller.name, "destination resumed");
     Ok(Json((&status).into()))

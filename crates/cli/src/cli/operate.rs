@@ -2,6 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use posthaste::store::DestinationState;
 use posthaste_domain::FailureKind;
 
 use super::ServerArgs;
@@ -218,7 +219,7 @@ pub(crate) enum DestinationsCommand {
 
 /// Accepts the name of a destination's state.
 fn destination_states() -> PossibleValuesParser {
-    PossibleValuesParser::new(["ok", "failing", "circuit_open", "paused"])
+    PossibleValuesParser::new(DestinationState::ALL.iter().map(|state| state.as_str()))
 }
 
 #[derive(Debug, Clone, Args)]
