@@ -3,6 +3,8 @@
 //! The reader of standard output may close it at any time, as `head` does. That ends a command without an error.
 
 mod json;
+mod layout;
+mod shorten;
 mod style;
 mod table;
 mod text;
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 
 pub(crate) use json::indent_json;
 pub(crate) use style::{Color, OutputStyle, log_uses_color};
-pub(crate) use table::{Column, RenderedTable, Table, render_fields};
+pub(crate) use table::{Column, Omissions, RenderedTable, Table, render_fields};
 pub(crate) use text::{escape_line, escape_text, pluralize, shell_quote};
 
 use crate::client::ClientError;
@@ -56,11 +58,25 @@ pub(crate) fn print_response(body: &[u8]) -> anyhow::Result<()> {
     print(&String::from_utf8_lossy(body))
 }
 
-/// Lists the hidden columns of a table on standard error. Writes nothing if standard error is not a terminal.
-pub(crate) fn note_omitted_columns(columns: &[&str]) {
-    if !columns.is_empty() && io::stderr().is_terminal() {
-        note(&format!("Too narrow to show {}; --json shows everything.", columns.join(", ")));
+/// Says on standard error what a table does not show, and which flag shows it. Writes nothing if standard error is not a
+/// terminal.
+pub(crate) fn note_omissions(omissions: &Omissions, flag: &str) {
+    if io::stderr().is_terminal()
+        && let Some(text) = describe_omissions(omissions, flag)
+    {
+        note(&text);
     }
+}
+
+fn describe_omissions(omissions: &Omissions, flag: &str) -> Option<String> {
+    let columns = omissions.columns.join(", ");
+    let omitted = match (omissions.has_short_ids, omissions.columns.is_empty()) {
+        (false, true) => return None,
+        (false, false) => columns,
+        (true, true) => "whole ids".to_owned(),
+        (true, false) => format!("whole ids, {columns}"),
+    };
+    Some(format!("Too narrow to show {omitted}; {flag} shows everything."))
 }
 
 /// Writes a line for people to standard error. A closed standard error is ignored.

@@ -41,6 +41,14 @@ pub(crate) enum DlqCommand {
 /// The value of `failure_kind` with which the API lists every kind but `cancelled`.
 pub(crate) const NOT_CANCELLED: &str = "not_cancelled";
 
+/// Accepts the id of an event, but not its short form from a table.
+fn whole_id(text: &str) -> Result<String, String> {
+    if text.contains('…') {
+        return Err("this id is shortened; list whole ids with --wide, or in a pipe".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// Accepts the name of a failure kind.
 fn failure_kinds() -> PossibleValuesParser {
     PossibleValuesParser::new(FailureKind::ALL.iter().map(|kind| kind.as_str()))
@@ -64,6 +72,9 @@ pub(crate) struct ListArgs {
     /// List everything, page by page
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
+    /// Show every column and whole ids, also on a narrow terminal
+    #[arg(long)]
+    pub(crate) wide: bool,
     /// Print the server's JSON responses unchanged, one per page
     #[arg(long)]
     pub(crate) json: bool,
@@ -84,7 +95,7 @@ pub(crate) struct DlqListArgs {
 #[command(group = ArgGroup::new("which").required(true))]
 pub(crate) struct RequeueArgs {
     /// Ids of the events to requeue
-    #[arg(value_name = "ID", group = "which")]
+    #[arg(value_name = "ID", group = "which", value_parser = whole_id)]
     pub(crate) event_ids: Vec<String>,
     /// Requeue the whole dead-letter queue, except events that an operator cancelled
     #[arg(long, group = "which")]
@@ -97,7 +108,7 @@ pub(crate) struct RequeueArgs {
 #[command(group = ArgGroup::new("which").required(true))]
 pub(crate) struct DiscardArgs {
     /// Ids of the events to discard
-    #[arg(value_name = "ID", group = "which")]
+    #[arg(value_name = "ID", group = "which", value_parser = whole_id)]
     pub(crate) event_ids: Vec<String>,
     /// Discard the whole dead-letter queue
     #[arg(long, group = "which")]
@@ -175,8 +186,11 @@ pub(crate) struct EventsListArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ShowArgs {
     /// Id of the event
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = whole_id)]
     pub(crate) event_id: String,
+    /// Show every column of the attempts, also on a narrow terminal
+    #[arg(long)]
+    pub(crate) wide: bool,
     /// Print the server's JSON response unchanged
     #[arg(long)]
     pub(crate) json: bool,
@@ -187,7 +201,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CancelArgs {
     /// Id of the event
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = whole_id)]
     pub(crate) event_id: String,
     /// Reason, recorded with the event
     #[arg(long)]

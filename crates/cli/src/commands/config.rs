@@ -9,7 +9,7 @@ use crate::commands::ConfigSources;
 use crate::terminal::{self, Color, Column, OutputStyle, RenderedTable, Table};
 
 const COLUMNS: &[Column] =
-    &[Column::new("setting", 0), Column::new("value", 0).min_width(24), Column::new("from", 1)];
+    &[Column::new("setting", 0), Column::new("value", 0).text(24, 60), Column::new("from", 1)];
 
 pub(crate) fn run(
     args: &ConfigArgs,
@@ -24,9 +24,9 @@ pub(crate) fn run(
         for [name, value, source] in config.settings.iter().map(EffectiveSetting::row) {
             table.push(vec![(name, Color::Bold), (value, Color::Plain), (source, Color::Dim)]);
         }
-        let RenderedTable { text, omitted_columns } = table.render(style);
+        let RenderedTable { text, omissions } = table.render(style);
         terminal::print(&text)?;
-        terminal::note_omitted_columns(&omitted_columns);
+        terminal::note_omissions(&omissions, "--json");
     }
     for warning in &config.warnings {
         terminal::note(&format!("posthaste: warning: {warning}"));

@@ -15,13 +15,13 @@ use crate::terminal::{self, Color, Column, OutputStyle, Table, escape_line, rend
 const COLUMNS: &[Column] = &[
     Column::new("ID", 0).align_right(),
     Column::new("STATE", 0),
-    Column::new("SINCE", 1),
+    Column::extra("SINCE", 0),
     Column::new("PENDING", 0).align_right(),
-    Column::new("URL", 2).min_width(24),
-    Column::new("NEXT PROBE", 3),
-    Column::new("LAST ERROR", 4).min_width(16),
-    Column::new("OLDEST", 5),
-    Column::new("REASON", 6).min_width(16),
+    Column::new("URL", 1).url(18, 28),
+    Column::extra("NEXT PROBE", 1),
+    Column::new("LAST ERROR", 2).text(14, 28),
+    Column::extra("OLDEST", 2),
+    Column::extra("REASON", 3).text(16, 40),
 ];
 
 impl DestinationsCommand {
@@ -187,13 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn eighty_columns_show_state_pending_events_and_url() {
+    fn eighty_columns_show_state_pending_events_url_and_error() {
         let now = time::parse("2026-01-31T16:31:02Z").unwrap();
         let shown = table(&[destination()], now).render(OutputStyle { color: false, width: Some(80) });
         let expected = "\
-ID  STATE         SINCE       PENDING  URL                         NEXT PROBE
-17  circuit_open  60 min ago    1000+  https://shop.example/hooks  in 30 s";
+ID  STATE         PENDING  URL                         LAST ERROR
+17  circuit_open    1000+  https://shop.example/hooks  HTTP 503: try later";
         assert_eq!(shown.text, expected);
+        assert_eq!(shown.omissions.columns, ["SINCE", "NEXT PROBE", "OLDEST", "REASON"]);
     }
 
     #[test]

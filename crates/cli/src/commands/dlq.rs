@@ -14,14 +14,14 @@ use crate::commands::pages::ListCommand;
 use crate::terminal::{Color, Column, OutputStyle, Table, time};
 
 const COLUMNS: &[Column] = &[
-    Column::new("EVENT ID", 0),
-    Column::new("FAILED", 0),
-    Column::new("WHY", 2),
-    Column::new("ATTEMPTS", 4).align_right(),
-    Column::new("TYPE", 5).min_width(12),
-    Column::new("LAST ERROR", 1).min_width(16),
-    Column::new("DESTINATION", 3).min_width(20),
-    Column::new("FAILED (UTC)", 6),
+    Column::new("EVENT ID", 0).id(),
+    Column::new("FAILED", 4),
+    Column::extra("WHY", 0),
+    Column::extra("ATTEMPTS", 1).align_right(),
+    Column::new("TYPE", 3).text(10, 20),
+    Column::new("LAST ERROR", 1).text(14, 28),
+    Column::new("DESTINATION", 2).url(16, 28),
+    Column::extra("FAILED (UTC)", 2),
 ];
 
 impl DlqCommand {
@@ -86,6 +86,7 @@ fn table(events: &[Event], now: Timestamp) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Omissions;
 
     #[test]
     fn a_dead_letter_is_one_line_with_time_and_cause_of_its_failure() {
@@ -110,10 +111,17 @@ msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  2 h ago  exhausted       6/6  invoice.paid
 https://shop.example/hooks  2026-01-31 14:31:02Z";
         assert_eq!(shown(None).text, everything);
         let eighty = "\
-EVENT ID                              FAILED   WHY        LAST ERROR
-msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  2 h ago  exhausted  HTTP 503: try later";
+EVENT ID          FAILED   TYPE          LAST ERROR           DESTINATION
+msg_0199a…b0c4d5  2 h ago  invoice.paid  HTTP 503: try later  shop.example/hooks";
         assert_eq!(shown(Some(80)).text, eighty);
-        assert_eq!(shown(Some(80)).omitted_columns, ["ATTEMPTS", "TYPE", "DESTINATION", "FAILED (UTC)"]);
-        assert_eq!(shown(Some(104)).omitted_columns, ["ATTEMPTS", "TYPE", "FAILED (UTC)"]);
+        let omissions = shown(Some(80)).omissions;
+        assert_eq!(omissions.columns, ["WHY", "ATTEMPTS", "FAILED (UTC)"]);
+        assert!(omissions.has_short_ids);
+        let omissions = shown(Some(120)).omissions;
+        assert_eq!((omissions.columns, omissions.has_short_ids), (vec!["ATTEMPTS", "FAILED (UTC)"], false));
+        assert_eq!(shown(Some(200)).omissions, Omissions::default());
+        let sixty = shown(Some(60));
+        assert_eq!(sixty.omissions.columns, ["FAILED", "WHY", "ATTEMPTS", "TYPE", "FAILED (UTC)"]);
+        assert!(sixty.text.contains("shop.example/hooks") && sixty.text.contains("HTTP 503: try later"));
     }
 }

@@ -49,7 +49,7 @@ pub(crate) async fn run(
 
 /// Renders the findings, one per row, without a limit of width: the terminal wraps long rows, so that none is truncated.
 fn render(findings: &[Finding], style: OutputStyle) -> String {
-    let unlimited = OutputStyle { width: None, ..style };
+    let unlimited = style.widened(true);
     let mut table = Table::new(COLUMNS);
     for finding in findings {
         let color = finding.verdict.color();

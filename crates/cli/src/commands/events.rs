@@ -15,15 +15,15 @@ use crate::terminal::{self, Color, Column, OutputStyle, RenderedTable, Table, ti
 pub(in crate::commands) use card::render_audit_entry;
 
 const COLUMNS: &[Column] = &[
-    Column::new("EVENT ID", 0),
+    Column::new("EVENT ID", 0).id(),
     Column::new("STATUS", 0),
-    Column::new("ATTEMPTS", 4).align_right(),
-    Column::new("NEXT", 1),
-    Column::new("TYPE", 5).min_width(12),
-    Column::new("CREATED", 6),
-    Column::new("DESTINATION", 3).min_width(20),
-    Column::new("LAST ERROR", 2).min_width(16),
-    Column::new("CREATED (UTC)", 7),
+    Column::extra("ATTEMPTS", 0).align_right(),
+    Column::new("NEXT", 4),
+    Column::new("TYPE", 3).text(10, 20),
+    Column::extra("CREATED", 1),
+    Column::new("DESTINATION", 2).url(16, 28),
+    Column::new("LAST ERROR", 1).text(14, 28),
+    Column::extra("CREATED (UTC)", 2),
 ];
 
 impl EventsCommand {
@@ -97,9 +97,10 @@ async fn show(args: &ShowArgs, client: &ApiClient, style: OutputStyle) -> anyhow
     if args.json {
         return terminal::print_response(response.as_bytes());
     }
-    let RenderedTable { text, omitted_columns } = card::render(&response.parse()?, time::now(), style);
+    let style = style.widened(args.wide);
+    let RenderedTable { text, omissions } = card::render(&response.parse()?, time::now(), style);
     terminal::print(&text)?;
-    terminal::note_omitted_columns(&omitted_columns);
+    terminal::note_omissions(&omissions, "--wide");
     Ok(())
 }
 
@@ -148,13 +149,22 @@ mod tests {
     }
 
     #[test]
-    fn eighty_columns_show_status_next_attempt_and_error() {
+    fn eighty_columns_show_status_type_destination_and_error_with_shortened_ids() {
         let expected = "\
-EVENT ID                              STATUS     NEXT     LAST ERROR
-msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5  pending    in 42 s  HTTP 503: try later
-order-17                              delivered
-order-18                              pending    due      HTTP 503: try later";
+EVENT ID          STATUS     TYPE          DESTINATION         LAST ERROR
+msg_0199a…b0c4d5  pending    invoice.paid  shop.example/hooks  HTTP 503: try la…
+order-17          delivered  invoice.paid  shop.example/hooks
+order-18          pending    invoice.paid  shop.example/hooks  HTTP 503: try la…";
         assert_eq!(shown(Some(80)), expected);
+    }
+
+    #[test]
+    fn eighty_columns_have_room_for_more_if_no_event_failed() {
+        let now = time::parse("2026-01-31T16:31:02Z").unwrap();
+        let events: Vec<_> = events().into_iter().map(|event| Event { last_error: None, ..event }).collect();
+        let shown = table(&events, now).render(OutputStyle { color: false, width: Some(80) }).text;
+        let expected = "msg_0199a…b0c4d5  pending    in 42 s  invoice.paid  https://shop.example/hooks";
+        assert_eq!(shown.lines().nth(1), Some(expected), "{shown}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::client::{ApiClient, Overview};
 use crate::terminal::{self, Color, Column, OutputStyle, Table, time};
 
 const COLUMNS: &[Column] =
-    &[Column::new("EVENTS", 0), Column::new("COUNT", 0).align_right(), Column::new("", 1)];
+    &[Column::new("EVENTS", 0), Column::new("COUNT", 0).align_right(), Column::new("", 1).text(16, 62)];
 
 pub(crate) async fn run(json: bool, client: &ApiClient, style: OutputStyle) -> anyhow::Result<ExitCode> {
     let response = client.get(&["overview"], &[]).await?;

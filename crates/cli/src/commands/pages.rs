@@ -7,7 +7,7 @@ use posthaste_domain::Timestamp;
 
 use crate::cli::ListArgs;
 use crate::client::{ApiClient, ApiResponse, ClientError, ListPage};
-use crate::terminal::{self, OutputStyle, RenderedTable, Table, time};
+use crate::terminal::{self, Omissions, OutputStyle, RenderedTable, Table, time};
 
 /// Maximum number of items in a page of the API.
 const PAGE_ITEMS_MAX: u32 = 200;
@@ -100,17 +100,14 @@ impl<P: ListPage> ListCommand<'_, P> {
             from_arguments: true,
             ..Pages::all(client, self.path, self.filters.clone())
         };
-        let mut omitted_columns = Vec::new();
+        let style = style.widened(args.wide);
+        let mut omissions = Omissions::default();
         let mut first = true;
         while let Some((response, page)) = pages.next().await? {
             if args.json {
                 terminal::print_response(response.as_bytes())?;
             } else {
-                for column in self.show_page(&page, first, style)? {
-                    if !omitted_columns.contains(&column) {
-                        omitted_columns.push(column);
-                    }
-                }
+                omissions.extend(self.show_page(&page, first, style)?);
             }
             if !args.all {
                 self.note_more(page.next_cursor());
@@ -118,25 +115,25 @@ impl<P: ListPage> ListCommand<'_, P> {
             }
             first = false;
         }
-        terminal::note_omitted_columns(&omitted_columns);
+        terminal::note_omissions(&omissions, "--wide");
         Ok(())
     }
 
-    /// Prints a page and returns the titles of the columns that did not fit the terminal.
-    fn show_page(&self, page: &P, first: bool, style: OutputStyle) -> anyhow::Result<Vec<&'static str>> {
+    /// Prints a page and returns what did not fit the terminal.
+    fn show_page(&self, page: &P, first: bool, style: OutputStyle) -> anyhow::Result<Omissions> {
         if page.items().is_empty() {
             if first {
                 terminal::note(self.empty);
             }
-            return Ok(Vec::new());
+            return Ok(Omissions::default());
         }
         let table = (self.table)(page.items(), time::now());
         // On a terminal the columns of each page have their own widths, so each page repeats its titles. A pipe gets
         // them once.
         let table = if first || style.width.is_some() { table } else { table.without_header() };
-        let RenderedTable { text, omitted_columns } = table.render(style);
+        let RenderedTable { text, omissions } = table.render(style);
         terminal::print(&text)?;
-        Ok(omitted_columns)
+        Ok(omissions)
     }
 
     fn note_more(&self, next_cursor: Option<&String>) {

@@ -32,6 +32,11 @@ impl OutputStyle {
         // Pseudo-terminals without a window report a width of 0: it is unknown, not narrow.
         Self { color: terminal && color_wanted(no_color), width: width.filter(|width| *width > 0) }
     }
+
+    /// Returns the style with unlimited width if `wide`, so that tables show everything.
+    pub(crate) fn widened(self, wide: bool) -> Self {
+        Self { width: self.width.filter(|_| !wide), ..self }
+    }
 }
 
 /// Returns whether the log, which is written to standard error, is coloured.

@@ -1,46 +1,87 @@
-//! Tables that fit a terminal: one line per row. On a narrow terminal columns are truncated, then hidden in a fixed
-//! order; ids are never truncated.
+//! Tables that fit a terminal: one line per row, arranged by [`layout`].
 
-use comfy_table::{
-    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets,
-};
+use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, Row, Width, presets};
 use crossterm::style::ContentStyle;
 
+use super::layout::{self, Fit, GAP, Importance, Measure};
+use super::shorten::{cut_ascii, drop_scheme, shorten_id};
 use super::{Color, OutputStyle, escape_line};
-
-/// Number of spaces between two columns.
-const GAP: u16 = 2;
 
 /// A column of a table: its title, and how it behaves on a narrow terminal.
 pub(crate) struct Column {
     title: &'static str,
-    /// Columns with the highest rank are hidden first where space is short. Rank 0 is always shown.
-    rank: u8,
-    /// The width to which cells may be truncated. None if the column is always as wide as its widest cell.
-    min_width: Option<u16>,
+    importance: Importance,
+    fit: Fit,
+    is_url: bool,
     alignment: CellAlignment,
 }
 
 impl Column {
+    /// Creates a column that a narrow terminal keeps as long as possible. The columns with the highest rank are hidden first;
+    /// rank 0 is always shown.
     pub(crate) const fn new(title: &'static str, rank: u8) -> Self {
-        Self { title, rank, min_width: None, alignment: CellAlignment::Left }
+        let importance = Importance::Needed(rank);
+        Self { title, importance, fit: Fit::Whole, is_url: false, alignment: CellAlignment::Left }
     }
 
-    /// Allows cells to be truncated to this many characters.
-    pub(crate) const fn min_width(self, width: u16) -> Self {
-        Self { min_width: Some(width), ..self }
+    /// Creates a column that is shown only beside all other columns of lower ranks.
+    pub(crate) const fn extra(title: &'static str, rank: u8) -> Self {
+        Self { importance: Importance::Extra(rank), ..Self::new(title, rank) }
+    }
+
+    /// Allows cells to be shortened in the middle, as ids are.
+    pub(crate) const fn id(self) -> Self {
+        Self { fit: Fit::Id, ..self }
+    }
+
+    /// Allows cells to be cut to `least` characters, and to `wanted` characters if that makes room for extra columns.
+    pub(crate) const fn text(self, least: u16, wanted: u16) -> Self {
+        Self { fit: Fit::Text { least, wanted }, ..self }
+    }
+
+    /// As [`Self::text`], for URLs: in a column that is too narrow they lose their scheme.
+    pub(crate) const fn url(self, least: u16, wanted: u16) -> Self {
+        Self { is_url: true, ..self.text(least, wanted) }
     }
 
     pub(crate) const fn align_right(self) -> Self {
         Self { alignment: CellAlignment::Right, ..self }
+    }
+
+    /// Returns the text of a cell for a column that is narrower than its content.
+    fn shorten(&self, text: &str, width: u16) -> String {
+        match self.fit {
+            Fit::Whole => text.to_owned(),
+            Fit::Id => shorten_id(text, width.into()),
+            Fit::Text { .. } => cut_ascii(if self.is_url { drop_scheme(text) } else { text }, width.into()),
+        }
+    }
+}
+
+/// What a table does not show because the terminal is too narrow.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Omissions {
+    /// Titles of the columns that were hidden although they have a cell that is not empty.
+    pub(crate) columns: Vec<&'static str>,
+    pub(crate) has_short_ids: bool,
+}
+
+impl Omissions {
+    /// Adds those of another page of the same list.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.has_short_ids |= other.has_short_ids;
+        for column in other.columns {
+            if !self.columns.contains(&column) {
+                self.columns.push(column);
+            }
+        }
     }
 }
 
 /// A table as text that fits the output.
 pub(crate) struct RenderedTable {
     pub(crate) text: String,
-    /// Titles of the columns that were hidden although they have a cell that is not empty.
-    pub(crate) omitted_columns: Vec<&'static str>,
+    pub(crate) omissions: Omissions,
 }
 
 /// Rows of coloured cells under the same columns.
@@ -58,7 +99,7 @@ impl Table {
     /// Appends a row, which has one cell for each column.
     pub(crate) fn push(&mut self, row: Vec<(String, Color)>) {
         debug_assert_eq!(row.len(), self.columns.len());
-        self.rows.push(row);
+        self.rows.push(row.into_iter().map(|(text, color)| (escape_line(&text), color)).collect());
     }
 
     /// Omits the titles, for a table that continues an earlier one.
@@ -68,6 +109,26 @@ impl Table {
 
     /// Renders the rows within the width of the style.
     pub(crate) fn render(&self, style: OutputStyle) -> RenderedTable {
+        let measures = self.measure();
+        let widths = layout::arrange(&measures, style.width);
+        let is_narrow =
+            |(measure, width): (&Measure, &Option<u16>)| width.filter(|width| *width < measure.whole);
+        let narrow: Vec<_> = measures.iter().zip(&widths).map(is_narrow).collect();
+        let mut table = self.lay_out(&narrow, style);
+        for ((column, rendered), width) in self.columns.iter().zip(table.column_iter_mut()).zip(&widths) {
+            rendered.set_padding((0, GAP));
+            rendered.set_cell_alignment(column.alignment);
+            rendered.set_constraint(match width {
+                None => ColumnConstraint::Hidden,
+                Some(width) => ColumnConstraint::Absolute(Width::Fixed(width.saturating_add(GAP))),
+            });
+        }
+        // `trim_fmt` removes the gap after the last column.
+        RenderedTable { text: table.trim_fmt(), omissions: self.omissions(&measures, &widths) }
+    }
+
+    /// Creates a table. The cells of a column with a width in `narrow` are shortened to it.
+    fn lay_out(&self, narrow: &[Option<u16>], style: OutputStyle) -> comfy_table::Table {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
         table.style_text_only();
@@ -80,57 +141,44 @@ impl Table {
             table.set_header(self.columns.iter().map(|column| cell(column.title, Color::Dim, style)));
         }
         for row in &self.rows {
-            let mut cells: Row =
-                row.iter().map(|(text, color)| cell(text, *color, style)).collect::<Vec<_>>().into();
+            let cells = self.columns.iter().zip(row).zip(narrow).map(|((column, (text, color)), width)| {
+                let short = width.map(|width| column.shorten(text, width));
+                cell(short.as_deref().unwrap_or(text), *color, style)
+            });
+            let mut cells: Row = cells.collect::<Vec<_>>().into();
             cells.max_height(1);
             table.add_row(cells);
         }
-        let constraints = self.constraints(&table.column_max_content_widths(), style.width);
-        let omitted_columns = self.omitted_columns(&constraints);
-        for ((column, rendered), constraint) in
-            self.columns.iter().zip(table.column_iter_mut()).zip(constraints)
-        {
-            rendered.set_padding((0, GAP));
-            rendered.set_cell_alignment(column.alignment);
-            rendered.set_constraint(constraint);
-        }
-        if let Some(width) = style.width {
-            // `trim_fmt` removes the gap after the last column.
-            table.set_width(width.saturating_add(GAP)).set_content_arrangement(ContentArrangement::Dynamic);
-        }
-        RenderedTable { text: table.trim_fmt(), omitted_columns }
+        table
     }
 
-    fn omitted_columns(&self, constraints: &[ColumnConstraint]) -> Vec<&'static str> {
-        let has_content = |at: usize| self.rows.iter().any(|row| !row[at].0.is_empty());
-        let is_hidden = |at: usize| constraints[at] == ColumnConstraint::Hidden;
-        let omitted = (0..self.columns.len()).filter(|at| is_hidden(*at) && has_content(*at));
-        omitted.map(|at| self.columns[at].title).collect()
+    fn measure(&self) -> Vec<Measure> {
+        let whole = self.lay_out(&vec![None; self.columns.len()], OutputStyle { color: false, width: None });
+        let widths = whole.column_max_content_widths();
+        let measure = |(at, column): (usize, &Column)| Measure {
+            importance: column.importance,
+            fit: column.fit,
+            whole: widths.get(at).copied().unwrap_or(0),
+            is_empty: self.rows.iter().all(|row| row[at].0.is_empty()),
+        };
+        self.columns.iter().enumerate().map(measure).collect()
     }
 
-    /// Returns the width rule of each column. Hides the columns of the highest ranks until the others fit into `limit`,
-    /// truncated to their minimum width if necessary. Without a limit, every column is as wide as its content.
-    fn constraints(&self, widths: &[u16], limit: Option<u16>) -> Vec<ColumnConstraint> {
-        let Some(limit) = limit else { return vec![ColumnConstraint::ContentWidth; self.columns.len()] };
-        let least = |(column, width): (&Column, u16)| column.min_width.unwrap_or(width).min(width) + GAP;
-        let needed = |rank_max: u8| -> u16 {
-            let shown =
-                self.columns.iter().zip(widths.iter().copied()).filter(|(column, _)| column.rank <= rank_max);
-            shown.map(least).fold(0, u16::saturating_add)
+    fn omissions(&self, measures: &[Measure], widths: &[Option<u16>]) -> Omissions {
+        let columns = || self.columns.iter().zip(measures).zip(widths);
+        let hidden = columns().filter(|((_, measure), width)| width.is_none() && !measure.is_empty);
+        let is_short_id = |((_, measure), width): ((&Column, &Measure), &Option<u16>)| {
+            measure.fit == Fit::Id && width.is_some_and(|width| width < measure.whole)
         };
-        let ranks = self.columns.iter().map(|column| column.rank);
-        let rank_max = ranks.filter(|&rank| needed(rank) <= limit.saturating_add(GAP)).max().unwrap_or(0);
-        let constraint = |(column, &width): (&Column, &u16)| match column.min_width {
-            _ if column.rank > rank_max => ColumnConstraint::Hidden,
-            Some(least) if least < width => ColumnConstraint::LowerBoundary(Width::Fixed(least)),
-            _ => ColumnConstraint::ContentWidth,
-        };
-        self.columns.iter().zip(widths).map(constraint).collect()
+        Omissions {
+            columns: hidden.map(|((column, _), _)| column.title).collect(),
+            has_short_ids: columns().any(is_short_id),
+        }
     }
 }
 
 fn cell(text: &str, color: Color, style: OutputStyle) -> Cell {
-    let cell = Cell::new(escape_line(text));
+    let cell = Cell::new(text);
     if !style.color || text.is_empty() {
         return cell;
     }
@@ -158,8 +206,8 @@ mod tests {
     const COLUMNS: &[Column] = &[
         Column::new("ID", 0),
         Column::new("TRIES", 1).align_right(),
-        Column::new("ERROR", 2).min_width(8),
-        Column::new("URL", 3).min_width(10),
+        Column::new("ERROR", 2).text(8, 12),
+        Column::new("URL", 3).url(10, 18),
     ];
 
     fn table() -> Table {
@@ -222,14 +270,14 @@ msg_22  10/12                          https://a.example/";
 
     #[test]
     fn hidden_columns_are_reported_unless_they_are_empty() {
-        let omitted = |width| table().render(OutputStyle { color: false, width }).omitted_columns;
+        let omitted = |width| table().render(OutputStyle { color: false, width }).omissions.columns;
         assert_eq!(omitted(None), [] as [&str; 0]);
         assert_eq!(omitted(Some(50)), [] as [&str; 0], "a truncated column is not omitted");
         assert_eq!(omitted(Some(14)), ["ERROR", "URL"]);
         let mut table = Table::new(COLUMNS);
         let cells = ["msg_1", "2/6", "", "https://a.example/"];
         table.push(cells.map(|text| (text.to_owned(), Color::Plain)).into());
-        assert_eq!(table.render(OutputStyle { color: false, width: Some(14) }).omitted_columns, ["URL"]);
+        assert_eq!(table.render(OutputStyle { color: false, width: Some(14) }).omissions.columns, ["URL"]);
     }
 
     #[test]

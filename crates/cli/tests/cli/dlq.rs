@@ -78,18 +78,34 @@ fn start_with_dead_letter() -> FakeApi {
 }
 
 #[test]
-fn a_narrow_terminal_shows_the_error_and_names_the_hidden_columns() {
+fn a_narrow_terminal_shows_type_destination_and_error_and_names_what_it_hides() {
     let api = start_with_dead_letter();
     for list in ["dlq", "events"] {
-        let shown =
-            run_command(&mut posthaste_on_terminal(Some(80), &[list, "list", "--server", &api.url])).stdout;
+        let arguments = [list, "list", "--server", &api.url];
+        let shown = run_command(&mut posthaste_on_terminal(Some(80), &arguments)).stdout;
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines.len(), 3, "{shown}");
-        assert!(lines[0].contains("LAST ERROR") && lines[1].contains("HTTP 503: busy"), "{shown}");
+        for title in ["TYPE", "DESTINATION", "LAST ERROR"] {
+            assert!(lines[0].contains(title), "{title}: {shown}");
+        }
+        assert!(lines[1].contains("msg_0199a…b0c4d5") && lines[1].contains("HTTP 503:"), "{shown}");
         let (hidden, advice) =
-            lines[2].strip_prefix("Too narrow to show ").unwrap().split_once("; ").unwrap();
-        assert!(hidden.contains("DESTINATION") && hidden.contains("TYPE"), "{shown}");
-        assert_eq!(advice, "--json shows everything.");
+            lines[2].strip_prefix("Too narrow to show whole ids, ").unwrap().split_once("; ").unwrap();
+        assert!(hidden.contains("ATTEMPTS"), "{shown}");
+        assert_eq!(advice, "--wide shows everything.");
+        let wide = [&arguments[..], &["--wide", "--no-color"]].concat();
+        let shown = run_command(&mut posthaste_on_terminal(Some(80), &wide)).stdout;
+        assert!(shown.contains("ATTEMPTS") && !shown.contains('…') && !shown.contains("narrow"), "{shown}");
+    }
+}
+
+#[test]
+fn a_shortened_id_is_refused_with_the_way_to_the_whole_one() {
+    let id = "msg_0199a…b0c4d5";
+    for command in [["events", "show", id], ["events", "cancel", id], ["dlq", "requeue", id]] {
+        let output = run(&command);
+        assert_eq!(output.code, Some(2), "{command:?}");
+        assert!(output.stderr.contains("--wide"), "{}", output.stderr);
     }
 }
 

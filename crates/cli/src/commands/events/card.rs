@@ -6,22 +6,23 @@ use posthaste_domain::Timestamp;
 
 use crate::client::{Attempt, AuditEntry, Event};
 use crate::terminal::{
-    Color, Column, OutputStyle, RenderedTable, Table, escape_line, escape_text, render_fields, time,
+    Color, Column, Omissions, OutputStyle, RenderedTable, Table, escape_line, escape_text, render_fields,
+    time,
 };
 
 const ATTEMPT_COLUMNS: &[Column] = &[
     Column::new("ATTEMPT", 0).align_right(),
-    Column::new("STARTED (UTC)", 1),
-    Column::new("AGE", 2),
+    Column::new("STARTED (UTC)", 2),
+    Column::extra("AGE", 0),
     Column::new("TOOK", 1).align_right(),
     Column::new("RESULT", 0),
-    Column::new("WORKER", 4).min_width(12),
-    Column::new("EXCERPT", 3).min_width(16),
+    Column::extra("WORKER", 1).text(12, 28),
+    Column::new("EXCERPT", 3).text(12, 28),
 ];
 
-/// Renders an event. The omitted columns in the result are those of its table of attempts.
+/// Renders an event. The omissions in the result are those of its table of attempts.
 pub(super) fn render(event: &Event, now: Timestamp, style: OutputStyle) -> RenderedTable {
-    let mut omitted_columns = Vec::new();
+    let mut omissions = Omissions::default();
     let mut card = String::new();
     if let Some(explanation) = &event.explanation {
         card.push_str(&Color::for_status(event.status()).paint(&escape_text(explanation), style));
@@ -35,9 +36,9 @@ pub(super) fn render(event: &Event, now: Timestamp, style: OutputStyle) -> Rende
         card.push('\n');
         let attempts = attempts_table(&event.history, now).render(style);
         card.push_str(&attempts.text);
-        omitted_columns = attempts.omitted_columns;
+        omissions = attempts.omissions;
     }
-    RenderedTable { text: card, omitted_columns }
+    RenderedTable { text: card, omissions }
 }
 
 pub(in crate::commands) fn render_audit_entry(entry: &AuditEntry, now: Timestamp) -> String {
@@ -166,14 +167,14 @@ ATTEMPT  STARTED (UTC)         AGE          TOOK  RESULT    WORKER  EXCERPT
       1  2026-01-31 16:31:02Z  4 min ago  128 ms  connect   web-1   refused
       2  2026-01-31 16:32:02Z  3 min ago  128 ms  HTTP 503  web-1   try later";
         let shown = render(&event(), now, OutputStyle::PLAIN);
-        assert_eq!((shown.text.as_str(), shown.omitted_columns.as_slice()), (expected, [].as_slice()));
+        assert_eq!((shown.text.as_str(), &shown.omissions), (expected, &Omissions::default()));
     }
 
     #[test]
     fn a_narrow_terminal_hides_the_excerpts_of_attempts() {
-        let RenderedTable { text: shown, omitted_columns } =
+        let RenderedTable { text: shown, omissions } =
             render(&event(), Timestamp::from_secs(1), OutputStyle { color: false, width: Some(48) });
-        assert!(omitted_columns.contains(&"EXCERPT"), "{omitted_columns:?}");
+        assert!(omissions.columns.contains(&"EXCERPT"), "{omissions:?}");
         let titles = shown.lines().find(|line| line.starts_with("ATTEMPT")).unwrap();
         assert!(titles.contains("RESULT") && !titles.contains("EXCERPT"), "{shown}");
     }

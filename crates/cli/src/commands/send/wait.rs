@@ -7,7 +7,7 @@ use posthaste_domain::Timestamp;
 
 use crate::client::{ApiClient, ApiResponse, ClientError, Event};
 use crate::commands::spinner::Spinner;
-use crate::terminal::{self, escape_line, time};
+use crate::terminal::{self, escape_line, pluralize, time};
 use crate::timers::{sleep, with_timeout};
 
 const POLL_INTERVAL_FIRST: Duration = Duration::from_millis(50);
@@ -100,19 +100,26 @@ impl Progress {
     }
 }
 
-/// Describes an event that is not settled: `pending, attempt 2 of 6 in 42 s, last error: 503 …`.
+/// Describes the state of an event: `pending, attempt 2 of 6 in 42 s, last error: 503 …`, or `failed after 2 of 2 attempts`
+/// once it is settled.
 fn describe_progress(event: &Event, now: Timestamp) -> String {
-    let next = event.next_attempt_at.as_deref().and_then(time::parse);
-    let when = match next {
-        Some(at) if at > now => format!(" {}", time::format_relative(at, now)),
-        _ => " now".to_owned(),
+    let Event { attempts, max_attempts, .. } = event;
+    let state = match event.status() {
+        "pending" => {
+            let next = event.next_attempt_at.as_deref().and_then(time::parse);
+            let when = next
+                .filter(|at| *at > now)
+                .map_or_else(|| "now".to_owned(), |at| time::format_relative(at, now));
+            format!("pending, attempt {} of {max_attempts} {when}", attempts.saturating_add(1))
+        }
+        "delivered" => format!("delivered after {}", pluralize(u64::from(*attempts), "attempt")),
+        settled => {
+            format!("{settled} after {attempts} of {}", pluralize(u64::from(*max_attempts), "attempt"))
+        }
     };
-    let attempt = format!("attempt {} of {}{when}", event.attempts.saturating_add(1), event.max_attempts);
-    let error = match &event.last_error {
-        Some(error) => format!(", last error: {}", escape_line(error)),
-        None => String::new(),
-    };
-    format!("{}, {attempt}{error}", event.status())
+    let error = event.last_error.as_ref().filter(|_| event.status() != "delivered");
+    let error = error.map(|error| format!(", last error: {}", escape_line(error))).unwrap_or_default();
+    format!("{state}{error}")
 }
 
 #[cfg(test)]
@@ -136,5 +143,19 @@ mod tests {
             describe_progress(&event, now),
             r"pending, attempt 2 of 6 in 42 s, last error: 503 busy\u{1b}"
         );
+    }
+    #[test]
+    fn progress_of_a_settled_event_names_no_further_attempt() {
+        let now = time::parse("2026-01-31T16:31:02Z").unwrap();
+        let failed = Event {
+            delivery_status: Some("failed".into()),
+            attempts: 2,
+            max_attempts: 2,
+            last_error: Some("HTTP 503".into()),
+            ..Event::default()
+        };
+        assert_eq!(describe_progress(&failed, now), "failed after 2 of 2 attempts, last error: HTTP 503");
+        let delivered = Event { delivery_status: Some("delivered".into()), attempts: 1, ..failed };
+        assert_eq!(describe_progress(&delivered, now), "delivered after 1 attempt");
     }
 }
