@@ -38,6 +38,8 @@ pub(crate) trait Permission: Send + Sync + 'static {
     const ROLES: &'static [Role];
 }
 
+/// Permission to learn one's own name and role. Every caller with a known key has it.
+pub(crate) enum Identify {}
 /// Permission to enqueue events.
 pub(crate) enum Enqueue {}
 /// Permission to read one event by its id. Producers also have it, but do not see which operators acted on the event.
@@ -47,6 +49,9 @@ pub(crate) enum ReadAll {}
 /// Permission to requeue and cancel events, and to pause and resume destinations.
 pub(crate) enum Operate {}
 
+impl Permission for Identify {
+    const ROLES: &'static [Role] = Role::ALL;
+}
 impl Permission for Enqueue {
     const ROLES: &'static [Role] = &[Role::Producer, Role::Operator];
 }
@@ -73,6 +78,16 @@ impl<P> Authorized<P> {
     /// Returns whether the caller may see the names of operators who acted on an event. Producers may not.
     pub(crate) fn may_see_operators(&self) -> bool {
         self.role != Some(Role::Producer)
+    }
+
+    /// Returns whether the caller also has permission `Q`.
+    pub(crate) fn may<Q: Permission>(&self) -> bool {
+        self.role.is_none_or(|role| Q::ROLES.contains(&role))
+    }
+
+    /// Returns the name of the caller's role. None without keys.
+    pub(crate) fn role_name(&self) -> Option<&'static str> {
+        self.role.map(Role::as_str)
     }
 }
 

@@ -24,8 +24,8 @@ use crate::health::{Check, Readiness};
 use crate::metrics::{Metrics, StoreGauges};
 use crate::stream::Streams;
 use crate::{
-    actions, dead_letters, destinations, document, enqueue, events, headers, health, metrics, overview,
-    reference, stream,
+    actions, caller, dead_letters, destinations, document, enqueue, events, headers, health, metrics,
+    overview, reference, stream,
 };
 
 /// The dependencies and settings of the API.
@@ -148,6 +148,7 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(destinations::pause))
         .routes(routes!(destinations::resume))
         .routes(routes!(stream::stream))
+        .routes(routes!(caller::whoami))
         .merge(probe_routes())
         .routes(routes!(document::serve))
 }

@@ -7,6 +7,7 @@
 //!  GET   overview, dlq, events, events/{id}, destinations ─► store ─► views without payloads
 //!  POST  dlq/{id}/requeue, dlq/{id}/discard, events/{id}/cancel, destinations/{id}/pause, …/resume
 //!          ─► store, which records the caller's name in the audit log
+//!  GET   whoami ─► name, role and permissions of the caller
 //!  GET   stream ─► Publisher for live notices, store for missed ones
 //!  GET   metrics, healthz, readyz, openapi.json, docs
 //! ```
@@ -21,6 +22,7 @@ mod api;
 mod error;
 
 mod actions;
+mod caller;
 mod dead_letters;
 mod destination;
 mod destinations;

@@ -10,7 +10,7 @@ const ACTIONS = {
     label: "Requeue",
     busyLabel: "Requeueing…",
     buttonClass: "main",
-    perform: (event) => requeueEvent(event.event_id),
+    perform: (event, key) => requeueEvent(event.event_id, key),
     successText: (response) => `${response.event_id} is ${response.delivery_status} again.${response.held ? ` It is held: ${response.held.reason}.` : ""}`,
   },
   cancel: {
@@ -19,7 +19,7 @@ const ACTIONS = {
     label: "Cancel event",
     busyLabel: "Cancelling…",
     buttonClass: "danger",
-    perform: (event) => cancelEvent(event.event_id, byId("reason").value.trim()),
+    perform: (event, key) => cancelEvent(event.event_id, byId("reason").value.trim(), key),
     successText: (response) => `${response.event_id} is cancelled.`,
     hasReason: true,
   },
@@ -29,7 +29,7 @@ const ACTIONS = {
     label: "Discard event",
     busyLabel: "Discarding…",
     buttonClass: "danger",
-    perform: (event) => discardEvent(event.event_id, byId("reason").value.trim()),
+    perform: (event, key) => discardEvent(event.event_id, byId("reason").value.trim(), key),
     successText: (response) => `${response.event_id} is discarded.`,
     hasReason: true,
   },
@@ -57,7 +57,8 @@ export function initActions(callbacks) {
 
 /** Asks for confirmation of an action on an event or a destination. */
 export function confirmAction(name, event) {
-  current = { action: ACTIONS[name], event };
+  // A repetition after a lost response has the same key, so that the action is applied once.
+  current = { action: ACTIONS[name], event, key: randomKey() };
   const { title, text, label, buttonClass, hasReason } = current.action;
   byId("confirm-title").textContent = title;
   byId("confirm-text").textContent = text;
@@ -71,16 +72,21 @@ export function confirmAction(name, event) {
   byId(hasReason ? "reason" : "confirm-submit").focus();
 }
 
+/** Unlike `randomUUID`, this also exists on pages that were loaded without TLS. */
+function randomKey() {
+  return crypto.getRandomValues(new BigUint64Array(2)).join("-");
+}
+
 async function perform(submit) {
   submit.preventDefault();
-  const { action, event } = current;
+  const { action, event, key } = current;
   const button = byId("confirm-submit");
   if (button.disabled) return;
   button.disabled = true;
   button.textContent = action.busyLabel;
   setError(byId("confirm-error"), null);
   try {
-    const response = await action.perform(event);
+    const response = await action.perform(event, key);
     dialog.close();
     handlers.onSuccess(action.successText(response));
   } catch (error) {

@@ -45,6 +45,11 @@ export function setKey(value) {
   } catch {}
 }
 
+/** Returns the name of the key, its role and what it may do. */
+export function getCaller() {
+  return requestJson("whoami");
+}
+
 export function getOverview() {
   return requestJson("overview");
 }
@@ -68,21 +73,25 @@ export function getEvent(eventId) {
   return requestJson(`events/${encodeURIComponent(eventId)}`);
 }
 
-export function requeueEvent(eventId) {
-  return requestJson(`dlq/${encodeURIComponent(eventId)}/requeue`, { method: "POST" });
+// The actions on an event. The server applies an action once per `idempotencyKey`, and repeats its response.
+
+export function requeueEvent(eventId, idempotencyKey) {
+  return postAction(`dlq/${encodeURIComponent(eventId)}/requeue`, "", idempotencyKey);
 }
 
-export function cancelEvent(eventId, reason) {
-  return postReason(`events/${encodeURIComponent(eventId)}/cancel`, reason);
+export function cancelEvent(eventId, reason, idempotencyKey) {
+  return postAction(`events/${encodeURIComponent(eventId)}/cancel`, reason, idempotencyKey);
 }
 
-export function discardEvent(eventId, reason) {
-  return postReason(`dlq/${encodeURIComponent(eventId)}/discard`, reason);
+export function discardEvent(eventId, reason, idempotencyKey) {
+  return postAction(`dlq/${encodeURIComponent(eventId)}/discard`, reason, idempotencyKey);
 }
 
-function postReason(path, reason) {
-  const body = reason === "" ? {} : { body: JSON.stringify({ reason }), headers: { "content-type": "application/json" } };
-  return requestJson(path, { method: "POST", ...body });
+function postAction(path, reason, idempotencyKey) {
+  const headers = { "idempotency-key": idempotencyKey };
+  if (reason === "") return requestJson(path, { method: "POST", headers });
+  headers["content-type"] = "application/json";
+  return requestJson(path, { method: "POST", headers, body: JSON.stringify({ reason }) });
 }
 
 /** Opens the notice stream and returns its body. Uses fetch, because an EventSource cannot send the key. */

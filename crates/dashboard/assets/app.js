@@ -2,6 +2,7 @@
 
 import { ApiError, currentKey, getOverview } from "./api.js";
 import { confirmAction, initActions } from "./actions.js";
+import { loadCaller } from "./caller.js";
 import { markCountsOutdated, showCounts } from "./counts.js";
 import { initDeadLetters, markListChanged, refreshList, updateFailedCount } from "./dead-letters.js";
 import { byId, eventHash, setText } from "./dom.js";
@@ -35,6 +36,7 @@ async function refreshCounts() {
   loading = true;
   const startedAt = performance.now();
   try {
+    await loadCaller();
     const overview = await getOverview();
     showCounts(overview);
     if (!byId("problem").hidden) restartStream();

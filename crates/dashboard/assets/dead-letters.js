@@ -1,6 +1,7 @@
 // The dead-letter table: loaded page by page, and reloaded after changes.
 
 import { listDeadLetters } from "./api.js";
+import { loadCaller, mayOperate } from "./caller.js";
 import { byId, el, eventLink, setError, setText, updateChildren } from "./dom.js";
 import { destinationUrl, formatCount, relativeTime } from "./format.js";
 
@@ -79,6 +80,7 @@ function refreshIfIdle() {
 }
 
 async function loadPages(wanted, after) {
+  await loadCaller();
   const found = [];
   let next = after;
   do {
@@ -151,7 +153,7 @@ function keepFocus(change) {
 
 function rowOf(event) {
   const known = rows.get(event.event_id);
-  const version = JSON.stringify(event);
+  const version = JSON.stringify([event, mayOperate()]);
   if (known?.version === version) return known.row;
   const row = createRow(event);
   rows.set(event.event_id, { version, row });
@@ -173,5 +175,5 @@ function createRow(event) {
         " ", event.last_error ?? "")),
     cell("attempts", `${formatCount(event.attempts)} / ${formatCount(event.max_attempts)}`),
     cell("when", relativeTime(event.updated_at)),
-    cell("actions", button("requeue", "Requeue"), button("cancel", "Cancel", "danger")));
+    cell("actions", ...(mayOperate() ? [button("requeue", "Requeue"), button("cancel", "Cancel", "danger")] : [])));
 }

@@ -1,6 +1,7 @@
 // The event dialog: explanation, operator actions and attempts. The page's URL contains the event id, so it can be shared.
 
 import { getEvent } from "./api.js";
+import { loadCaller, mayOperate } from "./caller.js";
 import { byId, el, setError, setText } from "./dom.js";
 import { UNKNOWN, destinationUrl, formatCount, formatMs, relativeTime } from "./format.js";
 
@@ -67,6 +68,7 @@ function onClose() {
 async function load() {
   const requestedId = eventId;
   try {
+    await loadCaller();
     const event = await getEvent(requestedId);
     if (requestedId !== eventId) return;
     shown = event;
@@ -85,8 +87,8 @@ async function load() {
 function show(event) {
   setText(byId("explanation"), event.explanation ?? "");
   const focused = document.activeElement;
-  byId("event-requeue").hidden = byId("event-discard").hidden = event.delivery_status !== "failed";
-  byId("event-cancel").hidden = event.delivery_status === "delivered";
+  byId("event-requeue").hidden = byId("event-discard").hidden = !mayOperate() || event.delivery_status !== "failed";
+  byId("event-cancel").hidden = !mayOperate() || event.delivery_status === "delivered";
   if (focused?.hidden) byId("event-title").focus();
   byId("event-fields").replaceChildren(...fieldRows(event));
   const history = event.history ?? [];

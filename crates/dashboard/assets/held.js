@@ -1,6 +1,7 @@
 // Destinations that hold their events back: paused, or behind an open circuit.
 
 import { listDestinations } from "./api.js";
+import { mayOperate } from "./caller.js";
 import { byId, el, setText } from "./dom.js";
 import { destinationUrl, formatCount, relativeTime } from "./format.js";
 
@@ -32,7 +33,7 @@ export async function showHeld(overview) {
 /** Rows that are shown already stay, so that a button keeps the focus. */
 function showRows(destinations) {
   byId("held").hidden = destinations.length === 0;
-  const text = JSON.stringify(destinations.map(({ oldest_pending_age_seconds, ...rest }) => rest));
+  const text = JSON.stringify([mayOperate(), ...destinations.map(({ oldest_pending_age_seconds, ...rest }) => rest)]);
   if (text === shown) return;
   shown = text;
   byId("held-rows").replaceChildren(...destinations.map(row));
@@ -47,5 +48,5 @@ function row(destination) {
   const since = destination.since ? [", since ", relativeTime(destination.since)] : [];
   return el("li", {},
     el("div", {}, destinationUrl(destination.url), el("p", { class: "muted" }, facts.join(", "), ...since, ...probe)),
-    resume);
+    ...(mayOperate() ? [resume] : []));
 }

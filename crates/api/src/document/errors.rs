@@ -149,7 +149,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             destination_not_found(),
             body_too_large(actions::BODY_BYTES_MAX),
         ],
-        "getOverview" => vec![unknown_parameter()],
+        "getOverview" | "getCaller" => vec![unknown_parameter()],
         "getEvent" => vec![unknown_parameter(), not_found(), discarded()],
         "followNotices" => {
             let invalid =
@@ -221,12 +221,15 @@ fn common_errors(operation_id: &str, is_public: bool) -> Vec<ErrorExample> {
         };
         errors.push(("the request has no API key", ApiError::MissingKey));
         errors.push(("the API key is unknown", ApiError::UnknownKey));
-        errors.push(("the key's role may not do this", forbidden));
+        if operation_id != "getCaller" {
+            errors.push(("the key's role may not do this", forbidden));
+        }
     }
-    if !is_public || operation_id == "getReadiness" {
+    let uses_store = !is_public && operation_id != "getCaller";
+    if uses_store || operation_id == "getReadiness" {
         errors.push(("the server failed; the cause is in its log", ApiError::Panicked));
     }
-    if !is_public && operation_id != "getMetrics" {
+    if uses_store && operation_id != "getMetrics" {
         let unavailable = StoreError::Unavailable { reason: String::new() };
         errors.push(("the store is unavailable; repeat the request in a moment", unavailable.into()));
     }

@@ -10,7 +10,8 @@ use crate::test_api::{
 };
 
 /// Every operation that needs a key, with the keys that are allowed.
-const ALLOWED_KEYS: [(&str, &[&str]); 13] = [
+const ALLOWED_KEYS: [(&str, &[&str]); 14] = [
+    ("getCaller", &[PRODUCER, VIEWER, OPERATOR]),
     ("enqueueEvents", &[PRODUCER, OPERATOR]),
     ("getEvent", &[PRODUCER, VIEWER, OPERATOR]),
     ("listEvents", &[VIEWER, OPERATOR]),
@@ -25,6 +26,8 @@ const ALLOWED_KEYS: [(&str, &[&str]); 13] = [
     ("pauseDestination", &[OPERATOR]),
     ("resumeDestination", &[OPERATOR]),
 ];
+
+const WHOAMI: &str = "/v1/webhook-outbox/whoami";
 
 async fn send(
     api: &TestApi,
@@ -55,6 +58,24 @@ async fn each_role_is_allowed_its_operations_and_no_others() {
                 assert!(message.contains(name) && message.contains(role), "{id}: {message}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn a_caller_learns_its_name_its_role_and_what_it_may_do() {
+    let api = TestApi::on_memory().await;
+    let everything = json!(["enqueue", "read_event", "read_all", "operate"]);
+    let local = json!({ "name": "local", "role": null, "permissions": everything });
+    assert_eq!(api.get(WHOAMI).await.json(200), local);
+    let keyed = api.with_keys();
+    for (key, name, role, permissions) in [
+        (PRODUCER, "orders", "producer", json!(["enqueue", "read_event"])),
+        (VIEWER, "eyes", "viewer", json!(["read_event", "read_all"])),
+        (OPERATOR, "ops", "operator", everything),
+    ] {
+        let request = build_request(Method::GET, WHOAMI, &[bearer(key)], Body::empty());
+        let expected = json!({ "name": name, "role": role, "permissions": permissions });
+        assert_eq!(keyed.send(request).await.json(200), expected);
     }
 }
 

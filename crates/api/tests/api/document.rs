@@ -69,6 +69,7 @@ fn every_route_of_the_contract_is_documented() {
         "pauseDestination",
         "resumeDestination",
         "followNotices",
+        "getCaller",
         "getMetrics",
         "getHealth",
         "getReadiness",

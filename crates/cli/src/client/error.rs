@@ -56,7 +56,7 @@ pub(crate) enum ClientError {
 fn next_step(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => "; set a key with --key or POSTHASTE_API_KEY",
-        StatusCode::FORBIDDEN => "; use a key of another role with --key or POSTHASTE_API_KEY",
+        StatusCode::FORBIDDEN => "; --key or POSTHASTE_API_KEY sets the key",
         _ => "",
     }
 }

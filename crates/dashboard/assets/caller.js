@@ -1,0 +1,30 @@
+// What the user's key may do. The page offers actions only to a caller who may perform them.
+
+import { currentKey, getCaller } from "./api.js";
+import { byId, setText } from "./dom.js";
+
+let loaded = null;
+let loading = null;
+
+/** Loads what the current key may do, once per key. */
+export function loadCaller() {
+  const key = currentKey();
+  if (loading?.key !== key) loading = { key, result: load(key) };
+  return loading.result;
+}
+
+async function load(key) {
+  try {
+    const { name, role, permissions } = await getCaller();
+    loaded = { key, mayOperate: permissions.includes("operate") };
+    setText(byId("caller"), role === null ? "" : `${name} (${role})`);
+  } catch (error) {
+    loading = null;
+    throw error;
+  }
+}
+
+/** Returns whether the current key may requeue, cancel, discard and resume. */
+export function mayOperate() {
+  return loaded !== null && loaded.key === currentKey() && loaded.mayOperate;
+}
