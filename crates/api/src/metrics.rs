@@ -1,4 +1,4 @@
-//! Prometheus metrics: counters of this process, gauges of its workers, and gauges of the outbox.
+//! Prometheus metrics: counters of this process, gauges of its workers and of its use of the host, and gauges of the outbox.
 //!
 //! Metric names are the documented dotted names with underscores. Counters end in `_total`, as the format requires. Times
 //! are in seconds. The dead-letter rate is `rate(webhook_dead_letters_total)` divided by the rate of all events that reached
@@ -6,6 +6,7 @@
 //! the expired events.
 
 mod attempts;
+mod process;
 mod requests;
 mod text;
 
@@ -28,6 +29,7 @@ use crate::access::{Authorized, ReadAll};
 use crate::api::ApiState;
 
 use attempts::AttemptMetrics;
+use process::ProcessCollector;
 use requests::RequestMetrics;
 pub(crate) use requests::count_requests;
 
@@ -76,6 +78,7 @@ impl Metrics {
         let build = Family::<[(&str, &str); 1], Gauge>::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("posthaste_build_info", "Always 1; the label holds the running version", build);
+        registry.register_collector(Box::new(ProcessCollector::new()));
         Arc::new(Self {
             attempts: AttemptMetrics::register(&mut registry),
             requests: RequestMetrics::register(&mut registry),

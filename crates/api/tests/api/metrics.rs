@@ -95,6 +95,31 @@ async fn s1_phase3_anomaly_a_retry_under_30_s_is_visible_in_the_delay_buckets() 
     assert_eq!((metrics["webhook_retry_delay_count"], metrics["webhook_retry_delay_sum"]), (3.0, 95.0));
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn version_and_use_of_the_host_are_exposed_under_the_usual_names() {
+    let api = TestApi::on_memory().await;
+    let metrics = scrape(&api).await;
+    assert_eq!(metrics[&format!("posthaste_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"))], 1.0);
+    let at_least = [
+        ("process_cpu_seconds_total", 0.0),
+        ("process_resident_memory_bytes", 1_000_000.0),
+        ("process_virtual_memory_bytes", 1_000_000.0),
+        ("process_threads", 1.0),
+        ("process_open_fds", 3.0),
+        ("process_max_fds", 3.0),
+        ("process_start_time_seconds", 1_700_000_000.0),
+    ];
+    for (name, least) in at_least {
+        assert!(metrics[name] >= least, "{name}: {}", metrics[name]);
+    }
+    assert_eq!(
+        scrape(&api).await["process_start_time_seconds"],
+        metrics["process_start_time_seconds"],
+        "the start does not move"
+    );
+}
+
 #[tokio::test]
 async fn s1_queue_depth_is_the_number_of_retrying_events() {
     let api = TestApi::on_memory().await;
