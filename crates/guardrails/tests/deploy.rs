@@ -9,6 +9,8 @@ mod commands;
 mod dashboard;
 #[path = "deploy/files.rs"]
 mod files;
+#[path = "deploy/manifests.rs"]
+mod manifests;
 #[path = "deploy/metrics.rs"]
 mod metrics;
 #[path = "deploy/promql.rs"]

@@ -24,8 +24,11 @@ struct Alert {
     severity: String,
     summary: String,
     description: String,
-    runbook: String,
+    runbook_url: String,
 }
+
+/// The beginning of every `runbook_url`: an external label of Prometheus, which is empty unless the owner sets it.
+const RUNBOOK_ROOT: &str = "{{ $externalLabels.posthaste_docs }}";
 
 /// The alerting and recording rules of [`RULES`].
 #[derive(Clone, Debug, Default)]
@@ -51,7 +54,7 @@ pub(crate) fn read_rules() -> Rules {
                 severity: text(&labels["severity"]),
                 summary: text(&annotations["summary"]),
                 description: text(&annotations["description"]),
-                runbook: text(&annotations["runbook"]),
+                runbook_url: text(&annotations["runbook_url"]),
             });
         } else {
             rules.recorded.push((text(&rule["record"]), expression));
@@ -94,11 +97,11 @@ fn missing_parts(alert: &Alert, anchors: &BTreeSet<String>) -> Vec<String> {
             missing.push(part.to_owned());
         }
     }
-    match alert.runbook.split_once('#') {
+    match alert.runbook_url.strip_prefix(RUNBOOK_ROOT).and_then(|path| path.split_once('#')) {
         Some((RUNBOOK, anchor)) if anchor == alert.name.to_lowercase() && anchors.contains(anchor) => {}
         _ => {
             missing.push(format!(
-                "section `### {}` in {RUNBOOK} with a `runbook` annotation that links to it",
+                "section `### {}` in {RUNBOOK} with a `runbook_url` that begins with {RUNBOOK_ROOT} and leads to it",
                 alert.name
             ));
         }
@@ -251,10 +254,12 @@ fn alert_without_a_required_part_is_found() {
     assert_eq!(missing_parts(&down, &anchors), [] as [&str; 0]);
     assert_eq!(missing_parts(&Alert { summary: String::new(), ..down.clone() }, &anchors).len(), 1);
     assert_eq!(missing_parts(&Alert { severity: "critical".to_owned(), ..down.clone() }, &anchors).len(), 1);
-    assert_eq!(
-        missing_parts(&Alert { runbook: "docs/operations.md#gone".to_owned(), ..down }, &anchors).len(),
-        1
-    );
+    for wrong in
+        ["{{ $externalLabels.posthaste_docs }}docs/operations.md#gone", "docs/operations.md#posthastedown"]
+    {
+        let alert = Alert { runbook_url: wrong.to_owned(), ..down.clone() };
+        assert_eq!(missing_parts(&alert, &anchors).len(), 1, "{wrong}");
+    }
 }
 
 #[test]

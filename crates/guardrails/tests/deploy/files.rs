@@ -25,7 +25,8 @@ impl File {
     }
 }
 
-fn workspace() -> &'static Path {
+/// Returns the root of the repository.
+pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -60,7 +61,8 @@ fn paths(path: &Path) -> Vec<PathBuf> {
 /// Reads the files of `deploy/`, except local `.env` files, which contain secrets.
 pub(crate) fn deploy_files() -> Vec<File> {
     let files = files_at("deploy").into_iter();
-    let files: Vec<_> = files.filter(|file| !file.has_extension(&["env"])).collect();
+    let is_local = |file: &File| file.has_extension(&["env"]) || file.path.ends_with("/.env");
+    let files: Vec<_> = files.filter(|file| !is_local(file)).collect();
     assert!(!files.is_empty(), "deploy/ has no files");
     files
 }

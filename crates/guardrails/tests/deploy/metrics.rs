@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::files::files_at;
 
-/// Source files that register metrics with `registry.register("webhook_…", …)` or a closure around it.
+/// Source files that register metrics with `registry.register("webhook_…", …)`, a closure around it, or a collector.
 const SOURCES: [&str; 2] = ["crates/api/src/metrics.rs", "crates/api/src/metrics"];
 
 /// Metrics of the contract, under the names they are registered with. The exposition appends `_total` to counters.
@@ -28,13 +28,16 @@ const HISTOGRAMS: [&str; 4] = [
     "webhook_delivery_lag",
     "webhook_api_request_duration",
 ];
-const COUNTERS: [&str; 6] = [
+/// The first parts of the names of metrics.
+const PREFIXES: [&str; 3] = ["webhook_", "process_", "posthaste_"];
+const COUNTERS: [&str; 7] = [
     "webhook_deliveries",
     "webhook_dead_letters",
     "webhook_leases_lost",
     "webhook_local_shortages",
     "webhook_stale_writes",
     "webhook_api_requests",
+    "process_cpu_seconds",
 ];
 
 /// Upper bound of the histogram bucket for delays that the retry contract forbids. The contract allows 30 s itself, so the
@@ -63,7 +66,8 @@ fn parse(source: &str) -> Metrics {
     let code: String = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let literals = code.split('"').skip(1).step_by(2);
     let is_name = |text: &&str| {
-        text.starts_with("webhook_") && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        let has_prefix = PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+        has_prefix && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
     };
     let bounds = code
         .split("const RETRY_DELAY_SECONDS")

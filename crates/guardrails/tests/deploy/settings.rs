@@ -7,8 +7,8 @@ use crate::files::{File, deploy_files, entries, files_at, parse_yaml, read};
 
 const PREFIX: &str = "POSTHASTE_";
 
-/// Variables that the PostgreSQL image of the compose file reads.
-const POSTGRES_VARIABLES: [&str; 3] = ["POSTGRES_DB", "POSTGRES_PASSWORD", "POSTGRES_USER"];
+/// Variables of the compose file itself, and those that its PostgreSQL image reads.
+const COMPOSE_VARIABLES: [&str; 4] = ["IMAGE", "POSTGRES_DB", "POSTGRES_PASSWORD", "POSTGRES_USER"];
 
 /// The reference of all settings. A test of `posthaste-config` keeps it equal to the declared settings.
 pub(crate) const REFERENCE: &str = "docs/configuration.md";
@@ -76,10 +76,10 @@ fn variables_set_by(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// Returns one line for each variable in a file that is neither a setting nor one of [`POSTGRES_VARIABLES`].
+/// Returns one line for each variable in a file that is neither a setting nor one of [`COMPOSE_VARIABLES`].
 fn unknown_variables(file: &File, known: &BTreeSet<String>) -> Vec<String> {
     let named: BTreeSet<_> = prefixed_names(&file.text).into_iter().chain(variables_set_by(file)).collect();
-    let is_postgres = |name: &String| POSTGRES_VARIABLES.contains(&name.as_str());
+    let is_postgres = |name: &String| COMPOSE_VARIABLES.contains(&name.as_str());
     let unknown = named.iter().filter(|name| !known.contains(*name) && !is_postgres(name));
     unknown
         .map(|name| format!("{}: {name} is not a setting; `posthaste config` lists the settings", file.path))
