@@ -156,7 +156,10 @@ impl ApiError {
                 | StoreError::NotDiscardable { .. }
                 | StoreError::IdempotencyConflict { .. }
                 | StoreError::EventIdTaken { .. } => StatusCode::CONFLICT,
-                StoreError::Rejected { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+                // No request rotates the signing secret.
+                StoreError::Rejected { .. } | StoreError::TooManySecrets { .. } => {
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
             },
         }
     }
@@ -186,7 +189,7 @@ impl ApiError {
                 StoreError::IdempotencyConflict { .. } => ErrorCode::IdempotencyKeyConflict,
                 StoreError::EventIdTaken { .. } => ErrorCode::EventIdTaken,
                 StoreError::DestinationNotFound { .. } => ErrorCode::DestinationNotFound,
-                StoreError::Rejected { .. } => ErrorCode::Internal,
+                StoreError::Rejected { .. } | StoreError::TooManySecrets { .. } => ErrorCode::Internal,
             },
         }
     }

@@ -4,6 +4,7 @@
 
 mod operate;
 mod produce;
+mod secret;
 mod server;
 mod settings;
 
@@ -15,9 +16,11 @@ pub(crate) use operate::{
     CancelArgs, DestinationArgs, DestinationsCommand, DestinationsListArgs, DlqCommand, EventsCommand,
     EventsListArgs, ListArgs, NOT_CANCELLED, OverviewArgs, PauseArgs, SelectionArgs, ShowArgs,
 };
-pub(crate) use produce::{ListenArgs, SendArgs};
+pub(crate) use produce::{ListenArgs, SendArgs, require_secret, split_secrets};
+pub(crate) use secret::{SecretArgs, SecretCommand, SecretListArgs, SecretRotateArgs};
 pub(crate) use server::{CLIENT_VARIABLES, ServerArgs};
 pub(crate) use settings::SettingFlags;
+use settings::show_only_store_settings;
 
 /// The help heading of the flags that every command takes.
 const GLOBAL_HEADING: &str = "Global options";
@@ -74,7 +77,10 @@ pub(crate) enum Command {
     )]
     Dispatch(DispatchArgs),
     /// Create or upgrade the database and report what was done
-    #[command(after_help = "Example:\n  posthaste migrate --database-url sqlite://posthaste.db")]
+    #[command(
+        after_help = "Example:\n  posthaste migrate --database-url sqlite://posthaste.db",
+        mut_args(show_only_store_settings)
+    )]
     Migrate(SettingFlags),
     /// Send an event to the server and print its id
     Send(SendArgs),
@@ -100,11 +106,15 @@ pub(crate) enum Command {
     /// Print the effective configuration and the source of each value, with secrets masked
     #[command(after_help = "Example:\n  posthaste config --config production.toml")]
     Config(ConfigArgs),
-    /// Print the secret that signs deliveries, with which receivers verify them
+    /// Print the secrets that sign deliveries, with which receivers verify them; list or rotate them
+    ///
+    /// Without a subcommand, prints every valid secret, the newest first.
     #[command(
-        after_help = "Examples:\n  posthaste secret\n  posthaste listen --secret \"$(posthaste secret)\""
+        after_help = "Examples:\n  posthaste secret\n  posthaste secret | posthaste listen --secret-file -\n  \
+                      posthaste secret rotate",
+        mut_args(show_only_store_settings)
     )]
-    Secret(SettingFlags),
+    Secret(SecretArgs),
     /// Print a shell script that completes commands and flags
     #[command(after_help = "Examples:\n  source <(posthaste completions bash)\n  \
                             posthaste completions zsh > ~/.zfunc/_posthaste\n  \

@@ -62,7 +62,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args, &sources(&args.settings), style).await,
         Command::Openapi => openapi::run(),
         Command::Config(args) => config::run(&args, &sources(&args.settings), style),
-        Command::Secret(flags) => secret::run(sources(&flags).load_for_store()?).await,
+        Command::Secret(args) => secret::run(&args, sources(&args.settings()).load_for_store()?, style).await,
         Command::Completions(args) => completions::run(args.shell),
     }
 }

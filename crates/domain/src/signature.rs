@@ -78,6 +78,15 @@ impl Secret {
     }
 }
 
+/// Compares in constant time, so that the duration does not reveal how much of two secrets agrees.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Secret {}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
@@ -85,7 +94,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The valid signing secrets, newest first. There is more than one during a rotation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SigningKeys(Vec<Secret>);
 
 impl SigningKeys {

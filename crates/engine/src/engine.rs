@@ -24,7 +24,7 @@ use crate::slots::Slots;
 use crate::store_time::StoreTime;
 use crate::supervise::restart_on_panic;
 use crate::worker::{DrainCounters, Ports, Worker};
-use crate::{circuits, claim, cycle, expire, maintain, settle};
+use crate::{circuits, claim, cycle, expire, maintain, settle, signing};
 
 /// Maximum part of a drain's deadline that is reserved for releasing unfinished leases.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -93,6 +93,7 @@ impl Engine {
         spawn_loop("maintain", |worker| Box::pin(maintain::run(worker)));
         spawn_loop("expire", |worker| Box::pin(expire::run(worker)));
         spawn_loop("cycle", |worker| Box::pin(cycle::run(worker)));
+        spawn_loop("signing", |worker| Box::pin(signing::run(worker)));
         let claiming_worker = Arc::clone(&worker);
         let clock = Arc::clone(&worker.ports.clock);
         let claim_loop = restart_on_panic("claim", clock, move || claim::run(Arc::clone(&claiming_worker)));

@@ -19,6 +19,7 @@ use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::shortages::Shortages;
+use crate::signing::KeyRing;
 use crate::slots::Slots;
 use crate::store_time::StoreTime;
 
@@ -39,6 +40,8 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn RandomSource>,
     pub observer: Arc<dyn Observer>,
+    /// The sender's signing keys, if they are those of the store: the worker then reloads them.
+    pub key_ring: Option<KeyRing>,
 }
 
 /// One worker: its settings, the adapters that it calls, and the state that its loops share.

@@ -29,7 +29,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     )?;
 
     let posthaste = open(&file).await?;
-    let hook = listen(posthaste.signing_keys().clone()).await?;
+    let hook = listen(posthaste.signing_keys()).await?;
     let worker = posthaste.start_worker()?;
     let mut notices = worker.publisher().subscribe().await?;
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::signature::{InvalidSecret, SigningKeys};
+use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{CycleReport, InvalidEvent, InvalidId, NewEvent, NewEventSpec};
 use posthaste_engine::{
-    DrainReport, Engine, InvalidSettings, Ports, Publisher, RunOnceError, Runtimes, Sender, Settings,
-    TokioClock, WorkerHealth,
+    DrainReport, Engine, InvalidSettings, KeyRing, Ports, Publisher, RunOnceError, Runtimes, Sender,
+    Settings, TokioClock, WorkerHealth,
 };
 use posthaste_sender::InvalidOptions;
-use posthaste_store::{EnqueueRequest, Receipt, Store, StoreError};
+use posthaste_store::{EnqueueRequest, GracePeriod, Receipt, RotateRequest, Store, StoreError, StoredSecret};
 
 use crate::dedicated_runtime::DedicatedRuntime;
 use crate::options::Options;
@@ -29,8 +29,6 @@ pub enum OpenError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    Secret(#[from] InvalidSecret),
     #[error(transparent)]
     Sender(#[from] InvalidOptions),
 }
@@ -57,13 +55,24 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
+/// Why the signing secret was not rotated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RotateError {
+    #[error("the options set the signing keys, so they are not rotated in the store; change them there")]
+    Configured,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// An instance with its store open. Cheap to clone; all clones share one store.
 #[derive(Clone)]
 pub struct Posthaste {
     pub(crate) open_store: OpenStore,
     ports: Ports,
     settings: Settings,
-    signing_keys: SigningKeys,
+    key_ring: KeyRing,
+    random: Arc<OsRandom>,
     payload_bytes_max: usize,
 }
 
@@ -79,13 +88,23 @@ impl Posthaste {
         let random = Arc::new(OsRandom::new()?);
         let open_store = database.open(settings.policy.max_attempts(), payload_bytes_max).await?;
         let store = open_store.store();
-        let signing_keys = match signing_keys {
-            Some(configured) => configured,
-            None => SigningKeys::new(store.signing_secrets(&random.secret()).await?)?,
+        let is_configured = signing_keys.is_some();
+        let key_ring = match signing_keys {
+            Some(configured) => KeyRing::new(configured),
+            None => {
+                store.add_first_secret(&random.secret()).await?;
+                KeyRing::load(&*store).await?
+            }
         };
-        let sender = wiring::sender(&sender, signing_keys.clone())?;
-        let ports = Ports { store, sender, clock: Arc::new(TokioClock::start()), random, observer };
-        Ok(Self { open_store, ports, settings, signing_keys, payload_bytes_max })
+        let ports = Ports {
+            store,
+            sender: wiring::sender(&sender, key_ring.clone())?,
+            clock: Arc::new(TokioClock::start()),
+            random: Arc::clone(&random) as _,
+            observer,
+            key_ring: (!is_configured).then(|| key_ring.clone()),
+        };
+        Ok(Self { open_store, ports, settings, key_ring, random, payload_bytes_max })
     }
 
     /// Returns the store as a trait object.
@@ -98,9 +117,27 @@ impl Posthaste {
         &self.settings
     }
 
-    /// Returns the keys that sign deliveries.
-    pub fn signing_keys(&self) -> &SigningKeys {
-        &self.signing_keys
+    /// Returns the keys that sign deliveries now. They change when the signing secret is rotated.
+    pub fn signing_keys(&self) -> SigningKeys {
+        (*self.key_ring.current()).clone()
+    }
+
+    /// Generates a new signing secret, which signs deliveries beside the one before it until the grace period ends.
+    /// Returns the valid secrets, newest first.
+    ///
+    /// This process signs with the new secret when the call returns, and every other worker within
+    /// [`SECRETS_LEARNED_WITHIN`](posthaste_engine::SECRETS_LEARNED_WITHIN). Give it to receivers after that time and
+    /// before the grace period ends. `actor` is recorded as the one who rotated.
+    pub async fn rotate_secret(
+        &self,
+        grace: GracePeriod,
+        actor: &str,
+    ) -> Result<Vec<StoredSecret>, RotateError> {
+        let Some(key_ring) = &self.ports.key_ring else { return Err(RotateError::Configured) };
+        let request = RotateRequest { secret: &self.random.secret(), grace, actor };
+        let valid = self.ports.store.rotate_secret(request).await?;
+        key_ring.reload(&*self.ports.store).await?;
+        Ok(valid)
     }
 
     /// Returns the size of the largest payload that this instance accepts, in bytes.
@@ -246,5 +283,21 @@ mod tests {
         let refused = Posthaste::open(options).await.map(drop).unwrap_err();
         assert!(matches!(refused, OpenError::Sender(_)), "{refused:?}");
         assert!(std::fs::read_dir(&directory).unwrap().next().is_none());
+    }
+    #[tokio::test]
+    async fn rotation_adds_a_secret_to_the_keys_unless_the_options_set_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let posthaste = Posthaste::open(options(&directory)).await.unwrap();
+        let before = posthaste.signing_keys();
+        let valid = posthaste.rotate_secret(GracePeriod::DEFAULT, "shop").await.unwrap();
+        let keys = posthaste.clone().signing_keys();
+        let secrets: Vec<_> = valid.iter().map(|stored| stored.secret.clone()).collect();
+        assert_eq!(keys.secrets(), secrets);
+        assert_eq!(keys.secrets()[1..], *before.secrets());
+        assert_eq!(valid[0].created_by.as_deref(), Some("shop"));
+        let configured = Posthaste::open(options(&directory).signing_keys(before.clone())).await.unwrap();
+        let refused = configured.rotate_secret(GracePeriod::DEFAULT, "shop").await.unwrap_err();
+        assert!(matches!(refused, RotateError::Configured), "{refused:?}");
+        assert_eq!(configured.signing_keys(), before);
     }
 }

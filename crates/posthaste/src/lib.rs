@@ -86,7 +86,7 @@ mod wiring;
 
 #[doc(hidden)]
 pub use dedicated_runtime::DedicatedRuntime;
-pub use instance::{DispatchError, OpenError, Posthaste, RunningWorker, StartError};
+pub use instance::{DispatchError, OpenError, Posthaste, RotateError, RunningWorker, StartError};
 pub use options::{Options, PAYLOAD_BYTES_MAX_DEFAULT};
 pub use os_random::{EntropyError, OsRandom};
 pub use posthaste_domain as domain;
@@ -97,7 +97,7 @@ pub use posthaste_engine::{DrainReport, Observer, Publisher, Settings};
 pub use posthaste_sender as sender;
 pub use posthaste_sender::{AllowedNetworks, Proxy, SenderOptions};
 pub use posthaste_store as store;
-pub use posthaste_store::{Receipt, Store, StoreError};
+pub use posthaste_store::{GracePeriod, Receipt, Store, StoreError, StoredSecret};
 #[cfg(feature = "postgres")]
 pub use posthaste_store_postgres as store_postgres;
 #[cfg(feature = "sqlite")]

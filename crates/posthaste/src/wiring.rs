@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::signature::SigningKeys;
-use posthaste_engine::Sender;
+use posthaste_engine::{KeyRing, Sender};
 use posthaste_sender::{HttpSender, InvalidOptions, Resolver, SenderOptions, SystemResolver};
 use posthaste_store::{Store, StoreError, StoreHealth};
 #[cfg(feature = "postgres")]
@@ -307,7 +306,7 @@ impl Posthaste {
 }
 
 /// Creates the sender. Must be called on a tokio runtime, which then runs its connections.
-pub(crate) fn sender(options: &SenderOptions, keys: SigningKeys) -> Result<Arc<dyn Sender>, InvalidOptions> {
+pub(crate) fn sender(options: &SenderOptions, keys: KeyRing) -> Result<Arc<dyn Sender>, InvalidOptions> {
     Ok(Arc::new(HttpSender::new(options, keys)?))
 }
 

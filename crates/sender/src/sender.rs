@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{Lease, Outcome, Timestamp};
-use posthaste_engine::{LocalShortage, Sender};
+use posthaste_engine::{KeyRing, LocalShortage, Sender};
 
 use crate::connect::Connector;
 use crate::deadline::{Deadline, Progress};
@@ -24,12 +23,13 @@ use crate::tls::{RootSource, load_root_certificates};
 /// Sends webhooks over HTTP. A worker needs only one: all attempts share its connection pool.
 pub struct HttpSender {
     client: Client,
-    keys: SigningKeys,
+    keys: KeyRing,
 }
 
 impl HttpSender {
-    /// Creates a sender. Must be called within a Tokio runtime, because it spawns the task that closes idle connections.
-    pub fn new(options: &SenderOptions, keys: SigningKeys) -> Result<Self, InvalidOptions> {
+    /// Creates a sender that signs each request with the current keys of the ring. Must be called within a Tokio runtime,
+    /// because it spawns the task that closes idle connections.
+    pub fn new(options: &SenderOptions, keys: KeyRing) -> Result<Self, InvalidOptions> {
         let pool = Pool::new(options.pool_size, options.pool_size_total);
         let sockets = SocketBudget::new(options.sockets_max, Arc::clone(&pool));
         Ok(Self { client: Client { connector: Connector::new(options, sockets)?, pool }, keys })
@@ -53,7 +53,7 @@ impl HttpSender {
         deadline: Deadline,
     ) -> Result<Outcome, AttemptError> {
         let target = Target::parse(&lease.destination_url)?;
-        let request = build_request(lease, &self.keys, now)?;
+        let request = build_request(lease, &self.keys.current(), now)?;
         let _in_flight = self.client.pool.begin_request(&target.origin);
         let progress = Progress::default();
         let sending = deadline.within(self.client.send(&target, request, &progress));

@@ -276,6 +276,12 @@ macro_rules! conformance_suite {
             secrets {
                 first_secret_is_kept_and_returned_to_later_callers,
                 one_of_concurrent_first_secrets_is_kept,
+                rotated_secret_is_valid_beside_the_old_one_until_the_grace_period_ends,
+                a_later_rotation_leaves_the_end_of_an_earlier_grace_period,
+                repeated_rotation_with_the_same_secret_changes_nothing,
+                the_number_of_valid_secrets_is_bounded,
+                concurrent_rotations_leave_one_secret_that_does_not_retire,
+                maintenance_removes_retired_secrets_and_no_others,
             }
             maintain {
                 old_delivered_events_are_removed_in_small_steps,

@@ -13,6 +13,7 @@ mod expire;
 mod maintain;
 mod operate;
 mod read;
+mod secrets;
 mod settle;
 mod state;
 
@@ -26,8 +27,8 @@ use posthaste_store::{
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
     DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
     EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement,
-    Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest,
+    SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -211,8 +212,20 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
-        Ok(vec![self.with_state(|state| state.secret.get_or_insert_with(|| first.clone()).clone())])
+    async fn add_first_secret(&self, first: &Secret) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        self.with_state(|state| secrets::add_first(state, now, first));
+        Ok(())
+    }
+
+    async fn signing_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
+        let now = self.clock.now();
+        Ok(self.with_state(|state| secrets::valid(state, now)))
+    }
+
+    async fn rotate_secret(&self, request: RotateRequest<'_>) -> Result<Vec<StoredSecret>, StoreError> {
+        let now = self.clock.now();
+        self.with_state(|state| secrets::rotate(state, now, request))
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {

@@ -6,11 +6,13 @@ use std::time::Duration;
 use posthaste_domain::{DeliveryStatus, DestinationId, EventKey, Timestamp};
 use posthaste_store::{AuditView, MaintenanceReport, ManualAction, Retention};
 
+use crate::secrets;
 use crate::state::{Row, State};
 
-/// Removes expired keys, old attempts, notices and discards, and up to `rows_max` old events.
+/// Removes expired keys, retired secrets, old attempts, notices and discards, and up to `rows_max` old events.
 pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention) -> MaintenanceReport {
     state.idempotency.retain(|_, entry| entry.expires_at > now);
+    secrets::remove_retired(state, now);
     let old: Vec<EventKey> =
         state.rows.iter().filter(|(_, row)| is_old(row, now, retention)).map(|(key, _)| *key).collect();
     let removed = old.len().min(retention.rows_max);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_domain::signature::Secret;
 use posthaste_domain::{
     ClaimId, DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, LeaseToken,
     MessageId, Notice, NoticeKind, TerminalState, Timestamp, Transition, WorkerId,
@@ -13,6 +12,7 @@ use posthaste_domain::{
 use posthaste_store::{
     AuditView, DestinationAudit, DestinationStatus, EventView, Idempotency, ManualAction, NoticeCursor,
     OpenCircuit, OperatorPause, PublishedNotice, Receipt, ReceiverPause, RecordedAction, StoreError,
+    StoredSecret,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -33,7 +33,8 @@ pub struct State {
     pub discarded: BTreeMap<EventId, EventKey>,
     pub destination_audit: Vec<(DestinationId, DestinationAudit)>,
     pub notices: Vec<PublishedNotice>,
-    pub secret: Option<Secret>,
+    /// The signing secrets, newest first.
+    pub secrets: Vec<StoredSecret>,
     /// Grows with every change of a row, so that a test can detect a step that changed nothing.
     pub revision: u64,
     pub(crate) last_key: i64,
@@ -170,7 +171,7 @@ impl State {
             discarded: BTreeMap::new(),
             destination_audit: Vec::new(),
             notices: Vec::new(),
-            secret: None,
+            secrets: Vec::new(),
             revision: 0,
             last_key: 0,
             last_destination: 0,

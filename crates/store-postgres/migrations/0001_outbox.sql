@@ -328,12 +328,13 @@ BEGIN
 END
 $$;
 
--- The instance's signing secrets. Several can be valid at the same time.
+-- The instance's signing secrets, the newest with the largest id. Those that have not retired are valid together.
 CREATE TABLE app.webhook_secrets (
     id         bigint      GENERATED ALWAYS AS IDENTITY,
     secret     text        NOT NULL,
     created_at timestamptz NOT NULL DEFAULT app.webhook_now(),
-    retired_at timestamptz
+    created_by text,
+    retires_at timestamptz
 );
 CREATE UNIQUE INDEX webhook_secrets_id ON app.webhook_secrets (id);
 

@@ -56,8 +56,8 @@ use posthaste_store::{
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
     DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
     EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement,
-    Store, StoreError, StoreHealth, Waker, Wakeups,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest,
+    SettleResult, Settlement, Store, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -303,8 +303,16 @@ impl Store for PostgresStore {
         write_check::check_writes(&self.shared).await
     }
 
-    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
-        secrets::signing_secrets(&self.shared, first).await
+    async fn add_first_secret(&self, first: &Secret) -> Result<(), StoreError> {
+        secrets::add_first_secret(&self.shared, first).await
+    }
+
+    async fn signing_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
+        secrets::signing_secrets(&self.shared).await
+    }
+
+    async fn rotate_secret(&self, request: RotateRequest<'_>) -> Result<Vec<StoredSecret>, StoreError> {
+        secrets::rotate_secret(&self.shared, request).await
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {

@@ -9,6 +9,7 @@ use tokio_postgres::types::Type;
 
 use crate::StoreState;
 use crate::convert::micros;
+use crate::secrets::DELETE_RETIRED_SECRETS;
 use crate::session::{Session, Sql};
 
 pub(crate) use partitions::create_partitions;
@@ -112,6 +113,7 @@ pub(crate) async fn maintain(
         partitions::create_partitions(session).await?;
         let keys = session.transact(&DELETE_EXPIRED_KEYS, &[&rows_max]).await?.len();
         session.transact(&DELETE_EXPIRED_CIRCUITS, &[]).await?;
+        session.transact(&DELETE_RETIRED_SECRETS, &[]).await?;
         let mut report = MaintenanceReport { removed: 0, has_more: keys >= retention.rows_max.max(1) };
         if let Some(keep_for) = retention.keep_dead_letters_for {
             let step =

@@ -204,12 +204,13 @@ CREATE TABLE webhook_idempotency (
 
 CREATE UNIQUE INDEX webhook_idempotency_key ON webhook_idempotency (key);
 
--- The instance's signing secrets. All secrets that are not retired are valid at the same time.
+-- The instance's signing secrets, the newest with the largest id. Those that have not retired are valid together.
 CREATE TABLE webhook_secrets (
     id         INTEGER PRIMARY KEY,
     secret     TEXT    NOT NULL,
     created_at INTEGER NOT NULL,
-    retired_at INTEGER
+    created_by TEXT,
+    retires_at INTEGER
 );
 
 CREATE TABLE webhook_audit (

@@ -60,8 +60,8 @@ use posthaste_store::{
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
     DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
     EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, SettleResult,
-    Settlement, Store, StoreClock, StoreError, StoreHealth, Waker, Wakeups,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest,
+    SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -428,9 +428,21 @@ impl Store for SqliteStore {
         self.shared.file.wal_bytes()
     }
 
-    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
+    async fn add_first_secret(&self, first: &Secret) -> Result<(), StoreError> {
         let first = first.clone();
-        self.write(CommandKind::Other, move |context| secrets::valid_secrets(context.db, context.now, &first))
+        self.write(CommandKind::Other, move |context| secrets::add_first(context.db, context.now, &first))
+            .await
+    }
+
+    async fn signing_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
+        let clock = Arc::clone(&self.shared.clock);
+        self.read(move |db| secrets::valid_secrets(db, clock.now())).await
+    }
+
+    async fn rotate_secret(&self, request: RotateRequest<'_>) -> Result<Vec<StoredSecret>, StoreError> {
+        let RotateRequest { secret, grace, actor } = request;
+        let rotation = secrets::OwnedRotation { secret: secret.clone(), grace, actor: actor.to_owned() };
+        self.write(CommandKind::Other, move |context| secrets::rotate(context.db, context.now, &rotation))
             .await
     }
 

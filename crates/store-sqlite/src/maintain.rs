@@ -13,11 +13,13 @@ use crate::error::CallError;
 use crate::notices::{self, LogEntry};
 use crate::remove;
 use crate::row;
+use crate::secrets;
 use crate::totals::TotalsChange;
 use crate::unused_destinations;
 
-/// Removes up to `rows_max` old events, failed ones first. Also removes up to `rows_max` expired idempotency keys, up to `rows_max` log entries with the attempts and delivered events
-/// that they refer to, and forgets up to `rows_max` discarded events. Reports the number of removed events.
+/// Removes up to `rows_max` old events, failed ones first, and reports how many. Also removes retired secrets and up to
+/// `rows_max` expired idempotency keys, up to `rows_max` log entries with the attempts and delivered events that they refer
+/// to, and forgets up to `rows_max` discarded events.
 pub(crate) fn maintain(
     db: &Connection,
     now: Timestamp,
@@ -26,6 +28,7 @@ pub(crate) fn maintain(
 ) -> Result<MaintenanceReport, CallError> {
     let rows_max = i64::try_from(retention.rows_max).unwrap_or(i64::MAX);
     remove_expired_keys(db, now, rows_max)?;
+    secrets::remove_retired(db, now)?;
     destination::remove_expired_reports(db, now)?;
     let horizon = retention.keep_for.map(|keep| now.before(keep));
     let mut report = MaintenanceReport::default();

@@ -1,8 +1,8 @@
 //! The errors of a store. Callers match on the variants; no layer in between turns an error into text.
 
-use posthaste_domain::{DeliveryStatus, EventId};
+use posthaste_domain::{DeliveryStatus, EventId, Timestamp};
 
-use crate::AuditView;
+use crate::{AuditView, VALID_SECRETS_MAX};
 
 /// Why a call to a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +38,11 @@ pub enum StoreError {
     EventIdTaken { event_id: EventId },
     #[error("there is no destination {id}")]
     DestinationNotFound { id: i64 },
+    /// As many signing secrets are valid as may be. `next_retires_at` is when the next of them retires.
+    #[error(
+        "{VALID_SECRETS_MAX} signing secrets are valid, which is the limit; rotate again when one has retired"
+    )]
+    TooManySecrets { next_retires_at: Option<Timestamp> },
 }
 
 impl StoreError {
@@ -53,6 +58,7 @@ impl StoreError {
             Self::IdempotencyConflict { .. } => "idempotency_key_conflict",
             Self::EventIdTaken { .. } => "event_id_taken",
             Self::DestinationNotFound { .. } => "destination_not_found",
+            Self::TooManySecrets { .. } => "too_many_secrets",
         }
     }
 

@@ -11,8 +11,8 @@ use crate::{
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
     DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
     EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, SettleResult, Settlement,
-    Store, StoreError, StoreHealth, Wakeups,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest,
+    SettleResult, Settlement, Store, StoreError, StoreHealth, StoredSecret, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -145,8 +145,16 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().wal_bytes()
     }
 
-    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
-        self.inner().signing_secrets(first).await
+    async fn add_first_secret(&self, first: &Secret) -> Result<(), StoreError> {
+        self.inner().add_first_secret(first).await
+    }
+
+    async fn signing_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
+        self.inner().signing_secrets().await
+    }
+
+    async fn rotate_secret(&self, request: RotateRequest<'_>) -> Result<Vec<StoredSecret>, StoreError> {
+        self.inner().rotate_secret(request).await
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
@@ -281,8 +289,16 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         self.0.wal_bytes()
     }
 
-    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError> {
-        self.0.signing_secrets(first).await
+    async fn add_first_secret(&self, first: &Secret) -> Result<(), StoreError> {
+        self.0.add_first_secret(first).await
+    }
+
+    async fn signing_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
+        self.0.signing_secrets().await
+    }
+
+    async fn rotate_secret(&self, request: RotateRequest<'_>) -> Result<Vec<StoredSecret>, StoreError> {
+        self.0.rotate_secret(request).await
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {

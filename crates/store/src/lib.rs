@@ -27,6 +27,7 @@ mod maintain;
 mod notices;
 mod overview;
 mod page;
+mod secrets;
 mod settle;
 pub mod trial;
 mod wakeups;
@@ -56,6 +57,7 @@ pub use maintain::{MaintenanceReport, Retention};
 pub use notices::{NoticeCursor, NoticePage, PublishedNotice};
 pub use overview::Overview;
 pub use page::{DeadLetterFilter, EventQuery, InvalidPageLimit, Page, PageCursor, PageLimit, PageRequest};
+pub use secrets::{GracePeriod, InvalidGracePeriod, RotateRequest, StoredSecret, VALID_SECRETS_MAX};
 pub use settle::{SettleResult, Settlement};
 pub use wakeups::{Waker, Wakeups};
 
@@ -184,10 +186,18 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Returns the valid signing secrets of the instance, newest first. If the store has none, it saves `first` and
-    /// returns it. Concurrent first calls all return the same secret.
-    async fn signing_secrets(&self, first: &Secret) -> Result<Vec<Secret>, StoreError>;
+    /// Stores `first` if the store has no signing secret. Of several concurrent calls, one stores its secret.
+    async fn add_first_secret(&self, first: &Secret) -> Result<(), StoreError>;
 
-    /// Removes rows older than the retention period and expired idempotency keys, in one small step.
+    /// Returns the valid signing secrets of the instance, newest first. Reads only.
+    async fn signing_secrets(&self) -> Result<Vec<StoredSecret>, StoreError>;
+
+    /// Adds a signing secret, which is valid at once. The newest secret before it retires when the grace period ends;
+    /// secrets that retire already keep their time. Returns the valid secrets, newest first. Fails with
+    /// [`StoreError::TooManySecrets`] if [`VALID_SECRETS_MAX`] are valid. A repetition with the same secret changes
+    /// nothing.
+    async fn rotate_secret(&self, request: RotateRequest<'_>) -> Result<Vec<StoredSecret>, StoreError>;
+
+    /// Removes rows older than the retention period, expired idempotency keys and retired secrets, in one small step.
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError>;
 }

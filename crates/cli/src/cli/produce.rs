@@ -65,7 +65,7 @@ pub(crate) struct SendArgs {
 
 const LISTEN_EXAMPLES: &str = "\
 Examples:
-  posthaste listen --secret \"$(posthaste secret)\"
+  posthaste secret | posthaste listen --secret-file -
   posthaste listen --fail 2                   respond 500 to the first two deliveries of each event
   posthaste listen --status 410               respond 410 Gone to every delivery
   posthaste listen --port 0 --json | jq .event_type";
@@ -76,8 +76,11 @@ pub(crate) struct ListenArgs {
     /// Port on 127.0.0.1; 0 takes any free port
     #[arg(long, value_name = "PORT", default_value_t = 8700)]
     pub(crate) port: u16,
-    /// Signing secret, whsec_…, as `posthaste secret` prints it; several are separated by commas or spaces
-    /// [env: POSTHASTE_SIGNING_SECRET]
+    /// File with the signing secret, whsec_…, as `posthaste secret` prints it; - reads standard input. Several secrets are
+    /// separated by commas or white space [env: POSTHASTE_SIGNING_SECRET, which holds the secret itself]
+    #[arg(long, value_name = "FILE", conflicts_with = "secrets")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// Signing secret. Every user of this machine can read the arguments of a process: use --secret-file for a real secret
     #[arg(long = "secret", value_name = "SECRET", value_parser = require_secret)]
     secrets: Vec<String>,
     /// Respond with 500 to the first N deliveries of each event
@@ -95,30 +98,30 @@ pub(crate) struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// Returns the secrets of `--secret` or, without that flag, of the environment variable.
-    pub(crate) fn secrets(&self) -> Vec<String> {
-        let list = match self.secrets.as_slice() {
+    /// Returns the secrets of `--secret` or, without that flag, of the environment variable. `--secret-file` takes
+    /// precedence over both.
+    pub(crate) fn secrets(&self) -> String {
+        match self.secrets.as_slice() {
             [] => variable("POSTHASTE_SIGNING_SECRET").unwrap_or_default(),
             flags => flags.join(","),
-        };
-        split_secrets(&list).map(str::to_owned).collect()
+        }
     }
 }
 
 /// Splits a list of secrets at commas and white space: `posthaste secret` prints one secret per line.
-fn split_secrets(list: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn split_secrets(list: &str) -> impl Iterator<Item = &str> {
     let is_separator = |c: char| c == ',' || c.is_whitespace();
     list.split(is_separator).filter(|secret| !secret.is_empty())
 }
 
-/// Returns the text of `--secret`, or an error if it contains no secret. A user who passes the flag wants signatures to
-/// be checked, even if `$(posthaste secret)` failed and printed nothing.
-fn require_secret(text: &str) -> Result<String, String> {
+/// Returns a text with secrets, or an error if it contains none. A user who passes a secret wants signatures to be checked,
+/// even if `posthaste secret` failed and printed nothing.
+pub(crate) fn require_secret(text: &str) -> Result<String, String> {
     if split_secrets(text).next().is_some() {
         return Ok(text.to_owned());
     }
     let advice = "it contains no secret; if it comes from `posthaste secret`, run that command alone to see why it \
-                  printed none, or omit --secret to skip verification";
+                  printed none, or omit the flag to skip verification";
     Err(advice.to_owned())
 }
 

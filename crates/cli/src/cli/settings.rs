@@ -14,6 +14,13 @@ impl SettingFlags {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().map(|(name, value)| (*name, value.as_str()))
     }
+
+    /// Returns these settings and the others, which take precedence.
+    pub(crate) fn overridden_by(mut self, others: Self) -> Self {
+        self.0.retain(|(name, _)| others.0.iter().all(|(other, _)| other != name));
+        self.0.extend(others.0);
+        self
+    }
 }
 
 /// Returns the flag of a setting. It accepts any text: the configuration validates values from all sources alike.
@@ -31,6 +38,21 @@ fn flag(setting: &'static Setting) -> Arg {
         ValueType::Text | ValueType::SecondsList | ValueType::TextList | ValueType::BooleanOrTextList => {
             arg.value_name("VALUE")
         }
+    }
+}
+
+/// The settings that a command uses which only opens the database.
+const STORE_SETTINGS: &[&str] = &["database_url", "database_schema"];
+
+/// Hides the flags of the settings that a command does not use from its help. They are accepted all the same: scripts may
+/// pass one set of flags to every command.
+pub(super) fn show_only_store_settings(arg: Arg) -> Arg {
+    let is_setting = arg.get_help_heading() == Some(HEADING);
+    if is_setting {
+        let is_used = STORE_SETTINGS.contains(&arg.get_id().as_str());
+        arg.hide(!is_used).hide_short_help(!is_used)
+    } else {
+        arg
     }
 }
 

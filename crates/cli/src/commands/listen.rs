@@ -14,6 +14,8 @@ mod render;
 mod response_policy;
 mod totals;
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use posthaste_domain::signature::{Secret, SigningKeys};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::cli::ListenArgs;
+use crate::cli::{ListenArgs, require_secret, split_secrets};
 use crate::terminal::{self, BadUsage, OutputStyle, time};
 use crate::timers::sleep;
 use delivery::Delivery;
@@ -35,11 +37,13 @@ use totals::DeliveryTotals;
 
 /// Maximum number of concurrent connections, which is more than a worker opens to one destination.
 const CONNECTIONS_MAX: usize = 256;
+/// Maximum size of a file with secrets, far more than the secrets that can be valid at once.
+const SECRET_FILE_BYTES_MAX: u64 = 16 * 1024;
 /// Maximum number of received deliveries that wait to be printed. Beyond it, requests wait before they get a response.
 const UNPRINTED_MAX: usize = 64;
 
 pub(crate) async fn run(args: &ListenArgs, style: OutputStyle) -> anyhow::Result<ExitCode> {
-    let keys = parse_keys(&args.secrets())?;
+    let keys = parse_keys(&read_secrets(args)?)?;
     let mut signals = ProcessSignals::register()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).await.with_context(|| {
         format!(
@@ -69,11 +73,30 @@ pub(crate) async fn run(args: &ListenArgs, style: OutputStyle) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse_keys(secrets: &[String]) -> Result<Option<SigningKeys>, BadUsage> {
-    if secrets.is_empty() {
+/// Reads the secrets of the file that `--secret-file` names, or else takes those of the command line and the environment.
+fn read_secrets(args: &ListenArgs) -> Result<String, BadUsage> {
+    let Some(path) = &args.secret_file else { return Ok(args.secrets()) };
+    let mut text = String::new();
+    let (name, read) = if path.as_os_str() == "-" {
+        (
+            "standard input".to_owned(),
+            io::stdin().lock().take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text),
+        )
+    } else {
+        let read =
+            File::open(path).and_then(|file| file.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text));
+        (path.display().to_string(), read)
+    };
+    read.map_err(|error| BadUsage(format!("--secret-file: cannot read {name}: {error}")))?;
+    require_secret(&text).map_err(|error| BadUsage(format!("--secret-file {name}: {error}")))?;
+    Ok(text)
+}
+
+fn parse_keys(secrets: &str) -> Result<Option<SigningKeys>, BadUsage> {
+    if split_secrets(secrets).next().is_none() {
         return Ok(None);
     }
-    let secrets = secrets.iter().map(|secret| Secret::parse(secret)).collect::<Result<Vec<_>, _>>();
+    let secrets = split_secrets(secrets).map(Secret::parse).collect::<Result<Vec<_>, _>>();
     let keys = secrets.and_then(SigningKeys::new);
     keys.map(Some).map_err(|error| BadUsage(format!("{error}; `posthaste secret` prints the right one")))
 }
@@ -83,7 +106,7 @@ fn print_introduction(url: &str, checked: bool) {
     terminal::note(if checked {
         "Signatures are checked."
     } else {
-        "Signatures are not checked: add --secret \"$(posthaste secret)\", or set the secret in \
+        "Signatures are not checked: run `posthaste secret | posthaste listen --secret-file -`, or set the secret in \
          POSTHASTE_SIGNING_SECRET."
     });
     terminal::note(&format!(

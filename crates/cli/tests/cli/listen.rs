@@ -10,7 +10,7 @@ use posthaste_engine::host_time;
 use serde_json::Value;
 
 use crate::child::{TIMEOUT, connect, read_lines, send_request, status_of, wait_for_exit};
-use crate::command::{posthaste, run};
+use crate::command::{directory, posthaste, run, run_with_input};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -223,12 +223,32 @@ fn a_malformed_secret_is_bad_usage() {
     run(&["listen", "--port", "0", "--secret", "hunter2"]).assert_failure(2, &["whsec_", "posthaste secret"]);
 }
 
-/// `--secret "$(posthaste secret)"` is empty if the inner command fails. Signatures must not go unchecked then.
+/// `posthaste secret` prints nothing if it fails. Signatures must not go unchecked then.
 #[test]
 fn an_empty_secret_is_bad_usage() {
     for empty in ["", " \n", ","] {
         run(&["listen", "--port", "0", "--secret", empty])
             .assert_failure(2, &["--secret", "`posthaste secret`"]);
+        run_with_input(&["listen", "--port", "0", "--secret-file", "-"], empty)
+            .assert_failure(2, &["--secret-file standard input", "`posthaste secret`"]);
+    }
+    run(&["listen", "--port", "0", "--secret-file", "absent"]).assert_failure(2, &["absent", "No such file"]);
+}
+
+#[test]
+fn secrets_are_read_from_standard_input_and_from_a_file() {
+    let file = directory("listen").join("secrets");
+    std::fs::write(&file, format!("{OTHER_SECRET}\n{SECRET}\n")).unwrap();
+    let mut from_input = posthaste(&["listen", "--port", "0", "--secret-file", "-"]);
+    from_input.stdin(std::fs::File::open(&file).unwrap());
+    let from_file = posthaste(&["listen", "--port", "0", "--secret-file", file.to_str().unwrap()]);
+    for mut command in [from_input, from_file] {
+        // The file takes precedence over the variable.
+        let listener = Listener::run(command.env("POSTHASTE_SIGNING_SECRET", "whsec_unused"));
+        assert_eq!(listener.introduction[1], "Signatures are checked.");
+        assert_eq!(listener.deliver("msg_1", 1, SECRET, "{}"), 200);
+        assert_eq!(listener.deliver("msg_2", 1, OTHER_SECRET, "{}"), 200);
+        assert_eq!(listener.deliver("msg_3", 1, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oE", "{}"), 401);
     }
 }
 

@@ -30,6 +30,8 @@ const COMMANDS: &[&[&str]] = &[
     &["openapi"],
     &["config"],
     &["secret"],
+    &["secret", "list"],
+    &["secret", "rotate"],
 ];
 
 #[test]
@@ -49,7 +51,7 @@ fn the_help_of_every_command_has_an_example() {
 
 #[test]
 fn commands_that_use_the_configuration_have_a_flag_for_every_setting() {
-    for command in ["serve", "worker", "dispatch", "migrate", "doctor", "config", "secret"] {
+    for command in ["serve", "worker", "dispatch", "doctor", "config"] {
         let help = run(&[command, "--help"]).stdout;
         for setting in posthaste_config::settings() {
             assert!(help.contains(&format!("{} ", setting.flag)), "{command} lacks {}", setting.flag);
@@ -58,6 +60,32 @@ fn commands_that_use_the_configuration_have_a_flag_for_every_setting() {
         assert!(!run(&[command, "-h"]).stdout.contains("--retry-base-seconds"), "{command} -h is short");
     }
     assert!(!run(&["overview", "--help"]).stdout.contains("--retry-base-seconds"));
+}
+
+#[test]
+fn help_of_a_command_that_only_opens_the_database_lists_only_the_settings_of_the_database() {
+    for command in [&["secret"][..], &["secret", "list"], &["secret", "rotate"], &["migrate"]] {
+        for flag in ["--help", "-h"] {
+            let help = run(&[command, &[flag]].concat()).stdout;
+            for setting in posthaste_config::settings() {
+                let is_listed = help.contains(&format!("{} ", setting.flag));
+                assert_eq!(
+                    is_listed,
+                    setting.name.starts_with("database_"),
+                    "{command:?} {flag}: {}",
+                    setting.flag
+                );
+            }
+            assert!(help.contains("--config <FILE>"), "{command:?}: {help}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_the_help_of_a_command_omits_are_accepted() {
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let output = run(&["secret", "--signing-secret", secret, "--concurrency", "64"]);
+    assert_eq!((output.code, output.stdout.trim_end()), (Some(0), secret), "{}", output.stderr);
 }
 
 #[test]
@@ -104,7 +132,7 @@ fn a_named_configuration_file_must_exist() {
 
 #[test]
 fn bad_usage_exits_with_2_and_names_the_argument() {
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["sent"], "sent"),
         (&["dispatch"], "`posthaste dispatch --once`, or run `posthaste worker`"),
         (&["send", "--url", "http://a.example/", "--type", "t"], "--data"),
@@ -116,6 +144,9 @@ fn bad_usage_exits_with_2_and_names_the_argument() {
         (&["dlq", "requeue"], "<ID|--all>"),
         (&["dlq", "requeue", "msg_1", "--all"], "--all"),
         (&["completions", "tcsh"], "tcsh"),
+        (&["secret", "rotate", "--grace", "5"], "60 s to 31536000 s, this one is 5 s"),
+        (&["secret", "rotate", "--grace", "1h"], "a whole number of seconds"),
+        (&["listen", "--secret-file", "-", "--secret", "whsec_x"], "--secret-file"),
     ];
     for (arguments, text) in cases {
         run(arguments).assert_failure(2, &[text]);

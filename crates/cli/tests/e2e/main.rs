@@ -28,5 +28,6 @@ mod refused_writes;
 mod requeue;
 mod restart;
 mod schedule;
+mod secret_rotation;
 mod shutdown;
 mod telemetry;

@@ -10,4 +10,5 @@ mod observe;
 mod publish;
 mod refused_results;
 mod shortage;
+mod signing;
 mod store_time;

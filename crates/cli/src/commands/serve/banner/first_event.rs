@@ -64,7 +64,7 @@ fn receiver_location(config: &Config) -> &'static str {
 /// Returns the command of the receiver, with the flags of this process that determine the secret.
 fn listen_command(args: &ServeArgs, file: Option<&Path>, config: &Config) -> String {
     if let Some(Source::Flag(_)) = source(config, "signing_secret") {
-        return "posthaste listen --secret YOUR_SIGNING_SECRET".to_owned();
+        return "posthaste listen --secret-file FILE_WITH_YOUR_SIGNING_SECRET".to_owned();
     }
     let mut secret = "posthaste secret".to_owned();
     if let Some(file) = file {
@@ -77,7 +77,7 @@ fn listen_command(args: &ServeArgs, file: Option<&Path>, config: &Config) -> Str
         let url = if is_public { shell_quote(url) } else { "YOUR_DATABASE_URL".to_owned() };
         secret.push_str(&format!(" --database-url {url}"));
     }
-    format!("posthaste listen --secret \"$({secret})\"")
+    format!("{secret} | posthaste listen --secret-file -")
 }
 
 fn curl_arguments(config: &Config, server: &ServerUrl) -> Vec<String> {

@@ -56,7 +56,7 @@ Posthaste {version} listens on http://127.0.0.1:8600/
   data     {here}/posthaste.db (SQLite)
   docs     http://127.0.0.1:8600/docs
   try      a receiver, in another terminal in this directory:
-             posthaste listen --secret \"$(posthaste secret)\"
+             posthaste secret | posthaste listen --secret-file -
            then
              curl http://127.0.0.1:8600/v1/webhook-outbox/events \\
                -H 'content-type: application/json' \\
@@ -76,7 +76,7 @@ fn the_json_is_one_line_with_the_same_contents() {
     let object: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(object["url"], "http://127.0.0.1:8600/");
     assert!(object["data"].as_str().unwrap().ends_with("/posthaste.db (SQLite)"), "{object}");
-    assert_eq!(object["try"][0], "posthaste listen --secret \"$(posthaste secret)\"");
+    assert_eq!(object["try"][0], "posthaste secret | posthaste listen --secret-file -");
     let curl = object["try"][1].as_str().unwrap();
     assert!(curl.starts_with("curl http://127.0.0.1:8600/v1/webhook-outbox/events -H "), "{curl}");
     let without_worker = banner(&["--no-worker"], &[]).json_line(String::new());
@@ -87,12 +87,12 @@ fn the_json_is_one_line_with_the_same_contents() {
 fn flags_that_determine_the_secret_are_repeated() {
     assert_eq!(
         listen_command(&["--config", "my own.toml", "--database-url", "sqlite://it's.db"], &[]),
-        r#"posthaste listen --secret "$(posthaste secret --config 'my own.toml' --database-url 'sqlite://it'\''s.db')""#
+        r"posthaste secret --config 'my own.toml' --database-url 'sqlite://it'\''s.db' | posthaste listen --secret-file -"
     );
     let plain = "postgres://me@127.0.0.1/hooks";
     assert_eq!(
         listen_command(&["--database-url", plain], &[]),
-        format!("posthaste listen --secret \"$(posthaste secret --database-url {plain})\"")
+        format!("posthaste secret --database-url {plain} | posthaste listen --secret-file -")
     );
 }
 
@@ -101,11 +101,11 @@ fn secrets_in_flags_are_not_shown() {
     let with_password = listen_command(&["--database-url", "postgres://me:hunter2@127.0.0.1/hooks"], &[]);
     assert_eq!(
         with_password,
-        "posthaste listen --secret \"$(posthaste secret --database-url YOUR_DATABASE_URL)\""
+        "posthaste secret --database-url YOUR_DATABASE_URL | posthaste listen --secret-file -"
     );
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let with_secret = listen_command(&["--signing-secret", secret], &[]);
-    assert_eq!(with_secret, "posthaste listen --secret YOUR_SIGNING_SECRET");
+    assert_eq!(with_secret, "posthaste listen --secret-file FILE_WITH_YOUR_SIGNING_SECRET");
     let shown = banner(&["--allow-private-networks", "true"], &[KEYS]).text();
     assert!(shown.contains("Bearer YOUR_KEY") && !shown.contains("0123456789abcdef"), "{shown}");
 }
@@ -114,7 +114,7 @@ fn secrets_in_flags_are_not_shown() {
 fn a_required_environment_is_mentioned_and_not_repeated() {
     let shown = banner(&[], &["POSTHASTE_DATABASE_URL=sqlite://other.db"]).text();
     assert!(shown.contains("in another terminal in this directory, with this environment:"), "{shown}");
-    assert!(shown.contains("\"$(posthaste secret)\""), "{shown}");
+    assert!(shown.contains("posthaste secret | posthaste listen"), "{shown}");
 }
 
 #[test]
