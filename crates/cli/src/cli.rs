@@ -71,6 +71,8 @@ pub(crate) enum Command {
     )]
     Worker(SettingFlags),
     /// Deliver the events that are due now, print a report as one line of JSON, and exit
+    ///
+    /// Events that have expired are dead-lettered instead of delivered.
     #[command(
         override_usage = "posthaste dispatch --once [OPTIONS]",
         after_help = "Example:\n  posthaste dispatch --once"

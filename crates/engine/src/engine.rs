@@ -101,8 +101,8 @@ impl Engine {
         Ok(Self { worker, claimer, loops })
     }
 
-    /// Runs one cycle: claims at most as many due events as the worker has slots, delivers them and returns the cycle
-    /// report.
+    /// Runs one cycle: dead-letters expired events, claims at most as many due events as the worker has slots, delivers them
+    /// and returns the cycle report.
     pub async fn run_once(
         settings: Settings,
         ports: Ports,
@@ -128,7 +128,11 @@ impl Engine {
         // timeout.
         let rounds = u32::try_from(concurrency.div_ceil(per_destination)).unwrap_or(u32::MAX);
         let time_limit = timeout.saturating_mul(rounds).saturating_add(lease.duration() * 2);
-        let mut cycle = pin!(claim::run_once(Arc::clone(&worker)));
+        let mut cycle = pin!(async {
+            // First, so that the cycle sends no event that has expired.
+            expire::run_once(&worker).await;
+            claim::run_once(Arc::clone(&worker)).await
+        });
         tokio::select! {
             biased;
             ended = within(&*worker.ports.clock, time_limit, &mut cycle) => {

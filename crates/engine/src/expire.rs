@@ -1,14 +1,16 @@
-//! The expiry loop: dead-letters events that have not ended in time.
+//! Expiry: dead-letters events that have not ended in time.
 //!
-//! The loop walks over the pending events, oldest first, in small steps. Every worker walks; the store lets each event
-//! expire once. An event expires at most a pause and a walk after its time.
+//! A worker walks over the pending events again and again, oldest first, in small steps. Every worker walks; the store lets
+//! each event expire once. An event expires at most a pause and a walk after its time. A single cycle begins with one walk.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::EventId;
+use posthaste_domain::{EventId, EventKey};
 use posthaste_store::ExpireRequest;
 
+use crate::phase::Phase;
+use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 
 /// Longest pause between two walks.
@@ -19,6 +21,8 @@ const WALK_PAUSE_MIN: Duration = Duration::from_secs(1);
 const STEP_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of events that one step examines.
 const ROWS_MAX: usize = 500;
+/// Maximum number of steps of the walk of a single cycle, which delivers afterwards. Later cycles expire the other events.
+const CYCLE_STEPS_MAX: usize = 100;
 /// Maximum number of expired events of one step that are logged by their ids.
 const LOGGED_MAX: usize = 20;
 
@@ -28,20 +32,41 @@ pub(crate) async fn run(worker: Arc<Worker>) {
         return std::future::pending().await;
     };
     let walk_pause = (expire_after / 100).clamp(WALK_PAUSE_MIN, WALK_PAUSE_MAX);
-    let mut request = ExpireRequest { expire_after, after: None, rows_max: ROWS_MAX };
+    let mut request = first_step(expire_after);
     loop {
-        match worker.ports.store.expire(&request).await {
-            Ok(response) => {
-                report(&worker, &response.expired);
-                request.after = response.next;
-            }
-            Err(error) => {
-                tracing::warn!(code = error.code(), %error, "expired events not dead-lettered; trying again later");
-                request.after = None;
-            }
-        }
+        request.after = step(&worker, &request).await;
         let pause = if request.after.is_some() { STEP_PAUSE } else { walk_pause };
         worker.ports.clock.sleep(pause).await;
+    }
+}
+
+/// Walks over the pending events once, unless events never expire or the worker is asked to stop.
+pub(crate) async fn run_once(worker: &Worker) {
+    let Some(expire_after) = worker.settings.expire_after else { return };
+    let mut request = first_step(expire_after);
+    for _ in 0..CYCLE_STEPS_MAX {
+        request.after = step(worker, &request).await;
+        if request.after.is_none() || worker.phases.current() != Phase::Running {
+            return;
+        }
+    }
+}
+
+const fn first_step(expire_after: Duration) -> ExpireRequest {
+    ExpireRequest { expire_after, after: None, rows_max: ROWS_MAX }
+}
+
+/// Makes one step of a walk. Returns the event after which the next step continues; none if the walk has ended.
+async fn step(worker: &Worker, request: &ExpireRequest) -> Option<EventKey> {
+    match catch_store_panic(worker.ports.store.expire(request)).await {
+        Ok(response) => {
+            report(worker, &response.expired);
+            response.next
+        }
+        Err(error) => {
+            tracing::warn!(code = error.code(), %error, "expired events not dead-lettered; trying again later");
+            None
+        }
     }
 }
 

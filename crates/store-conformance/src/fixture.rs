@@ -317,12 +317,17 @@ pub(crate) async fn published_after(store: &Handle, after: NoticeCursor) -> Vec<
     store.notices(Some(after), 100).await.expect("the store is up").notices
 }
 
+pub(crate) async fn assert_woken(wakeups: &mut Wakeups) {
+    within_tolerance("the waiting worker is woken", wakeups.wait()).await;
+}
+
+/// Waits for a fact that a store brings about by itself.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test never waits for this timeout unless it fails; it turns a missing wake-up into a failure"
+    reason = "the test never waits for this timeout unless it fails; it turns a missing fact into a failure"
 )]
-pub(crate) async fn assert_woken(wakeups: &mut Wakeups) {
-    tokio::time::timeout(2 * TOLERANCE, wakeups.wait()).await.expect("the waiting worker is woken");
+pub(crate) async fn within_tolerance(what: &str, fact: impl Future<Output = ()>) {
+    tokio::time::timeout(2 * TOLERANCE, fact).await.expect(what);
 }
 
 /// Asserts the time between two timestamps. Tolerates the real time that passed between the calls that wrote them.

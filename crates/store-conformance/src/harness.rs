@@ -20,4 +20,10 @@ pub trait Harness: Send + Sync {
 
     /// Moves time forward. Real time may pass as well, but much less than a case advances.
     async fn advance(&self, by: Duration);
+
+    /// Moves the store's clock back, as the correction of a wrong clock does. Stored timestamps stay as they are. A case
+    /// has advanced the clock by more before.
+    async fn step_back(&self, _by: Duration) {
+        panic!("this harness cannot step the store's clock back");
+    }
 }

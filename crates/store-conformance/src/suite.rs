@@ -113,6 +113,18 @@ macro_rules! conformance_suite {
                 release_ignores_lost_leases,
                 empty_batches_are_accepted,
             }
+            clock_step {
+                first_attempts_are_due_after_the_clock_stepped_back,
+                a_lease_from_before_the_clock_stepped_back_ends_a_full_lease_later,
+                a_lease_that_is_renewed_after_the_clock_stepped_back_is_kept,
+                a_retry_from_before_the_clock_stepped_back_is_due_after_its_own_delay,
+                a_retry_that_is_released_after_the_clock_stepped_back_is_due,
+                a_retry_scheduled_after_the_clock_stepped_back_is_due_after_its_delay,
+                pauses_from_before_the_clock_stepped_back_end_after_their_own_length,
+                a_pause_without_end_outlasts_a_clock_that_steps_back,
+                a_resume_from_before_the_clock_stepped_back_closes_no_later_circuit,
+                a_circuit_reported_before_the_clock_stepped_back_is_forgotten,
+            }
             settle {
                 s4_a1_delivery_ends_the_event_and_is_published,
                 s4_s1_first_failure_is_due_again_in_30_seconds,

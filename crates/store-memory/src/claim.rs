@@ -9,12 +9,14 @@ use posthaste_domain::{
 use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, ManualAction};
 use rand::RngExt as _;
 
+use crate::clock_repair;
 use crate::destination::resumed;
 use crate::state::{GrantedLease, Row, State};
 
 /// Serves a claim request. A repeated claim returns its leases again. A new claim dead-letters events that lost too
 /// many leases, then grants leases on due events.
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> ClaimResponse {
+    clock_repair::repair(state, now);
     let resumed = resumed(state, now, request.resumed_within);
     let leases = extend_granted(state, now, request);
     if !leases.is_empty() {
@@ -32,6 +34,7 @@ pub(crate) fn claim_exactly(
     request: &ClaimRequest,
     keys: &[EventKey],
 ) -> ClaimResponse {
+    clock_repair::repair(state, now);
     let abandoned = abandon(state, now, request.abandon_after);
     let leases = keys.iter().map(|key| grant(state, now, *key, request)).collect();
     ClaimResponse { leases, abandoned, resumed: resumed(state, now, request.resumed_within), now }
@@ -73,7 +76,7 @@ fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> 
     let mut leases = Vec::new();
     for (key, row) in &mut state.rows {
         if let Some(granted) = row.lease.as_mut().filter(|granted| granted.claim == request.id) {
-            granted.until = now.after(request.lease);
+            (granted.until, granted.duration) = (now.after(request.lease), request.lease);
             state.revision += 1;
             let token = granted.token;
             leases.push(build_lease(row, *key, token, now));
@@ -113,8 +116,8 @@ fn grant(state: &mut State, now: Timestamp, key: EventKey, request: &ClaimReques
     row.lost_leases += u32::from(row.lease.is_some());
     row.claims += 1;
     row.updated_at = now;
-    let (claim, owner, until) = (request.id, request.owner.clone(), now.after(request.lease));
-    row.lease = Some(GrantedLease { claim, token, owner, until });
+    let (owner, until) = (request.owner.clone(), now.after(request.lease));
+    row.lease = Some(GrantedLease { claim: request.id, token, owner, until, duration: request.lease });
     build_lease(row, key, token, now)
 }
 
@@ -149,7 +152,7 @@ pub(crate) fn renew(
     let mut lost = Vec::new();
     for lease_ref in leases {
         match state.find_leased(lease_ref.key, lease_ref.token).and_then(|row| row.lease.as_mut()) {
-            Some(granted) => granted.until = now.after(lease),
+            Some(granted) => (granted.until, granted.duration) = (now.after(lease), lease),
             None => lost.push(*lease_ref),
         }
     }
@@ -161,6 +164,8 @@ pub(crate) fn release(state: &mut State, now: Timestamp, leases: &[LeaseRef]) {
     for lease_ref in leases {
         if let Some(row) = state.find_leased(lease_ref.key, lease_ref.token) {
             row.lease = None;
+            // The event was due when it was leased, also if the clock has stepped back since.
+            row.next_attempt_at = row.next_attempt_at.map(|due| due.min(now));
             row.updated_at = now;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use posthaste_domain::Timestamp;
 use posthaste_store::StoreClock;
 
-/// A clock that changes only when [`advance`](Self::advance) is called.
+/// A clock that changes only when a test moves it.
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
@@ -18,6 +18,11 @@ impl ManualClock {
     /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         self.0.store(self.now().after(by).as_micros(), Ordering::SeqCst);
+    }
+
+    /// Moves the clock back, as the correction of a wrong clock does.
+    pub fn step_back(&self, by: Duration) {
+        self.0.store(self.now().before(by).as_micros(), Ordering::SeqCst);
     }
 }
 

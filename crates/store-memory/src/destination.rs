@@ -165,6 +165,7 @@ pub(crate) fn report_circuits(state: &mut State, now: Timestamp, reports: &[Circ
                 next_probe_at: now.after(open.next_probe_in),
                 last_error: open.last_error.clone(),
             },
+            reported_at: now,
             expires_at: now.after(open.expires_in),
         });
         match open {

@@ -7,6 +7,7 @@
 
 mod claim;
 mod clock;
+mod clock_repair;
 mod destination;
 mod enqueue;
 mod expire;

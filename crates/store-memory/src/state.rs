@@ -82,6 +82,8 @@ pub struct GrantedLease {
     pub token: LeaseToken,
     pub owner: WorkerId,
     pub until: Timestamp,
+    /// How long the lease lasts from its grant or its last renewal.
+    pub duration: Duration,
 }
 
 /// A recorded attempt.
@@ -114,6 +116,7 @@ pub struct Destination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedCircuit {
     pub circuit: OpenCircuit,
+    pub reported_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
@@ -252,12 +255,14 @@ impl State {
 }
 
 impl Row {
-    /// Returns true if the event is pending, due, and has no unexpired lease.
+    /// Returns true if the event is pending, due, and has no unexpired lease. A leased event was due when it was leased,
+    /// also if the clock has stepped back since.
     pub fn is_ready(&self, now: Timestamp) -> bool {
-        let is_due = self.next_attempt_at.is_some_and(|at| at <= now);
         self.status == DeliveryStatus::Pending
-            && is_due
-            && self.lease.as_ref().is_none_or(|lease| lease.is_expired(now))
+            && match &self.lease {
+                Some(lease) => lease.is_expired(now),
+                None => self.next_attempt_at.is_some_and(|at| at <= now),
+            }
     }
 
     /// Returns when the event was enqueued or last requeued.

@@ -35,6 +35,10 @@ impl Harness for MemoryHarness {
     async fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
+
+    async fn step_back(&self, by: Duration) {
+        self.clock.step_back(by);
+    }
 }
 
 conformance_suite!(MemoryHarness::new());

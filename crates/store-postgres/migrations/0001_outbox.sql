@@ -83,6 +83,7 @@ CREATE TABLE app.webhook_circuits (
     since          timestamptz NOT NULL,
     next_probe_at  timestamptz NOT NULL,
     last_error     text,
+    reported_at    timestamptz NOT NULL,
     expires_at     timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX webhook_circuits_destination ON app.webhook_circuits (destination_id, worker);

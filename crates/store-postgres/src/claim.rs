@@ -131,7 +131,7 @@ async fn discover_rows(
     if discovery.cursors.has_clock_stepped_back(snapshot.now) {
         // The next claim starts discovery again, from the new time.
         *discovery = DiscoveryState::default();
-        store.clock_repair.request_delays();
+        store.clock_repair.request();
         store.sweep_request.notify_one();
         return Ok(discovered);
     }

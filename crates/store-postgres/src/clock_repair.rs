@@ -1,9 +1,10 @@
 //! Repairs times that lie too far ahead, because the server's clock has stepped back since they were written.
 //!
-//! A lease that was granted before the step would end late by the length of the step, and so would the delay of a retry.
-//! No lease is taken over before its time: a lease that ends later than a full lease from now is shortened to end then.
-//! A live worker renews its leases before that; the leases of a dead worker expire. A delay that began in the future
-//! begins now.
+//! A lease that was granted before the step would end late by the length of the step, and so would the delay of a retry and
+//! a pause. No lease is taken over before its time: a lease that ends later than a full lease from now is shortened to end
+//! then. A live worker renews its leases before that; the leases of a dead worker expire. A delay or a pause that began in
+//! the future begins now. A resume in the future happened now. Circuit reports from the future are forgotten; live workers
+//! repeat theirs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::claimable::RETRY_POSITION_MIN;
 use crate::session::Sql;
 use crate::{StoreState, sleep};
 
-/// Retries examined in one step.
+/// Retries examined, or destinations repaired, in one step.
 const STEP_ROWS_MAX: i64 = 5_000;
 /// Time between two steps, so that the load stays low.
 const STEP_INTERVAL: Duration = Duration::from_millis(20);
@@ -78,35 +79,104 @@ SELECT max(x.queue_position), count(*) FROM examined x",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// The request to compare the delays of retries with the clock. Leases are compared at every sweep, which reads only the
-/// rows of claims. Delays are compared once per process and after every step back that a claim has noticed, because that
+/// Restarts up to $1 pauses that began later than now, and returns a row per destination. Uses index
+/// webhook_destinations_paused. Locks destinations in the order of their ids, like every statement.
+static RESTART_PAUSES: Sql = Sql {
+    text: "
+WITH ahead AS MATERIALIZED (
+    SELECT d.id,
+           greatest(d.receiver_paused_at - app.webhook_now(), interval '0') AS receiver_ahead,
+           greatest(d.operator_paused_at - app.webhook_now(), interval '0') AS operator_ahead
+    FROM app.webhook_destinations d
+    WHERE d.paused_until > app.webhook_now()
+          AND (d.receiver_paused_at > app.webhook_now() OR d.operator_paused_at > app.webhook_now())
+    ORDER BY d.id
+    LIMIT $1
+    FOR UPDATE
+)
+UPDATE app.webhook_destinations d
+SET paused_until = greatest(
+        d.receiver_paused_until - a.receiver_ahead,
+        CASE WHEN d.operator_paused_at IS NOT NULL
+             THEN coalesce(d.operator_paused_until - a.operator_ahead, 'infinity') END
+    ),
+    receiver_paused_at = d.receiver_paused_at - a.receiver_ahead,
+    receiver_paused_until = d.receiver_paused_until - a.receiver_ahead,
+    operator_paused_at = d.operator_paused_at - a.operator_ahead,
+    operator_paused_until = d.operator_paused_until - a.operator_ahead
+FROM ahead a
+WHERE d.id = a.id
+RETURNING 1",
+    types: &[Type::INT8],
+};
+
+/// Dates up to $1 resumes that lie in the future, and returns a row per destination. Uses index
+/// webhook_destinations_resumed.
+static DATE_RESUMES: Sql = Sql {
+    text: "
+WITH ahead AS MATERIALIZED (
+    SELECT d.id FROM app.webhook_destinations d WHERE d.resumed_at > app.webhook_now() ORDER BY d.id LIMIT $1 FOR UPDATE
+)
+UPDATE app.webhook_destinations d
+SET resumed_at = app.webhook_now()
+FROM ahead a
+WHERE d.id = a.id
+RETURNING 1",
+    types: &[Type::INT8],
+};
+
+/// Forgets circuit reports from the future. Reads all reports: there is at most one per worker and failing destination.
+static FORGET_CIRCUITS: Sql =
+    Sql { text: "DELETE FROM app.webhook_circuits c WHERE c.reported_at > app.webhook_now()", types: &[] };
+
+/// The request to compare all times with the clock. Leases are compared at every sweep, which reads only the rows of
+/// claims. Other times are compared once per process and after every step back that a claim has noticed, because that
 /// reads every retry.
 pub(crate) struct ClockRepair {
-    are_delays_requested: AtomicBool,
+    is_requested: AtomicBool,
 }
 
 impl Default for ClockRepair {
     fn default() -> Self {
-        Self { are_delays_requested: AtomicBool::new(true) }
+        Self { is_requested: AtomicBool::new(true) }
     }
 }
 
 impl ClockRepair {
-    /// Makes the next sweep compare delays too.
-    pub(crate) fn request_delays(&self) {
-        self.are_delays_requested.store(true, Ordering::Relaxed);
+    /// Makes the next sweep compare all times.
+    pub(crate) fn request(&self) {
+        self.is_requested.store(true, Ordering::Relaxed);
     }
 
-    /// Repairs the times of leases, and those of retries if that was requested.
+    /// Repairs the times of leases, and all others if that was requested.
     pub(crate) async fn run(&self, store: &StoreState) -> Result<(), StoreError> {
         store.sessions.operate.with(async |session| session.transact(&SHORTEN_LEASES, &[]).await).await?;
-        if self.are_delays_requested.swap(false, Ordering::Relaxed)
-            && let Err(error) = restart_delays(store).await
+        if self.is_requested.swap(false, Ordering::Relaxed)
+            && let Err(error) = repair_all(store).await
         {
-            self.request_delays();
+            self.request();
             return Err(error);
         }
         Ok(())
+    }
+}
+
+async fn repair_all(store: &StoreState) -> Result<(), StoreError> {
+    store.sessions.operate.with(async |session| session.transact(&FORGET_CIRCUITS, &[]).await).await?;
+    repair_destinations(store, &DATE_RESUMES).await?;
+    repair_destinations(store, &RESTART_PAUSES).await?;
+    restart_delays(store).await
+}
+
+/// Repeats a statement until it repairs fewer destinations than one step may.
+async fn repair_destinations(store: &StoreState, sql: &Sql) -> Result<(), StoreError> {
+    loop {
+        let step =
+            store.sessions.operate.with(async |session| session.transact(sql, &[&STEP_ROWS_MAX]).await);
+        if i64::try_from(step.await?.len()).is_ok_and(|repaired| repaired < STEP_ROWS_MAX) {
+            return Ok(());
+        }
+        sleep(STEP_INTERVAL).await;
     }
 }
 

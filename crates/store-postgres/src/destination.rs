@@ -115,9 +115,9 @@ closed AS (
     USING reported r
     WHERE r.open_us IS NULL AND c.destination_id = r.destination_id AND c.worker = r.worker
 )
-INSERT INTO app.webhook_circuits (destination_id, worker, since, next_probe_at, last_error, expires_at)
+INSERT INTO app.webhook_circuits (destination_id, worker, since, next_probe_at, last_error, reported_at, expires_at)
 SELECT d.id, r.worker, app.webhook_now() - r.open_us * interval '1 microsecond',
-       app.webhook_now() + r.probe_us * interval '1 microsecond', r.last_error,
+       app.webhook_now() + r.probe_us * interval '1 microsecond', r.last_error, app.webhook_now(),
        app.webhook_now() + r.expires_us * interval '1 microsecond'
 FROM reported r
 JOIN app.webhook_destinations d ON d.id = r.destination_id
@@ -126,7 +126,7 @@ WHERE r.open_us IS NOT NULL
 ORDER BY d.id, r.worker
 ON CONFLICT (destination_id, worker) DO UPDATE
 SET since = excluded.since, next_probe_at = excluded.next_probe_at, last_error = excluded.last_error,
-    expires_at = excluded.expires_at",
+    reported_at = excluded.reported_at, expires_at = excluded.expires_at",
     types: &[
         Type::INT8_ARRAY,
         Type::TEXT_ARRAY,

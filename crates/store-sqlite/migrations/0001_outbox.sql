@@ -90,7 +90,8 @@ CREATE TABLE webhook_retries (
 ) WITHOUT ROWID;
 
 -- Claims that still hold leases, with the number of leases on first attempts and on retries. A claim's row is deleted
--- with its last lease. `expiry_check_at` is never later than the earliest `lease_until` of its leases. `event_keys` are
+-- with its last lease. `expiry_check_at` is never later than the earliest `lease_until` of its leases. `lease_us` is the
+-- longest duration that one of its leases was granted or renewed for. `event_keys` are
 -- the events that the claim was granted, eight bytes per key, big-endian; webhook_queue.lease_claim shows which of them
 -- it still holds. The column is last, because a settle that only changes the counts then leaves its overflow pages
 -- unchanged.
@@ -103,6 +104,7 @@ CREATE TABLE webhook_claims (
     first_attempt_leases INTEGER NOT NULL,
     retry_leases         INTEGER NOT NULL,
     expiry_check_at      INTEGER NOT NULL,
+    lease_us             INTEGER NOT NULL,
     event_keys           BLOB    NOT NULL
 );
 
@@ -174,6 +176,7 @@ CREATE TABLE webhook_circuits (
     since          INTEGER NOT NULL,
     next_probe_at  INTEGER NOT NULL,
     last_error     TEXT,
+    reported_at    INTEGER NOT NULL,
     expires_at     INTEGER NOT NULL,
     PRIMARY KEY (destination_id, worker)
 ) WITHOUT ROWID;

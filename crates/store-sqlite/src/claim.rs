@@ -46,6 +46,7 @@ pub(crate) fn claim(
     request: &ClaimRequest,
 ) -> Result<ClaimResponse, CallError> {
     let db = context.db;
+    context.clock_repair.run(db, context.now)?;
     let resumed = destination::resumed(db, context.now, request.resumed_within)?;
     let granted_before = grant::extend_granted(db, context.now, request)?;
     if !granted_before.is_empty() {

@@ -6,6 +6,7 @@
 //! per lease.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use posthaste_domain::{EventKey, Timestamp};
 use posthaste_store::ClaimRequest;
@@ -46,8 +47,8 @@ pub(crate) fn insert(
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO webhook_claims
-             (id, claim_uuid, owner, first_attempt_leases, retry_leases, expiry_check_at, event_keys)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+             (id, claim_uuid, owner, first_attempt_leases, retry_leases, expiry_check_at, lease_us, event_keys)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute((
         number.0,
@@ -56,6 +57,7 @@ pub(crate) fn insert(
         leases.first_attempts,
         leases.retries,
         until.as_micros(),
+        lease_us(request.lease),
         pack_keys(keys),
     ))?;
     Ok(())
@@ -105,17 +107,35 @@ pub(crate) fn record_check(
     Ok(())
 }
 
-/// Lowers a claim's `expiry_check_at` to `until`, the new expiry of one of its leases.
-pub(crate) fn lower_expiry_check(
+/// Records that a lease of a claim was renewed for `lease`, or shortened to it, and so ends at `until`: lowers the claim's
+/// `expiry_check_at` and raises its `lease_us`.
+pub(crate) fn record_new_end(
     db: &Connection,
     claim: ClaimNumber,
+    lease: Duration,
     until: Timestamp,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "UPDATE webhook_claims SET expiry_check_at = ?2 WHERE id = ?1 AND expiry_check_at > ?2",
+        "UPDATE webhook_claims
+         SET expiry_check_at = min(expiry_check_at, ?2), lease_us = max(lease_us, ?3)
+         WHERE id = ?1 AND (expiry_check_at > ?2 OR lease_us < ?3)",
     )?
-    .execute((claim.0, until.as_micros()))?;
+    .execute((claim.0, until.as_micros(), lease_us(lease)))?;
     Ok(())
+}
+
+/// Returns all claims, each with the longest duration of its leases.
+pub(crate) fn all_with_duration(db: &Connection) -> rusqlite::Result<Vec<(ClaimNumber, Duration)>> {
+    let mut claims = db.prepare_cached("SELECT id, lease_us FROM webhook_claims")?;
+    let claims = claims.query_map([], |row| {
+        let lease_us = u64::try_from(row.get::<_, i64>(1)?).unwrap_or_default();
+        Ok((ClaimNumber(row.get(0)?), Duration::from_micros(lease_us)))
+    })?;
+    claims.collect()
+}
+
+fn lease_us(lease: Duration) -> i64 {
+    i64::try_from(lease.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Leases that a command ended, summed up so that each claim's row is written once.

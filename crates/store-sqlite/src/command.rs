@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::claim::ClaimRotation;
+use crate::clock_repair::ClockRepair;
 use crate::error::CallError;
 
 /// The connection, time and random numbers that a command uses inside the group's transaction.
@@ -18,6 +19,7 @@ pub(crate) struct WriteContext<'a> {
     pub(crate) now: Timestamp,
     pub(crate) random: &'a mut StdRng,
     pub(crate) rotation: &'a mut ClaimRotation,
+    pub(crate) clock_repair: &'a mut ClockRepair,
     /// Whether the disk has room for new events. Results of older events are written in any case.
     pub(crate) reserve: &'a Result<(), StoreError>,
 }

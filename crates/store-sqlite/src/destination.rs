@@ -205,8 +205,8 @@ pub(crate) fn report_circuits(
 ) -> Result<(), CallError> {
     let mut open = db.prepare_cached(
         "INSERT OR REPLACE INTO webhook_circuits
-             (destination_id, worker, since, next_probe_at, last_error, expires_at)
-         SELECT id, ?2, ?3, ?4, ?5, ?6
+             (destination_id, worker, since, next_probe_at, last_error, reported_at, expires_at)
+         SELECT id, ?2, ?3, ?4, ?5, ?6, ?7
          FROM webhook_destinations
          WHERE id = ?1 AND (resumed_at IS NULL OR resumed_at < ?3)",
     )?;
@@ -221,6 +221,7 @@ pub(crate) fn report_circuits(
                 now.before(circuit.open_for).as_micros(),
                 now.after(circuit.next_probe_in).as_micros(),
                 circuit.last_error.as_deref(),
+                now.as_micros(),
                 now.after(circuit.expires_in).as_micros(),
             ))?,
             None => close.execute((id, worker))?,

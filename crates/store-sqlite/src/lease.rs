@@ -51,7 +51,7 @@ pub(crate) fn renew(
         }
     }
     for claim in extended_claims {
-        claims::lower_expiry_check(db, claim, until)?;
+        claims::record_new_end(db, claim, lease, until)?;
     }
     Ok(lost)
 }
@@ -62,7 +62,7 @@ pub(crate) fn release(db: &Connection, now: Timestamp, leases: &[LeaseRef]) -> R
     let mut held = db.prepare_cached(HELD)?;
     let mut clear_lease = db.prepare_cached(
         "UPDATE webhook_queue
-         SET lease_token = NULL, lease_claim = NULL, lease_until = NULL, updated_at = ?2
+         SET lease_token = NULL, lease_claim = NULL, lease_until = NULL, updated_at = ?2, next_attempt_at = ?3
          WHERE id = ?1",
     )?;
     let (mut destinations, mut ended) = (DestinationUpdates::default(), EndedLeases::default());
@@ -70,7 +70,9 @@ pub(crate) fn release(db: &Connection, now: Timestamp, leases: &[LeaseRef]) -> R
         let Some((entry, claim)) = find_held(&mut held, lease)? else {
             continue;
         };
-        clear_lease.execute((entry.key.0, now.as_micros()))?;
+        // The event was due when it was leased, also if the clock has stepped back since.
+        let entry = QueueEntry { due: entry.due.min(now), ..entry };
+        clear_lease.execute((entry.key.0, now.as_micros(), entry.due.as_micros()))?;
         destination_queue::insert(db, &entry)?;
         ended.add(claim, entry.is_retry());
         if entry.is_retry() {

@@ -18,6 +18,7 @@ mod checkpoint;
 mod claim;
 mod claims;
 mod clock;
+mod clock_repair;
 mod command;
 mod connect;
 mod database_file;
@@ -68,6 +69,7 @@ use rand::rngs::StdRng;
 use rusqlite::Connection;
 
 use claim::ClaimRotation;
+use clock_repair::ClockRepair;
 use command::{CommandKind, WriteContext};
 use database_file::DatabaseFile;
 use error::CallError;
@@ -146,6 +148,7 @@ impl SqliteStore {
             random: StdRng::from_rng(&mut random),
             waker: waker.clone(),
             rotation: ClaimRotation::default(),
+            clock_repair: ClockRepair::default(),
             failing: Arc::default(),
         };
         let shared = Shared {

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::checkpoint;
 use crate::claim::ClaimRotation;
+use crate::clock_repair::ClockRepair;
 use crate::command::{Command, CommandKind, PendingCall, SharedWork, WriteContext};
 use crate::database_file::DatabaseFile;
 use crate::error::CallError;
@@ -53,6 +54,7 @@ pub(crate) struct WriterThread {
     pub(crate) random: StdRng,
     pub(crate) waker: Waker,
     pub(crate) rotation: ClaimRotation,
+    pub(crate) clock_repair: ClockRepair,
     /// Whether the last write ended with an SQLite error.
     pub(crate) failing: Arc<AtomicBool>,
 }
@@ -221,8 +223,10 @@ impl WriterThread {
         self.file.check_identity().map_err(GroupError::LostFile)?;
         for command in group {
             let now = self.clock.now();
+            self.clock_repair.observe(now);
             let (random, rotation) = (&mut self.random, &mut self.rotation);
-            let mut context = WriteContext { db: &self.db, now, random, rotation, reserve };
+            let clock_repair = &mut self.clock_repair;
+            let mut context = WriteContext { db: &self.db, now, random, rotation, clock_repair, reserve };
             command.run(&mut context).map_err(|error| GroupError::Command(Cause::Sqlite(error)))?;
         }
         self.db.execute_batch("COMMIT").map_err(GroupError::Transaction)?;

@@ -48,6 +48,10 @@ impl Harness for SqliteHarness {
     async fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
+
+    async fn step_back(&self, by: Duration) {
+        self.clock.step_back(by);
+    }
 }
 
 conformance_suite!(SqliteHarness::new());

@@ -2,7 +2,9 @@
 
 use posthaste_domain::{DeliveryStatus, FailureKind, RetryPolicy, RetryPolicySpec};
 
-use crate::fixture::{Call, Fixture, Reply, secs};
+use posthaste_engine::{Engine, Runtimes};
+
+use crate::fixture::{Call, Fixture, Reply, secs, settings};
 
 #[tokio::test(start_paused = true)]
 async fn events_held_by_an_open_circuit_expire() {
@@ -53,4 +55,25 @@ async fn a_walk_over_thousands_of_events_continues_after_an_error() {
     fixture.wait_until_all(DeliveryStatus::Failed).await;
     let steps = fixture.test_store().calls(Call::Expire) - before;
     assert!((6..=8).contains(&steps), "{steps} steps");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_cycle_expires_events_and_sends_the_others() {
+    let fixture = Fixture::new();
+    fixture.enqueue("old", 1_200).await;
+    fixture.advance(secs(3_700)).await;
+    fixture.enqueue("new", 1).await;
+    let settings = settings(|settings| settings.expire_after = Some(secs(3_600)));
+    let report = Engine::run_once(settings, fixture.ports(), &Runtimes::current()).await.unwrap();
+    assert_eq!((report.failed_count, report.delivered_count), (1_200, 1));
+    assert_eq!((fixture.receiver.requests_to("old"), fixture.receiver.requests_to("new")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_cycle_delivers_although_expiry_fails() {
+    let fixture = Fixture::new();
+    fixture.test_store().fail(&[Call::Expire]);
+    fixture.enqueue("up", 1).await;
+    let report = Engine::run_once(settings(|_| {}), fixture.ports(), &Runtimes::current()).await.unwrap();
+    assert_eq!(report.delivered_count, 1);
 }

@@ -60,7 +60,8 @@ pub(super) fn check_claimed_row(
     check_lease_matches_row(lease, after)?;
     let until = now.after(request.lease);
     if let Some(granted) = before.lease.as_ref().filter(|granted| granted.claim == request.id) {
-        let expected = Row { lease: Some(GrantedLease { until, ..granted.clone() }), ..before.clone() };
+        let extended = GrantedLease { until, duration: request.lease, ..granted.clone() };
+        let expected = Row { lease: Some(extended), ..before.clone() };
         require!("P8", *after == expected, "a repeated claim changed {before:?} to {after:?}");
         return Ok(());
     }
@@ -75,9 +76,11 @@ pub(super) fn check_claimed_row(
     if expired {
         check_loss_is_excused(before, model, request)?;
     }
-    let due = before.next_attempt_at.is_some_and(|due| due <= now);
+    // An event with an expired lease was due when it was leased, also if the clock has stepped back since.
+    let due = expired || before.next_attempt_at.is_some_and(|due| due <= now);
     require!("P7", due, "{} was claimed before it was due", after.event_id);
-    let granted = GrantedLease { claim: request.id, token: lease.token, owner: request.owner.clone(), until };
+    let (token, owner) = (lease.token, request.owner.clone());
+    let granted = GrantedLease { claim: request.id, token, owner, until, duration: request.lease };
     let expected = Row {
         claims: before.claims + 1,
         lost_leases: before.lost_leases + u32::from(expired),

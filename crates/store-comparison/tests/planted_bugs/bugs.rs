@@ -1,6 +1,8 @@
 //! Stores with one bug each. Each wraps the memory store and changes its state around a call, so that it behaves like a
 //! store without the rule in question.
 
+use std::time::Duration;
+
 use posthaste_domain::{ClaimId, EventKey, LeaseToken, WorkerId};
 use posthaste_store_memory::{GrantedLease, MemoryStore};
 
@@ -37,8 +39,9 @@ pub(crate) fn forge_lease(memory: &MemoryStore, key: EventKey, token: LeaseToken
     memory.with_state(|state| {
         if let Some(row) = state.row_mut(key) {
             let until = row.lease.as_ref().map_or(row.updated_at, |lease| lease.until);
+            let duration = row.lease.as_ref().map_or(Duration::ZERO, |lease| lease.duration);
             let claim = row.lease.as_ref().map_or(ClaimId::random([0; 16]), |lease| lease.claim);
-            row.lease = Some(GrantedLease { claim, token, owner: owner.clone(), until });
+            row.lease = Some(GrantedLease { claim, token, owner: owner.clone(), until, duration });
         }
     });
 }

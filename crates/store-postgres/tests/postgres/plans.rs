@@ -261,8 +261,8 @@ async fn destinations_that_need_attention_are_listed_without_reading_the_healthy
                CASE n % 1000 WHEN 0 THEN timestamptz 'infinity' WHEN 1 THEN now() - interval '1 hour' END,
                CASE n % 1000 WHEN 2 THEN now() END
         FROM generate_series(1, 20000) n;
-        INSERT INTO app.webhook_circuits (destination_id, worker, since, next_probe_at, expires_at)
-        SELECT id, 'w', now(), now(), now() + interval '1 hour' FROM app.webhook_destinations WHERE id % 1000 = 3;";
+        INSERT INTO app.webhook_circuits (destination_id, worker, since, next_probe_at, reported_at, expires_at)
+        SELECT id, 'w', now(), now(), now(), now() + interval '1 hour' FROM app.webhook_destinations WHERE id % 1000 = 3;";
     client.batch_execute(sql).await.expect("the store has migrated the schema");
     // With plans made before and after the tables have statistics.
     for analyzed in [false, true] {

@@ -57,11 +57,21 @@ impl Harness for PostgresHarness {
         Arc::clone(&self.second) as Arc<dyn Store>
     }
 
-    /// Moves the clock by replacing the schema's clock function, which takes effect in every session.
     async fn advance(&self, by: Duration) {
+        self.move_clock(|offset| offset + by);
+    }
+
+    async fn step_back(&self, by: Duration) {
+        self.move_clock(|offset| offset - by);
+    }
+}
+
+impl PostgresHarness {
+    /// Moves the clock by replacing the schema's clock function, which takes effect in every session.
+    fn move_clock(&self, change: impl FnOnce(Duration) -> Duration) {
         let micros = {
             let mut offset = self.clock_offset.lock().expect("no holder of this lock panics");
-            *offset += by;
+            *offset = change(*offset);
             offset.as_micros()
         };
         let sql = format!(

@@ -248,6 +248,7 @@ pub(super) fn extend_granted(
         leases.push(read_lease(db, key, destination, token, now)?);
     }
     claims::record_check(db, claim, leases.iter().map(|lease| lease.key), until)?;
+    claims::record_new_end(db, claim, request.lease, until)?;
     Ok(leases)
 }
 

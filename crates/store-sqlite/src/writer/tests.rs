@@ -48,6 +48,7 @@ impl Fixture {
             random: StdRng::seed_from_u64(1),
             waker: waker.clone(),
             rotation: ClaimRotation::default(),
+            clock_repair: ClockRepair::default(),
             failing: Arc::default(),
         };
         Self { writer: Arc::new(Writer::start(thread).unwrap()), waker, path, _directory: directory }

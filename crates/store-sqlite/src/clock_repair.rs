@@ -1,0 +1,168 @@
+//! Repairs times that lie too far ahead, because the host's clock has stepped back since they were written.
+//!
+//! A lease that was granted before the step would end late by the length of the step, and so would the delay of a retry and
+//! a pause. No lease is taken over before its time: a lease that ends later than a full lease from now is shortened to end
+//! then. A live worker renews its leases before that; the leases of a dead worker expire. A delay or a pause that began in
+//! the future begins now. A resume in the future happened now. Circuit reports from the future are forgotten; live workers
+//! repeat theirs.
+//!
+//! Times are compared with the clock at the start of the process and after every step back, in a walk of which each claim
+//! does a part. Otherwise a command costs one comparison of two times.
+
+use std::time::Duration;
+
+use posthaste_domain::{DestinationId, EventKey, Timestamp};
+use rusqlite::Connection;
+
+use crate::claims;
+use crate::destination::DestinationUpdates;
+use crate::destination_queue::{self, QueueEntry};
+use crate::row;
+
+/// Retries that one claim examines, and paused destinations that it repairs.
+const STEP_ROWS_MAX: i64 = 2_000;
+/// Largest step back that is ignored. It delays retries by no more than this.
+const IGNORED_STEP: Duration = Duration::from_millis(100);
+
+/// The state of the repair. The writer thread keeps it in memory.
+#[derive(Debug)]
+pub(crate) struct ClockRepair {
+    /// The latest time since the last step back.
+    latest: Timestamp,
+    /// The walk that compares times with the clock; none if it is complete.
+    walk: Option<Walk>,
+}
+
+/// A walk: first leases and destinations, then retries in the order of their primary key.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
+    /// Destination, due time and key of the last retry examined; none if the walk has not begun.
+    after: Option<(i64, i64, i64)>,
+    /// Whether this walk has repaired a time. Its transaction may have been rolled back, so another walk follows.
+    has_repaired: bool,
+}
+
+const NEW_WALK: Walk = Walk { after: None, has_repaired: false };
+
+impl Default for ClockRepair {
+    fn default() -> Self {
+        Self { latest: Timestamp::default(), walk: Some(NEW_WALK) }
+    }
+}
+
+impl ClockRepair {
+    /// Compares the clock with its latest time. A step back starts a new walk.
+    pub(crate) fn observe(&mut self, now: Timestamp) {
+        if now < self.latest.before(IGNORED_STEP) {
+            *self = Self { latest: now, walk: Some(NEW_WALK) };
+        }
+        self.latest = self.latest.max(now);
+    }
+
+    /// Does the next part of the walk, if there is one.
+    pub(crate) fn run(&mut self, db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+        let Some(mut walk) = self.walk else { return Ok(()) };
+        if walk.after.is_none() {
+            walk.has_repaired |= shorten_leases(db, now)? | repair_destinations(db, now)?;
+        }
+        self.walk = restart_delays(db, now, walk)?;
+        Ok(())
+    }
+}
+
+/// Shortens leases that end later than a full lease from now. Reads all leases. Returns whether it shortened one.
+fn shorten_leases(db: &Connection, now: Timestamp) -> rusqlite::Result<bool> {
+    let mut shorten = db.prepare_cached(
+        "UPDATE webhook_queue SET lease_until = ?3 WHERE id = ?1 AND lease_claim = ?2 AND lease_until > ?3",
+    )?;
+    let mut has_shortened = false;
+    for (claim, lease) in claims::all_with_duration(db)? {
+        let latest_end = now.after(lease);
+        let mut shortened = 0;
+        for key in claims::granted_events(db, claim)? {
+            shortened += shorten.execute((key.0, claim.0, latest_end.as_micros()))?;
+        }
+        if shortened > 0 {
+            claims::record_new_end(db, claim, lease, latest_end)?;
+            has_shortened = true;
+        }
+    }
+    Ok(has_shortened)
+}
+
+/// Restarts pauses that began later than now. Index: webhook_destinations_paused.
+pub(crate) const RESTART_PAUSES: &str = "
+    UPDATE webhook_destinations
+    SET paused_until = max(
+            coalesce(receiver_paused_until - max(receiver_paused_at - ?1, 0), 0),
+            CASE WHEN operator_paused_at IS NULL THEN 0
+                 ELSE coalesce(operator_paused_until - max(operator_paused_at - ?1, 0), 9223372036854775807) END
+        ),
+        receiver_paused_until = receiver_paused_until - max(receiver_paused_at - ?1, 0),
+        receiver_paused_at    = min(receiver_paused_at, ?1),
+        operator_paused_until = operator_paused_until - max(operator_paused_at - ?1, 0),
+        operator_paused_at    = min(operator_paused_at, ?1)
+    WHERE id IN (SELECT id FROM webhook_destinations
+                 WHERE paused_until > ?1 AND (receiver_paused_at > ?1 OR operator_paused_at > ?1)
+                 LIMIT ?2)";
+
+/// Dates resumes that lie in the future. Index: webhook_destinations_resumed.
+pub(crate) const DATE_RESUMES: &str = "UPDATE webhook_destinations SET resumed_at = ?1 WHERE resumed_at > ?1";
+
+/// Repairs pauses, resumes and circuit reports. Returns whether it changed one.
+fn repair_destinations(db: &Connection, now: Timestamp) -> rusqlite::Result<bool> {
+    let now = now.as_micros();
+    let restarted = db.prepare_cached(RESTART_PAUSES)?.execute((now, STEP_ROWS_MAX))?;
+    let dated = db.prepare_cached(DATE_RESUMES)?.execute([now])?;
+    let forgotten =
+        db.prepare_cached("DELETE FROM webhook_circuits WHERE reported_at > ?1")?.execute([now])?;
+    Ok(restarted + dated + forgotten > 0)
+}
+
+/// Retries after a position, with the time when they were written. Both tables by primary key.
+pub(crate) const RETRIES_AFTER: &str = "
+    SELECT r.destination_id, r.next_attempt_at, r.id, q.updated_at, q.attempts
+    FROM webhook_retries r
+    CROSS JOIN webhook_queue q ON q.id = r.id
+    WHERE (r.destination_id, r.next_attempt_at, r.id) > (?1, ?2, ?3)
+    ORDER BY r.destination_id, r.next_attempt_at, r.id
+    LIMIT ?4";
+
+/// Examines the next retries of the walk, and restarts the delays of those that were written later than now. Returns where
+/// the walk continues; none if it is complete and has repaired nothing.
+fn restart_delays(db: &Connection, now: Timestamp, walk: Walk) -> rusqlite::Result<Option<Walk>> {
+    let (destination, due, key) = walk.after.unwrap_or((i64::MIN, i64::MIN, i64::MIN));
+    let mut examine = db.prepare_cached(RETRIES_AFTER)?;
+    let examined: Vec<(QueueEntry, Timestamp)> = examine
+        .query_map((destination, due, key, STEP_ROWS_MAX), |row| {
+            let entry = QueueEntry {
+                key: EventKey(row.get(2)?),
+                destination: DestinationId(row.get(0)?),
+                attempts: row.get(4)?,
+                due: row::timestamp(row, 1)?,
+                requeued_at: None,
+            };
+            Ok((entry, row::timestamp(row, 3)?))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut destinations = DestinationUpdates::default();
+    let mut restart =
+        db.prepare_cached("UPDATE webhook_queue SET next_attempt_at = ?2, updated_at = ?3 WHERE id = ?1")?;
+    let mut has_repaired = walk.has_repaired;
+    for (entry, written_at) in examined.iter().filter(|(_, written_at)| *written_at > now) {
+        let due = now.after(entry.due.since(*written_at));
+        destination_queue::remove(db, entry)?;
+        destination_queue::insert(db, &QueueEntry { due, ..*entry })?;
+        restart.execute((entry.key.0, due.as_micros(), now.as_micros()))?;
+        destinations.add_retry(entry.destination, due);
+        has_repaired = true;
+    }
+    destinations.write(db, now)?;
+    let is_complete = i64::try_from(examined.len()).is_ok_and(|examined| examined < STEP_ROWS_MAX);
+    Ok(match examined.last() {
+        Some((last, _)) if !is_complete => {
+            Some(Walk { after: Some((last.destination.0, last.due.as_micros(), last.key.0)), has_repaired })
+        }
+        _ => has_repaired.then_some(NEW_WALK),
+    })
+}
