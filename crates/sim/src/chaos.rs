@@ -26,7 +26,7 @@ fn inject_fault(world: &World, random: &SeededRandom) {
     let now = world.clock.elapsed();
     let lease = world.scenario.settings.lease.duration();
     let worker = world.random_process(random);
-    match (random.index(13), worker) {
+    match (random.index(14), worker) {
         (0, _) => world.start_outage(now + random.millis(500..40_000)),
         (1, Some(worker)) => worker.faults().slow_until = now + random.millis(1_000..60_000),
         (2, Some(worker)) => worker.faults().slow_settle_until = now + random.millis(10_000..120_000),
@@ -50,6 +50,10 @@ fn inject_fault(world: &World, random: &SeededRandom) {
         }
         (8, _) => world.refuse_writes(WriteRefusal::Settles, now + random.millis(1_000..120_000)),
         (9, _) => world.refuse_writes(WriteRefusal::AllOfWorkers, now + random.millis(1_000..120_000)),
+        (10, _) => {
+            let longest_ms = random.pick(&[1_000, 120_000, 24 * 3_600_000]);
+            world.step_clock_back(random.millis(1..longest_ms));
+        }
         _ => {
             let behavior = if random.chance(400) {
                 ReceiverBehavior::Healthy

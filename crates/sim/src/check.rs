@@ -12,6 +12,7 @@
 
 mod checked_store;
 mod claims;
+mod clock_steps;
 mod destinations;
 mod expiry;
 mod records;
@@ -95,10 +96,10 @@ struct Model {
     accounts: BTreeMap<EventKey, LeaseAccount>,
     /// Number of leases that removed dead letters had. Their holders may still send.
     removed_claims: BTreeMap<EventKey, u32>,
-    /// Destinations that asked for a pause, with its end.
-    paused: BTreeMap<DestinationId, Timestamp>,
-    /// Destinations that an operator paused, with the end of the pause.
-    operator_paused: BTreeMap<DestinationId, Timestamp>,
+    /// The last pause that the receiver of each destination asked for.
+    paused: BTreeMap<DestinationId, Pause>,
+    /// The last pause of each destination by an operator.
+    operator_paused: BTreeMap<DestinationId, Pause>,
     /// Destinations that an operator resumed, with the time of the last resume.
     resumed: BTreeMap<DestinationId, Timestamp>,
     /// The last delay of each retry number.
@@ -117,6 +118,13 @@ struct Model {
     steps: u64,
     digest: DefaultHasher,
     violation: Option<Violation>,
+}
+
+/// A pause of a destination.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    at: Timestamp,
+    until: Timestamp,
 }
 
 /// The delay of the last retry of one number, and how many retries before it waited exactly as long.
@@ -256,11 +264,13 @@ impl Checker {
     }
 
     /// A request is dated by the store's clock. The worker reads that clock with the claim, and releases the leases of a
-    /// claim that took more than a third of a lease by its own clock, which runs up to four times too slow.
+    /// claim that took more than a third of a lease by its own clock, which runs up to four times too slow. The clock may
+    /// have stepped since the claim.
     pub(crate) fn check_request_time(&self, lease: &Lease, dated: Timestamp) {
-        let now = self.clock.timestamp();
-        let off = dated.since(now).max(now.since(dated));
         let off_max = self.scenario.settings.lease.duration() / 3 * 4 + Duration::from_secs(1);
+        let times = self.clock.timestamps_by_steps_within(off_max);
+        let off = times.into_iter().map(|now| dated.since(now).max(now.since(dated)));
+        let off = off.min().expect("there is a time before each step and after the last one");
         if off > off_max {
             let detail = format!("the request for {} is dated {off:?} off the store's clock", lease.event_id);
             self.report_violation("date", detail);

@@ -33,6 +33,7 @@ faults! {
     LostHeartbeat: "heartbeat lost",
     ClockStep: "request sent by a host with a wrong clock",
     ClockDrift: "worker's clock drifts",
+    StoreClockStep: "store's clock steps back",
     SlowReceiver: "slow receiver",
     FailingReceiver: "failing receiver",
     FlappingReceiver: "flapping receiver",

@@ -76,9 +76,16 @@ struct ProcessHistory {
     draining: bool,
     writes: WriteHistory,
     last_claim_at: Duration,
+    /// When the last claim was answered.
+    last_answer_at: Duration,
+    /// Since when claims have been answered without a gap.
+    claiming_since: Duration,
     /// The last notice that the process's subscriber received.
     last_notice: Option<NoticeCursor>,
 }
+
+/// A longer time between two answered claims is a gap. A worker that cannot write its results claims nothing.
+const CLAIM_GAP: Duration = Duration::from_secs(10);
 
 /// Whether the store accepts the process's results, as far as the process knows.
 #[derive(Debug, Clone, Copy, Default)]
@@ -188,7 +195,7 @@ impl Process {
     fn host_time(&self) -> Timestamp {
         let step = self.faults().clock_step_s;
         let distance = Duration::from_secs(step.unsigned_abs());
-        let now = self.world_clock.timestamp();
+        let now = self.world_clock.true_time();
         if step < 0 { now.before(distance) } else { now.after(distance) }
     }
 
@@ -237,6 +244,22 @@ impl Process {
         let mut history = self.history();
         history.last_claim_at = self.world_clock.elapsed();
         !history.draining
+    }
+
+    /// Records that a claim was answered.
+    pub(crate) fn record_claim_answer(&self) {
+        let now = self.world_clock.elapsed();
+        let mut history = self.history();
+        if now - history.last_answer_at > CLAIM_GAP {
+            history.claiming_since = now;
+        }
+        history.last_answer_at = now;
+    }
+
+    /// Returns for how long claims have been answered without a gap.
+    pub(crate) fn claiming_for(&self) -> Duration {
+        let (now, history) = (self.world_clock.elapsed(), self.history());
+        if now - history.last_answer_at > CLAIM_GAP { Duration::ZERO } else { now - history.claiming_since }
     }
 
     pub(crate) fn booted_at(&self) -> Timestamp {

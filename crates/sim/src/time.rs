@@ -1,6 +1,6 @@
 //! Simulated time, based on the runtime's paused clock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use posthaste_domain::Timestamp;
@@ -20,7 +20,8 @@ pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// True time. The store and the simulation use it; worker processes see it only through their own faulty clocks.
+/// True time, and the store's clock, which may step back. Worker processes see true time only through their own faulty
+/// clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorldClock {
     start: Instant,
@@ -28,6 +29,16 @@ pub(crate) struct WorldClock {
 
 thread_local! {
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
+    static STEPS: RefCell<Vec<ClockStep>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A step of the store's clock.
+#[derive(Debug, Clone, Copy)]
+struct ClockStep {
+    /// Time since the start of the simulation.
+    at: Duration,
+    /// How far the store's clock is behind from then on.
+    behind: Duration,
 }
 
 /// Returns the simulated time since the start of the simulation that runs on this thread.
@@ -39,7 +50,19 @@ impl WorldClock {
     pub(crate) fn start() -> Self {
         let start = now();
         STARTED.set(Some(start));
+        STEPS.take();
         Self { start }
+    }
+
+    /// Moves the store's clock back.
+    pub(crate) fn step_back(self, by: Duration) {
+        let step = ClockStep { at: self.elapsed(), behind: self.behind() + by };
+        STEPS.with_borrow_mut(|steps| steps.push(step));
+    }
+
+    /// Returns how far the store's clock is behind.
+    fn behind(self) -> Duration {
+        STEPS.with_borrow(|steps| steps.last().map_or(Duration::ZERO, |step| step.behind))
     }
 
     /// Returns the time since the start of the simulation.
@@ -47,14 +70,30 @@ impl WorldClock {
         now().saturating_duration_since(self.start)
     }
 
-    /// Converts a timestamp of the store to the time since the start of the simulation.
+    /// Converts a timestamp to the time since the start of the simulation at which the store's clock shows it, if the clock
+    /// does not step again.
     pub(crate) fn elapsed_at(self, timestamp: Timestamp) -> Duration {
-        timestamp.since(EPOCH)
+        timestamp.after(self.behind()).since(EPOCH)
     }
 
-    /// Returns the present time as a timestamp of the store.
+    /// Returns the time of the store's clock.
     pub(crate) fn timestamp(self) -> Timestamp {
+        self.true_time().before(self.behind())
+    }
+
+    /// Returns the time of a clock that is right.
+    pub(crate) fn true_time(self) -> Timestamp {
         EPOCH.after(self.elapsed())
+    }
+
+    /// Returns the present times of the store's clock, without the steps of the last `window` and with each of them.
+    pub(crate) fn timestamps_by_steps_within(self, window: Duration) -> Vec<Timestamp> {
+        let since = self.elapsed().saturating_sub(window);
+        let (before, within): (Vec<ClockStep>, Vec<ClockStep>) =
+            STEPS.with_borrow(|steps| steps.iter().partition(|step| step.at < since));
+        let first = before.last().map_or(Duration::ZERO, |step| step.behind);
+        let behind = std::iter::once(first).chain(within.iter().map(|step| step.behind));
+        behind.map(|behind| self.true_time().before(behind)).collect()
     }
 }
 

@@ -171,6 +171,7 @@ impl StoreLayer for FaultyStore {
             self.check_writes_are_accepted();
         }
         let claimed = self.call(Call::Claim, self.inner.claim(request)).await?;
+        self.process.record_claim_answer();
         self.process.record_received(claimed.leases.iter().map(|lease| lease.token));
         Ok(claimed)
     }

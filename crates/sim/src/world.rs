@@ -14,7 +14,7 @@ use crate::receivers::ReceiverBehavior;
 use crate::scenario::Scenario;
 use crate::time::WorldClock;
 
-/// The shared state of a simulation: scenario, true time, checker, and the faults in effect.
+/// The shared state of a simulation: scenario, clock, checker, and the faults in effect.
 pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) clock: WorldClock,
@@ -97,6 +97,13 @@ impl World {
 
     pub(crate) fn start_outage(&self, until: Duration) {
         self.state().outage_until = until;
+    }
+
+    /// Moves the store's clock back, as the correction of a wrong clock does.
+    pub(crate) fn step_clock_back(&self, by: Duration) {
+        self.count(Fault::StoreClockStep);
+        self.clock.step_back(by);
+        self.checker.record_clock_step(by);
     }
 
     /// Returns the writes that the store refuses now.

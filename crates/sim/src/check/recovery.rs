@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, FailureKind, Timestamp};
 
+use super::step::check_row;
 use super::{Checker, require};
 use crate::client::is_poison;
 use crate::process::Process;
@@ -27,7 +28,8 @@ impl Checker {
     }
 
     /// P11: ready events are claimed within about one poll interval, once workers have restarted, hanging requests
-    /// have ended and circuits have closed.
+    /// have ended and circuits have closed. P2: from then on, every pending event is due within the longest delay or leased
+    /// for at most one lease, even if the store's clock has stepped back.
     pub(crate) fn check_waiting(&self, faults_ended_at: Timestamp, processes: &[Arc<Process>]) {
         let now = self.clock.timestamp();
         let settings = &self.scenario.settings;
@@ -38,6 +40,9 @@ impl Checker {
         let Some(workers_since) = processes.iter().map(|process| process.booted_at()).min() else { return };
         let model = self.model();
         let result = (|| {
+            if now > recovered_since {
+                model.rows.values().try_for_each(|row| check_row(row, now, &self.scenario))?;
+            }
             for row in model.rows.values().filter(|row| row.is_ready(now) && !is_poison(&row.payload)) {
                 let paused_until = model.paused_until(row.destination_id);
                 let expired_at = row.lease.as_ref().map(|lease| lease.until);

@@ -6,7 +6,7 @@ use posthaste_domain::{DeliveryStatus, ErrorClass, EventKey, FailureKind, Timest
 use posthaste_store::{SettleResult, Settlement};
 use posthaste_store_memory::Row;
 
-use super::{CheckResult, Model, require};
+use super::{CheckResult, Model, Pause, require};
 use crate::scenario::Scenario;
 
 /// Checks the change that a settle made to one row.
@@ -166,8 +166,11 @@ pub(super) fn record_pauses(
     for (settlement, settled) in batch.iter().zip(settled) {
         let requested = scenario.retry.honoured_pause(settlement.transition.outcome());
         if *settled == SettleResult::Applied && !requested.is_zero() {
-            let until = model.paused.entry(settlement.transition.destination_id()).or_default();
-            *until = now.after(requested).max(*until);
+            let new = Pause { at: now, until: now.after(requested) };
+            let pause = model.paused.entry(settlement.transition.destination_id()).or_insert(new);
+            // A longer pause extends the present one, and replaces one that has ended.
+            *pause =
+                if pause.until <= now { new } else { Pause { until: pause.until.max(new.until), ..*pause } };
         }
     }
 }

@@ -8,7 +8,7 @@ use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Timestamp
 use posthaste_store::{
     ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, LeaseRef, Retention, SettleResult, Settlement,
 };
-use posthaste_store_memory::{Row, State};
+use posthaste_store_memory::{GrantedLease, Row, State};
 
 use super::{CheckResult, Model, claims, expiry, records, require, responses, settlements};
 use crate::process::Process;
@@ -101,6 +101,7 @@ pub(super) fn check_step(
     scenario: &Scenario,
 ) -> CheckResult {
     if let Step::Claim { process, response, .. } = step {
+        model.follow_clock(state, now);
         claims::record_tokens(model, process, response)?;
     }
     responses::check_responses(step, model, state, now)?;
@@ -238,8 +239,8 @@ fn check_renewed(
     };
     let ours = held.iter().any(|held| held.token == granted.token);
     require!("P5", ours, "{} was renewed under a token that was not its own", after.event_id);
-    let mut expected = before.clone();
-    expected.lease.as_mut().expect("the row has a lease").until = now.after(lease);
+    let renewed = GrantedLease { until: now.after(lease), duration: lease, ..granted.clone() };
+    let expected = Row { lease: Some(renewed), ..before.clone() };
     require!("P5", *after == expected, "a renewal changed {before:?} to {after:?}");
     Ok(())
 }
@@ -254,7 +255,9 @@ fn check_released(
     let token = before.lease.as_ref().map(|lease| lease.token);
     let ours = held.iter().any(|held| held.key == key && Some(held.token) == token);
     require!("P5", ours, "{} was released under a token that was not its own", after.event_id);
-    let expected = Row { lease: None, updated_at: now, ..before.clone() };
+    // The event was due when it was leased, also if the clock has stepped back since.
+    let next_attempt_at = before.next_attempt_at.map(|due| due.min(now));
+    let expected = Row { lease: None, next_attempt_at, updated_at: now, ..before.clone() };
     require!("P8", *after == expected, "a release changed {before:?} to {after:?}");
     Ok(())
 }
@@ -292,8 +295,8 @@ fn check_cancelled(before: &Row, after: &Row, now: Timestamp) -> CheckResult {
     Ok(())
 }
 
-/// P2 and P4: the row is ended, or due within the longest delay and leased for at most one lease duration.
-fn check_row(row: &Row, now: Timestamp, scenario: &Scenario) -> CheckResult {
+/// P2 and P4: the row is ended, or leased for at most one lease duration, or due within the longest delay.
+pub(super) fn check_row(row: &Row, now: Timestamp, scenario: &Scenario) -> CheckResult {
     if row.status != DeliveryStatus::Pending {
         let ended = row.lease.is_none() && row.next_attempt_at.is_none();
         require!("P4", ended, "{} is {} but leased or due", row.event_id, row.status.as_str());
@@ -304,7 +307,7 @@ fn check_row(row: &Row, now: Timestamp, scenario: &Scenario) -> CheckResult {
     };
     require!(
         "P2",
-        due <= now.after(scenario.retry.max_backoff),
+        row.lease.is_some() || due <= now.after(scenario.retry.max_backoff),
         "{} is not due before {due:?}",
         row.event_id
     );

@@ -255,3 +255,18 @@ fn engine_that_ignores_resumes_is_caught() {
 fn repeated_requeue_that_is_refused_is_caught() {
     assert_caught(store_bugs::RequeueForgetsKeys, &["repetition"]);
 }
+
+#[test]
+fn leases_and_delays_that_a_clock_step_lengthens_are_caught() {
+    assert_caught(store_bugs::ClockStepsDelayEvents, &["P2"]);
+}
+
+#[test]
+fn pauses_that_a_clock_step_lengthens_are_caught() {
+    assert_caught(store_bugs::ClockStepsLengthenPauses, &["P2", "P11"]);
+}
+
+#[test]
+fn leases_that_a_clock_step_ends_are_caught() {
+    assert_caught(store_bugs::ClockStepsEndLeases, &["P7", "heartbeat"]);
+}

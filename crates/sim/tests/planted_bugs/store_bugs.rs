@@ -14,7 +14,7 @@ use posthaste_store::{
     ExpireRequest, ExpireResponse, LayeredStore, LeaseRef, MaintenanceReport, Receipt, Retention,
     SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
-use posthaste_store_memory::{GrantedLease, MemoryStore};
+use posthaste_store_memory::{GrantedLease, MemoryStore, Row};
 
 /// Defines a store bug: its name, the methods that it changes, and its own state.
 macro_rules! store_bug {
@@ -48,8 +48,9 @@ fn forge_lease(memory: &MemoryStore, key: EventKey, token: LeaseToken, owner: &W
     memory.with_state(|state| {
         if let Some(row) = state.row_mut(key) {
             let until = row.lease.as_ref().map_or(row.updated_at, |lease| lease.until);
+            let duration = row.lease.as_ref().map_or(Duration::ZERO, |lease| lease.duration);
             let claim = row.lease.as_ref().map_or(ClaimId::random([0; 16]), |lease| lease.claim);
-            row.lease = Some(GrantedLease { claim, token, owner: owner.clone(), until });
+            row.lease = Some(GrantedLease { claim, token, owner: owner.clone(), until, duration });
         }
     });
 }
@@ -383,5 +384,62 @@ store_bug! {
             }
         });
         expired
+    }
+}
+
+store_bug! {
+    /// Leaves leases and delays as they are when the clock has stepped back.
+    ClockStepsDelayEvents;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let before = self.memory.with_state(|state| state.rows.clone());
+        let claimed = self.memory.claim(request).await?;
+        self.memory.with_state(|state| {
+            for (key, before) in before {
+                let after = state.row_mut(key).expect("rows stay");
+                let token = |row: &Row| row.lease.as_ref().map(|lease| lease.token);
+                let is_extended = after.lease.as_ref().is_some_and(|lease| lease.claim == request.id);
+                if (after.claims, after.status, token(after)) == (before.claims, before.status, token(&before))
+                    && !is_extended
+                {
+                    *after = before;
+                }
+            }
+        });
+        Ok(claimed)
+    }
+}
+
+store_bug! {
+    /// Leaves pauses as they are when the clock has stepped back.
+    ClockStepsLengthenPauses;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let before = self.memory.with_state(|state| state.destinations.clone());
+        let claimed = self.memory.claim(request).await?;
+        self.memory.with_state(|state| {
+            for (id, before) in before {
+                let after = state.destinations.get_mut(&id).expect("a claim removes no destination");
+                (after.operator_pause, after.receiver_pause) = (before.operator_pause, before.receiver_pause);
+            }
+        });
+        Ok(claimed)
+    }
+}
+
+store_bug! {
+    /// Takes over a lease that ends too late because the clock has stepped back, instead of shortening it.
+    ClockStepsEndLeases;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let now = self.memory.health().await?.now;
+        self.memory.with_state(|state| {
+            for row in state.rows.values_mut() {
+                if let Some(lease) = row.lease.as_mut().filter(|lease| lease.until.since(now) > lease.duration) {
+                    lease.until = now;
+                }
+            }
+        });
+        self.memory.claim(request).await
     }
 }
