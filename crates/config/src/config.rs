@@ -6,6 +6,7 @@ use posthaste_engine::Settings;
 use posthaste_sender::SenderOptions;
 use serde_json::Value;
 
+use super::database::DatabaseUrl;
 use super::effective::EffectiveSetting;
 use super::parse::Dns;
 use super::settings::Config;
@@ -27,7 +28,11 @@ impl Config {
 
     /// Returns the database, not opened. Reads its certificates.
     pub fn database(&self) -> Result<Database, DatabaseError> {
-        Ok(self.database_url.database()?)
+        let database = self.database_url.database()?;
+        match self.database_url {
+            DatabaseUrl::Sqlite(_) => Ok(database),
+            DatabaseUrl::Postgres(_) => database.in_schema(self.database_schema.clone()),
+        }
     }
 
     /// Returns the settings of a worker whose leases have this owner.

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use posthaste::{InvalidSchemaName, SchemaName};
 use posthaste_api::KeyRing;
 use posthaste_domain::WorkerId;
 use posthaste_domain::signature::{Secret, SigningKeys};
@@ -107,6 +108,11 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, String> {
         return Err("~ is not expanded here; write the whole path".to_owned());
     }
     if text.contains('\0') { Err("a path cannot contain a zero byte".to_owned()) } else { Ok(text.into()) }
+}
+
+/// Parses the name of a PostgreSQL schema.
+pub(crate) fn schema_name(text: &str) -> Result<SchemaName, String> {
+    text.parse().map_err(|error: InvalidSchemaName| error.to_string())
 }
 
 /// Parses a worker's name.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use posthaste::SchemaName;
 use posthaste_api::KeyRing;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{FAST_RETRY_FLOOR, JITTER_BPS_MAX, LeaseTerms, RetryPolicy, WorkerId};
@@ -21,7 +22,7 @@ use super::declare::declare_settings;
 use super::effective::EffectiveSetting;
 use super::parse::{
     Dns, LogFormat, RetryStrategy, api_keys, denied_networks, http_url, listen_address, log_targets,
-    networks, path, proxy, seconds, seconds_list, signing_keys, worker_id,
+    networks, path, proxy, schema_name, seconds, seconds_list, signing_keys, worker_id,
 };
 use super::retry::longest_step;
 use super::setting::{Section, Setting};
@@ -40,6 +41,11 @@ declare_settings! {
             text("sqlite://PATH or postgres://user:password@host:port/database", DatabaseUrl::parse)
                 .default("sqlite://posthaste.db")
                 .url_with_credentials();
+
+        /// PostgreSQL schema that holds Posthaste's tables and functions, created at the first start; it must not be in use by
+        /// another application.
+        database_schema: SchemaName =
+            text(SchemaName::RULE, schema_name).remark("for PostgreSQL only").default("app");
 
         /// How long delivered events and attempts are kept.
         retention_days: Option<Duration> =

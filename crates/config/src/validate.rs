@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 
+use posthaste::SchemaName;
 use posthaste_sender::InvalidOptions;
 
+use super::database::DatabaseUrl;
 use super::retry::retry_policy;
 use super::setting::Setting;
 use super::settings::{Config, TABLE};
@@ -24,6 +26,7 @@ pub(crate) fn validate(values: &mut Values, config: &mut Config, files: FileChec
     config.retry_policy = retry_policy(values, config);
     require_keys_beyond_loopback(values, config, &TABLE.listen, Some(config.listen));
     require_keys_beyond_loopback(values, config, &TABLE.probe_listen, config.probe_listen);
+    refuse_schema_of_sqlite(values, config);
     warn_of_fast_retries(values, config);
     warn_of_pool_beyond_concurrency(values, config);
     warn_of_delays_beyond_expiry(values, config);
@@ -50,6 +53,21 @@ fn require_keys_beyond_loopback(
             TABLE.api_keys.env, TABLE.api_keys.rule, TABLE.listen.default,
         );
         values.reject_conflict(setting, reason);
+    }
+}
+
+fn refuse_schema_of_sqlite(values: &mut Values, config: &Config) {
+    // The default changes nothing, so it may be written down for both databases.
+    let is_other = config.database_schema != SchemaName::default();
+    if is_other
+        && matches!(config.database_url, DatabaseUrl::Sqlite(_))
+        && values.are_comparable(&[&TABLE.database_schema, &TABLE.database_url])
+    {
+        let reason = format!(
+            "SQLite has no schemas; remove it, or set {} to a PostgreSQL database",
+            TABLE.database_url.env
+        );
+        values.reject_conflict(&TABLE.database_schema, reason);
     }
 }
 

@@ -11,8 +11,8 @@ use crate::sender::LocalShortage;
 use crate::settle::WriteFailure;
 use crate::worker::Worker;
 
-/// Callbacks for attempts, lost leases, and abandoned or expired events of a worker. The engine calls them inline, so they must
-/// return quickly. The default of each callback does nothing.
+/// Callbacks for attempts, lost leases, and abandoned or expired events of a worker. The engine calls them inline, so
+/// they must return quickly. The default of each callback does nothing.
 pub trait Observer: Send + Sync + 'static {
     /// Called when an attempt has been settled, or when a drain ended before its result was written.
     fn on_attempt(&self, _attempt: &AttemptEvent<'_>) {}

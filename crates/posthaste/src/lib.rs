@@ -70,7 +70,7 @@
 //!
 //! - `sqlite` (default): events in a SQLite file, with SQLite compiled in.
 //! - `postgres`: events in PostgreSQL, for workers on many hosts. The counterpart of `enqueue_in` above is
-//!   the function of that name in the module `store_postgres`.
+//!   the method of that name of `postgres_store()`, or the function of the module `store_postgres`.
 //!
 //! At least one of them is required.
 #![forbid(unsafe_code)]
@@ -109,4 +109,4 @@ pub use wiring::{
     count_authorities,
 };
 #[cfg(feature = "postgres")]
-pub use wiring::{InvalidUrl, PostgresUrl, tokio_postgres};
+pub use wiring::{InvalidSchemaName, InvalidUrl, PostgresUrl, SchemaName, tokio_postgres};

@@ -11,6 +11,8 @@ use posthaste_sender::{AllowedNetworks, Proxy, SenderOptions};
 
 use crate::instance::OpenError;
 use crate::os_random::OsRandom;
+#[cfg(feature = "postgres")]
+use crate::wiring::DatabaseError;
 use crate::wiring::{self, Database};
 
 /// Largest payload that an instance accepts by default, in bytes.
@@ -47,6 +49,16 @@ impl Options {
             payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT,
             observer: Arc::new(()),
         })
+    }
+
+    /// Sets the schema of a PostgreSQL database that holds Posthaste's objects. The default is `app`; another name lets several
+    /// instances share a database, and leaves a schema `app` to another application.
+    #[cfg(feature = "postgres")]
+    pub fn database_schema(mut self, name: &str) -> Result<Self, OpenError> {
+        let schema =
+            name.parse().map_err(|reason| DatabaseError::SchemaName { name: name.to_owned(), reason })?;
+        self.database = self.database.in_schema(schema)?;
+        Ok(self)
     }
 
     /// Names the workers in logs, reports and the attempt history. Their leases get an owner that also contains a

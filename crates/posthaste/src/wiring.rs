@@ -18,9 +18,9 @@ use crate::instance::Posthaste;
 /// The PostgreSQL driver, in the version whose transactions `enqueue_in` accepts.
 #[cfg(feature = "postgres")]
 pub use posthaste_store_postgres::tokio_postgres;
-/// The URL of a PostgreSQL database, and why one is rejected.
+/// The URL of a PostgreSQL database and the name of its schema, and why one is rejected.
 #[cfg(feature = "postgres")]
-pub use posthaste_store_postgres::{InvalidUrl, PostgresUrl};
+pub use posthaste_store_postgres::{InvalidSchemaName, InvalidUrl, PostgresUrl, SchemaName};
 /// The SQLite driver, in the version whose transactions `enqueue_in` accepts.
 #[cfg(feature = "sqlite")]
 pub use posthaste_store_sqlite::rusqlite;
@@ -44,6 +44,12 @@ pub enum DatabaseError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     Url(#[from] InvalidUrl),
+    #[cfg(feature = "postgres")]
+    #[error("the schema cannot be named {name:?}: {reason}")]
+    SchemaName { name: String, reason: InvalidSchemaName },
+    #[cfg(feature = "sqlite")]
+    #[error("SQLite has no schemas; only a PostgreSQL database has one")]
+    NoSchemas,
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Sqlite(#[from] SqliteError),
@@ -135,6 +141,16 @@ impl Database {
     #[cfg(feature = "postgres")]
     pub fn parsed_postgres(url: PostgresUrl) -> Result<Self, InvalidUrl> {
         url.into_config().map(|config| Self::Postgres(Box::new(config)))
+    }
+
+    /// Selects the schema of a PostgreSQL database that holds Posthaste's objects. The default is `app`. SQLite has no schemas.
+    #[cfg(feature = "postgres")]
+    pub fn in_schema(self, schema: SchemaName) -> Result<Self, DatabaseError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Err(DatabaseError::NoSchemas),
+            Self::Postgres(config) => Ok(Self::Postgres(Box::new(config.in_schema(schema)))),
+        }
     }
 
     /// Creates or migrates the schema and opens the store. `max_attempts` and `payload_bytes_max` become the settings
@@ -350,6 +366,13 @@ fn can_be_created(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(all(feature = "sqlite", feature = "postgres"))]
+    #[test]
+    fn sqlite_has_no_schemas() {
+        let refused = Database::sqlite("outbox.db").in_schema(SchemaName::default()).err();
+        assert!(matches!(refused, Some(DatabaseError::NoSchemas)), "{refused:?}");
+    }
 
     /// Concrete types, and paths into crates that contain a single adapter.
     const ADAPTERS: [&str; 7] = [

@@ -227,6 +227,32 @@ REVOKE ALL ON FUNCTION app.enqueue_webhook(
     text, text, json, text, text, text, text, text, text, integer
 ) FROM PUBLIC;
 
+-- Refuses a payload of type jsonb, which does not cast to json implicitly: PostgreSQL would only say that no such function
+-- exists. Any role may call this function, because it does nothing else.
+--
+-- The type name keeps other calls away from it. PostgreSQL prefers text to name for untyped and for text arguments, so it
+-- selects the function above for every payload but jsonb. With text in both functions, an untyped payload would be ambiguous.
+CREATE FUNCTION app.enqueue_webhook(
+    destination_url    name,
+    event_type         name,
+    payload            jsonb,
+    event_id           text    DEFAULT NULL,
+    payment_request_id text    DEFAULT NULL,
+    webhook_id         text    DEFAULT NULL,
+    session_id         text    DEFAULT NULL,
+    traceparent        text    DEFAULT NULL,
+    content_type       text    DEFAULT 'application/json',
+    max_attempts       integer DEFAULT NULL
+) RETURNS text
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    RAISE EXCEPTION 'payload is jsonb; it must be json, whose text is signed and delivered exactly as it was written'
+        USING ERRCODE = 'datatype_mismatch',
+              HINT = 'jsonb does not keep the text. Pass the original text, or write payload::json for what jsonb has kept.';
+END
+$$;
+
 -- Deliveries, under the column and status names of their operators. The one write it accepts resets a dead delivery.
 CREATE VIEW app.webhook_deliveries AS
 SELECT v.event_id AS id, v.webhook_id, v.session_id, v.destination_url AS target_url,

@@ -10,6 +10,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Connection, Socket};
 use url::form_urlencoded;
 
+use crate::schema::SchemaName;
 use crate::tls::{self, Verification};
 
 /// Timeout of connecting, per host of the URL.
@@ -48,12 +49,19 @@ pub enum InvalidUrl {
 pub struct PostgresConfig {
     pub(crate) driver: tokio_postgres::Config,
     pub(crate) tls: tls::Connector,
+    pub(crate) schema: SchemaName,
 }
 
 impl PostgresConfig {
     /// Parses a URL. Reads the certificates if its sslmode verifies the server.
     pub fn from_url(url: &str) -> Result<Self, InvalidUrl> {
         PostgresUrl::parse(url)?.into_config()
+    }
+
+    /// Sets the schema that holds Posthaste's objects. The default is `app`.
+    #[must_use]
+    pub fn in_schema(self, schema: SchemaName) -> Self {
+        Self { schema, ..self }
     }
 }
 
@@ -73,10 +81,11 @@ impl fmt::Debug for PostgresUrl {
 }
 
 impl PostgresUrl {
-    /// Reads the certificates if the URL's sslmode verifies the server.
+    /// Reads the certificates if the URL's sslmode verifies the server. The schema is `app`.
     pub fn into_config(self) -> Result<PostgresConfig, InvalidUrl> {
         let Self { driver, verification, root_cert } = self;
-        Ok(PostgresConfig { driver, tls: tls::connector(verification, root_cert)? })
+        let tls = tls::connector(verification, root_cert)?;
+        Ok(PostgresConfig { driver, tls, schema: SchemaName::default() })
     }
 
     /// The driver's settings, such as the hosts.

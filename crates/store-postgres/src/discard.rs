@@ -1,4 +1,5 @@
-//! Discards: an operator removes a failed event for good. The store keeps its id, its audit log and what its notices contain.
+//! Discards: an operator removes a failed event for good. The store keeps its id, its audit log and what its notices
+//! contain.
 
 use futures_util::future::join4;
 use posthaste_domain::{DeliveryStatus, EventId, clean_reason};
@@ -15,8 +16,8 @@ use crate::read;
 use crate::session::{Params, Sql};
 
 /// Deletes a failed event with its message and attempts. Deleting the terminal row comes first: it waits for another
-/// operator's change of the event, and finds nothing after a requeue. Changes nothing if an action has the key $5. Uses indexes webhook_events_event_id,
-/// webhook_events_message_id, and webhook_attempts_event in every partition.
+/// operator's change of the event, and finds nothing after a requeue. Changes nothing if an action has the key $5. Uses
+/// indexes webhook_events_event_id, webhook_events_message_id, and webhook_attempts_event in every partition.
 static DISCARD: Sql = Sql {
     text: "
 WITH discarded AS (

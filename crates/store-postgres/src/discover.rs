@@ -30,8 +30,8 @@ pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
 const START_BELOW_LAST: i64 = 10_000;
 
 /// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
-/// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). It runs before the statements that read
-/// rows, so every transaction that had ended by then is visible to them.
+/// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). It runs before the
+/// statements that read rows, so every transaction that had ended by then is visible to them.
 pub(crate) static READ_SNAPSHOT: Sql = Sql {
     text: "
 SELECT app.webhook_now(),

@@ -25,7 +25,8 @@ use std::sync::{Arc, Weak};
 
 use crate::StoreState;
 
-pub use transaction::{CallerError, enqueue_in};
+pub(crate) use transaction::enqueue_with;
+pub use transaction::{CallerError, enqueue_in, enqueue_in_schema};
 
 pub(crate) use batch::{EnqueueQueue, QueueReceiver};
 pub(crate) use destination_ids::DestinationIds;

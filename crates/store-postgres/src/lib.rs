@@ -37,6 +37,7 @@ mod operate;
 mod operation;
 mod outstanding;
 mod read;
+mod schema;
 mod schema_check;
 mod secrets;
 mod session;
@@ -51,12 +52,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
-use posthaste_domain::{DestinationId, EventId, WorkerId};
+use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
     DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
     EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest,
+    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest,
     SettleResult, Settlement, Store, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
@@ -64,8 +65,9 @@ use tokio::task::AbortHandle;
 
 pub use config::{InvalidUrl, PostgresConfig, PostgresUrl};
 pub use defaults::EnqueueFunctionDefaults;
-pub use enqueue::{CallerError, enqueue_in};
+pub use enqueue::{CallerError, enqueue_in, enqueue_in_schema};
 pub use migrate::{MigrateError, MigrationReport, check_schema, inspect, migrate, supported_schema_version};
+pub use schema::{InvalidSchemaName, SchemaName};
 /// The driver, in the version whose transactions [`enqueue_in`] accepts.
 pub use tokio_postgres;
 
@@ -133,6 +135,20 @@ impl PostgresStore {
         defaults: EnqueueFunctionDefaults,
     ) -> Result<(), StoreError> {
         defaults::store_defaults(&self.shared, defaults).await
+    }
+
+    /// Returns the schema that holds this store's objects.
+    pub fn schema(&self) -> &SchemaName {
+        &self.shared.config.schema
+    }
+
+    /// Stores events in the caller's transaction, like the function [`enqueue_in`], in the schema of this store.
+    pub async fn enqueue_in(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        events: &[NewEvent],
+    ) -> Result<Vec<Receipt>, CallerError> {
+        enqueue::enqueue_with(&self.shared.sessions.statements, transaction, events).await
     }
 
     /// Returns a store whose schema must be up to date, and starts its background tasks on the current tokio runtime.

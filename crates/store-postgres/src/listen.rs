@@ -14,8 +14,6 @@ use tokio_postgres::AsyncMessage;
 use crate::session::Sql;
 use crate::{StoreState, sleep};
 
-/// The channel that every enqueue notifies.
-const CHANNEL: &str = "posthaste_due";
 const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(250);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(15);
 /// Notifications that arrive within this time after a wake-up cause one more wake-up together.
@@ -60,6 +58,7 @@ async fn listen(store: &Weak<StoreState>) -> ListenEnd {
     let Some(strong) = store.upgrade() else { return ListenEnd::Disconnected };
     let (config, waker) = (strong.config.clone(), strong.waker.clone());
     drop(strong);
+    let channel = config.schema.wake_channel();
     let Some(Ok((client, mut connection))) = config.connect().await else {
         return ListenEnd::NotConnected;
     };
@@ -76,14 +75,14 @@ async fn listen(store: &Weak<StoreState>) -> ListenEnd {
     // The connection makes progress only while it is polled, so it is polled concurrently with the statements below.
     let receive = async {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if matches!(&message, AsyncMessage::Notification(it) if it.channel() == CHANNEL) {
+            if matches!(&message, AsyncMessage::Notification(it) if it.channel() == channel) {
                 first_received.notify_one();
                 received.notify_one();
             }
         }
     };
     let subscribe = async {
-        if client.batch_execute(&format!("LISTEN {CHANNEL}")).await.is_err() {
+        if client.batch_execute(&format!("LISTEN \"{channel}\"")).await.is_err() {
             return;
         }
         waker.wake();

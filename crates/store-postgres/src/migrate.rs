@@ -3,14 +3,17 @@
 //! The first process migrates, in one transaction and under an advisory lock; other processes wait for the lock and then
 //! find nothing left to do. A database that a newer Posthaste has migrated is refused.
 
+mod migrations_table;
+
 use std::time::Duration;
 
 use posthaste_store::StoreHealth;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, IsolationLevel, Transaction};
+use tokio_postgres::{Client, IsolationLevel};
 
 use crate::config::PostgresConfig;
 use crate::error::{describe, is_lock_conflict, passes_by_itself, server_message};
+use crate::schema::SchemaName;
 use crate::schema_check;
 
 /// Timeout of [`inspect`]. [`migrate`] has none: it waits for as long as another process migrates.
@@ -24,7 +27,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 type Migration = (&'static str, &'static str);
 
 /// All migrations, in order. A released migration is never changed.
-const MIGRATIONS: &[Migration] = &[
+pub(crate) const MIGRATIONS: &[Migration] = &[
     ("outbox", include_str!("../migrations/0001_outbox.sql")),
     ("callers", include_str!("../migrations/0002_callers.sql")),
 ];
@@ -55,8 +58,14 @@ pub enum MigrateError {
     Refused(tokio_postgres::Error),
     #[error("PostgreSQL does not answer; check that it runs, and the host and port of the URL")]
     NoAnswer,
-    #[error("{what} could not be created: {}{}", server_message(.error), privilege_advice(.error))]
-    Create { what: &'static str, error: tokio_postgres::Error },
+    #[error("{what} could not be created: {}{}", server_message(.error), privilege_advice(.schema, .error))]
+    Create { what: String, schema: SchemaName, error: tokio_postgres::Error },
+    /// Another application uses the schema.
+    #[error(
+        "the schema {schema} belongs to another application: it has {example}, and no table of Posthaste; set database_schema \
+         (POSTHASTE_DATABASE_SCHEMA) to another name, such as posthaste, for a schema of Posthaste's own"
+    )]
+    ForeignSchema { schema: SchemaName, example: String },
     #[error("migration {version} ({name}) failed and was rolled back: {}", describe(.error))]
     Failed { version: i32, name: &'static str, error: tokio_postgres::Error },
     #[error("the schema could not be read: {}", describe(.0))]
@@ -68,7 +77,7 @@ impl MigrateError {
     /// wrong password, a missing database or an unsuitable schema does not pass by itself.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Newer { .. } | Self::ServerTooOld { .. } => false,
+            Self::Newer { .. } | Self::ServerTooOld { .. } | Self::ForeignSchema { .. } => false,
             Self::NoAnswer => true,
             Self::Connect(error)
             | Self::Refused(error)
@@ -85,12 +94,16 @@ impl From<tokio_postgres::Error> for MigrateError {
     }
 }
 
-/// Returns advice for the operator if the database role may not create the schema, otherwise an empty string.
-fn privilege_advice(error: &tokio_postgres::Error) -> &'static str {
+/// Returns advice for the operator if the database role may not create the schema or its objects, otherwise an empty
+/// string.
+fn privilege_advice(schema: &SchemaName, error: &tokio_postgres::Error) -> String {
     if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
-        "; make this role the owner of the schema app, by CREATE SCHEMA app AUTHORIZATION or ALTER SCHEMA app OWNER TO"
+        format!(
+            "; make this role the owner of the schema {schema}, by CREATE SCHEMA {schema} AUTHORIZATION or ALTER SCHEMA \
+             {schema} OWNER TO, or choose another schema with database_schema"
+        )
     } else {
-        ""
+        String::new()
     }
 }
 
@@ -112,7 +125,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<MigrationReport, Migrate
 
 async fn apply(config: &PostgresConfig, migrations: &[Migration]) -> Result<MigrationReport, MigrateError> {
     for _ in 1..TRIES_MAX {
-        match with_connection(config, async |client| apply_on(client, migrations).await).await {
+        match apply_once(config, migrations).await {
             Err(MigrateError::Failed { error, name, .. }) if is_lock_conflict(&error) => {
                 tracing::info!(name, "a table that the migration changes is in use; trying again");
                 crate::sleep(RETRY_AFTER).await;
@@ -120,13 +133,20 @@ async fn apply(config: &PostgresConfig, migrations: &[Migration]) -> Result<Migr
             result => return result,
         }
     }
-    with_connection(config, async |client| apply_on(client, migrations).await).await
+    apply_once(config, migrations).await
+}
+
+async fn apply_once(
+    config: &PostgresConfig,
+    migrations: &[Migration],
+) -> Result<MigrationReport, MigrateError> {
+    with_connection(config, async |client| apply_on(client, &config.schema, migrations).await).await
 }
 
 /// Reads the server's time and the schema version without changing anything. Returns `None` if there is no schema yet.
 #[expect(clippy::disallowed_methods, reason = "bounds a wait for the network; nothing is scheduled by it")]
 pub async fn inspect(config: &PostgresConfig) -> Result<Option<StoreHealth>, MigrateError> {
-    let inspecting = with_connection(config, async |client| inspect_on(client).await);
+    let inspecting = with_connection(config, async |client| inspect_on(client, &config.schema).await);
     tokio::time::timeout(INSPECT_WITHIN, inspecting).await.unwrap_or(Err(MigrateError::NoAnswer))
 }
 
@@ -134,7 +154,11 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Option<StoreHealth>, Mig
 /// columns, indexes, functions, triggers, views, and rights of this role. Empty if the schema is intact.
 #[expect(clippy::disallowed_methods, reason = "bounds a wait for the network; nothing is scheduled by it")]
 pub async fn check_schema(config: &PostgresConfig) -> Result<Vec<String>, MigrateError> {
-    let checking = with_connection(config, async |client| Ok(schema_check::find_problems(client).await?));
+    let checking =
+        with_connection(
+            config,
+            async |client| Ok(schema_check::find_problems(client, &config.schema).await?),
+        );
     tokio::time::timeout(INSPECT_WITHIN, checking).await.unwrap_or(Err(MigrateError::NoAnswer))
 }
 
@@ -159,17 +183,21 @@ async fn with_connection<T>(
     result
 }
 
-async fn inspect_on(client: &Client) -> Result<Option<StoreHealth>, MigrateError> {
-    let exists = "SELECT to_regclass('app.webhook_migrations') IS NOT NULL";
-    if !client.query_typed(exists, &[]).await?[0].try_get::<_, bool>(0)? {
+async fn inspect_on(client: &Client, schema: &SchemaName) -> Result<Option<StoreHealth>, MigrateError> {
+    if !migrations_table::is_migrated(client, schema).await? {
+        migrations_table::refuse_foreign_schema(client, schema).await?;
         return Ok(None);
     }
-    let rows = client.query_typed(crate::read::HEALTH.text, &[]).await?;
+    let rows = client.query_typed(&schema.rewrite(crate::read::HEALTH.text), &[]).await?;
     Ok(Some(crate::read::parse_health(&rows[0])?))
 }
 
 /// Applies the migrations that the database lacks, all in one transaction.
-async fn apply_on(client: &mut Client, migrations: &[Migration]) -> Result<MigrationReport, MigrateError> {
+async fn apply_on(
+    client: &mut Client,
+    schema: &SchemaName,
+    migrations: &[Migration],
+) -> Result<MigrationReport, MigrateError> {
     let version: i32 =
         client.query_typed("SELECT current_setting('server_version_num')::integer", &[]).await?[0]
             .try_get(0)?;
@@ -178,10 +206,10 @@ async fn apply_on(client: &mut Client, migrations: &[Migration]) -> Result<Migra
     }
     let transaction =
         client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
-    transaction.batch_execute("SELECT pg_advisory_xact_lock(7526, 0)").await?;
-    create_migrations_table(&transaction).await?;
-    let rows =
-        transaction.query_typed("SELECT coalesce(max(version), 0) FROM app.webhook_migrations", &[]).await?;
+    transaction.batch_execute(&schema.rewrite("SELECT pg_advisory_xact_lock(7526, 0)")).await?;
+    migrations_table::create_migrations_table(&transaction, schema).await?;
+    let last_version = "SELECT coalesce(max(version), 0) FROM app.webhook_migrations";
+    let rows = transaction.query_typed(&schema.rewrite(last_version), &[]).await?;
     let from: i32 = rows[0].try_get(0)?;
     let to = version_of(migrations);
     if from > to {
@@ -192,7 +220,7 @@ async fn apply_on(client: &mut Client, migrations: &[Migration]) -> Result<Migra
         let record =
             format!("INSERT INTO app.webhook_migrations (version, name) VALUES ({version}, '{name}')");
         for part in [sql, record.as_str()] {
-            transaction.batch_execute(part).await.map_err(|error| MigrateError::Failed {
+            transaction.batch_execute(&schema.rewrite(part)).await.map_err(|error| MigrateError::Failed {
                 version,
                 name,
                 error,
@@ -201,30 +229,6 @@ async fn apply_on(client: &mut Client, migrations: &[Migration]) -> Result<Migra
     }
     transaction.commit().await?;
     Ok(MigrationReport { from, to })
-}
-
-/// Creates the schema and the table of applied migrations where they are missing. `IF NOT EXISTS` would require the
-/// privilege to create them even where they exist.
-async fn create_migrations_table(transaction: &Transaction<'_>) -> Result<(), MigrateError> {
-    for (what, exists, create) in [
-        ("the schema app", "SELECT to_regnamespace('app') IS NOT NULL", "CREATE SCHEMA app"),
-        (
-            "the table app.webhook_migrations",
-            "SELECT to_regclass('app.webhook_migrations') IS NOT NULL",
-            "CREATE TABLE app.webhook_migrations (
-                 version    integer     PRIMARY KEY,
-                 name       text        NOT NULL,
-                 applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
-             )",
-        ),
-    ] {
-        let rows = transaction.query_typed(exists, &[]).await?;
-        if !rows[0].try_get::<_, bool>(0)? {
-            let created = transaction.batch_execute(create).await;
-            created.map_err(|error| MigrateError::Create { what, error })?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -154,7 +154,8 @@ async fn assign_positions(session: &Session, lock: &Sql) -> Result<i64, tokio_po
         let locked: bool = locked?.first().expect("the statement returns one row").try_get(0)?;
         let notices = if locked { session.send(&assign, &[&COMMITS_MAX]).await? } else { Vec::new() };
         if !notices.is_empty() {
-            session.query(&BROADCAST, &[&notification_payloads(&notices)?, &NOTICE_TOPIC]).await?;
+            let (payloads, channel) = (notification_payloads(&notices)?, session.schema().notice_channel());
+            session.query(&BROADCAST, &[&payloads, &channel]).await?;
         }
         let (last_position, committed) =
             join(session.send(&last_position, &[]), session.client().batch_execute("COMMIT")).await;

@@ -6,12 +6,18 @@
 use std::collections::BTreeMap;
 
 use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 
-/// The list of a freshly migrated database, one object per line: its kind and name, a tab, and its definition.
+use crate::migrate::MIGRATIONS;
+use crate::schema::SchemaName;
+
+/// The list of a freshly migrated database whose schema is `app`, one object per line: its kind and name, a tab, and
+/// its definition.
 const EXPECTED: &str = include_str!("../migrations/schema.txt");
 
-/// Lists the objects of the schema, and the rights of the current role on them. Leaves out the partitions of single days.
-/// The definitions are the same on every version of PostgreSQL.
+/// Lists the objects of the schema, and the rights of the current role on them. Leaves out the partitions of single
+/// days. The definitions are the same on every version of PostgreSQL. A function whose body is the text $1[n] is listed
+/// with that of $2[n]: the body that it has in the schema `app`.
 const LIST: &str = "
 WITH relations AS (
     SELECT c.oid, c.relname, c.relkind
@@ -49,8 +55,9 @@ JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
 UNION ALL
 SELECT 'function ' || p.proname || '(' || pg_catalog.pg_get_function_identity_arguments(p.oid) || ')',
        'returns ' || pg_catalog.format_type(p.prorettype, NULL) || ', body '
-       || left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex'), 16)
+       || left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(coalesce(b.written, 'other ' || p.prosrc), 'UTF8')), 'hex'), 16)
 FROM pg_catalog.pg_proc p
+LEFT JOIN (SELECT DISTINCT * FROM unnest($1, $2) AS u (rewritten, written)) AS b ON b.rewritten = p.prosrc
 WHERE p.pronamespace = pg_catalog.to_regnamespace('app')
 UNION ALL
 SELECT 'right to ' || g.right || ' on ' || r.relname, ''
@@ -68,18 +75,38 @@ ORDER BY 1";
 type Objects = BTreeMap<String, String>;
 
 /// Returns what is missing from the schema, or differs from what it should be; empty if the schema is intact.
-pub(crate) async fn find_problems(client: &mut Client) -> Result<Vec<String>, tokio_postgres::Error> {
-    let found = list(client).await?;
-    Ok(compare(&parse(EXPECTED), &found))
+pub(crate) async fn find_problems(
+    client: &mut Client,
+    schema: &SchemaName,
+) -> Result<Vec<String>, tokio_postgres::Error> {
+    let found = list(client, schema).await?;
+    // PostgreSQL quotes a schema's name in definitions only if the name is a keyword.
+    let quoted = client.query_typed("SELECT quote_ident($1)", &[(&schema.as_str(), Type::TEXT)]).await?;
+    let qualifier: &str = quoted[0].try_get(0)?;
+    Ok(compare(&parse(&schema.rewrite_as(EXPECTED, qualifier)), &found, qualifier))
 }
 
-async fn list(client: &mut Client) -> Result<Objects, tokio_postgres::Error> {
+async fn list(client: &mut Client, schema: &SchemaName) -> Result<Objects, tokio_postgres::Error> {
+    let written: Vec<String> = MIGRATIONS.iter().flat_map(|(_, sql)| function_bodies(sql)).collect();
+    let rewritten: Vec<_> = written.iter().map(|body| schema.rewrite(body)).collect();
     // Definitions name the schema of an object only if the search path does not have it.
     let transaction = client.transaction().await?;
     transaction.batch_execute("SET LOCAL search_path = pg_catalog").await?;
-    let rows = transaction.query_typed(LIST, &[]).await?;
+    let bodies = [(&rewritten as _, Type::TEXT_ARRAY), (&written as _, Type::TEXT_ARRAY)];
+    let rows = transaction.query_typed(&schema.rewrite(LIST), &bodies).await?;
     transaction.rollback().await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Returns the bodies of the functions that a migration creates, as PostgreSQL stores them. A body is in quotes or between
+/// two `$$`.
+fn function_bodies(migration: &str) -> Vec<String> {
+    let definitions = migration.split("\nAS ").skip(1);
+    let body = |definition: &str| match definition.strip_prefix("$$") {
+        Some(rest) => rest.split_once("$$").map(|(body, _)| body.to_owned()),
+        None => definition.strip_prefix('\'')?.split_once("';").map(|(body, _)| body.replace("''", "'")),
+    };
+    definitions.filter_map(body).collect()
 }
 
 fn parse(list: &str) -> Objects {
@@ -88,14 +115,16 @@ fn parse(list: &str) -> Objects {
 }
 
 /// Returns one sentence per object that is missing or differs. The columns, indexes and rights of a missing table, and
-/// what else belongs to it, are not listed.
-fn compare(expected: &Objects, found: &Objects) -> Vec<String> {
+/// what else belongs to it, are not listed. Definitions name a table with this qualifier.
+fn compare(expected: &Objects, found: &Objects, qualifier: &str) -> Vec<String> {
     let is_missing = |name: &str| !found.contains_key(name);
     let of_missing_table = |name: &str| {
         let of_table = |table: &str| {
             name.starts_with(&format!("column {table}."))
                 || name.ends_with(&format!(" on {table}"))
-                || expected.get(name).is_some_and(|definition| definition.contains(&format!(" app.{table} ")))
+                || expected
+                    .get(name)
+                    .is_some_and(|definition| definition.contains(&format!(" {qualifier}.{table} ")))
         };
         let tables = expected.keys().filter_map(|name| {
             ["table ", "view ", "sequence "]

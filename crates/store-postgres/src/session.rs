@@ -20,6 +20,7 @@ use tokio_postgres::{Row, Statement};
 
 use crate::config::PostgresConfig;
 use crate::error::{is_statement_missing, pool_error, store_error, unavailable};
+use crate::schema::{SchemaName, SqlText, Statements};
 
 /// Upper bound of a call of the store, from taking a session to the result.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -80,7 +81,8 @@ pub(crate) const BEGIN_ENQUEUE_SHORT_LOCK_WAIT: &str = concat!(begin!("250ms"), 
 const BEGIN_SNAPSHOT: &str =
     concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", plan_settings!("5s"));
 
-/// A statement with the types of its parameters.
+/// A statement with the types of its parameters. The text is written for the schema `app`; a session sends it for the
+/// configured one.
 pub(crate) struct Sql {
     pub(crate) text: &'static str,
     pub(crate) types: &'static [Type],
@@ -103,15 +105,19 @@ pub(crate) struct SessionPools {
     pub(crate) checks: SessionPool,
     /// Calls of dispatch, heartbeat and produce that failed.
     write_failures: Arc<AtomicUsize>,
+    /// The statements for the configured schema, which all pools share.
+    pub(crate) statements: Arc<Statements>,
 }
 
 impl SessionPools {
     pub(crate) fn new(config: &PostgresConfig) -> Self {
         let is_pooled = Arc::new(AtomicBool::new(false));
         let write_failures = Arc::new(AtomicUsize::new(0));
-        let pool = |connections| SessionPool::new(config, connections, &is_pooled, None);
+        let statements = Arc::new(Statements::new(config.schema.clone()));
+        let pool = |connections| SessionPool::new(config, connections, &is_pooled, &statements, None);
         let writing = |connections| {
-            SessionPool::new(config, connections, &is_pooled, Some(Arc::clone(&write_failures)))
+            let failures = Some(Arc::clone(&write_failures));
+            SessionPool::new(config, connections, &is_pooled, &statements, failures)
         };
         Self {
             dispatch: writing(4),
@@ -120,6 +126,7 @@ impl SessionPools {
             operate: pool(4),
             checks: pool(1),
             write_failures,
+            statements,
         }
     }
 
@@ -135,6 +142,7 @@ pub(crate) struct SessionPool {
     pool: Pool,
     /// Whether a transaction pooler has been detected. Statements are then not prepared.
     is_pooled: Arc<AtomicBool>,
+    statements: Arc<Statements>,
     /// Counts the calls that failed.
     failures: Option<Arc<AtomicUsize>>,
 }
@@ -144,6 +152,7 @@ impl SessionPool {
         config: &PostgresConfig,
         connections: usize,
         is_pooled: &Arc<AtomicBool>,
+        statements: &Arc<Statements>,
         failures: Option<Arc<AtomicUsize>>,
     ) -> Self {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
@@ -155,7 +164,7 @@ impl SessionPool {
             .create_timeout(Some(SESSION_TIMEOUT))
             .build()
             .expect("the builder has the runtime that timeouts need");
-        Self { pool, is_pooled: Arc::clone(is_pooled), failures }
+        Self { pool, is_pooled: Arc::clone(is_pooled), statements: Arc::clone(statements), failures }
     }
 
     /// Runs `work` on a session, within [`CALL_TIMEOUT`]. Closes the session if the work fails.
@@ -169,7 +178,11 @@ impl SessionPool {
     {
         let call = async {
             let client = self.pool.get().await.map_err(|error| pool_error(&error))?;
-            let session = Session { client: Some(client), is_pooled: Arc::clone(&self.is_pooled) };
+            let session = Session {
+                client: Some(client),
+                is_pooled: Arc::clone(&self.is_pooled),
+                statements: Arc::clone(&self.statements),
+            };
             session.run(work).await
         };
         let result = match tokio::time::timeout(CALL_TIMEOUT, call).await {
@@ -187,14 +200,15 @@ impl SessionPool {
 pub(crate) struct Session {
     client: Option<Object>,
     is_pooled: Arc<AtomicBool>,
+    statements: Arc<Statements>,
 }
 
 /// A statement that can be sent without another round trip.
-pub(crate) enum PreparedSql<'a> {
+pub(crate) enum PreparedSql {
     /// Prepared on the server.
     Named(Statement),
     /// Sent with its text, because of a transaction pooler.
-    Unnamed(&'a Sql),
+    Unnamed { text: SqlText, types: &'static [Type] },
 }
 
 impl Session {
@@ -219,25 +233,31 @@ impl Session {
         self.client.as_ref().expect("the client is taken only when the work has ended")
     }
 
+    /// Returns the schema that the statements of this session use.
+    pub(crate) fn schema(&self) -> &SchemaName {
+        self.statements.schema()
+    }
+
     /// Prepares a statement, or returns it as text if a transaction pooler has been detected.
-    pub(crate) async fn prepare<'a>(&self, sql: &'a Sql) -> Result<PreparedSql<'a>, tokio_postgres::Error> {
+    pub(crate) async fn prepare(&self, sql: &Sql) -> Result<PreparedSql, tokio_postgres::Error> {
+        let (text, types) = (self.statements.text(sql.text), sql.types);
         if self.is_pooled.load(Ordering::Relaxed) {
-            return Ok(PreparedSql::Unnamed(sql));
+            return Ok(PreparedSql::Unnamed { text, types });
         }
-        Ok(PreparedSql::Named(self.client().prepare_typed_cached(sql.text, sql.types).await?))
+        Ok(PreparedSql::Named(self.client().prepare_typed_cached(&text, types).await?))
     }
 
     /// Runs a statement. It is sent at the first poll, so statements that are polled in order share a round trip.
     pub(crate) async fn send(
         &self,
-        statement: &PreparedSql<'_>,
+        statement: &PreparedSql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         match statement {
             PreparedSql::Named(statement) => self.client().query(statement, params).await,
-            PreparedSql::Unnamed(sql) => {
-                let typed: Vec<_> = params.iter().copied().zip(sql.types.iter().cloned()).collect();
-                self.client().query_typed(sql.text, &typed).await
+            PreparedSql::Unnamed { text, types } => {
+                let typed: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
+                self.client().query_typed(text, &typed).await
             }
         }
     }

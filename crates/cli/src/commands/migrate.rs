@@ -11,7 +11,7 @@ use crate::commands::spinner::with_spinner;
 use crate::terminal;
 
 pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let url = open::masked_url(&config);
+    let url = open::database_name(&config);
     let database = open::database(&config)?;
     let report = with_spinner("migrating the schema", database.migrate()).await;
     let MigrationReport { from, to, problems } = report.with_context(|| format!("cannot migrate {url}"))?;

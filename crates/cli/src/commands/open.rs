@@ -6,7 +6,7 @@ use crate::service::http;
 use crate::service::open_files::OpenFilesLimit;
 use crate::service::shutdown::ProcessSignals;
 use anyhow::{Context as _, bail};
-use posthaste::{Database, OpenError, OpenStore, Options, Posthaste};
+use posthaste::{Database, OpenError, OpenStore, Options, Posthaste, SchemaName};
 use posthaste_config::{Config, DatabaseUrl};
 
 use crate::terminal::BadUsage;
@@ -45,6 +45,12 @@ pub(crate) fn masked_url(config: &Config) -> &str {
     config.setting("database_url").and_then(|effective| effective.value.as_deref()).unwrap_or_default()
 }
 
+/// Returns the masked URL of the database, with its schema if that is not the default one, for messages.
+pub(crate) fn database_name(config: &Config) -> String {
+    let (url, schema) = (masked_url(config), &config.database_schema);
+    if *schema == SchemaName::default() { url.to_owned() } else { format!("{url} (schema {schema})") }
+}
+
 /// Returns an error if the database is a SQLite file that does not exist. Only `serve` and `migrate` create one: anywhere
 /// else, a missing file is a mistyped path.
 pub(crate) fn require_file(config: &Config) -> anyhow::Result<()> {
@@ -64,7 +70,7 @@ pub(crate) async fn open_instance(
     options: Options,
     config: &Config,
 ) -> anyhow::Result<Posthaste> {
-    let url = masked_url(config);
+    let url = database_name(config);
     tokio::select! {
         opened = Posthaste::open(options) => opened.with_context(|| format!("cannot open {url}")),
         signal = signals.next() => bail!("stopped by {signal} before {url} was open"),
@@ -78,7 +84,7 @@ pub(crate) async fn wait_for_instance(
     options: Options,
     config: &Config,
 ) -> anyhow::Result<Posthaste> {
-    let url = masked_url(config);
+    let url = database_name(config);
     let mut delay = RETRY_DELAY_MIN;
     loop {
         match open_instance(signals, options.clone(), config).await {
@@ -96,6 +102,6 @@ pub(crate) async fn wait_for_instance(
 
 /// Opens the store of an existing database. Creates and migrates nothing.
 pub(crate) async fn open_existing_store(config: &Config) -> anyhow::Result<OpenStore> {
-    let url = masked_url(config);
+    let url = database_name(config);
     database(config)?.open_existing().await.with_context(|| format!("cannot open {url}"))
 }

@@ -1,4 +1,5 @@
-//! Lists of events and destinations, page by page. Each page is printed when it arrives, so that a list of any length needs little memory.
+//! Lists of events and destinations, page by page. Each page is printed when it arrives, so that a list of any length
+//! needs little memory.
 
 use std::marker::PhantomData;
 

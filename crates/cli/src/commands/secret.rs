@@ -33,7 +33,7 @@ async fn print_secrets(config: &Config) -> anyhow::Result<ExitCode> {
     let store = opened.store();
     store.add_first_secret(&OsRandom::new()?.secret()).await?;
     let secrets = store.signing_secrets().await?;
-    terminal::note(&format!("posthaste: from {}", open::masked_url(config)));
+    terminal::note(&format!("posthaste: from {}", open::database_name(config)));
     print(secrets.iter().map(|stored| stored.secret.reveal()))
 }
 

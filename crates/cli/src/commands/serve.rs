@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &ServeArgs, file: Option<&Path>, config: Config) -
     if let Some(server) = &probe_server {
         server.open(&Routes::Probes, &config, &posthaste, worker.as_ref());
     }
-    let database = open::masked_url(&config);
+    let database = open::database_name(&config);
     tracing::info!(%address, database, worker_id = %posthaste.settings().worker_id, worker = worker.is_some(), "listening");
     // A closed standard output must not end the service.
     let _ = terminal::print(&Banner::new(args, file, &config, address).render(&config));

@@ -1,7 +1,7 @@
 //! `posthaste worker`: delivers events, without API and dashboard.
 //!
-//! It serves health probes and metrics at `probe_listen`, or else at `listen` if that is set. By default it does not listen:
-//! many workers may share a host, and all would want the default port.
+//! It serves health probes and metrics at `probe_listen`, or else at `listen` if that is set. By default it does not
+//! listen: many workers may share a host, and all would want the default port.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if let Some(server) = &server {
         server.open(&Routes::Probes, &config, &posthaste, Some(&worker));
     }
-    let database = open::masked_url(&config);
+    let database = open::database_name(&config);
     tracing::info!(%worker_id, database, concurrency = config.concurrency, "delivering");
     // Deliveries continue if the server for probes ends.
     let exit_code = lifecycle::wait_for_shutdown(&mut signals, std::future::pending()).await;

@@ -1,8 +1,8 @@
 //! The HTTP server: accepts connections and serves them within limits.
 //!
-//! It limits the number of connections, in all and for each client, the time until the first byte and for a request's head,
-//! the time in which a client reads nothing of a response, and the time for open requests at shutdown. See `docs/decisions/0014-own-accept-loop.md` for
-//! why this is not `axum::serve`.
+//! It limits the number of connections, in all and for each client, the time until the first byte and for a request's
+//! head, the time in which a client reads nothing of a response, and the time for open requests at shutdown. See
+//! `docs/decisions/0014-own-accept-loop.md` for why this is not `axum::serve`.
 
 mod peers;
 
@@ -28,7 +28,8 @@ use crate::service::open_files::OpenFilesLimit;
 use crate::service::shutdown::ShutdownSignal;
 use peers::{PeerConnection, Peers};
 
-/// Maximum number of open connections, unless the process may open too few files. Further ones wait in the listener's backlog.
+/// Maximum number of open connections, unless the process may open too few files. Further ones wait in the listener's
+/// backlog.
 const CONNECTIONS_MAX: usize = 2_048;
 /// Part of the connections that one client may hold. Connections through a reverse proxy are all of one client.
 const PEER_SHARE: usize = 4;

@@ -30,8 +30,8 @@ impl ShutdownSignal {
     }
 }
 
-/// The handlers of SIGTERM, SIGINT and SIGHUP, which all stop the process. From their registration on, these signals no longer kill the process, and one
-/// that arrives while another is handled is not lost.
+/// The handlers of SIGTERM, SIGINT and SIGHUP, which all stop the process. From their registration on, these signals no
+/// longer kill the process, and one that arrives while another is handled is not lost.
 pub(crate) struct ProcessSignals {
     terminate: Signal,
     interrupt: Signal,

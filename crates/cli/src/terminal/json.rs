@@ -10,7 +10,8 @@ use super::text::is_invisible;
 /// multiply the output.
 const DEPTH_MAX: usize = 64;
 
-/// Indents JSON and escapes its invisible characters. Returns None for bytes that are not JSON or are nested deeper than [`DEPTH_MAX`].
+/// Indents JSON and escapes its invisible characters. Returns None for bytes that are not JSON or are nested deeper
+/// than [`DEPTH_MAX`].
 pub(crate) fn indent_json(bytes: &[u8]) -> Option<String> {
     serde_json::from_slice::<IgnoredAny>(bytes).ok()?;
     let json = std::str::from_utf8(bytes).ok()?;

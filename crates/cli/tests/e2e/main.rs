@@ -15,6 +15,7 @@ mod commands;
 mod configuration;
 mod crash;
 mod database_outage;
+mod database_schema;
 mod delivery;
 mod disk;
 mod doctor;

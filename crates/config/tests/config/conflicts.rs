@@ -28,6 +28,26 @@ fn address_beyond_loopback_requires_api_keys() {
 }
 
 #[test]
+fn schema_of_a_sqlite_file_is_an_error() {
+    let schema = ("POSTHASTE_DATABASE_SCHEMA", "billing");
+    for sqlite in [&[schema][..], &[schema, ("POSTHASTE_DATABASE_URL", "sqlite://x.db")]] {
+        let message = env(sqlite).only_error();
+        assert_contains(
+            &message,
+            &[
+                "POSTHASTE_DATABASE_SCHEMA=billing: ",
+                "SQLite has no schemas",
+                "remove it",
+                "POSTHASTE_DATABASE_URL",
+            ],
+        );
+    }
+    assert!(env(&[("POSTHASTE_DATABASE_SCHEMA", "app")]).parse().is_ok(), "the default changes nothing");
+    let config = env(&[schema, ("POSTHASTE_DATABASE_URL", "postgres://127.0.0.1/p")]).parse().unwrap();
+    assert_eq!(config.database_schema.as_str(), "billing");
+}
+
+#[test]
 fn loopback_receivers_are_allowed_if_only_this_host_can_enqueue() {
     let allowed = |pairs: &[(&str, &str)]| env(pairs).parse().unwrap().allow_private_networks;
     assert_eq!(allowed(&[]), AllowedNetworks::loopback());

@@ -22,6 +22,7 @@ fn defaults_of_a_worker_are_those_of_the_engine() {
 fn other_defaults_are_those_of_the_contract() {
     let config = UserInput::new().parse().unwrap();
     assert_eq!(config.database_url, DatabaseUrl::Sqlite("posthaste.db".into()));
+    assert_eq!(config.database_schema.as_str(), "app");
     assert_eq!(config.listen.to_string(), "127.0.0.1:8600");
     assert_eq!(config.retention_days, Some(Duration::from_secs(30 * 24 * 3_600)));
     assert_eq!(config.dead_letter_retention_days, None);

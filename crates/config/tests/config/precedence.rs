@@ -14,6 +14,7 @@ const SECRETS: [&str; 3] = [
 /// Per setting, a value for the file, for the environment and for the flag.
 const VALUES: &[(&str, [&str; 3])] = &[
     ("database_url", ["sqlite://file.db", "sqlite:///env.db", "postgres://db.example/flag"]),
+    ("database_schema", ["from_file", "from_env", "from_flag"]),
     ("retention_days", ["1", "2", "3"]),
     ("dead_letter_retention_days", ["1", "2", "3"]),
     ("listen", ["127.0.0.1:1", "127.0.0.2:2", "[::1]:3"]),
@@ -80,11 +81,20 @@ fn shown(setting: &Setting, value: &str) -> Option<String> {
     Some(if secret { "***" } else { value }.to_owned())
 }
 
+/// Returns the input without which a value of the setting has no effect, or is an error.
+fn input_for(setting: &Setting) -> UserInput {
+    match setting.name {
+        "retry_schedule_seconds" => env(&[("POSTHASTE_RETRY_STRATEGY", "schedule")]),
+        "database_schema" => env(&[("POSTHASTE_DATABASE_URL", "postgres://db.example/posthaste")]),
+        _ => UserInput::new(),
+    }
+}
+
 #[test]
 fn each_source_overrides_the_weaker_ones() {
     for setting in settings() {
         let [file, env, flag] = values_of(setting);
-        let input = UserInput::new();
+        let input = input_for(setting);
         assert_eq!(effective(&input, setting).0, Source::Default);
 
         let input = input.file(file_line(setting, file));
@@ -112,12 +122,6 @@ fn each_source_overrides_the_weaker_ones() {
 fn every_setting_changes_the_configuration() {
     for setting in settings() {
         let debug_output = |input: UserInput| {
-            // The schedule has no effect under the other strategy.
-            let input = if setting.name == "retry_schedule_seconds" {
-                input.env("POSTHASTE_RETRY_STRATEGY", "schedule")
-            } else {
-                input
-            };
             let mut config = input.parse().unwrap();
             config.settings.clear();
             config.warnings.clear();
@@ -125,8 +129,8 @@ fn every_setting_changes_the_configuration() {
         };
         let [value, ..] = values_of(setting);
         assert_ne!(
-            debug_output(UserInput::new()),
-            debug_output(UserInput::new().flag(setting.name, value)),
+            debug_output(input_for(setting)),
+            debug_output(input_for(setting).flag(setting.name, value)),
             "{} does nothing",
             setting.name
         );
@@ -142,17 +146,13 @@ fn every_setting_of_a_worker_reaches_the_engine() {
     };
     for setting in settings().filter(|setting| is_of_a_worker(setting)) {
         let engine_settings = |input: UserInput| {
-            let input = match setting.name {
-                "retry_schedule_seconds" => input.env("POSTHASTE_RETRY_STRATEGY", "schedule"),
-                _ => input,
-            };
             let config = input.parse().unwrap();
             format!("{:?}", config.engine_settings(WorkerId::new("w").unwrap()))
         };
         let [value, ..] = values_of(setting);
         assert_ne!(
-            engine_settings(UserInput::new()),
-            engine_settings(UserInput::new().flag(setting.name, value)),
+            engine_settings(input_for(setting)),
+            engine_settings(input_for(setting).flag(setting.name, value)),
             "{setting:?}"
         );
     }

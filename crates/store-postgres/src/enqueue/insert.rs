@@ -15,10 +15,10 @@ use crate::convert::PgTimestamp;
 use crate::session::{Session, Sql, durable_commit};
 
 /// Inserts messages, events, their queue rows and the change of the pending count, and notifies workers. Destinations
-/// whose ids this process has cached come with those ids, which hold if the server has them too and does not remove them;
-/// other destinations are looked up or inserted. Destinations and event ids are inserted in one order, so that two statements cannot
-/// deadlock. The commit becomes durable in a caller's transaction too: a worker may send an event as soon as it is
-/// visible, and a crash must not undo a change that the receiver has already seen.
+/// whose ids this process has cached come with those ids, which hold if the server has them too and does not remove
+/// them; other destinations are looked up or inserted. Destinations and event ids are inserted in one order, so that
+/// two statements cannot deadlock. The commit becomes durable in a caller's transaction too: a worker may send an event
+/// as soon as it is visible, and a crash must not undo a change that the receiver has already seen.
 pub(crate) static INSERT: Sql = Sql {
     text: concat!(
         "

@@ -5,8 +5,9 @@
 //! process holds:
 //!
 //! 1. *Announce*: `removal_xid` becomes 0. Enqueues that see it lock the row until their transaction ends.
-//! 2. *Date*: `removal_xid` becomes the id of the maintenance transaction. An enqueue that did not see the announcement got its
-//!    transaction id before it read the destination, and so before the announcement was committed: its id is lower.
+//! 2. *Date*: `removal_xid` becomes the id of the maintenance transaction. An enqueue that did not see the announcement
+//!    got its transaction id before it read the destination, and so before the announcement was committed: its id is
+//!    lower.
 //! 3. *Remove*: once every transaction with a lower id has ended, and if no enqueue holds the row, the row is locked. A new
 //!    snapshot then shows the events of all of them. If there is none, the destination is deleted.
 //!
@@ -19,10 +20,10 @@ use crate::session::{BEGIN, Session, Sql};
 /// Takes the lock of this removal, or returns false if another process holds it.
 static TRY_LOCK: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 3)", types: &[] };
 
-/// The condition under which the destination `d` is unused: no event refers to it, it is neither paused nor reported as open,
-/// and it was neither created nor began to fail nor was changed by an operator for $1 microseconds. Uses indexes
-/// webhook_circuits_destination, webhook_destination_audit_destination, and webhook_events_destination from its newest event
-/// on: the oldest entries of a busy destination are dead.
+/// The condition under which the destination `d` is unused: no event refers to it, it is neither paused nor reported as
+/// open, and it was neither created nor began to fail nor was changed by an operator for $1 microseconds. Uses indexes
+/// webhook_circuits_destination, webhook_destination_audit_destination, and webhook_events_destination from its newest
+/// event on: the oldest entries of a busy destination are dead.
 macro_rules! is_unused {
     () => {
         "(greatest(d.created_at, d.failing_since) <= app.webhook_now() - $1 * interval '1 microsecond'

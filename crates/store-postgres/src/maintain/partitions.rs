@@ -81,7 +81,7 @@ pub(crate) async fn drop_old_partitions(
 /// day.
 async fn try_ddl(session: &Session, ddl: &str) -> Result<(), tokio_postgres::Error> {
     let sql = format!("BEGIN; SET LOCAL lock_timeout = '100ms'; {ddl}; COMMIT");
-    match session.client().batch_execute(&sql).await {
+    match session.client().batch_execute(&session.schema().rewrite(&sql)).await {
         Ok(()) => Ok(()),
         Err(error) if error.code().is_some() => {
             tracing::debug!(error = %error, cause = error.source().map(tracing::field::display), "partition not changed; retrying in the next round");

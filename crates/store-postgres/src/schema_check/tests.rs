@@ -20,7 +20,7 @@ async fn connect(url: &str) -> Client {
 #[tokio::test]
 async fn schema_txt_lists_a_freshly_migrated_database() {
     let (_database, mut client) = migrated().await;
-    let lines = list(&mut client).await.unwrap();
+    let lines = list(&mut client, &SchemaName::default()).await.unwrap();
     let listed: String = lines.iter().map(|(name, definition)| format!("{name}\t{definition}\n")).collect();
     if std::env::var_os("POSTHASTE_UPDATE").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/schema.txt"), &listed).unwrap();
@@ -43,7 +43,7 @@ async fn objects_of_operators_and_partitions_of_days_are_no_problem() {
         )
         .await
         .unwrap();
-    assert_eq!(find_problems(&mut client).await.unwrap(), Vec::<String>::new());
+    assert_eq!(find_problems(&mut client, &SchemaName::default()).await.unwrap(), Vec::<String>::new());
     drop(store);
 }
 
@@ -86,7 +86,7 @@ async fn each_damage_is_named() {
     ] {
         let (_database, mut client) = migrated().await;
         client.batch_execute(damage).await.unwrap();
-        let problems = find_problems(&mut client).await.unwrap();
+        let problems = find_problems(&mut client, &SchemaName::default()).await.unwrap();
         assert!(problems.iter().any(|found| found.starts_with(problem)), "{damage}: {problems:?}");
         assert!(problems.len() < 4, "consequences are listed as well: {problems:?}");
     }
@@ -105,8 +105,8 @@ async fn missing_rights_of_the_role_are_named() {
         .await
         .unwrap();
     let mut limited = connect(&database.url.replace("postgres@", &format!("{role}@"))).await;
-    assert_eq!(find_problems(&mut limited).await.unwrap(), Vec::<String>::new());
+    assert_eq!(find_problems(&mut limited, &SchemaName::default()).await.unwrap(), Vec::<String>::new());
     client.batch_execute(&format!("REVOKE INSERT ON app.webhook_attempts FROM {role}")).await.unwrap();
-    let problems = find_problems(&mut limited).await.unwrap();
+    let problems = find_problems(&mut limited, &SchemaName::default()).await.unwrap();
     assert_eq!(problems, ["this role has no right to INSERT on webhook_attempts"]);
 }

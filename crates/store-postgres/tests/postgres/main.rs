@@ -22,6 +22,7 @@ mod notices;
 mod plans;
 mod pooler;
 mod retention;
+mod schemas;
 mod sql_function;
 mod sql_refusals;
 mod stalls;

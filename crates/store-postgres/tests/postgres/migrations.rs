@@ -87,7 +87,8 @@ async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     query_text(
         server,
         &database.name,
-        "CREATE SCHEMA app; CREATE TABLE app.webhook_settings (ours boolean);",
+        "CREATE SCHEMA app; CREATE TABLE app.webhook_settings (ours boolean);
+         CREATE TABLE app.webhook_migrations (version integer, name text);",
     );
     let before = objects(&database);
     let failed = migrate(&config(&database.url)).await.unwrap_err();
@@ -96,7 +97,7 @@ async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     assert!(message.contains("webhook_settings") && message.contains("rolled back"), "{message}");
     assert_eq!(objects(&database), before);
 
-    query_text(server, &database.name, "DROP TABLE app.webhook_settings;");
+    query_text(server, &database.name, "DROP TABLE app.webhook_settings, app.webhook_migrations;");
     assert_eq!(migrate(&config(&database.url)).await.unwrap(), all_applied());
 }
 

@@ -5,6 +5,7 @@ use std::process::Command;
 use posthaste_postgres_server::PostgresServer;
 use posthaste_store::Overview;
 use posthaste_store_conformance::Harness as _;
+use posthaste_store_postgres::tokio_postgres::types::Type;
 use posthaste_store_postgres::{EnqueueFunctionDefaults, PostgresStore};
 
 use crate::fixture::*;
@@ -12,6 +13,9 @@ use crate::support::PostgresHarness;
 
 /// JSON that jsonb would rewrite: two spaces, a trailing zero, an empty array, non-ASCII letters, an escape, a key twice.
 const PAYLOAD: &str = "{\"a\": 1.0,  \"b\":[ ], \"Zoë\": \"日本 \\u00e9\", \"a\": 2}";
+
+/// The types of the arguments, by which a GRANT names the function.
+const ARGUMENTS: &str = "text, text, json, text, text, text, text, text, text, integer";
 
 fn psql(harness: &PostgresHarness, sql: &str) -> String {
     query_text(PostgresServer::shared(), &harness.database.name, sql)
@@ -49,6 +53,77 @@ async fn psql_enqueues_with_arguments_by_position_and_by_name() {
     assert_eq!(event.payment_request_id.as_deref(), Some("pr-1"));
     assert_eq!((event.webhook_id.as_deref(), event.session_id.as_deref()), (Some("wh-2"), Some("se-3")));
     assert_eq!(store.overview().await.unwrap().pending, 2);
+}
+
+#[tokio::test]
+async fn untyped_and_json_payloads_are_accepted_however_the_other_arguments_are_typed() {
+    let harness = PostgresHarness::start().await;
+    let urls = [format!("'{URL}'"), format!("'{URL}'::text"), format!("'{URL}'::varchar(99)")];
+    let types = ["'x'", "'x'::text", "'x'::varchar", "'x'::char(1)"];
+    for (url, event_type) in urls.iter().flat_map(|url| types.map(|event_type| (url, event_type))) {
+        for payload in ["'1'", "'1'::json", "to_json(1)"] {
+            for rest in [
+                "",
+                ", 'id', 'pr'",
+                ", session_id => 'se'",
+                ", max_attempts => 3, webhook_id => 'w'::varchar",
+            ] {
+                let call = format!("SELECT app.enqueue_webhook({url}, {event_type}, {payload}{rest})");
+                psql(&harness, &format!("BEGIN; {call}; ROLLBACK;"));
+            }
+        }
+    }
+    // Parameters without a type, as drivers send them, get the types of the function.
+    let client = client(&harness.database.url).await;
+    let prepared = client.prepare("SELECT app.enqueue_webhook($1, $2, $3, event_id => $4)").await.unwrap();
+    let names: Vec<&str> = prepared.params().iter().map(Type::name).collect();
+    assert_eq!(names, ["text", "text", "json", "text"]);
+    psql(
+        &harness,
+        &format!(
+            "PREPARE call AS SELECT app.enqueue_webhook($1, $2, $3); EXECUTE call ('{URL}', 'x', '{PAYLOAD}');"
+        ),
+    );
+    assert_eq!(claim_one(&*harness.store()).await.payload, PAYLOAD.as_bytes());
+}
+
+#[tokio::test]
+async fn a_payload_of_type_jsonb_is_refused_with_the_reason_and_the_cast() {
+    let harness = PostgresHarness::start().await;
+    let role = format!("producer_of_{}", harness.database.name);
+    psql(
+        &harness,
+        &format!(
+            "CREATE ROLE {role}; GRANT USAGE ON SCHEMA app TO {role};
+             GRANT EXECUTE ON FUNCTION app.enqueue_webhook({ARGUMENTS}) TO {role};"
+        ),
+    );
+    let call = |arguments: &str| {
+        let sql = format!("SET ROLE {role}; SELECT app.enqueue_webhook({arguments})");
+        PostgresServer::shared().psql(&harness.database.name, &sql)
+    };
+    for arguments in [
+        format!("'{URL}', 'x', '{{}}'::jsonb"),
+        format!("'{URL}'::text, 'x'::varchar, jsonb_build_object('a', 1), event_id => 'chosen'"),
+        format!(
+            "payload => to_jsonb(1), event_type => 'x'::text, destination_url => '{URL}', max_attempts => 3"
+        ),
+        format!("'{URL}', 'x', NULL::jsonb"),
+        format!("'{}', 'x', '{{}}'::jsonb", "https://receiver.example/".to_owned() + &"x".repeat(100)),
+    ] {
+        let refused = call(&arguments).unwrap_err().to_string();
+        for words in ["payload is jsonb; it must be json", "HINT", "payload::json"] {
+            assert!(refused.contains(words), "{arguments}: {refused}");
+        }
+    }
+    let made = call(&format!("'{URL}', 'x', '{{\"a\":  1}}'::jsonb::json")).unwrap();
+    let lease = claim_one(&*harness.store()).await;
+    assert_eq!((lease.event_id.as_str(), &lease.payload[..]), (made.as_str(), &br#"{"a": 1}"#[..]));
+
+    // PostgreSQL's own answer to text names the cast.
+    let refused = call(&format!("'{URL}', 'x', '1'::text")).unwrap_err().to_string();
+    assert!(refused.contains("does not exist") && refused.contains("explicit type casts"), "{refused}");
+    call(&format!("'{URL}', 'x', '1'::text::json")).unwrap();
 }
 
 /// Runs a Python script with a connection called `db`, and returns its output.
@@ -144,7 +219,7 @@ async fn a_producer_with_usage_and_execute_enqueues_and_reads_nothing() {
 
     let refused = as_producer(&call).unwrap_err().to_string();
     assert!(refused.contains("permission denied for function enqueue_webhook"), "{refused}");
-    psql(&harness, &format!("GRANT EXECUTE ON FUNCTION app.enqueue_webhook TO {role}"));
+    psql(&harness, &format!("GRANT EXECUTE ON FUNCTION app.enqueue_webhook({ARGUMENTS}) TO {role}"));
     assert_eq!(as_producer(&call).unwrap(), "theirs");
     for table in
         ["messages", "events", "queue", "terminal_events", "attempts", "destinations", "secrets", "settings"]

@@ -1,49 +1,58 @@
 //! A store on a database of its own, whose clock tests can move.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_postgres_server::{Database, PostgresServer};
 use posthaste_store::Store;
 use posthaste_store_conformance::Harness;
-use posthaste_store_postgres::{PostgresConfig, PostgresStore};
+use posthaste_store_postgres::{PostgresConfig, PostgresStore, SchemaName};
 
 /// Two stores on a database of their own.
 pub(crate) struct PostgresHarness {
     pub(crate) database: Database,
     store: Arc<PostgresStore>,
     second: Arc<PostgresStore>,
+    schema: SchemaName,
     /// How far the clock is ahead of the server's.
     clock_offset: Mutex<Duration>,
 }
 
-/// The name of a migrated database, of which each harness gets a copy.
-fn template() -> &'static str {
-    static TEMPLATE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    TEMPLATE.get_or_init(|| {
+/// Returns the name of a database with this schema, of which each harness gets a copy.
+fn template(schema: &SchemaName) -> String {
+    static TEMPLATES: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut templates = TEMPLATES.lock().expect("no holder of this lock panics");
+    let create = || {
+        let schema = schema.clone();
         let database = PostgresServer::shared().create_database("template");
         let url = database.url.clone();
         let migrated = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime can be made").block_on(async {
                 let config = PostgresConfig::from_url(&url).expect("the URL is the server's own");
-                posthaste_store_postgres::migrate(&config).await
+                posthaste_store_postgres::migrate(&config.in_schema(schema)).await
             })
         });
         migrated.join().expect("migrating does not panic").expect("a fresh database can be migrated");
         database.name.clone()
-    })
+    };
+    templates.entry(schema.to_string()).or_insert_with(create).clone()
 }
 
 impl PostgresHarness {
     pub(crate) async fn start() -> Self {
-        let database = PostgresServer::shared().create_database_from(template());
+        Self::start_in(SchemaName::default()).await
+    }
+
+    pub(crate) async fn start_in(schema: SchemaName) -> Self {
+        let database = PostgresServer::shared().create_database_from(&template(&schema));
         let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
+        let config = config.in_schema(schema.clone());
         let store = Arc::new(PostgresStore::connect(config.clone()));
         let second = Arc::new(PostgresStore::connect(config));
-        Self { database, store, second, clock_offset: Mutex::default() }
+        Self { database, store, second, schema, clock_offset: Mutex::default() }
     }
 }
 
@@ -75,8 +84,9 @@ impl PostgresHarness {
             offset.as_micros()
         };
         let sql = format!(
-            "CREATE OR REPLACE FUNCTION app.webhook_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-             AS 'SELECT statement_timestamp() + interval ''{micros} microseconds'''"
+            "CREATE OR REPLACE FUNCTION \"{}\".webhook_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+             AS 'SELECT statement_timestamp() + interval ''{micros} microseconds'''",
+            self.schema
         );
         PostgresServer::shared().psql(&self.database.name, &sql).expect("the clock can be moved");
     }

@@ -38,9 +38,9 @@ pub(super) async fn run(
     let (source, secrets) = match &config.signing_secret {
         Some(keys) => {
             let listed = keys.secrets().iter().map(ListedSecret::configured).collect();
-            ("signing_secret in this configuration", listed)
+            ("signing_secret in this configuration".to_owned(), listed)
         }
-        None => (open::masked_url(config), stored(config).await?),
+        None => (open::database_name(config), stored(config).await?),
     };
     if args.json {
         let secrets: Vec<Value> = secrets.iter().map(ListedSecret::to_json).collect();

@@ -36,7 +36,7 @@ pub(super) async fn run(args: &SecretRotateArgs, config: &Config) -> anyhow::Res
         SECRETS_LEARNED_WITHIN.as_secs()
     );
     with_spinner(&waiting, timers::sleep(SECRETS_LEARNED_WITHIN)).await;
-    report(&valid, args.json, open::masked_url(config))?;
+    report(&valid, args.json, &open::database_name(config))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -92,7 +92,7 @@ fn describe_database(config: &Config) -> String {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             format!("{} (SQLite)", absolute.display())
         }
-        DatabaseUrl::Postgres(_) => open::masked_url(config).to_owned(),
+        DatabaseUrl::Postgres(_) => open::database_name(config),
     }
 }
 

@@ -54,7 +54,7 @@ fn is_receiver_permitted(config: &Config) -> bool {
 /// `posthaste secret` must print the secret of this process.
 fn receiver_location(config: &Config) -> &'static str {
     let is_from_environment = |name| matches!(source(config, name), Some(Source::Environment(_)));
-    if is_from_environment("database_url") || is_from_environment("signing_secret") {
+    if ["database_url", "database_schema", "signing_secret"].into_iter().any(is_from_environment) {
         "in this directory, with this environment"
     } else {
         "in this directory"
@@ -76,6 +76,9 @@ fn listen_command(args: &ServeArgs, file: Option<&Path>, config: &Config) -> Str
             matches!(config.database_url, DatabaseUrl::Sqlite(_)) || open::masked_url(config) == url;
         let url = if is_public { shell_quote(url) } else { "YOUR_DATABASE_URL".to_owned() };
         secret.push_str(&format!(" --database-url {url}"));
+    }
+    if let Some((_, schema)) = args.settings.iter().find(|(name, _)| *name == "database_schema") {
+        secret.push_str(&format!(" --database-schema {schema}"));
     }
     format!("{secret} | posthaste listen --secret-file -")
 }

@@ -94,6 +94,12 @@ fn flags_that_determine_the_secret_are_repeated() {
         listen_command(&["--database-url", plain], &[]),
         format!("posthaste secret --database-url {plain} | posthaste listen --secret-file -")
     );
+    let shown = banner(&["--database-url", plain, "--database-schema", "billing"], &[]).text();
+    assert!(
+        shown.contains(&format!("posthaste secret --database-url {plain} --database-schema billing")),
+        "{shown}"
+    );
+    assert!(shown.contains(&format!("{plain} (schema billing)")), "{shown}");
 }
 
 #[test]
