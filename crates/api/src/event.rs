@@ -98,6 +98,10 @@ pub(crate) struct AttemptBody {
     excerpt: String,
     #[schema(example = "web-1-00c0ffee00c0ffee")]
     worker_id: String,
+    /// False if the result arrived after the worker had lost the event: it was cancelled, it had expired, or another worker had
+    /// taken it over. Such a result changed nothing, and `attempts` does not count it.
+    #[schema(example = true)]
+    applied: bool,
 }
 
 /// One operator action on an event.
@@ -183,6 +187,7 @@ impl From<AttemptView> for AttemptBody {
             error_class: attempt.error_class.map(ErrorClass::as_str),
             excerpt: attempt.excerpt.to_string(),
             worker_id: attempt.worker.to_string(),
+            applied: attempt.applied,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::access::{Authorized, ReadAll, ReadOneEvent};
 use crate::api::ApiState;
 use crate::error::ApiError;
 use crate::event::{AttemptBody, AuditEntryBody, EventBody, EventDetailBody, EventIdPath};
-use crate::explain::explain;
+use crate::explain::{LateResult, explain};
 use crate::page::{Listing, encode_cursor, parse_page_request};
 use crate::query::{QueryParameters, excerpt, invalid_parameter};
 
@@ -95,12 +95,14 @@ pub(crate) async fn event(
     uri: Uri,
 ) -> Result<Json<EventDetailBody>, ApiError> {
     QueryParameters::require_none(&uri)?;
-    let EventDetail { mut event, history, audit } = match state.store.event(&event_id).await {
+    let detail = match state.store.event(&event_id).await {
         Err(StoreError::EventDiscarded { event_id, .. }) if !caller.may_see_operators() => {
             return Err(StoreError::EventNotFound { event_id }.into());
         }
         found => found?,
     };
+    let late_result = LateResult::find(&detail);
+    let EventDetail { mut event, history, audit } = detail;
     let audit = caller.may_see_operators().then_some(audit);
     if audit.is_none() {
         event.manual_last = None;
@@ -118,7 +120,7 @@ pub(crate) async fn event(
     };
     Ok(Json(EventDetailBody {
         event: EventBody::from(&event),
-        explanation: explain(&event, destination.as_ref(), &state.retry_policy),
+        explanation: explain(&event, late_result.as_ref(), destination.as_ref(), &state.retry_policy),
         history: latest(history).map(AttemptBody::from).collect(),
         audit: audit.map(|audit| latest(audit).map(AuditEntryBody::from).collect()),
     }))

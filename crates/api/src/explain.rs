@@ -1,23 +1,32 @@
 //! Explains in a sentence why an event is in its state and what happens next. Pure: it uses only values that were read from
 //! the store, and never compares with the current time, because only the store's clock decides what is due.
 
+mod late_result;
+
 use posthaste_domain::{DeliveryStatus, EventId, Excerpt, FailureKind, RetryPolicy};
 use posthaste_store::{AuditView, DestinationStatus, EventView, ManualAction};
 
 use crate::timestamp::Rfc3339;
+pub(crate) use late_result::LateResult;
 
 /// Explains an event's state. For a pending event, `policy` determines the limit of its attempts. For a delivered or
 /// failed event only its row counts, because the policy may have changed since.
 pub(crate) fn explain(
     event: &EventView,
+    late_result: Option<&LateResult>,
     destination: Option<&DestinationStatus>,
     policy: &RetryPolicy,
 ) -> String {
-    match event.status {
+    let in_flight = late_result.filter(|late| late.was_in_flight_at_cancel(event));
+    if let Some(late) = in_flight {
+        return explain_cancelled(event, &late.explain_in_flight());
+    }
+    let state = match event.status {
         DeliveryStatus::Delivered => explain_delivered(event),
         DeliveryStatus::Failed => explain_failed(event),
         DeliveryStatus::Pending => explain_pending(event, destination, policy),
-    }
+    };
+    state + &late_result.map(LateResult::explain).unwrap_or_default()
 }
 
 fn explain_pending(
@@ -54,13 +63,7 @@ fn explain_failed(event: &EventView) -> String {
     let at = Rfc3339(event.updated_at);
     let error = event.last_error.as_deref().unwrap_or("no error was recorded");
     match event.failure_kind {
-        Some(FailureKind::Cancelled) => {
-            let cancel = event.manual_last.as_ref().filter(|last| last.action == ManualAction::Cancel);
-            let by = cancel.map(|last| format!(" by {}", last.actor)).unwrap_or_default();
-            let reason = error.strip_prefix("manual_cancelled: ");
-            let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("Cancelled{by} at {at}{reason}, {}. A requeue sends it again.", after_attempts(event))
-        }
+        Some(FailureKind::Cancelled) => explain_cancelled(event, &after_attempts(event)),
         Some(FailureKind::Gone) => format!(
             "Dead-lettered at {at}: the receiver responded that it is permanently gone ({error}). A requeue starts over."
         ),
@@ -89,6 +92,16 @@ fn explain_failed(event: &EventView) -> String {
     }
 }
 
+/// Explains a cancel, with a phrase about what had been sent by then.
+fn explain_cancelled(event: &EventView, progress: &str) -> String {
+    let at = Rfc3339(event.updated_at);
+    let cancel = event.manual_last.as_ref().filter(|last| last.action == ManualAction::Cancel);
+    let by = cancel.map(|last| format!(" by {}", last.actor)).unwrap_or_default();
+    let reason = event.last_error.as_deref().and_then(|error| error.strip_prefix("manual_cancelled: "));
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("Cancelled{by} at {at}{reason}, {progress}. A requeue sends it again.")
+}
+
 /// Explains that an event does not exist because an operator discarded it.
 pub(crate) fn explain_discard(event_id: &EventId, discard: &AuditView) -> String {
     let at = Rfc3339(discard.at);
@@ -100,7 +113,10 @@ pub(crate) fn explain_discard(event_id: &EventId, discard: &AuditView) -> String
 /// Returns a phrase with the number of attempts: "after 2 attempts".
 fn after_attempts(event: &EventView) -> String {
     match event.attempts {
-        0 => "before any attempt".to_owned(),
+        0 if event.claims == 0 => "before any attempt".to_owned(),
+        // A claim may have led to a request. A requeue resets the attempts, but not the time of the last one.
+        0 if event.last_attempted_at.is_none() => "before any attempt had a result".to_owned(),
+        0 => "before any attempt since its requeue had a result".to_owned(),
         1 => "after 1 attempt".to_owned(),
         attempts => format!("after {attempts} attempts"),
     }

@@ -123,8 +123,9 @@ function fieldRows(event) {
 
 function attemptRow(attempt) {
   const status = attempt.http_status;
-  const delivered = status >= 200 && status < 300;
-  const result = String(status ?? attempt.error_class ?? UNKNOWN);
+  const late = attempt.applied === false;
+  const delivered = status >= 200 && status < 300 && !late;
+  const result = String(status ?? attempt.error_class ?? UNKNOWN) + (late ? ", not applied" : "");
   return el("tr", {},
     el("td", { class: "number" }, formatCount(attempt.attempt)),
     el("td", {}, relativeTime(attempt.started_at)),

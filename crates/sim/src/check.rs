@@ -91,6 +91,8 @@ struct Model {
     revision: u64,
     /// Tokens whose outcome has been recorded, with their events.
     outcomes: BTreeMap<LeaseToken, EventKey>,
+    /// Tokens whose result was recorded as not applied.
+    unapplied: BTreeSet<LeaseToken>,
     /// Every token ever granted, with its holder.
     holders: BTreeMap<LeaseToken, Arc<Process>>,
     accounts: BTreeMap<EventKey, LeaseAccount>,

@@ -79,10 +79,11 @@ pub async fn a_settlement_after_a_takeover_is_stale(harness: &dyn Harness) {
     let store = harness.store();
     let event_id = enqueue(&store, event()).await;
     let (lost, taker) = take_over(harness, &store).await;
+    let (before, end) = (detail(&store, &event_id).await, end_of_log(&store).await);
     for outcome in [status(200), status(500), status(410)] {
-        let before = (detail(&store, &event_id).await, end_of_log(&store).await);
         assert_eq!(settle(&store, &settlement(&lost, outcome)).await, SettleResult::Stale);
-        assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
+        assert_only_recorded(&store, &before, &[&lost]).await;
+        assert_eq!(published_after(&store, end).await, []);
     }
     apply(&store, &taker, success()).await;
     let late = settle(&store, &settlement(&lost, status(500))).await;
@@ -98,9 +99,11 @@ pub async fn a_settlement_under_an_older_token_of_the_same_worker_is_stale(harne
     let released = claim_one(&store).await;
     release(&store, &[&released]).await;
     let current = claim_one(&store).await;
-    let before = (detail(&store, &event_id).await, end_of_log(&store).await);
-    assert_eq!(before.0.event.lease_owner, Some(worker("worker-a")));
+    let (before, end) = (detail(&store, &event_id).await, end_of_log(&store).await);
+    assert_eq!(before.event.lease_owner, Some(worker("worker-a")));
+    let mut recorded = Vec::new();
     for older in [&expired, &released] {
+        recorded.push(older);
         for outcome in [status(200), status(500), status(410)] {
             let late = store.settle(&worker("worker-a"), &[settlement(older, outcome)]).await;
             assert_eq!(
@@ -108,7 +111,8 @@ pub async fn a_settlement_under_an_older_token_of_the_same_worker_is_stale(harne
                 Ok(vec![SettleResult::Stale]),
                 "the owner's name does not prove that the lease is held"
             );
-            assert_eq!((detail(&store, &event_id).await, end_of_log(&store).await), before);
+            assert_only_recorded(&store, &before, &recorded).await;
+            assert_eq!(published_after(&store, end).await, []);
         }
     }
     apply(&store, &current, success()).await;

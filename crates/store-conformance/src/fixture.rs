@@ -298,6 +298,18 @@ pub(crate) fn closed_circuit(worker_name: &str, destination: DestinationId) -> C
     CircuitReport { worker: worker(worker_name), destination, open: None }
 }
 
+/// Asserts that late results changed nothing of an event but its history, which shows each of their leases once, as not
+/// applied.
+pub(crate) async fn assert_only_recorded(store: &Handle, before: &EventDetail, late: &[&Lease]) {
+    let EventDetail { event, history, audit } = detail(store, &before.event.event_id).await;
+    assert_eq!((&event, &audit), (&before.event, &before.audit), "a late result is not applied");
+    let (known, new) = history.split_at(before.history.len());
+    assert_eq!(known, before.history);
+    let recorded: Vec<_> = new.iter().map(|attempt| (attempt.token, attempt.applied)).collect();
+    let expected: Vec<_> = late.iter().map(|lease| (lease.token, false)).collect();
+    assert_eq!(recorded, expected);
+}
+
 pub(crate) async fn is_stored(store: &Handle, event_id: &EventId) -> bool {
     match store.event(event_id).await {
         Ok(_) => true,

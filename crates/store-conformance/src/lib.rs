@@ -24,6 +24,7 @@ mod expire;
 mod fence;
 mod health;
 mod idempotency;
+mod late_result;
 mod lease;
 mod maintain;
 mod notices;

@@ -152,6 +152,16 @@ macro_rules! conformance_suite {
                 concurrent_replays_of_one_settlement_apply_it_once,
                 settlement_racing_a_cancel_has_one_winner,
             }
+            late_result {
+                a_late_result_is_recorded_with_its_outcome,
+                a_late_result_twice_in_one_batch_is_recorded_once,
+                concurrent_repetitions_of_a_late_result_record_it_once,
+                late_results_do_not_change_how_a_delivered_event_is_shown,
+                a_removed_event_gets_no_late_result,
+                a_late_result_before_a_requeue_stays_in_the_history,
+                late_results_of_many_events_are_recorded_in_one_call,
+                late_results_are_removed_with_other_old_attempts,
+            }
             requeue {
                 s2_fr004_ac1_requeue_moves_only_failed_to_pending,
                 s2_fr004_ac2_requeue_resets_attempts_error_lease_and_due_time,

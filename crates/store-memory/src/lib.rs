@@ -91,9 +91,7 @@ impl Store for MemoryStore {
 
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let now = self.clock.now();
-        Ok(self.with_state(|state| {
-            batch.iter().map(|settlement| settle::settle(state, now, worker, settlement)).collect()
-        }))
+        Ok(self.with_state(|state| settle::settle(state, now, worker, batch)))
     }
 
     async fn release(&self, leases: &[LeaseRef]) -> Result<(), StoreError> {

@@ -85,6 +85,7 @@ fn attempt_view(attempt: &Attempt) -> AttemptView {
         error_class: transition.outcome().error_class(),
         excerpt: transition.outcome().excerpt().clone(),
         worker: attempt.worker.clone(),
+        applied: attempt.applied,
     }
 }
 

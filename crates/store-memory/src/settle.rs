@@ -7,41 +7,84 @@ use posthaste_store::{SettleResult, Settlement};
 
 use crate::state::{Attempt, Row, State};
 
-/// Writes one settlement if the event still holds its token.
+/// Writes the settlements whose leases are held, then records the others as not applied.
 pub(crate) fn settle(
+    state: &mut State,
+    now: Timestamp,
+    worker: &WorkerId,
+    batch: &[Settlement],
+) -> Vec<SettleResult> {
+    let applied: Vec<bool> = batch.iter().map(|settlement| apply(state, now, worker, settlement)).collect();
+    let result = |(settlement, applied): (&Settlement, bool)| match applied {
+        true => SettleResult::Applied,
+        false => record_unapplied(state, now, worker, settlement),
+    };
+    batch.iter().zip(applied).map(result).collect()
+}
+
+/// Writes one settlement if the event still holds its token. Returns whether it did.
+fn apply(state: &mut State, now: Timestamp, worker: &WorkerId, settlement: &Settlement) -> bool {
+    let transition = &settlement.transition;
+    let started_at = started_at(settlement, now);
+    let Some(row) = state.find_leased(transition.key(), transition.token()) else {
+        return false;
+    };
+    change_row(row, settlement, started_at, now);
+    record_attempt(state, now, worker, settlement, true);
+    state.pause(transition.destination_id(), now, transition.destination_pause());
+    record_health(state, settlement, now);
+    if let Some(kind) = transition.notice_kind() {
+        state.publish(transition.key(), kind, now);
+    }
+    true
+}
+
+/// Records an attempt whose lease was lost, unless it is recorded already or its event no longer exists.
+fn record_unapplied(
     state: &mut State,
     now: Timestamp,
     worker: &WorkerId,
     settlement: &Settlement,
 ) -> SettleResult {
     let transition = &settlement.transition;
-    if state.attempts.contains_key(&transition.token()) {
-        return SettleResult::Replayed;
+    match state.attempts.get(&transition.token()) {
+        Some(recorded) if recorded.applied => return SettleResult::Replayed,
+        Some(_) => {}
+        None if state.rows.contains_key(&transition.key()) => {
+            state.revision += 1;
+            record_attempt(state, now, worker, settlement, false);
+        }
+        None => {}
     }
-    let started_at = now.before(settlement.ended_ago).before(transition.duration());
-    let Some(row) = state.find_leased(transition.key(), transition.token()) else {
-        return SettleResult::Stale;
-    };
-    apply(row, settlement, started_at, now);
+    SettleResult::Stale
+}
+
+fn record_attempt(
+    state: &mut State,
+    now: Timestamp,
+    worker: &WorkerId,
+    settlement: &Settlement,
+    applied: bool,
+) {
     let attempt = Attempt {
-        key: transition.key(),
-        transition: Arc::clone(transition),
-        started_at,
+        key: settlement.transition.key(),
+        transition: Arc::clone(&settlement.transition),
+        started_at: started_at(settlement, now),
         recorded_at: now,
         revision: state.revision,
         worker: worker.clone(),
+        applied,
     };
-    state.attempts.insert(transition.token(), attempt);
-    state.pause(transition.destination_id(), now, transition.destination_pause());
-    record_health(state, settlement, now);
-    if let Some(kind) = transition.notice_kind() {
-        state.publish(transition.key(), kind, now);
-    }
-    SettleResult::Applied
+    state.attempts.insert(settlement.transition.token(), attempt);
+}
+
+/// Returns when the attempt began.
+fn started_at(settlement: &Settlement, now: Timestamp) -> Timestamp {
+    now.before(settlement.ended_ago).before(settlement.transition.duration())
 }
 
 /// Applies the transition to the row and ends its lease.
-fn apply(row: &mut Row, settlement: &Settlement, started_at: Timestamp, now: Timestamp) {
+fn change_row(row: &mut Row, settlement: &Settlement, started_at: Timestamp, now: Timestamp) {
     let transition = &settlement.transition;
     row.attempts = transition.attempt();
     row.lost_leases = 0;

@@ -96,6 +96,8 @@ pub struct Attempt {
     /// The revision of the state when the attempt was recorded. It orders attempts that have the same timestamp.
     pub revision: u64,
     pub worker: WorkerId,
+    /// False if the worker had lost its lease: the attempt changed nothing.
+    pub applied: bool,
 }
 
 /// A destination: its pauses, its circuits, and since when it has been failing. Ended pauses and expired reports stay

@@ -200,7 +200,8 @@ CREATE TRIGGER webhook_terminal_events_failed_destination
 BEFORE INSERT ON app.webhook_terminal_events
 FOR EACH ROW WHEN (NEW.failure_kind IS NOT NULL) EXECUTE FUNCTION app.webhook_set_failed_destination();
 
--- One row per recorded outcome, one partition per day. The lease token is the attempt's public id.
+-- One row per request whose result reached the store, one partition per day. The lease token is the attempt's public id. A
+-- result whose lease had been lost was not applied: it changed nothing.
 CREATE TABLE app.webhook_attempts (
     event_key      bigint      NOT NULL,
     destination_id bigint      NOT NULL,
@@ -213,7 +214,8 @@ CREATE TABLE app.webhook_attempts (
     trigger        text        NOT NULL,
     worker_id      text        NOT NULL,
     error_class    text,
-    excerpt        text        NOT NULL
+    excerpt        text        NOT NULL,
+    applied        boolean     NOT NULL DEFAULT true
 ) PARTITION BY RANGE (recorded_at);
 CREATE INDEX webhook_attempts_event ON app.webhook_attempts (event_key);
 -- Holds attempts of days without a partition, so that a settle does not fail for lack of one.

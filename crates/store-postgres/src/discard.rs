@@ -1,7 +1,7 @@
 //! Discards: an operator removes a failed event for good. The store keeps its id, its audit log and what its notices
 //! contain.
 
-use futures_util::future::join4;
+use futures_util::future::join5;
 use posthaste_domain::{DeliveryStatus, EventId, clean_reason};
 use posthaste_store::{ActionRequest, AuditView, EventView, ManualAction, RecordedAction, StoreError};
 use tokio_postgres::types::Type;
@@ -15,9 +15,9 @@ use crate::operation::{
 use crate::read;
 use crate::session::{Params, Sql};
 
-/// Deletes a failed event with its message and attempts. Deleting the terminal row comes first: it waits for another
-/// operator's change of the event, and finds nothing after a requeue. Changes nothing if an action has the key $5. Uses
-/// indexes webhook_events_event_id, webhook_events_message_id, and webhook_attempts_event in every partition.
+/// Deletes a failed event with its message. Deleting the terminal row comes first: it waits for another operator's change of
+/// the event, and finds nothing after a requeue. Changes nothing if an action has the key $5. Uses indexes
+/// webhook_events_event_id and webhook_events_message_id.
 static DISCARD: Sql = Sql {
     text: "
 WITH discarded AS (
@@ -36,9 +36,6 @@ messages AS (
     WHERE m.id = e.message_id
           AND NOT EXISTS (SELECT FROM app.webhook_events o WHERE o.message_id = e.message_id AND o.id <> e.id)
 ),
-attempts AS (
-    DELETE FROM app.webhook_attempts a USING discarded d WHERE a.event_key = d.id
-),
 discarded_events AS (
     INSERT INTO app.webhook_discarded_events (id, discarded_at, event_id, webhook_id, payment_request_id, session_id)
     SELECT id, app.webhook_now(), event_id, webhook_id, payment_request_id, session_id FROM events
@@ -53,6 +50,17 @@ audit AS (
 )
 SELECT id FROM discarded",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
+};
+
+/// Deletes the attempts of a discarded event. It runs after [`DISCARD`], because that statement may have waited for a worker
+/// that was recording a late result: a new snapshot shows that result. Uses indexes webhook_discarded_events_event_id, and
+/// webhook_attempts_event in every partition.
+static DELETE_ATTEMPTS: Sql = Sql {
+    text: "
+DELETE FROM app.webhook_attempts a
+USING app.webhook_discarded_events d
+WHERE d.event_id = $1 AND a.event_key = d.id",
+    types: &[Type::TEXT],
 };
 
 /// Attempts to discard an event that fails between the statement and the check why it changed nothing.
@@ -89,7 +97,7 @@ struct DiscardResult {
     event: Option<EventView>,
 }
 
-/// Runs the statement, then reads the event and the action under the key, in one transaction and one round trip.
+/// Runs the statements, then reads the event and the action under the key, in one transaction and one round trip.
 async fn try_once(
     store: &StoreState,
     event_id: &EventId,
@@ -97,23 +105,26 @@ async fn try_once(
     params: Params<'_>,
 ) -> Result<DiscardResult, StoreError> {
     let result = store.sessions.operate.with(async |session| {
-        let (lock, discard, read_event, read_action) = (
+        let (lock, discard, delete_attempts, read_event, read_action) = (
             session.prepare(&LOCK_OPERATION).await?,
             session.prepare(&DISCARD).await?,
+            session.prepare(&DELETE_ATTEMPTS).await?,
             session.prepare(&SELECT_EVENT).await?,
             session.prepare(&RECORDED_ACTION).await?,
         );
         let id = event_id.as_str();
         let results = session.transaction(async {
-            let (locked, discarded, event, recorded) = join4(
+            let (locked, discarded, attempts_deleted, event, recorded) = join5(
                 session.send(&lock, &[&key]),
                 session.send(&discard, params),
+                session.send(&delete_attempts, &[&id]),
                 session.send(&read_event, &[&id]),
                 session.send(&read_action, &[&key]),
             )
             .await;
             locked?;
             discarded?;
+            attempts_deleted?;
             Ok((event?, recorded?))
         });
         let (event, recorded) = results.await?;

@@ -78,7 +78,8 @@ pub(crate) static HEALTH: Sql =
 /// Reads the attempts of an event, oldest first. Uses index webhook_attempts_event, in every partition.
 static ATTEMPT_HISTORY: Sql = Sql {
     text: "
-SELECT a.lease_token, a.attempt, a.trigger, a.started_at, a.duration_us, a.http_status, a.error_class, a.excerpt, a.worker_id
+SELECT a.lease_token, a.attempt, a.trigger, a.started_at, a.duration_us, a.http_status, a.error_class, a.excerpt, a.worker_id,
+       a.applied
 FROM app.webhook_attempts a
 WHERE a.event_key = (SELECT e.id FROM app.webhook_events e WHERE e.event_id = $1)
 ORDER BY a.recorded_at, a.attempt",
@@ -206,6 +207,7 @@ fn parse_attempt(row: &Row) -> Result<AttemptView, tokio_postgres::Error> {
         error_class: row.try_get::<_, Option<&str>>(6)?.and_then(ErrorClass::from_name),
         excerpt: Excerpt::from_stored(row.try_get(7)?),
         worker: WorkerId::from_stored(row.try_get(8)?),
+        applied: row.try_get(9)?,
     })
 }
 

@@ -1,13 +1,13 @@
 //! Settles: writes the results of a batch of attempts, with all that derives from them, in one round trip.
 
 mod columns;
+mod late;
 
 use std::collections::HashSet;
 
 use posthaste_domain::{LeaseToken, WorkerId};
 use posthaste_store::{SettleResult, Settlement, StoreError};
 use tokio_postgres::types::{ToSql, Type};
-use uuid::Uuid;
 
 use crate::StoreState;
 use crate::outstanding::CompletedClaims;
@@ -173,17 +173,8 @@ SELECT n FROM completed UNION ALL SELECT n FROM retried",
     ],
 };
 
-/// Selects the lease tokens that have an attempt record. Runs only for settlements that were not applied. Uses index
-/// webhook_attempts_event.
-static RECORDED_TOKENS: Sql = Sql {
-    text: "
-SELECT a.lease_token
-FROM unnest($1::bigint[], $2::uuid[]) AS i (key, token)
-JOIN app.webhook_attempts a ON a.event_key = i.key AND a.lease_token = i.token",
-    types: &[Type::INT8_ARRAY, Type::UUID_ARRAY],
-};
-
-/// Writes a batch of settlements in one commit and returns, in order, whether each was applied.
+/// Writes a batch of settlements in one commit and returns, in order, whether each was applied. Late results, which are rare,
+/// get a second commit: `settle/late.rs` says why.
 pub(crate) async fn settle(
     store: &StoreState,
     worker: &WorkerId,
@@ -196,10 +187,10 @@ pub(crate) async fn settle(
     let completed_claims = store.outstanding.completed_by(tokens());
     let written = store.sessions.dispatch.with(async |session| {
         let applied = apply(session, Scope::OwnTransaction, worker, batch, &completed_claims).await?;
-        let recorded = recorded_tokens(session, batch, &applied).await?;
-        Ok((applied, recorded))
+        let replayed = late::record(session, Scope::OwnTransaction, worker, batch, &applied).await?;
+        Ok((applied, replayed))
     });
-    let (applied, recorded) = written.await?;
+    let (applied, replayed) = written.await?;
     store.outstanding.remove(tokens());
     store.notice_signal.notify();
     let mut unreported = applied.clone();
@@ -207,7 +198,7 @@ pub(crate) async fn settle(
         let token = settlement.transition.token();
         if unreported.remove(&token) {
             SettleResult::Applied
-        } else if applied.contains(&token) || recorded.contains(&token) {
+        } else if applied.contains(&token) || replayed.contains(&token) {
             // Settled before, in this batch or in an earlier one.
             SettleResult::Replayed
         } else {
@@ -224,16 +215,16 @@ enum Scope {
     OpenTransaction,
 }
 
-/// Writes a settlement in a transaction that the caller has begun. Returns whether it was applied.
+/// Writes a settlement in a transaction that the caller has begun, then runs the statements for late results as if it had
+/// not been applied: they find that it has been.
 pub(crate) async fn settle_in_transaction(
     session: &Session,
     worker: &WorkerId,
     settlement: Settlement,
-) -> Result<bool, tokio_postgres::Error> {
-    let token = settlement.transition.token();
-    let none = CompletedClaims::default();
-    let applied = apply(session, Scope::OpenTransaction, worker, &[settlement], &none).await?;
-    Ok(applied.contains(&token))
+) -> Result<(), tokio_postgres::Error> {
+    let (batch, scope) = ([settlement], Scope::OpenTransaction);
+    apply(session, scope, worker, &batch, &CompletedClaims::default()).await?;
+    late::record(session, scope, worker, &batch, &HashSet::new()).await.map(drop)
 }
 
 /// Writes the settlements and returns the lease tokens of those that were applied. Like every statement that locks
@@ -272,23 +263,4 @@ async fn apply(
             Ok(batch[index].transition.token())
         })
         .collect()
-}
-
-/// Returns the lease tokens of unapplied settlements whose attempts are already on record: these are replays.
-async fn recorded_tokens(
-    session: &Session,
-    batch: &[Settlement],
-    applied: &HashSet<LeaseToken>,
-) -> Result<HashSet<LeaseToken>, tokio_postgres::Error> {
-    let (keys, tokens): (Vec<i64>, Vec<Uuid>) = batch
-        .iter()
-        .map(|settlement| &settlement.transition)
-        .filter(|transition| !applied.contains(&transition.token()))
-        .map(|transition| (transition.key().0, transition.token().as_uuid()))
-        .unzip();
-    if keys.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let rows = session.transact(&RECORDED_TOKENS, &[&keys, &tokens]).await?;
-    rows.iter().map(|row| Ok(LeaseToken::from_uuid(row.try_get(0)?))).collect()
 }

@@ -123,10 +123,13 @@ CREATE TABLE webhook_failures (
 CREATE INDEX webhook_failures_destination ON webhook_failures (destination_id);
 CREATE INDEX webhook_failures_updated_at ON webhook_failures (updated_at);
 
--- One row per recorded outcome. `lease_number` is the ordinal, within its event, of the lease that recorded it.
+-- One row per request whose result reached the store, in the order of `position`. The position of an applied result is
+-- 256 times the ordinal of its lease within the event. A result whose lease had been lost was not applied; it follows the
+-- last row of its event, so its position is no multiple of 256.
 CREATE TABLE webhook_attempts (
     event_key    INTEGER NOT NULL,
-    lease_number INTEGER NOT NULL,
+    position     INTEGER NOT NULL,
+    applied      INTEGER NOT NULL,
     lease_token  BLOB    NOT NULL,
     attempt      INTEGER NOT NULL,
     trigger      TEXT    NOT NULL,
@@ -137,7 +140,7 @@ CREATE TABLE webhook_attempts (
     excerpt      TEXT    NOT NULL,
     worker_id    TEXT    NOT NULL,
     recorded_at  INTEGER NOT NULL,
-    PRIMARY KEY (event_key, lease_number)
+    PRIMARY KEY (event_key, position)
 ) WITHOUT ROWID;
 
 -- `earliest_retry_at` is never later than the due time of the destination's first retry without a lease. An id is never used
@@ -291,7 +294,7 @@ SELECT
     f.failure_kind       AS failure_kind,
     coalesce(q.attempts, f.attempts, a.attempt)     AS attempts,
     e.max_attempts       AS max_attempts,
-    coalesce(q.claims, f.claims, a.lease_number)    AS claims,
+    coalesce(q.claims, f.claims, a.position / 256)  AS claims,
     coalesce(q.lost_leases, f.lost_leases, 0)       AS lost_leases,
     q.next_attempt_at    AS next_attempt_at,
     q.lease_token        AS lease_token,
@@ -315,6 +318,6 @@ LEFT JOIN webhook_failures f ON f.id = e.id
 -- For a delivered event, the attempt that delivered it.
 LEFT JOIN webhook_attempts a
     ON q.id IS NULL AND f.id IS NULL AND a.event_key = e.id
-    AND a.lease_number = (SELECT max(lease_number) FROM webhook_attempts WHERE event_key = e.id)
+    AND a.position = (SELECT max(position) FROM webhook_attempts WHERE event_key = e.id AND applied)
 LEFT JOIN webhook_audit m
     ON m.id = (SELECT max(id) FROM webhook_audit WHERE event_key = e.id);

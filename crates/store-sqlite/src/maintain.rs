@@ -148,8 +148,8 @@ fn remove_delivered(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
 
 /// Removes the attempt that an entry refers to, if any.
 fn remove_attempt(db: &Connection, entry: &LogEntry) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1 AND lease_number = ?2")?
-        .execute((entry.key.0, entry.lease_number))?;
+    db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1 AND position = ?2")?
+        .execute((entry.key.0, entry.attempt_position))?;
     Ok(())
 }
 

@@ -3,9 +3,9 @@
 //! Each batch of results is one row with a packed entry per event. SQLite runs one write transaction at a time, so the
 //! order of the rows is the order in which notices become visible. A row's id is never reused, not even after retention.
 //!
-//! Entries of attempts that lead to a retry are not notices. They exist for retention, which finds old attempts and old
-//! deliveries in the log in the order of their commits. Retention removes a delivered event together with the entry of
-//! its delivery, and so never before the event's last notice. The notices of a discarded event stay.
+//! Entries of attempts that lead to a retry, or that were not applied, are not notices. They exist for retention, which
+//! finds old attempts and old deliveries in the log in the order of their commits. Retention removes a delivered event
+//! together with the entry of its delivery, and so never before the event's last notice. The notices of a discarded event stay.
 
 use posthaste_domain::{EventId, EventKey, FailureKind, Notice, NoticeKind, Timestamp};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice};
@@ -18,20 +18,20 @@ use crate::{row, totals};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogEntry {
     pub(crate) key: EventKey,
-    /// `None` if the event will be retried.
+    /// `None` if the event will be retried, or the attempt was not applied.
     pub(crate) kind: Option<NoticeKind>,
     pub(crate) attempts: u32,
-    /// Ordinal, from one, of the lease under which the attempt was recorded; zero if the result had no attempt.
-    pub(crate) lease_number: u32,
+    /// Position of the recorded attempt within its event; zero if the result had no attempt.
+    pub(crate) attempt_position: u32,
 }
 
-/// Length of a packed entry: key, kind as a letter, attempts and lease number; integers are big-endian.
+/// Length of a packed entry: key, kind as a letter, attempts and the position of the attempt; integers are big-endian.
 const ENTRY_BYTES: usize = 17;
 
 impl LogEntry {
     /// Creates the entry of an event that was dead-lettered or cancelled without a recorded attempt.
     pub(crate) fn without_attempt(key: EventKey, kind: NoticeKind, attempts: u32) -> Self {
-        Self { key, kind: Some(kind), attempts, lease_number: 0 }
+        Self { key, kind: Some(kind), attempts, attempt_position: 0 }
     }
 
     fn pack(self) -> [u8; ENTRY_BYTES] {
@@ -43,7 +43,7 @@ impl LogEntry {
             Some(NoticeKind::DeadLettered(kind)) => failure_letter(kind),
         };
         packed[9..13].copy_from_slice(&self.attempts.to_be_bytes());
-        packed[13..].copy_from_slice(&self.lease_number.to_be_bytes());
+        packed[13..].copy_from_slice(&self.attempt_position.to_be_bytes());
         packed
     }
 
@@ -51,7 +51,8 @@ impl LogEntry {
         let (key, rest) = packed.split_first_chunk().expect("an entry is longer than its key");
         let (attempts, rest_after_attempts) =
             rest[1..].split_first_chunk().expect("an entry is longer than its attempts");
-        let lease_number = rest_after_attempts.first_chunk().expect("an entry ends with its lease number");
+        let attempt_position =
+            rest_after_attempts.first_chunk().expect("an entry ends with the position of its attempt");
         Self {
             key: EventKey(i64::from_be_bytes(*key)),
             kind: match rest[0] {
@@ -59,7 +60,7 @@ impl LogEntry {
                 letter => find_failure_kind(letter).map(NoticeKind::DeadLettered),
             },
             attempts: u32::from_be_bytes(*attempts),
-            lease_number: u32::from_be_bytes(*lease_number),
+            attempt_position: u32::from_be_bytes(*attempt_position),
         }
     }
 }
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn packed_entries_unpack_to_the_same_values() {
-        let entry = |kind| LogEntry { key: EventKey(1 << 40), kind, attempts: 7, lease_number: 300 };
+        let entry = |kind| LogEntry { key: EventKey(1 << 40), kind, attempts: 7, attempt_position: 300 };
         let failures = FailureKind::ALL.iter().map(|kind| Some(NoticeKind::DeadLettered(*kind)));
         let expected: Vec<_> =
             [None, Some(NoticeKind::Delivered)].into_iter().chain(failures).map(entry).collect();

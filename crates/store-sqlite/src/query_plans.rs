@@ -104,9 +104,9 @@ fn insert_events(db: &Connection, destination: i64, count: i64, status: &str, at
             assert_eq!(status, "delivered");
             insert_each(
                 "INSERT INTO webhook_attempts
-                     (event_key, lease_number, lease_token, attempt, trigger, started_at, duration_us, excerpt, worker_id,
+                     (event_key, position, applied, lease_token, attempt, trigger, started_at, duration_us, excerpt, worker_id,
                       recorded_at)
-                 SELECT i, 1, randomblob(16), ?4, 'scheduled', 0, 0, '', 'w', 0",
+                 SELECT i, 256, 1, randomblob(16), ?4, 'scheduled', 0, 0, '', 'w', 0",
             );
         }
     }

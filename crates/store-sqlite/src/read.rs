@@ -202,10 +202,11 @@ pub(crate) fn explain_missing(db: &Connection, event_id: &EventId) -> rusqlite::
 
 fn read_attempts(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>> {
     let mut attempts = db.prepare_cached(
-        "SELECT lease_token, attempt, trigger, started_at, duration_us, http_status, error_class, excerpt, worker_id
+        "SELECT lease_token, attempt, trigger, started_at, duration_us, http_status, error_class, excerpt, worker_id,
+                applied
          FROM webhook_attempts
          WHERE event_key = ?1
-         ORDER BY lease_number",
+         ORDER BY position",
     )?;
     let rows = attempts.query_map([key.0], |row| {
         Ok(AttemptView {
@@ -218,6 +219,7 @@ fn read_attempts(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<Attempt
             error_class: row::decode_optional(row, 6, ErrorClass::from_name)?,
             excerpt: Excerpt::from_stored(row.get(7)?),
             worker: WorkerId::from_stored(row.get(8)?),
+            applied: row.get(9)?,
         })
     })?;
     rows.collect()

@@ -2,7 +2,7 @@
 //! notice change in one transaction, fenced by the lease token. See `crates/engine/src/lease_protocol.md` for why these
 //! fences are enough.
 
-use posthaste_domain::{Decision, ErrorClass, Timestamp, Transition, WorkerId};
+use posthaste_domain::{Decision, ErrorClass, NoticeKind, Timestamp, Transition, WorkerId};
 use posthaste_store::{SettleResult, Settlement};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
@@ -12,7 +12,8 @@ use crate::error::CallError;
 use crate::notices::{LogBatch, LogEntry};
 use crate::totals::TotalsChange;
 
-/// Applies each settlement whose lease is still held and returns one result per settlement.
+/// Applies each settlement whose lease is still held, then records the others as not applied. Returns one result per
+/// settlement.
 pub(crate) fn settle(
     db: &Connection,
     now: Timestamp,
@@ -22,32 +23,63 @@ pub(crate) fn settle(
     let mut statements = Statements::prepare(db)?;
     let (mut destinations, mut totals) = (DestinationUpdates::default(), TotalsChange::default());
     let (mut ended, mut log) = (EndedLeases::default(), LogBatch::default());
-    let mut results = Vec::with_capacity(batch.len());
+    let mut applied = Vec::with_capacity(batch.len());
     for settlement in batch {
         let transition = settlement.transition.as_ref();
-        let Some(lease) = statements.find_lease(transition)? else {
-            let is_recorded = statements.is_recorded(transition)?;
-            results.push(if is_recorded { SettleResult::Replayed } else { SettleResult::Stale });
-            continue;
-        };
-        let started_at = now.before(settlement.ended_ago).before(transition.duration());
+        let lease = statements.find_lease(transition)?;
+        applied.push(lease.is_some());
+        let Some(lease) = lease else { continue };
+        let started_at = started_at(settlement, now);
         statements.apply(transition, &lease, started_at, now)?;
-        statements.record_attempt(transition, &lease, started_at, now, worker)?;
+        statements.record_attempt(settlement, AttemptPosition::applied(&lease), now, worker)?;
         add_changes(&mut destinations, &mut totals, transition, now);
         ended.add(lease.claim, transition.attempt() > 1);
-        log.push(&LogEntry {
-            key: transition.key(),
-            kind: transition.notice_kind(),
-            attempts: transition.attempt(),
-            lease_number: lease.number,
+        log.push(&log_entry(transition, transition.notice_kind(), AttemptPosition::applied(&lease)));
+    }
+    let mut results = Vec::with_capacity(batch.len());
+    for (settlement, applied) in batch.iter().zip(applied) {
+        results.push(match applied {
+            true => SettleResult::Applied,
+            false => record_unapplied(&mut statements, &mut log, settlement, now, worker)?,
         });
-        results.push(SettleResult::Applied);
     }
     log.write(db, now)?;
     ended.write(db)?;
     destinations.write(db, now)?;
     totals.write(db)?;
     Ok(results)
+}
+
+/// Records an attempt whose lease was lost, unless it is recorded already or its event no longer exists.
+fn record_unapplied(
+    statements: &mut Statements<'_>,
+    log: &mut LogBatch,
+    settlement: &Settlement,
+    now: Timestamp,
+    worker: &WorkerId,
+) -> rusqlite::Result<SettleResult> {
+    let transition = settlement.transition.as_ref();
+    match statements.find_recorded(transition)? {
+        Some(true) => return Ok(SettleResult::Replayed),
+        Some(false) => {}
+        None => {
+            if let Some(position) = statements.next_unapplied_position(transition)? {
+                statements.record_attempt(settlement, position, now, worker)?;
+                log.push(&log_entry(transition, None, position));
+            }
+        }
+    }
+    Ok(SettleResult::Stale)
+}
+
+fn log_entry(transition: &Transition, kind: Option<NoticeKind>, position: AttemptPosition) -> LogEntry {
+    let (key, attempts) = (transition.key(), transition.attempt());
+    LogEntry { key, kind, attempts, attempt_position: position.0 }
+}
+
+/// Returns when the attempt began.
+fn started_at(settlement: &Settlement, now: Timestamp) -> Timestamp {
+    now.before(settlement.ended_ago).before(settlement.transition.duration())
 }
 
 /// Adds the changes that a transition makes to its destination and to the totals. The stored number of attempts still
@@ -82,6 +114,34 @@ struct SettledLease {
     claim: ClaimNumber,
 }
 
+/// The position of a recorded attempt within its event: `webhook_attempts.position`.
+#[derive(Clone, Copy)]
+struct AttemptPosition(u32);
+
+impl AttemptPosition {
+    /// Positions from one applied result to the next. Those in between are for results that were not applied.
+    const STEP: u32 = 256;
+
+    /// Returns the position of the result that is applied under this lease.
+    const fn applied(lease: &SettledLease) -> Self {
+        Self(lease.number.saturating_mul(Self::STEP))
+    }
+
+    /// Returns the position of a result that is not applied, after the last position of its event. Returns `None` if none
+    /// is left before the next applied result: then the event keeps no more of them.
+    const fn unapplied(last: Option<u32>) -> Option<Self> {
+        let next = match last {
+            Some(last) => last.saturating_add(1),
+            None => 1,
+        };
+        if next % Self::STEP == 0 { None } else { Some(Self(next)) }
+    }
+
+    const fn is_applied(self) -> bool {
+        self.0 % Self::STEP == 0
+    }
+}
+
 /// The statements of a settle, prepared once per batch.
 struct Statements<'a> {
     find_lease: CachedStatement<'a>,
@@ -90,7 +150,8 @@ struct Statements<'a> {
     fail: CachedStatement<'a>,
     delete_pending: CachedStatement<'a>,
     record_attempt: CachedStatement<'a>,
-    find_attempt: CachedStatement<'a>,
+    find_recorded: CachedStatement<'a>,
+    last_position: CachedStatement<'a>,
 }
 
 impl<'a> Statements<'a> {
@@ -118,12 +179,18 @@ impl<'a> Statements<'a> {
             delete_pending: db.prepare_cached("DELETE FROM webhook_queue WHERE id = ?1")?,
             record_attempt: db.prepare_cached(
                 "INSERT INTO webhook_attempts
-                     (event_key, lease_number, lease_token, attempt, trigger, started_at, duration_us,
+                     (event_key, position, applied, lease_token, attempt, trigger, started_at, duration_us,
                       http_status, error_class, excerpt, worker_id, recorded_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?,
-            find_attempt: db
-                .prepare_cached("SELECT 1 FROM webhook_attempts WHERE event_key = ?1 AND lease_token = ?2")?,
+            find_recorded: db.prepare_cached(
+                "SELECT applied FROM webhook_attempts WHERE event_key = ?1 AND lease_token = ?2",
+            )?,
+            last_position: db.prepare_cached(
+                "SELECT (SELECT max(position) FROM webhook_attempts WHERE event_key = ?1)
+                 FROM webhook_events
+                 WHERE id = ?1",
+            )?,
         })
     }
 
@@ -179,27 +246,39 @@ impl<'a> Statements<'a> {
         Ok(())
     }
 
-    /// Returns whether an attempt is recorded under the transition's token: the settlement was applied before.
-    fn is_recorded(&mut self, transition: &Transition) -> rusqlite::Result<bool> {
-        self.find_attempt.exists((transition.key().0, transition.token().as_uuid().into_bytes()))
+    /// Finds the attempt that is recorded under the transition's token, and returns whether it was applied.
+    fn find_recorded(&mut self, transition: &Transition) -> rusqlite::Result<Option<bool>> {
+        let by = (transition.key().0, transition.token().as_uuid().into_bytes());
+        self.find_recorded.query_row(by, |row| row.get(0)).optional()
+    }
+
+    /// Returns the position at which an attempt that was not applied is recorded. Returns `None` if its event no longer
+    /// exists or has no position left.
+    fn next_unapplied_position(
+        &mut self,
+        transition: &Transition,
+    ) -> rusqlite::Result<Option<AttemptPosition>> {
+        let last = self.last_position.query_row([transition.key().0], |row| row.get(0)).optional()?;
+        Ok(last.and_then(AttemptPosition::unapplied))
     }
 
     fn record_attempt(
         &mut self,
-        transition: &Transition,
-        lease: &SettledLease,
-        started_at: Timestamp,
+        settlement: &Settlement,
+        position: AttemptPosition,
         now: Timestamp,
         worker: &WorkerId,
     ) -> rusqlite::Result<()> {
+        let transition = settlement.transition.as_ref();
         let outcome = transition.outcome();
         self.record_attempt.execute((
             transition.key().0,
-            lease.number,
+            position.0,
+            position.is_applied(),
             transition.token().as_uuid().into_bytes(),
             transition.attempt(),
             transition.trigger().as_str(),
-            started_at.as_micros(),
+            started_at(settlement, now).as_micros(),
             i64::try_from(transition.duration().as_micros()).unwrap_or(i64::MAX),
             outcome.http_status(),
             outcome.error_class().map(ErrorClass::as_str),

@@ -55,6 +55,9 @@ pub struct AttemptView {
     pub error_class: Option<ErrorClass>,
     pub excerpt: Excerpt,
     pub worker: WorkerId,
+    /// False if the worker had lost its lease when the result arrived: the event was cancelled or had expired, or another
+    /// worker had taken it over. Such a result changed nothing, and counts as no attempt.
+    pub applied: bool,
 }
 
 /// An operator's action on an event.
@@ -85,7 +88,7 @@ pub struct AuditView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDetail {
     pub event: EventView,
-    /// The attempts, oldest first.
+    /// The attempts in the order in which they were recorded; of one settle call, those that were applied come first.
     pub history: Vec<AttemptView>,
     /// The actions of operators, oldest first.
     pub audit: Vec<AuditView>,

@@ -83,8 +83,10 @@ pub trait Store: Send + Sync + 'static {
     /// adapter with connections reserves one for renewals.
     async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError>;
 
-    /// Writes the results of attempts, the whole batch in one commit. Returns one result per settlement, in order.
-    /// A repeated settlement changes nothing and returns [`SettleResult::Replayed`].
+    /// Writes the results of attempts, all that are applied in one commit. Returns one result per settlement, in order.
+    /// A repeated settlement changes nothing and returns [`SettleResult::Replayed`]. A settlement whose lease was lost is
+    /// recorded in the history of its event as not applied, unless retention or a discard has removed the event. A store
+    /// may do that in a second commit, before the call returns.
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError>;
 
     /// Ends leases without recording an attempt. Their events stay due, and their attempt counts do not change. Ignores

@@ -20,7 +20,8 @@ pub enum SettleResult {
     Applied,
     /// An earlier call wrote the transition, but its response was lost. Nothing changed.
     Replayed,
-    /// The worker no longer holds the lease: it was taken over, released or cancelled. Nothing changed.
+    /// The worker no longer holds the lease: it was taken over, released or cancelled. The event did not change. Its
+    /// history shows the attempt as not applied, once, however often the settlement is repeated.
     Stale,
 }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, MessageId, RetryPolicySpec, Timestamp, WorkerId,
+    DestinationId, DestinationUrl, ErrorClass, EventId, EventKey, Excerpt, LeaseToken, MessageId,
+    RetryPolicySpec, Timestamp, Trigger, WorkerId,
 };
-use posthaste_store::{AuditView, OpenCircuit, OperatorPause, ReceiverPause};
+use posthaste_store::{AttemptView, AuditView, EventDetail, OpenCircuit, OperatorPause, ReceiverPause};
 
 use super::*;
 
@@ -17,7 +18,7 @@ fn url() -> DestinationUrl {
 
 /// Explains under the default policy, whose retry budget is off.
 fn explain_default(event: &EventView, destination: Option<&DestinationStatus>) -> String {
-    explain(event, destination, &RetryPolicy::default())
+    explain(event, None, destination, &RetryPolicy::default())
 }
 
 fn pending() -> EventView {
@@ -259,7 +260,7 @@ fn a_retry_budget_is_mentioned_only_if_it_limits_the_retries() {
         ),
     ];
     for (event, budget, expected) in cases {
-        assert_eq!(explain(&event, None, &with_budget(budget)), expected);
+        assert_eq!(explain(&event, None, None, &with_budget(budget)), expected);
     }
 }
 
@@ -268,9 +269,91 @@ fn an_event_that_the_budget_ended_says_so_even_if_the_budget_has_changed() {
     let exhausted = failed(Some(FailureKind::Exhausted), 2, "HTTP 500");
     for budget in [0, 1, 3] {
         assert_eq!(
-            explain(&exhausted, None, &with_budget(budget)),
+            explain(&exhausted, None, None, &with_budget(budget)),
             "Dead-lettered at 2026-01-31T12:00:00.000000Z, after 2 attempts of 6, because the retry budget allowed no \
              more; the last error was: HTTP 500. A requeue starts over."
         );
     }
+}
+
+fn attempt(number: u32, http_status: Option<u16>) -> AttemptView {
+    AttemptView {
+        token: LeaseToken::random([1; 16]),
+        attempt: number,
+        trigger: Trigger::Scheduled,
+        started_at: NOON,
+        duration: Duration::from_secs(1),
+        http_status,
+        error_class: http_status.is_none().then_some(ErrorClass::Timeout),
+        excerpt: Excerpt::from_stored(String::new()),
+        worker: WorkerId::new("web-1").unwrap(),
+        applied: false,
+    }
+}
+
+/// Explains an event with this history, and a requeue at this time.
+fn explain_with(event: &EventView, history: Vec<AttemptView>, requeued_at: Option<Timestamp>) -> String {
+    let requeue = |at| AuditView { at, ..by_ops(ManualAction::Requeue).unwrap() };
+    let detail =
+        EventDetail { event: event.clone(), history, audit: requeued_at.map(requeue).into_iter().collect() };
+    explain(event, LateResult::find(&detail).as_ref(), None, &RetryPolicy::default())
+}
+
+#[test]
+fn an_event_cancelled_in_flight_says_what_the_receiver_answered() {
+    let at = Rfc3339(NOON);
+    let event = EventView { claims: 1, ..failed(Some(FailureKind::Cancelled), 0, "manual_cancelled") };
+    let without_result =
+        format!("Cancelled at {at}, before any attempt had a result. A requeue sends it again.");
+    assert_eq!(explain_with(&event, Vec::new(), None), without_result);
+    assert_eq!(
+        explain_with(&event, vec![attempt(1, Some(200))], None),
+        format!(
+            "Cancelled at {at}, while attempt 1 was in flight: the receiver answered HTTP 200, which was not applied. A \
+             requeue sends it again."
+        )
+    );
+    let by_ops = EventView { manual_last: by_ops(ManualAction::Cancel), attempts: 1, ..event.clone() };
+    assert_eq!(
+        explain_with(&by_ops, vec![attempt(1, Some(500)), attempt(2, None)], None),
+        format!(
+            "Cancelled by ops at {at}, while attempt 2 was in flight: the request failed with timeout, which was not \
+             applied. A requeue sends it again."
+        )
+    );
+    let later = NOON.after(Duration::from_secs(2));
+    let requeued = EventView { last_attempted_at: Some(NOON), updated_at: later, ..event.clone() };
+    assert_eq!(
+        explain_with(&requeued, vec![attempt(1, Some(200))], Some(later)),
+        format!(
+            "Cancelled at {}, before any attempt since its requeue had a result. A requeue sends it again.",
+            Rfc3339(later)
+        ),
+        "the late result is older than the requeue"
+    );
+    let cancelled_later = EventView { updated_at: later, ..event };
+    assert_eq!(
+        explain_with(&cancelled_later, vec![attempt(1, Some(200))], None),
+        format!(
+            "Cancelled at {}, before any attempt had a result. A requeue sends it again. A worker that had lost its lease \
+             reported the result of attempt 1: the receiver answered HTTP 200, which was not applied.",
+            Rfc3339(later)
+        )
+    );
+}
+
+#[test]
+fn a_result_of_a_lost_lease_is_explained_until_its_attempt_is_recorded() {
+    let taken_over = EventView { lost_leases: 1, claims: 1, ..pending() };
+    assert_eq!(
+        explain_with(&taken_over, vec![attempt(1, Some(200))], None),
+        format!(
+            "Waiting for its first attempt, due at {}. Its last lease expired without a result. A worker that had lost its \
+             lease reported the result of attempt 1: the receiver answered HTTP 200, which was not applied.",
+            Rfc3339(NOON)
+        )
+    );
+    let recorded = EventView { attempts: 1, ..retrying() };
+    let history = vec![attempt(1, Some(200)), AttemptView { applied: true, ..attempt(1, Some(503)) }];
+    assert_eq!(explain_with(&recorded, history, None), explain_default(&recorded, None));
 }

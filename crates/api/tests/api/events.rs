@@ -98,7 +98,16 @@ async fn an_event_shows_its_attempts(api: TestApi) {
     fields.sort_unstable();
     assert_eq!(
         fields,
-        ["attempt", "duration_ms", "error_class", "excerpt", "http_status", "started_at", "worker_id"]
+        [
+            "applied",
+            "attempt",
+            "duration_ms",
+            "error_class",
+            "excerpt",
+            "http_status",
+            "started_at",
+            "worker_id"
+        ]
     );
     let values = |entry: &Value| {
         ["attempt", "duration_ms", "http_status", "error_class", "excerpt", "worker_id"]

@@ -167,6 +167,8 @@ pub(crate) struct Attempt {
     pub(crate) error_class: Option<String>,
     pub(crate) excerpt: Option<String>,
     pub(crate) worker_id: Option<String>,
+    /// False if the result arrived too late to change the event.
+    pub(crate) applied: Option<bool>,
 }
 
 impl Event {

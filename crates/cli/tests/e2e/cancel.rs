@@ -70,6 +70,13 @@ fn s2_fr005_ac2_result_that_arrives_after_the_cancel_changes_nothing(sandbox: Sa
         (&event["delivery_status"], &event["last_error"]),
         (&json!("failed"), &json!("manual_cancelled"))
     );
+    let history = event["history"].as_array().unwrap();
+    assert_eq!(history.len(), 1, "the result is shown: {history:?}");
+    assert_eq!((&history[0]["http_status"], &history[0]["applied"]), (&json!(200), &json!(false)));
+    assert_eq!((&event["attempts"], &event["last_attempted_at"]), (&json!(0), &Value::Null));
+    let explanation = event["explanation"].as_str().unwrap();
+    let in_flight = "while attempt 1 was in flight: the receiver answered HTTP 200, which was not applied.";
+    assert!(explanation.contains(in_flight), "{explanation}");
     let exit = service.stop();
     assert!(exit.stderr.contains("stale write refused"), "the log does not show the refused write");
 }

@@ -1,6 +1,9 @@
 //! Checks of what commits together with a change of an event: attempt records, notices, audit rows and counters.
 
-use posthaste_domain::{DeliveryStatus, EventId, NoticeKind};
+use std::collections::BTreeSet;
+
+use posthaste_domain::{DeliveryStatus, EventId, LeaseToken, NoticeKind};
+use posthaste_store::Settlement;
 use posthaste_store_memory::State;
 
 use super::step::{Change, Step};
@@ -29,6 +32,12 @@ pub(super) fn check_records(
         check_notices(changes, model, state)?;
         check_audit(step, changes, model, state)?;
     }
+    match step {
+        Step::Settle { batch, .. } => model.unapplied.extend(unapplied_tokens(batch, state)),
+        // Retention removes attempts by their age.
+        Step::Maintain { .. } => model.unapplied.retain(|token| state.attempts.contains_key(token)),
+        _ => {}
+    }
     model.last_notice = state.notices.last().map_or(model.last_notice, |last| last.cursor);
     model.audit = state.audit.len();
     model.attempts = state.attempts.len();
@@ -37,9 +46,25 @@ pub(super) fn check_records(
 
 fn check_attempts(step: &Step<'_>, changes: &[Change<'_>], model: &Model, state: &State) -> CheckResult {
     let recorded = state.attempts.len() - model.attempts;
-    let settled = if matches!(step, Step::Settle { .. }) { changes.len() } else { 0 };
-    require!("P13", recorded == settled, "{recorded} attempts recorded for {settled} settled events");
+    let (settled, late) = match step {
+        Step::Settle { batch, .. } => {
+            let late: BTreeSet<_> = unapplied_tokens(batch, state).collect();
+            (changes.len(), late.difference(&model.unapplied).count())
+        }
+        _ => (0, 0),
+    };
+    require!(
+        "P13",
+        recorded == settled + late,
+        "{recorded} attempts recorded for {settled} settled events and {late} results that were not applied"
+    );
     Ok(())
+}
+
+/// Returns the tokens of a batch whose results are recorded as not applied.
+fn unapplied_tokens<'a>(batch: &'a [Settlement], state: &'a State) -> impl Iterator<Item = LeaseToken> + 'a {
+    let tokens = batch.iter().map(|settlement| settlement.transition.token());
+    tokens.filter(|token| state.attempts.get(token).is_some_and(|attempt| !attempt.applied))
 }
 
 /// P13: each event that has reached a terminal state has exactly one notice, of the right kind.

@@ -105,7 +105,8 @@ fn check_settlements(
     require!("P8", batch.len() == settled.len(), "{} settlements, {} responses", batch.len(), settled.len());
     for (settlement, settled) in batch.iter().zip(settled) {
         let (key, token) = (settlement.transition.key(), settlement.transition.token());
-        let recorded = state.attempts.contains_key(&token);
+        let applied = state.attempts.get(&token).map(|attempt| attempt.applied);
+        let recorded = applied == Some(true);
         let before = model.outcomes.contains_key(&token);
         let held = token_of(model.rows.get(&key)) == Some(token);
         let expected = match settled {
@@ -120,6 +121,13 @@ fn check_settlements(
             "P8",
             expected,
             "{settled:?} for {event_id}; recorded {recorded}, before {before}, held {held}"
+        );
+        let is_shown =
+            *settled != SettleResult::Stale || applied == Some(false) || !state.rows.contains_key(&key);
+        require!(
+            "P13",
+            is_shown,
+            "the result of {event_id} that was not applied is missing from its history"
         );
         match settled {
             SettleResult::Applied => drop(model.outcomes.insert(token, key)),

@@ -270,3 +270,8 @@ fn pauses_that_a_clock_step_lengthens_are_caught() {
 fn leases_that_a_clock_step_ends_are_caught() {
     assert_caught(store_bugs::ClockStepsEndLeases, &["P7", "heartbeat"]);
 }
+
+#[test]
+fn late_results_that_are_missing_from_the_history_are_caught() {
+    assert_caught(store_bugs::LateResultsAreForgotten, &["P13"]);
+}

@@ -443,3 +443,14 @@ store_bug! {
         self.memory.claim(request).await
     }
 }
+
+store_bug! {
+    /// Forgets results that arrive after their lease was lost.
+    LateResultsAreForgotten;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
+        let settled = self.memory.settle(worker, batch).await;
+        self.memory.with_state(|state| state.attempts.retain(|_, attempt| attempt.applied));
+        settled
+    }
+}

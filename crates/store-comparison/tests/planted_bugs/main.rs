@@ -36,6 +36,9 @@ bugs! {
     settle_without_a_token_check_is_caught: settle::settle_ignores_token, "the settlement of";
     settle_that_calls_a_replay_stale_is_caught: settle::settle_forgets_replays, "store: Stale";
     settle_that_applies_a_replay_again_is_caught: settle::settle_applies_replays, "store: Applied";
+    a_late_result_that_is_forgotten_is_caught: settle::late_results_are_forgotten, "the history of";
+    a_late_result_that_is_called_a_replay_is_caught: settle::late_results_are_replayed, "store: Replayed";
+    a_late_result_shown_as_applied_is_caught: settle::late_results_count, "the history of";
     retries_without_backoff_are_caught: settle::retries_at_once, "next_attempt_at";
     an_attempt_dated_by_its_settlement_is_caught: settle::settle_ignores_when_it_ended, "last_attempted_at";
     failing_since_of_the_last_failure_is_caught: settle::failing_since_is_overwritten, "failing_since";

@@ -65,6 +65,27 @@ impl<'a> SettlementColumns<'a> {
         self.params(&self.retry_delays)
     }
 
+    /// Returns the parameters of late results.
+    pub(super) fn late_params(&self) -> [&(dyn ToSql + Sync); 10] {
+        [
+            &self.keys,
+            &self.tokens,
+            &self.attempts,
+            &self.started_ago,
+            &self.durations,
+            &self.http_statuses,
+            &self.error_classes,
+            &self.excerpts,
+            &self.triggers,
+            &self.batch_indexes,
+        ]
+    }
+
+    /// Returns the keys of the events.
+    pub(super) fn keys(&self) -> &Vec<i64> {
+        &self.keys
+    }
+
     /// Returns the parameters in the order of the statement. `result` is the one column that differs between completed
     /// and retried events.
     fn params<'p>(&'p self, result: &'p (dyn ToSql + Sync)) -> [&'p (dyn ToSql + Sync); 14] {

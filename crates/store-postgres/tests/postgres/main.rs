@@ -16,6 +16,7 @@ mod deliveries_view;
 mod durability;
 mod failover;
 mod late_commits;
+mod late_results;
 mod lost_replies;
 mod migrations;
 mod notices;

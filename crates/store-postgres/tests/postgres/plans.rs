@@ -111,6 +111,8 @@ fn assert_indexed_plans(plans: &[StatementPlan]) {
         settle.iter().all(|scan| !["webhook_events", "webhook_messages"].contains(&&*scan.table)),
         "{settle:?}"
     );
+    let late = scans_of(plans, &["WITH late AS MATERIALIZED"]);
+    assert_uses_indexes(&late, &["webhook_events_id", "webhook_attempts_default_event_key_idx"]);
     let renew = scans_of(plans, &["SET lease_until = app.webhook_now()", "RETURNING q.id, q.lease_token"]);
     assert_uses_indexes(&renew, &["webhook_queue_id"]);
     let expire = scans_of(plans, &["horizon AS", "ORDER BY q.id"]);

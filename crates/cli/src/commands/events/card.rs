@@ -89,8 +89,18 @@ fn attempts_table(history: &[Attempt], now: Timestamp) -> Table {
     table
 }
 
-/// Returns the result of an attempt as a cell: its HTTP status, or its error class if there was no response.
+/// Returns the result of an attempt as a cell: its HTTP status, or its error class if there was no response. A result that
+/// arrived too late is marked.
 fn result_cell(attempt: &Attempt) -> (String, Color) {
+    let (result, color) = result_text(attempt);
+    if attempt.applied == Some(false) {
+        (format!("{result}, not applied"), Color::Waiting)
+    } else {
+        (result, color)
+    }
+}
+
+fn result_text(attempt: &Attempt) -> (String, Color) {
     match (attempt.http_status, &attempt.error_class) {
         (Some(status @ 200..=299), _) => (format!("HTTP {status}"), Color::Good),
         (Some(status), _) => (format!("HTTP {status}"), Color::Bad),
@@ -112,6 +122,7 @@ mod tests {
             error_class: class.map(str::to_owned),
             excerpt: Some(excerpt.to_owned()),
             worker_id: Some("web-1".into()),
+            applied: Some(true),
         };
         let action = |action: &str, at: &str, reason: Option<&str>| AuditEntry {
             action: action.into(),
@@ -168,6 +179,20 @@ ATTEMPT  STARTED (UTC)         AGE          TOOK  RESULT    WORKER  EXCERPT
       2  2026-01-31 16:32:02Z  3 min ago  128 ms  HTTP 503  web-1   try later";
         let shown = render(&event(), now, OutputStyle::PLAIN);
         assert_eq!((shown.text.as_str(), &shown.omissions), (expected, &Omissions::default()));
+    }
+
+    #[test]
+    fn a_result_that_was_not_applied_is_marked() {
+        let attempt = |http_status, applied| Attempt { http_status, applied, ..event().history.remove(1) };
+        assert_eq!(
+            result_cell(&attempt(Some(200), Some(false))),
+            ("HTTP 200, not applied".into(), Color::Waiting)
+        );
+        assert_eq!(
+            result_cell(&attempt(Some(200), None)),
+            ("HTTP 200".into(), Color::Good),
+            "an older server"
+        );
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::WorkerId;
-use posthaste_store::{LayeredStore, LeaseRef, SettleResult, Settlement, Store, StoreError, StoreLayer};
+use posthaste_domain::{EventId, WorkerId};
+use posthaste_store::{
+    EventDetail, LayeredStore, LeaseRef, SettleResult, Settlement, Store, StoreError, StoreLayer,
+};
 use posthaste_store_memory::MemoryStore;
 
 use super::forge_lease;
@@ -142,5 +144,39 @@ store_bug! {
             assert!(is_held, "a lease that was not held");
         }
         self.memory.release(held).await
+    }
+}
+
+store_bug! {
+    late_results_are_forgotten;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
+        let settled = self.memory.settle(worker, batch).await;
+        self.memory.with_state(|state| state.attempts.retain(|_, attempt| attempt.applied));
+        settled
+    }
+}
+
+store_bug! {
+    late_results_count;
+
+    async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
+        let mut detail = self.memory.event(event_id).await?;
+        detail.history.iter_mut().for_each(|attempt| attempt.applied = true);
+        Ok(detail)
+    }
+}
+
+store_bug! {
+    late_results_are_replayed;
+
+    async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
+        let known = |settlement: &Settlement| {
+            self.memory.with_state(|state| state.attempts.contains_key(&settlement.transition.token()))
+        };
+        let known: Vec<bool> = batch.iter().map(known).collect();
+        let settled = self.memory.settle(worker, batch).await?;
+        let result = |(settled, known)| if known { SettleResult::Replayed } else { settled };
+        Ok(settled.into_iter().zip(known).map(result).collect())
     }
 }
