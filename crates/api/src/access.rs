@@ -42,7 +42,7 @@ pub(crate) trait Permission: Send + Sync + 'static {
 pub(crate) enum Identify {}
 /// Permission to enqueue events.
 pub(crate) enum Enqueue {}
-/// Permission to read one event by its id. Producers also have it, but do not see which operators acted on the event.
+/// Permission to read one event by its id. Producers also have it, for the events that their key stored.
 pub(crate) enum ReadOneEvent {}
 /// Permission to read all events, destinations, counts and notices.
 pub(crate) enum ReadAll {}
@@ -75,9 +75,14 @@ pub(crate) struct Authorized<P> {
 }
 
 impl<P> Authorized<P> {
-    /// Returns whether the caller may see the names of operators who acted on an event. Producers may not.
-    pub(crate) fn may_see_operators(&self) -> bool {
-        self.role != Some(Role::Producer)
+    /// Returns the name of the caller's key. `None` without keys.
+    pub(crate) fn key_name(&self) -> Option<&str> {
+        self.role.map(|_| self.name.as_str())
+    }
+
+    /// Returns the name of the caller's key if it has the role of a producer, who sees only what its key stored.
+    pub(crate) fn producer_name(&self) -> Option<&str> {
+        self.key_name().filter(|_| self.role == Some(Role::Producer))
     }
 
     /// Returns whether the caller also has permission `Q`.

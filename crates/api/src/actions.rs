@@ -111,7 +111,7 @@ pub(crate) async fn requeue(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<RequeueResponse>, ApiError> {
-    let key = IdempotencyKey::parse(&headers, &caller.name)?;
+    let key = IdempotencyKey::parse(&headers, caller.key_name())?;
     let NoFields {} = read_action(&state, &uri, &headers, body).await?;
     let request = action_request(&caller.name, key.as_ref());
     let requeued = state.store.requeue(&event_id, request).await;
@@ -162,7 +162,7 @@ pub(crate) async fn cancel(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<CancelResponse>, ApiError> {
-    let key = IdempotencyKey::parse(&headers, &caller.name)?;
+    let key = IdempotencyKey::parse(&headers, caller.key_name())?;
     let CancelRequest { reason } = read_action(&state, &uri, &headers, body).await?;
     validate_reason(reason.as_deref().unwrap_or_default())?;
     let request = action_request(&caller.name, key.as_ref());
@@ -200,7 +200,7 @@ pub(crate) async fn discard(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<DiscardResponse>, ApiError> {
-    let key = IdempotencyKey::parse(&headers, &caller.name)?;
+    let key = IdempotencyKey::parse(&headers, caller.key_name())?;
     let DiscardRequest { reason } = read_action(&state, &uri, &headers, body).await?;
     validate_reason(reason.as_deref().unwrap_or_default())?;
     let request = action_request(&caller.name, key.as_ref());

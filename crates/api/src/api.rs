@@ -34,6 +34,8 @@ pub struct Api {
     /// The source of live notices. Its loop must be running, or streams send nothing new.
     pub publisher: Publisher,
     pub access: Access,
+    /// Whether producers see excerpts of responses to their events. A producer chooses where its events are sent.
+    pub producer_excerpts: bool,
     pub enqueue_settings: EnqueueSettings,
     /// Refuses events whose destination can never be sent to.
     pub destination_check: Arc<dyn DestinationCheck>,
@@ -77,6 +79,7 @@ pub(crate) struct ApiState {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) publisher: Publisher,
     pub(crate) access: Access,
+    pub(crate) producer_excerpts: bool,
     pub(crate) enqueue_settings: EnqueueSettings,
     pub(crate) destination_check: Arc<dyn DestinationCheck>,
     pub(crate) retry_policy: RetryPolicy,
@@ -109,6 +112,7 @@ impl Api {
             store: self.store,
             publisher: self.publisher,
             access: self.access,
+            producer_excerpts: self.producer_excerpts,
             enqueue_settings: self.enqueue_settings,
             destination_check: self.destination_check,
             retry_policy: self.retry_policy,

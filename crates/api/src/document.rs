@@ -124,8 +124,8 @@ fn patch_operation(operation: &mut Operation) {
     }
 }
 
-/// Response fields that may be omitted: `warnings` if there are none, `audit` for producers.
-const OPTIONAL_RESPONSE_FIELDS: [&str; 2] = ["warnings", "audit"];
+/// Response fields that may be omitted: `warnings` if there are none, `audit` and `excerpt` for producers.
+const OPTIONAL_RESPONSE_FIELDS: [&str; 3] = ["warnings", "audit", "excerpt"];
 
 /// Marks all fields of a response as required. A response contains every field; absent values are null.
 fn require_all_fields(schema: &mut RefOr<Schema>) {

@@ -98,7 +98,7 @@ pub(crate) async fn enqueue(
     body: Body,
 ) -> Result<Response, ApiError> {
     QueryParameters::require_none(&uri)?;
-    let key = IdempotencyKey::parse(&headers, &caller.name)?;
+    let key = IdempotencyKey::parse(&headers, caller.key_name())?;
     body::require_json(&headers)?;
     let settings = state.enqueue_settings;
     let bytes_max = BODY_BYTES_MAX.max(settings.payload_bytes_max.saturating_add(EVENT_OVERHEAD_BYTES));
@@ -110,7 +110,8 @@ pub(crate) async fn enqueue(
     }
     let event_ids: Vec<_> = events.iter().map(|event| event.event_id().cloned()).collect();
     let idempotency = key.as_ref().map(|key| idempotency_record(key, &bytes, settings));
-    match state.store.enqueue(EnqueueRequest { events, idempotency }).await {
+    let stored_by = caller.key_name().map(str::to_owned);
+    match state.store.enqueue(EnqueueRequest { events, idempotency, stored_by }).await {
         Ok(enqueued) => Ok(respond(enqueued, is_array)),
         Err(StoreError::EventIdTaken { event_id }) => {
             // Of two equal ids in one request, the second is the duplicate.

@@ -23,6 +23,9 @@ pub(crate) struct DeadLetterBody {
     payment_request_id: Option<String>,
     webhook_id: Option<String>,
     session_id: Option<String>,
+    /// The name of the API key that stored the event; null if it was stored without a key, such as by SQL.
+    #[schema(example = "orders")]
+    stored_by: Option<String>,
     #[schema(example = "https://receiver.example/hook")]
     destination_url: String,
     /// Requests made since the event was enqueued or last requeued.
@@ -31,7 +34,7 @@ pub(crate) struct DeadLetterBody {
     #[schema(example = 6)]
     max_attempts: u32,
     /// The HTTP status or error of the last attempt with a short excerpt of the response, or the reason why the event was
-    /// cancelled, abandoned or expired.
+    /// cancelled, abandoned or expired. For a producer without the excerpt, unless `producer_excerpts` is set.
     #[schema(example = "HTTP 503: try later")]
     last_error: Option<String>,
     /// Why the event is dead-lettered; null if it is not.
@@ -93,9 +96,11 @@ pub(crate) struct AttemptBody {
     http_status: Option<u16>,
     /// Why no response arrived: `timeout`, `dns`, `connect`, `tls`, …; null if one did.
     error_class: Option<&'static str>,
-    /// The beginning of the response or of the error, made printable.
-    #[schema(example = "try later")]
-    excerpt: String,
+    /// The beginning of the response or of the error, made printable. Omitted for a producer, unless `producer_excerpts` is
+    /// set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "try later", nullable = false)]
+    excerpt: Option<String>,
     #[schema(example = "web-1-00c0ffee00c0ffee")]
     worker_id: String,
     /// False if the result arrived after the worker had lost the event: it was cancelled, it had expired, or another worker had
@@ -154,6 +159,7 @@ impl From<&EventView> for DeadLetterBody {
             payment_request_id: event.payment_request_id.clone(),
             webhook_id: event.webhook_id.clone(),
             session_id: event.session_id.clone(),
+            stored_by: event.stored_by.clone(),
             destination_url: event.destination_url.to_string(),
             attempts: event.attempts,
             max_attempts: event.max_attempts,
@@ -177,15 +183,15 @@ impl From<&EventView> for EventBody {
     }
 }
 
-impl From<AttemptView> for AttemptBody {
-    fn from(attempt: AttemptView) -> Self {
+impl AttemptBody {
+    pub(crate) fn new(attempt: AttemptView, with_excerpt: bool) -> Self {
         Self {
             attempt: attempt.attempt,
             started_at: attempt.started_at.into(),
             duration_ms: u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
             http_status: attempt.http_status,
             error_class: attempt.error_class.map(ErrorClass::as_str),
-            excerpt: attempt.excerpt.to_string(),
+            excerpt: with_excerpt.then(|| attempt.excerpt.to_string()),
             worker_id: attempt.worker.to_string(),
             applied: attempt.applied,
         }

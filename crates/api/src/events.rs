@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use http::Uri;
 use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::{DestinationStatus, EventDetail, EventQuery, StoreError};
+use posthaste_store::{EventDetail, EventQuery, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,6 +16,7 @@ use crate::error::ApiError;
 use crate::event::{AttemptBody, AuditEntryBody, EventBody, EventDetailBody, EventIdPath};
 use crate::explain::{LateResult, explain};
 use crate::page::{Listing, encode_cursor, parse_page_request};
+use crate::producer_view::ProducerView;
 use crate::query::{QueryParameters, excerpt, invalid_parameter};
 
 /// Maximum number of attempts, and of operator actions, shown for one event.
@@ -78,9 +79,12 @@ fn parse_destination(text: &str) -> Result<DestinationUrl, ApiError> {
 
 /// Show an event
 ///
-/// Shows an event with its attempts, the operator actions on it, and an explanation of its state. A producer does not see
-/// operators: for a producer, `audit` is omitted and `explanation` contains no names. For an event that an operator
-/// discarded, the error says when, by whom and why.
+/// Shows an event with its attempts, the operator actions on it, and an explanation of its state. For an event that an
+/// operator discarded, the error says when, by whom and why.
+///
+/// A producer sees the events that its own key stored; the events of others do not exist for it. It does not see operators:
+/// `audit` is omitted and `explanation` contains no names. It sees the status or error class of each attempt, but no text of
+/// the receiver, unless `producer_excerpts` is set.
 #[utoipa::path(
     get, path = "/v1/webhook-outbox/events/{event_id}", tag = "Events", operation_id = "getEvent",
     params(("event_id" = String, Path, description = "The event's id, percent-encoded", example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")),
@@ -95,43 +99,35 @@ pub(crate) async fn event(
     uri: Uri,
 ) -> Result<Json<EventDetailBody>, ApiError> {
     QueryParameters::require_none(&uri)?;
-    let detail = match state.store.event(&event_id).await {
-        Err(StoreError::EventDiscarded { event_id, .. }) if !caller.may_see_operators() => {
-            return Err(StoreError::EventNotFound { event_id }.into());
-        }
-        found => found?,
+    let producer = caller
+        .producer_name()
+        .map(|key_name| ProducerView { key_name, with_excerpts: state.producer_excerpts });
+    let found = state.store.event(&event_id).await;
+    let detail = match &producer {
+        Some(producer) => producer.restrict_event(&event_id, found)?,
+        None => found?,
     };
     let late_result = LateResult::find(&detail);
-    let EventDetail { mut event, history, audit } = detail;
-    let audit = caller.may_see_operators().then_some(audit);
-    if audit.is_none() {
-        event.manual_last = None;
-    }
+    let EventDetail { event, history, audit } = detail;
     let destination = match event.status {
         DeliveryStatus::Pending => match state.store.destination_status(event.destination_id).await {
             // Retention removed the destination after the event was read.
             Err(StoreError::DestinationNotFound { .. }) => None,
-            found => {
-                Some(found?).map(|status| if audit.is_some() { status } else { without_operator(status) })
-            }
+            found => Some(match &producer {
+                Some(producer) => producer.restrict_destination(found?),
+                None => found?,
+            }),
         },
         // Only a pending event can be held up by its destination.
         DeliveryStatus::Delivered | DeliveryStatus::Failed => None,
     };
+    let with_excerpts = producer.as_ref().is_none_or(|producer| producer.with_excerpts);
     Ok(Json(EventDetailBody {
         event: EventBody::from(&event),
         explanation: explain(&event, late_result.as_ref(), destination.as_ref(), &state.retry_policy),
-        history: latest(history).map(AttemptBody::from).collect(),
-        audit: audit.map(|audit| latest(audit).map(AuditEntryBody::from).collect()),
+        history: latest(history).map(|attempt| AttemptBody::new(attempt, with_excerpts)).collect(),
+        audit: producer.is_none().then(|| latest(audit).map(AuditEntryBody::from).collect()),
     }))
-}
-
-/// Removes the name and the words of the operator who paused a destination.
-fn without_operator(mut status: DestinationStatus) -> DestinationStatus {
-    if let Some(pause) = &mut status.operator_pause {
-        (pause.actor, pause.reason) = ("an operator".to_owned(), None);
-    }
-    status
 }
 
 /// Returns the last entries of a history in their order.

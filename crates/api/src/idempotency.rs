@@ -12,13 +12,13 @@ const KEY_LEN_MAX: usize = 255;
 /// The key of a request, as the client sent it and as stores know it.
 pub(crate) struct IdempotencyKey {
     sent: String,
-    /// Prefixed with the caller's name, so that two clients that number their requests do not collide.
+    /// Prefixed with the name of the caller's key, so that no caller gets the response of another. A name has no colon.
     pub(crate) stored: String,
 }
 
 impl IdempotencyKey {
-    /// Parses the header. None if the request has no key.
-    pub(crate) fn parse(headers: &HeaderMap, caller: &str) -> Result<Option<Self>, ApiError> {
+    /// Parses the header. `None` if the request has no idempotency key. `key_name` is the name of the caller's API key.
+    pub(crate) fn parse(headers: &HeaderMap, key_name: Option<&str>) -> Result<Option<Self>, ApiError> {
         let mut values = headers.get_all("idempotency-key").iter();
         let key = match (values.next(), values.next()) {
             (None, _) => return Ok(None),
@@ -32,7 +32,8 @@ impl IdempotencyKey {
             );
             ApiError::invalid_at(message, json!({ "header": "idempotency-key" }))
         })?;
-        Ok(Some(Self { sent: key.to_owned(), stored: format!("{caller}:{key}") }))
+        let stored = format!("{}:{key}", key_name.unwrap_or_default());
+        Ok(Some(Self { sent: key.to_owned(), stored }))
     }
 }
 

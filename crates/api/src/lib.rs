@@ -33,6 +33,7 @@ mod explain;
 mod health;
 mod metrics;
 mod overview;
+mod producer_view;
 mod stream;
 
 mod body;

@@ -75,6 +75,10 @@ declare_settings! {
                 .unset("none; every client that can connect has full access", "name:role:key")
                 .secret();
 
+        /// Shows producers excerpts of the responses to their events; a producer chooses the destination, so it may read private
+        /// services through them.
+        producer_excerpts: bool = boolean().default("false");
+
         /// Largest payload that the API accepts, in bytes.
         payload_bytes_max: usize = whole(1..=16_777_216).default("262144");
 

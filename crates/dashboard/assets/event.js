@@ -117,6 +117,7 @@ function fieldRows(event) {
     ["Payment request", event.payment_request_id],
     ["Webhook", event.webhook_id],
     ["Session", event.session_id],
+    ["Stored by", event.stored_by],
   ];
   return fields.filter(([, value]) => value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }

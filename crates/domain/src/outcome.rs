@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::last_error::HTTP;
 use crate::{Excerpt, RETRY_AFTER_MAX};
 
 /// The outcome of one attempt. Only the status line counts: a 2xx with a broken body is still a 2xx.
@@ -183,7 +184,7 @@ impl Outcome {
     pub fn last_error(&self) -> Option<String> {
         let error = match self {
             _ if self.classify() == Classification::Delivered => return None,
-            Self::Response { status, .. } => format!("HTTP {status}"),
+            Self::Response { status, .. } => format!("{HTTP}{status}"),
             Self::NoResponse { class, .. } => class.as_str().to_owned(),
         };
         let excerpt = self.excerpt();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::last_error::{ABANDONED, CANCELLED, EXPIRED};
 use crate::{DeliveryStatus, Excerpt, FailureKind, NoticeKind};
 
 /// The `failed` state that a store writes when an event is cancelled, abandoned or expired.
@@ -19,8 +20,8 @@ impl TerminalState {
     pub fn cancelled(reason: Option<&str>) -> Self {
         let reason = clean_reason(reason);
         let last_error = match &reason {
-            None => "manual_cancelled".to_owned(),
-            Some(reason) => format!("manual_cancelled: {}", Excerpt::from_text(reason)),
+            None => CANCELLED.to_owned(),
+            Some(reason) => format!("{CANCELLED}: {}", Excerpt::from_text(reason)),
         };
         Self { kind: FailureKind::Cancelled, last_error, reason }
     }
@@ -29,7 +30,7 @@ impl TerminalState {
     ///
     /// `lost_leases` includes the expired lease that the store just found. A lost lease consumes no attempt.
     pub fn after_lost_leases(lost_leases: u32, abandon_after: u32) -> Option<Self> {
-        let last_error = || format!("abandoned: {lost_leases} leases in a row expired without a result");
+        let last_error = || format!("{ABANDONED}: {lost_leases} leases in a row expired without a result");
         (lost_leases >= abandon_after).then(|| Self {
             kind: FailureKind::Abandoned,
             last_error: last_error(),
@@ -44,8 +45,8 @@ impl TerminalState {
         let after = format_duration(expire_after);
         let hold = hold.map(|hold| format!(", {}", hold.as_text())).unwrap_or_default();
         let last_error = match last_error {
-            Some(error) => format!("expired after {after}{hold}: {error}"),
-            None => format!("expired after {after} without an attempt{hold}"),
+            Some(error) => format!("{EXPIRED}{after}{hold}: {error}"),
+            None => format!("{EXPIRED}{after} without an attempt{hold}"),
         };
         Self { kind: FailureKind::Expired, last_error, reason: None }
     }

@@ -159,7 +159,7 @@ impl Posthaste {
 
     /// Stores all of these events or none. They are durable when this returns.
     pub async fn enqueue(&self, events: Vec<NewEvent>) -> Result<Vec<Receipt>, StoreError> {
-        let request = EnqueueRequest { events, idempotency: None };
+        let request = EnqueueRequest::new(events);
         Ok(self.ports.store.enqueue(request).await?.receipts)
     }
 

@@ -74,7 +74,7 @@ fn request(world: &World, random: &SeededRandom, numbers: Range<usize>) -> Enque
     let key = format!("key-{}", numbers.start);
     let idempotency = Idempotency { key, fingerprint, keep_for: Duration::from_secs(86_400) };
     let events = numbers.map(|number| event(world, random, number)).collect();
-    EnqueueRequest { events, idempotency: Some(idempotency) }
+    EnqueueRequest { idempotency: Some(idempotency), ..EnqueueRequest::new(events) }
 }
 
 const POISON: &[u8] = b"poison";

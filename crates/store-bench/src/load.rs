@@ -30,7 +30,7 @@ pub(crate) fn event(destination: usize) -> NewEvent {
 }
 
 pub(crate) fn request(events: Vec<NewEvent>) -> EnqueueRequest {
-    EnqueueRequest { events, idempotency: None }
+    EnqueueRequest::new(events)
 }
 
 /// Enqueues `count` events, spread over `destinations`, a thousand per call and two calls at a time.

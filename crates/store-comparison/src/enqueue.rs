@@ -100,7 +100,8 @@ fn enqueue_request(request: &RequestSpec) -> EnqueueRequest {
         fingerprint: [key.body; 32],
         keep_for: key.keep,
     });
-    EnqueueRequest { events: request.events.iter().map(new_event).collect(), idempotency }
+    let events = request.events.iter().map(new_event).collect();
+    EnqueueRequest { events, idempotency, stored_by: request.stored_by.map(str::to_owned) }
 }
 
 fn new_event(event: &EventSpec) -> NewEvent {

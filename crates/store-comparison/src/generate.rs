@@ -62,7 +62,9 @@ fn enqueue() -> impl Strategy<Value = Operation> {
 }
 
 fn request() -> impl Strategy<Value = RequestSpec> {
-    (vec(new_event(), 1..=3), weighted(0.3, key())).prop_map(|(events, key)| RequestSpec { events, key })
+    let stored_by = weighted(0.5, select(&["orders", "invoices"][..]));
+    (vec(new_event(), 1..=3), weighted(0.3, key()), stored_by)
+        .prop_map(|(events, key, stored_by)| RequestSpec { events, key, stored_by })
 }
 
 fn new_event() -> impl Strategy<Value = EventSpec> {

@@ -123,6 +123,8 @@ impl RecencyIndex {
 pub(crate) struct RequestSpec {
     pub(crate) events: Vec<EventSpec>,
     pub(crate) key: Option<KeySpec>,
+    /// The name of the producer's API key.
+    pub(crate) stored_by: Option<&'static str>,
 }
 
 /// An event to enqueue.

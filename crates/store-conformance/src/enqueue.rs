@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::join;
 use posthaste_domain::{DeliveryStatus, EventId, NewEventSpec, Trigger};
-use posthaste_store::{EnqueueResponse, StoreError};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, EventQuery, PageRequest, StoreError};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -64,6 +64,46 @@ pub async fn omitted_fields_stay_empty(harness: &dyn Harness) {
     let event = view(&store, &event_id).await;
     assert_eq!((event.payment_request_id, event.webhook_id, event.session_id), (None, None, None));
     assert_eq!(claim_one(&store).await.traceparent, None);
+}
+
+pub async fn every_event_keeps_the_name_of_the_key_that_stored_it(harness: &dyn Harness) {
+    let store = harness.store();
+    let stored_by = |name: Option<&str>, ids: &[&str]| EnqueueRequest {
+        stored_by: name.map(str::to_owned),
+        ..request(ids.iter().copied().map(event_with_id).collect())
+    };
+    // Requests of several producers may share a commit. Generated ids take another path than chosen ones.
+    let generated = EnqueueRequest { stored_by: Some("orders".to_owned()), ..request(vec![event(); 2]) };
+    let requests = [
+        stored_by(Some("orders"), &["order-1", "order-2"]),
+        stored_by(None, &["without"]),
+        stored_by(Some("invoices"), &["invoice-1"]),
+        generated,
+    ];
+    let responses = enqueue_concurrently(&store, &requests).await;
+    let mut expected = vec![];
+    for (request, response) in requests.iter().zip(responses) {
+        let response = response.expect("the events are accepted");
+        expected.extend(ids(&response).into_iter().map(|event_id| (event_id, request.stored_by.clone())));
+    }
+    let assert_kept = async || {
+        for (event_id, stored_by) in &expected {
+            assert_eq!(view(&store, event_id).await.stored_by, *stored_by, "{event_id}");
+        }
+    };
+    assert_kept().await;
+    for lease in claim_all(&store).await {
+        let outcome = if lease.event_id == id("order-1") { success() } else { status(410) };
+        apply(&store, &lease, outcome).await;
+    }
+    assert_kept().await;
+    let requeued = store.requeue(&id("order-2"), "ops".into()).await;
+    assert_eq!(requeued.expect("a failed event can be requeued").stored_by.as_deref(), Some("orders"));
+    let listed = store.events(&EventQuery::default(), &PageRequest::default()).await;
+    for event in listed.expect("the list is served").items {
+        let (_, stored_by) = expected.iter().find(|(id, _)| *id == event.event_id).expect("it was stored");
+        assert_eq!(event.stored_by, *stored_by, "{}", event.event_id);
+    }
 }
 
 pub async fn payload_bytes_are_stored_exactly(harness: &dyn Harness) {

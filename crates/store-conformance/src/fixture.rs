@@ -68,7 +68,7 @@ pub(crate) fn id(event_id: &str) -> EventId {
 pub(crate) fn request(events: Vec<NewEventSpec>) -> EnqueueRequest {
     let accept =
         |spec| NewEvent::accept(spec, 1 << 20, policy().max_attempts()).expect("cases enqueue valid events");
-    EnqueueRequest { events: events.into_iter().map(accept).collect(), idempotency: None }
+    EnqueueRequest::new(events.into_iter().map(accept).collect())
 }
 
 /// A request with an idempotency key. `body` is the fingerprint of the request body.

@@ -17,6 +17,7 @@ macro_rules! conformance_suite {
             enqueue {
                 an_enqueued_event_is_pending_due_and_unattempted,
                 every_field_of_an_event_is_stored,
+                every_event_keeps_the_name_of_the_key_that_stored_it,
                 omitted_fields_stay_empty,
                 payload_bytes_are_stored_exactly,
                 a_generated_event_id_is_msg_and_32_hex_digits,

@@ -19,7 +19,9 @@ pub(crate) fn enqueue(
         return Ok(replay);
     }
     check_event_ids(state, &request.events)?;
-    let receipts: Vec<Receipt> = request.events.iter().map(|event| insert(state, now, event)).collect();
+    let stored_by = request.stored_by.as_deref();
+    let receipts: Vec<Receipt> =
+        request.events.iter().map(|event| insert(state, now, event, stored_by)).collect();
     if let Some(idempotency) = &request.idempotency {
         let entry = IdempotencyEntry::new(idempotency, receipts.clone(), now);
         state.idempotency.insert(idempotency.key.clone(), entry);
@@ -59,7 +61,7 @@ fn check_event_ids(state: &State, events: &[NewEvent]) -> Result<(), StoreError>
 }
 
 /// Stores one event, due now.
-fn insert(state: &mut State, now: Timestamp, event: &NewEvent) -> Receipt {
+fn insert(state: &mut State, now: Timestamp, event: &NewEvent, stored_by: Option<&str>) -> Receipt {
     let message_id = MessageId::v7(now, state.random.random());
     let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
     let destination_id = find_or_add_destination(state, now, event.destination_url());
@@ -75,6 +77,7 @@ fn insert(state: &mut State, now: Timestamp, event: &NewEvent) -> Receipt {
         webhook_id: event.webhook_id().map(str::to_owned),
         session_id: event.session_id().map(str::to_owned),
         traceparent: event.traceparent().map(str::to_owned),
+        stored_by: stored_by.map(str::to_owned),
         status: DeliveryStatus::Pending,
         failure_kind: None,
         attempts: 0,

@@ -113,7 +113,9 @@ CREATE TABLE app.webhook_events (
     event_type         text        NOT NULL,
     webhook_id         text,
     payment_request_id text,
-    session_id         text
+    session_id         text,
+    -- The name of the producer's API key; NULL where it used none.
+    stored_by          text
 );
 CREATE UNIQUE INDEX webhook_events_id ON app.webhook_events (id);
 CREATE UNIQUE INDEX webhook_events_event_id ON app.webhook_events (event_id);
@@ -362,7 +364,7 @@ SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id,
        coalesce(q.manual_last_at, x.manual_last_at) AS manual_last_at,
        e.created_at,
        coalesce(q.updated_at, x.updated_at) AS updated_at,
-       x.manual_last_reason
+       x.manual_last_reason, e.stored_by
 FROM app.webhook_events e
 JOIN app.webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN app.webhook_queue q ON q.id = e.id

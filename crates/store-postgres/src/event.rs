@@ -17,7 +17,7 @@ macro_rules! event_columns {
          v.webhook_id, v.session_id, v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, \
          v.lost_leases, v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, \
          v.delivered_at, v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at, \
-         v.manual_last_reason"
+         v.manual_last_reason, v.stored_by"
     };
 }
 
@@ -49,6 +49,7 @@ pub(crate) fn parse_event(row: &Row) -> Result<EventView, tokio_postgres::Error>
         payment_request_id: row.try_get(6)?,
         webhook_id: row.try_get(7)?,
         session_id: row.try_get(8)?,
+        stored_by: row.try_get(27)?,
         status: text(9)?.and_then(DeliveryStatus::from_name).unwrap_or(DeliveryStatus::Pending),
         failure_kind: text(10)?.and_then(FailureKind::from_name),
         attempts: unsigned(row.try_get(11)?),

@@ -41,7 +41,8 @@ CREATE TABLE webhook_events (
     created_at         INTEGER NOT NULL,
     webhook_id         TEXT,
     payment_request_id TEXT,
-    session_id         TEXT
+    session_id         TEXT,
+    stored_by          TEXT              -- the name of the producer's API key; NULL where it used none
 );
 
 CREATE UNIQUE INDEX webhook_events_event_id ON webhook_events (event_id);
@@ -309,7 +310,8 @@ SELECT
     m.at                 AS manual_last_at,
     e.created_at         AS created_at,
     coalesce(q.updated_at, f.updated_at, a.recorded_at) AS updated_at,
-    m.reason             AS manual_last_reason
+    m.reason             AS manual_last_reason,
+    e.stored_by          AS stored_by
 FROM webhook_events e
 JOIN webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN webhook_queue q ON q.id = e.id

@@ -26,19 +26,20 @@ pub(crate) fn enqueue(
     {
         return Ok(first_response);
     }
-    let receipts = enqueue_events(db, now, random, &request.events)?;
+    let receipts = enqueue_events(db, now, random, &request.events, request.stored_by.as_deref())?;
     if let Some(idempotency) = &request.idempotency {
         store_key(db, now, idempotency, &receipts)?;
     }
     Ok(EnqueueResponse { replayed: false, receipts })
 }
 
-/// Stores events, all or none, and returns a receipt for each.
+/// Stores events, all or none, and returns a receipt for each. `stored_by` is the name of the producer's API key.
 pub(crate) fn enqueue_events(
     db: &Connection,
     now: Timestamp,
     random: &mut StdRng,
     events: &[NewEvent],
+    stored_by: Option<&str>,
 ) -> Result<Vec<Receipt>, CallError> {
     check_ids_are_unused(db, events)?;
     let mut statements = InsertStatements::prepare(db)?;
@@ -47,7 +48,7 @@ pub(crate) fn enqueue_events(
     let first_key = totals::last_event_key(db)? + 1;
     for (key, event) in (first_key..).zip(events) {
         let message_id = MessageId::v7(now, random.random());
-        receipts.push(statements.insert(now, key, message_id, event)?);
+        receipts.push(statements.insert(now, key, message_id, event, stored_by)?);
         totals.add_enqueued();
     }
     totals.write(db)?;
@@ -164,8 +165,8 @@ impl<'a> InsertStatements<'a> {
             event: db.prepare_cached(
                 "INSERT INTO webhook_events
                      (id, event_id, message_key, message_id, destination_id, event_type, max_attempts, created_at,
-                      webhook_id, payment_request_id, session_id)
-                 VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                      webhook_id, payment_request_id, session_id, stored_by)
+                 VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?,
             queue: db.prepare_cached(
                 "INSERT INTO webhook_queue (id, destination_id, next_attempt_at, updated_at, lease_padding)
@@ -182,6 +183,7 @@ impl<'a> InsertStatements<'a> {
         key: i64,
         message_id: MessageId,
         event: &NewEvent,
+        stored_by: Option<&str>,
     ) -> rusqlite::Result<Receipt> {
         let destination_id = self.find_or_add_destination(now, event.destination_url())?;
         let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
@@ -207,6 +209,7 @@ impl<'a> InsertStatements<'a> {
             event.webhook_id(),
             event.payment_request_id(),
             event.session_id(),
+            stored_by,
         ))?;
         self.queue.execute((key, destination_id, now.as_micros()))?;
         self.first_attempt.execute((key, destination_id))?;

@@ -178,7 +178,7 @@ impl SqliteStore {
     ) -> Result<Vec<Receipt>, StoreError> {
         let mut random = self.shared.fork_random();
         let stored = within_savepoint(transaction, || {
-            enqueue::enqueue_events(transaction, self.shared.clock.now(), &mut random, events)
+            enqueue::enqueue_events(transaction, self.shared.clock.now(), &mut random, events, None)
         });
         stored.map_err(|error| error.into_store_error(&self.shared.file))
     }

@@ -18,7 +18,7 @@ macro_rules! event_columns {
          v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, v.lost_leases,
          v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, v.delivered_at,
          v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at,
-         v.manual_last_reason"
+         v.manual_last_reason, v.stored_by"
     };
 }
 pub(crate) use event_columns;
@@ -48,6 +48,7 @@ pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
         payment_request_id: row.get(6)?,
         webhook_id: row.get(7)?,
         session_id: row.get(8)?,
+        stored_by: row.get(27)?,
         status: decode(row, 9, DeliveryStatus::from_name)?,
         failure_kind: decode_optional(row, 10, FailureKind::from_name)?,
         attempts: row.get(11)?,

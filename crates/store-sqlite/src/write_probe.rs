@@ -41,7 +41,7 @@ fn probe(db: &Connection, payload_bytes: usize) -> Result<(), CallError> {
 fn write_and_flush(db: &Connection, payload_bytes: usize) -> Result<(), CallError> {
     let (now, mut random) = (Timestamp::default(), StdRng::seed_from_u64(0));
     let events = [trial::event(payload_bytes)];
-    enqueue::enqueue_events(db, now, &mut random, &events)?;
+    enqueue::enqueue_events(db, now, &mut random, &events, None)?;
     let lease = claim::claim_last_enqueued(db, now, &mut random, &trial::claim())?;
     settle::settle(db, now, &trial::worker(), &[trial::settlement(&lease)])?;
     Ok(db.cache_flush()?)
@@ -79,7 +79,7 @@ mod tests {
             ..NewEventSpec::default()
         };
         let events = vec![NewEvent::accept(spec, 1 << 20, 6).unwrap()];
-        store.enqueue(EnqueueRequest { events, idempotency: None }).await.map(drop)
+        store.enqueue(EnqueueRequest::new(events)).await.map(drop)
     }
 
     #[tokio::test]

@@ -9,6 +9,15 @@ use posthaste_domain::{DeliveryStatus, EventId, NewEvent, Timestamp};
 pub struct EnqueueRequest {
     pub events: Vec<NewEvent>,
     pub idempotency: Option<Idempotency>,
+    /// The name of the API key of the producer, which the store keeps with the events. `None` if the producer used no key.
+    pub stored_by: Option<String>,
+}
+
+impl EnqueueRequest {
+    /// Builds a request without an idempotency key, from a producer without an API key.
+    pub fn new(events: Vec<NewEvent>) -> Self {
+        Self { events, idempotency: None, stored_by: None }
+    }
 }
 
 /// The idempotency key of a request. A producer that did not receive the response repeats the request with the same

@@ -19,6 +19,8 @@ pub struct EventView {
     pub payment_request_id: Option<String>,
     pub webhook_id: Option<String>,
     pub session_id: Option<String>,
+    /// The name of the API key that stored the event. `None` if it was stored without a key.
+    pub stored_by: Option<String>,
     pub status: DeliveryStatus,
     pub failure_kind: Option<FailureKind>,
     /// Attempts recorded since the event was enqueued or last requeued.

@@ -18,7 +18,7 @@ const KEYS_MAX: usize = 1_000;
 /// What the holder of an API key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Enqueues events and reads single events.
+    /// Enqueues events, and reads single events that its own key stored.
     Producer,
     /// Enqueues events, reads everything, requeues and cancels events.
     Operator,
@@ -70,7 +70,7 @@ pub enum InvalidKeys {
     )]
     Key { position: usize, len: usize },
     #[error(
-        "key {position} has the name of key {earlier}; names must differ, because actions are recorded by name"
+        "key {position} has the name of key {earlier}; names must differ, because events and actions belong to a name"
     )]
     DuplicateName { position: usize, earlier: usize },
     #[error("key {position} is the same as key {earlier}; every name needs a key of its own")]

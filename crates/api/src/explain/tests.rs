@@ -32,6 +32,7 @@ fn pending() -> EventView {
         payment_request_id: None,
         webhook_id: None,
         session_id: None,
+        stored_by: None,
         status: DeliveryStatus::Pending,
         failure_kind: None,
         attempts: 0,

@@ -254,8 +254,10 @@ async fn a_cancelled_and_requeued_event_is_claimed_with_a_new_lease() {
 }
 
 async fn a_discarded_event_is_gone_and_the_error_says_who_discarded_it(api: TestApi) {
-    let event_id = api.dead_lettered_event(&event()).await;
-    let response = api.post(&discard(&event_id), r#"{"reason":"paid by other means"}"#).await.json(200);
+    let stored = api.with_keys().post_with(EVENTS, &[bearer(PRODUCER)], event().to_string()).await.json(202);
+    let event_id = stored["event_id"].as_str().unwrap();
+    settle(&api.store, &claim_all(&api.store).await[0], http_status(410)).await;
+    let response = api.post(&discard(event_id), r#"{"reason":"paid by other means"}"#).await.json(200);
     assert_eq!(fields(&response), ["discarded_at", "event_id"]);
     assert_eq!(response["event_id"], json!(event_id));
     assert_eq!(api.get(DLQ).await.json(200)["events"], json!([]));
@@ -264,9 +266,9 @@ async fn a_discarded_event_is_gone_and_the_error_says_who_discarded_it(api: Test
     let shown = format!("{EVENTS}/{event_id}");
     let calls = [
         api.get(&shown).await,
-        api.post_empty(&discard(&event_id)).await,
-        api.post_empty(&requeue(&event_id)).await,
-        api.post_empty(&cancel(&event_id)).await,
+        api.post_empty(&discard(event_id)).await,
+        api.post_empty(&requeue(event_id)).await,
+        api.post_empty(&cancel(event_id)).await,
     ];
     let as_producer = build_request(Method::GET, &shown, &[bearer(PRODUCER)], Body::empty());
     let (message, _) =

@@ -82,6 +82,7 @@ async fn s2_fr003_ac3_the_dlq_over_http_has_all_operator_fields(api: TestApi) {
         "payment_request_id",
         "webhook_id",
         "session_id",
+        "stored_by",
         "destination_url",
         "attempts",
         "max_attempts",

@@ -185,8 +185,10 @@ async fn an_open_circuit_is_shown_and_a_resume_closes_it() {
 #[tokio::test]
 async fn a_pause_is_recorded_with_the_name_of_the_key_which_producers_do_not_see() {
     let api = TestApi::on_memory().await;
-    let (event_id, id) = add_destination(&api, event()["destination_url"].as_str().unwrap()).await;
+    let (_, id) = add_destination(&api, event()["destination_url"].as_str().unwrap()).await;
     let api = api.with_keys();
+    let stored = api.post_with(EVENTS, &[bearer(PRODUCER)], event().to_string()).await.json(202);
+    let event_id = stored["event_id"].as_str().unwrap();
     let body = json!({"reason": "secret plan"}).to_string();
     let headers = [bearer(OPERATOR), header("content-type", "application/json")];
     let pause = build_request(http::Method::POST, &format!("{}/pause", path(&id)), &headers, body.into());

@@ -34,12 +34,13 @@ async fn events_are_listed_newest_first_with_their_status(api: TestApi) {
     let fields: Vec<&str> = page["events"][0].as_object().unwrap().keys().map(String::as_str).collect();
     let dead_letter =
         ["event_id", "event_type", "payment_request_id", "webhook_id", "session_id", "destination_url"];
-    let more = ["attempts", "max_attempts", "last_error", "failure_kind", "updated_at", "created_at"];
+    let more =
+        ["stored_by", "attempts", "max_attempts", "last_error", "failure_kind", "updated_at", "created_at"];
     let status_fields = ["delivery_status", "next_attempt_at", "last_attempted_at", "delivered_at"];
     for field in dead_letter.iter().chain(&more).chain(&status_fields) {
         assert!(fields.contains(field), "{field}");
     }
-    assert_eq!(fields.len(), 16);
+    assert_eq!(fields.len(), 17);
     let statuses: Vec<(&str, bool, bool, bool)> = page["events"]
         .as_array()
         .unwrap()

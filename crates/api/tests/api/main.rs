@@ -19,5 +19,6 @@ mod local;
 mod metrics;
 mod overview;
 mod payload;
+mod producers;
 mod reference;
 mod stream;

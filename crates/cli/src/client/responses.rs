@@ -132,6 +132,7 @@ pub(crate) struct Event {
     pub(crate) webhook_id: Option<String>,
     pub(crate) payment_request_id: Option<String>,
     pub(crate) session_id: Option<String>,
+    pub(crate) stored_by: Option<String>,
     pub(crate) attempts: u32,
     pub(crate) max_attempts: u32,
     pub(crate) failure_kind: Option<String>,

@@ -107,6 +107,7 @@ impl HttpServer {
             store: Arc::clone(posthaste.store()),
             publisher: publisher(posthaste, worker),
             access: self.access.clone(),
+            producer_excerpts: config.producer_excerpts,
             enqueue_settings: enqueue_settings(config),
             destination_check: match routes {
                 Routes::ApiAndDashboard(guard) => Arc::new(GuardedDestinations(guard.clone())),

@@ -97,7 +97,7 @@ fn newer_schema_is_refused_with_the_advice_to_upgrade(mut sandbox: Sandbox) {
 
 fn configured_api_keys_are_required(sandbox: Sandbox) {
     let keys = "orders:producer:the-key-that-must-not-be-printed-1,ops:operator:the-key-that-must-not-be-printed-2,\
-                eyes:viewer:the-key-that-must-not-be-printed-3";
+                eyes:viewer:the-key-that-must-not-be-printed-3,billing:producer:the-key-that-must-not-be-printed-5";
     let sandbox = sandbox
         .with_env("POSTHASTE_API_KEYS", keys)
         .with_env("POSTHASTE_ALLOW_PRIVATE_NETWORKS", "127.0.0.0/8");
@@ -127,6 +127,13 @@ fn configured_api_keys_are_required(sandbox: Sandbox) {
         (&event["audit"][0]["action"], &event["audit"][0]["actor"]),
         (&json!("requeue"), &json!("ops"))
     );
+    assert_eq!(event["stored_by"], "orders");
+    let as_producer = |key| service.request("GET", &path, &[("authorization", key)], "");
+    let event = as_producer(producer.unwrap()).expect_json(200);
+    assert_eq!(event["history"][0]["http_status"], 410);
+    assert_eq!(event["history"][0].get("excerpt"), None, "{event}");
+    as_producer("Bearer the-key-that-must-not-be-printed-5")
+        .expect_error(404, "webhook_outbox_event_not_found");
     assert_eq!((service.get("/healthz").status, service.get("/readyz").status), (200, 200));
     service.stop();
 }

@@ -44,6 +44,7 @@ fn other_defaults_are_those_of_the_contract() {
     assert_eq!((config.deny_networks, config.https_only), (None, false));
     assert_eq!(config.log.to_string(), "info");
     assert_eq!((config.log_format, config.allow_fast_retries), (None, false));
+    assert!(!config.producer_excerpts);
     assert!(config.signing_secret.is_none() && config.api_keys.is_none() && config.worker_id.is_none());
     assert!(config.ca_file.is_none() && config.egress_proxy.is_none() && config.otlp_endpoint.is_none());
     assert!(config.warnings.is_empty());

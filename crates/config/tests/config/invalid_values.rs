@@ -96,6 +96,7 @@ const INVALID: &[(&str, &str, &[&str])] = &[
     ("gone_is_final", "true", &["not one of the valid values"]),
     ("honour_retry_after", "yes", &["not one of the valid values"]),
     ("circuit_breaker", "Off", &["not one of the valid values"]),
+    ("producer_excerpts", "yes", &["not one of the valid values"]),
     ("allow_fast_retries", "yes", &["not one of the valid values"]),
     ("allow_fast_retries", "1", &["not one of the valid values"]),
     ("allow_fast_retries", "True", &["not one of the valid values"]),

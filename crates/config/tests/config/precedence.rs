@@ -35,6 +35,7 @@ const VALUES: &[(&str, [&str; 3])] = &[
     ("honour_retry_after", ["off", "on", "auto"]),
     ("circuit_breaker", ["off", "on", "auto"]),
     ("allow_fast_retries", ["true", "false", "true"]),
+    ("producer_excerpts", ["true", "false", "true"]),
     ("timeout_seconds", ["1", "0.5", "86400"]),
     ("retry_batch_size", ["1", "2", "10000"]),
     ("http_pool_size", ["1", "2", "3"]),

@@ -194,7 +194,7 @@ async fn panicking_store_adapter_fails_only_that_call() {
         fixture.enqueue("slow", 2).await;
         fixture.wait_until("the requests are sent", |_| fixture.receiver.requests_to("slow") == 2).await;
         fixture.test_store().panic_once(call);
-        let request = EnqueueRequest { events: vec![event("more", 0)], idempotency: None };
+        let request = EnqueueRequest::new(vec![event("more", 0)]);
         let enqueue = || {
             let (store, request) = (std::sync::Arc::clone(&fixture.store), request.clone());
             tokio::spawn(async move { store.enqueue(request).await })

@@ -58,6 +58,7 @@ bugs! {
     renew_without_a_token_check_is_caught: settle::renew_ignores_token, "the lost leases of a renewal";
     release_that_counts_a_lost_lease_is_caught: settle::release_counts_a_loss, "lost_leases";
     requeue_that_keeps_attempts_is_caught: records::requeue_keeps_attempts, "attempts";
+    an_event_without_its_producer_is_caught: records::producers_are_forgotten, "stored_by";
     cancel_without_a_notice_is_caught: records::cancel_is_silent, "a notice is missing";
     an_action_without_audit_is_caught: records::cancel_is_not_audited, "the audit of";
     a_discard_that_frees_the_id_is_caught: records::discard_frees_the_id, "the error";

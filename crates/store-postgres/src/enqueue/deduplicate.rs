@@ -183,8 +183,8 @@ async fn insert(
     batch: &[EnqueueRequest],
     accepted: &[usize],
 ) -> Result<HashMap<usize, EnqueueResponse>, tokio_postgres::Error> {
-    let events: Vec<&NewEvent> = accepted.iter().flat_map(|index| &batch[*index].events).collect();
-    let insert = Insert::new(&events, &store.destination_ids, &mut MessageIds::from_system());
+    let requests = accepted.iter().map(|index| &batch[*index]);
+    let insert = Insert::of_requests(requests, &store.destination_ids, &mut MessageIds::from_system());
     let rows = session.query(&INSERT, &insert.params()).await?;
     let created_at = insert.read_result(&rows, &store.destination_ids)?;
     let mut ids = insert.event_ids();

@@ -118,7 +118,7 @@ pub(super) fn request_with_payload(host: &str, event_id: &str, payload: &Bytes) 
         ..NewEventSpec::default()
     };
     let event = NewEvent::accept(spec, 1_024, 5).expect("a valid event");
-    EnqueueRequest { events: vec![event], idempotency: None }
+    EnqueueRequest::new(vec![event])
 }
 
 /// Enqueues a request in a task of its own.

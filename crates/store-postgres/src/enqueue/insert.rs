@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use posthaste_domain::{DeliveryStatus, EventId, MessageId, NewEvent, Timestamp};
-use posthaste_store::Receipt;
+use posthaste_store::{EnqueueRequest, Receipt};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tokio_postgres::Row;
@@ -34,9 +34,11 @@ WITH destinations AS MATERIALIZED (
 new_events AS MATERIALIZED (
     SELECT app.webhook_next_event_key() AS id, d.ids[i.destination_index] AS destination_id, i.*
     FROM destinations d, unnest(
-        $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::integer[]
+        $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::integer[],
+        $14::text[]
     ) AS i (
-        destination_index, message_id, event_id, event_type, webhook_id, payment_request_id, session_id, max_attempts
+        destination_index, message_id, event_id, event_type, webhook_id, payment_request_id, session_id, max_attempts,
+        stored_by
     )
 ),
 messages AS (
@@ -52,10 +54,10 @@ messages AS (
 events AS (
     INSERT INTO app.webhook_events (
         id, message_id, destination_id, created_at, max_attempts, event_id, event_type, webhook_id,
-        payment_request_id, session_id
+        payment_request_id, session_id, stored_by
     )
     SELECT id, message_id, destination_id, app.webhook_now(), max_attempts, event_id, event_type, webhook_id,
-           payment_request_id, session_id
+           payment_request_id, session_id, stored_by
     FROM new_events
     ORDER BY event_id COLLATE \"C\"
 ),
@@ -84,6 +86,7 @@ SELECT app.webhook_now(), d.ids, pg_notify('posthaste_due', ''), ",
         Type::TEXT_ARRAY,
         Type::TEXT_ARRAY,
         Type::BYTEA_ARRAY,
+        Type::TEXT_ARRAY,
     ],
 };
 
@@ -129,9 +132,25 @@ pub(crate) struct Insert<'a> {
     content_types: Vec<&'a str>,
     traceparents: Vec<Option<&'a str>>,
     payloads: Vec<&'a [u8]>,
+    stored_by: Vec<Option<&'a str>>,
 }
 
 impl<'a> Insert<'a> {
+    /// Inserts the events of requests, with the names of the API keys that the requests were made with.
+    pub(crate) fn of_requests(
+        requests: impl Iterator<Item = &'a EnqueueRequest> + Clone,
+        cache: &DestinationIds,
+        message_ids: &mut MessageIds,
+    ) -> Self {
+        let events: Vec<&'a NewEvent> = requests.clone().flat_map(|request| &request.events).collect();
+        let names = requests.flat_map(|request| {
+            let name = request.stored_by.as_deref();
+            request.events.iter().map(move |_| name)
+        });
+        Self { stored_by: names.collect(), ..Self::new(&events, cache, message_ids) }
+    }
+
+    /// Inserts events of a producer without an API key.
     pub(crate) fn new(events: &[&'a NewEvent], cache: &DestinationIds, message_ids: &mut MessageIds) -> Self {
         let sorted: BTreeSet<&'a str> = events.iter().map(|event| event.destination_url().as_str()).collect();
         let urls: Vec<&'a str> = sorted.into_iter().collect();
@@ -170,11 +189,12 @@ impl<'a> Insert<'a> {
             content_types: column(NewEvent::content_type),
             traceparents: optional(NewEvent::traceparent),
             payloads: events.iter().map(|event| &event.payload()[..]).collect(),
+            stored_by: vec![None; events.len()],
         }
     }
 
     /// Returns the parameters, in the statement's order.
-    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 13] {
+    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 14] {
         [
             &self.urls,
             &self.cached_ids,
@@ -189,6 +209,7 @@ impl<'a> Insert<'a> {
             &self.content_types,
             &self.traceparents,
             &self.payloads,
+            &self.stored_by,
         ]
     }
 

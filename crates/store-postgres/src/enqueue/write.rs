@@ -152,8 +152,7 @@ async fn insert_all(
     session: &Session,
     batch: &[EnqueueRequest],
 ) -> Result<RequestResults, tokio_postgres::Error> {
-    let events: Vec<_> = batch.iter().flat_map(|request| &request.events).collect();
-    let insert = Insert::new(&events, &store.destination_ids, &mut MessageIds::from_system());
+    let insert = Insert::of_requests(batch.iter(), &store.destination_ids, &mut MessageIds::from_system());
     let rows = session.transact_with(begin, &INSERT, &insert.params()).await?;
     let created_at = insert.read_result(&rows, &store.destination_ids)?;
     let mut ids = insert.event_ids();

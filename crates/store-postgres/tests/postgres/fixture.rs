@@ -71,7 +71,7 @@ pub(crate) fn new_event(spec: NewEventSpec) -> NewEvent {
 }
 
 pub(crate) fn request(specs: Vec<NewEventSpec>) -> EnqueueRequest {
-    EnqueueRequest { events: specs.into_iter().map(new_event).collect(), idempotency: None }
+    EnqueueRequest::new(specs.into_iter().map(new_event).collect())
 }
 
 pub(crate) async fn enqueue_all(store: &dyn Store, specs: Vec<NewEventSpec>) -> Vec<EventId> {

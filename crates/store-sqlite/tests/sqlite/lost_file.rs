@@ -9,7 +9,7 @@ use posthaste_store_sqlite::{Options, SqliteStore, system_rng};
 use crate::support::{Fixture, attempt_all, enqueue, event};
 
 async fn refusal(store: &SqliteStore) -> String {
-    let request = EnqueueRequest { events: vec![event()], idempotency: None };
+    let request = EnqueueRequest::new(vec![event()]);
     let Err(StoreError::Unavailable { reason }) = store.enqueue(request).await else {
         panic!("the event was acknowledged");
     };

@@ -71,7 +71,7 @@ pub(crate) fn event() -> NewEvent {
 }
 
 pub(crate) async fn enqueue(store: &SqliteStore, events: Vec<NewEvent>) -> Vec<EventId> {
-    let request = EnqueueRequest { events, idempotency: None };
+    let request = EnqueueRequest::new(events);
     let enqueued = store.enqueue(request).await.unwrap();
     enqueued.receipts.into_iter().map(|receipt| receipt.event_id).collect()
 }

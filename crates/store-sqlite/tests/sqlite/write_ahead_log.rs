@@ -51,7 +51,11 @@ async fn an_idempotency_key_writes_two_pages_more() {
     for key in 0..10 {
         let idempotency = Idempotency { key: format!("key-{key}"), fingerprint: [0; 32], keep_for: HOUR };
         let before = count_frames(&fixture);
-        let request = EnqueueRequest { events: vec![event()], idempotency: Some(idempotency) };
+        let request = EnqueueRequest {
+            idempotency: Some(idempotency),
+            stored_by: Some("orders".to_owned()),
+            ..EnqueueRequest::new(vec![event()])
+        };
         fixture.store.enqueue(request).await.unwrap();
         assert_eq!(count_frames(&fixture) - before, 9);
     }

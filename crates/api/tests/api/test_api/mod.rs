@@ -62,6 +62,7 @@ pub(crate) struct TestApi {
 /// Settings that a test may change.
 pub(crate) struct TestOptions {
     pub(crate) access: Access,
+    pub(crate) producer_excerpts: bool,
     pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) warnings: Vec<String>,
     pub(crate) retry_policy: RetryPolicy,
@@ -72,6 +73,7 @@ impl Default for TestOptions {
     fn default() -> Self {
         Self {
             access: loopback(),
+            producer_excerpts: false,
             readiness: Arc::new(FixedReadiness(vec![])),
             warnings: Vec::new(),
             retry_policy: RetryPolicy::default(),
@@ -126,6 +128,7 @@ impl TestApi {
             store: Arc::clone(&store),
             publisher,
             access: options.access,
+            producer_excerpts: options.producer_excerpts,
             enqueue_settings: EnqueueSettings {
                 payload_bytes_max: PAYLOAD_BYTES_MAX,
                 default_max_attempts: MAX_ATTEMPTS,

@@ -66,6 +66,7 @@ fn fields(event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
         ("webhook id", event.webhook_id.clone()),
         ("payment request", event.payment_request_id.clone()),
         ("session", event.session_id.clone()),
+        ("stored by", event.stored_by.clone()),
     ];
     fields.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect()
 }
@@ -141,6 +142,7 @@ mod tests {
             next_attempt_at: Some("2026-01-31T16:35:44Z".into()),
             created_at: Some("2026-01-31T16:30:00.25Z".into()),
             session_id: Some("s-1".into()),
+            stored_by: Some("billing".into()),
             explanation: Some("Retry 2 of 5 is due, after HTTP 503: try later.".into()),
             history: vec![
                 attempt(1, None, Some("connect"), "refused"),
@@ -169,6 +171,7 @@ last error    HTTP 503: try later
 next attempt  2026-01-31 16:35:44Z (in 42 s)
 created       2026-01-31 16:30:00Z (5 min ago)
 session       s-1
+stored by     billing
 
 cancel by ops, 2026-01-31 16:33:00Z (2 min ago): wrong\\ncustomer
 

@@ -179,12 +179,20 @@ store_bug! {
 }
 
 store_bug! {
+    producers_are_forgotten;
+
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        self.memory.enqueue(EnqueueRequest { stored_by: None, ..request }).await
+    }
+}
+
+store_bug! {
     /// Stores the events before the one that was refused.
     refused_requests_are_stored_in_part;
 
     async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
         let accepted = request.events.iter().take_while(|event| event.event_id().is_none());
-        let part = EnqueueRequest { events: accepted.cloned().collect(), idempotency: None };
+        let part = EnqueueRequest::new(accepted.cloned().collect());
         let response = self.memory.enqueue(request).await;
         if response.is_err() {
             self.memory.enqueue(part).await?;

@@ -33,7 +33,7 @@ async fn a_full_batch_leaves_further_requests_to_the_next() {
     let writer = FakeWriter::new();
     let queue = writer.start();
     let events = |from: usize| (from..from + 700).flat_map(|number| request("up", number).events).collect();
-    let large = |from| EnqueueRequest { events: events(from), idempotency: None };
+    let large = |from| EnqueueRequest::new(events(from));
     let results = join_all([0, 1_000, 2_000, 3_000].map(|from| queue.enqueue(large(from)))).await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert_eq!(writer.batches(), [2, 2]);
@@ -45,7 +45,7 @@ async fn full_batches_are_written_in_parallel() {
     let queue = writer.start();
     let full = |host: &str| {
         let events = (0..BATCH_EVENTS).flat_map(|number| request(host, number).events).collect();
-        EnqueueRequest { events, idempotency: None }
+        EnqueueRequest::new(events)
     };
     let results = join_all(["a", "b"].map(|host| queue.enqueue(full(host)))).await;
     assert!(results.iter().all(Result::is_ok));

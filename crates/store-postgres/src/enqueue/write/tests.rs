@@ -36,7 +36,7 @@ fn request(url: &str, event_id: Option<&str>) -> EnqueueRequest {
         ..NewEventSpec::default()
     };
     let event = NewEvent::accept(spec, 1_024, 5).expect("a valid event");
-    EnqueueRequest { events: vec![event], idempotency: None }
+    EnqueueRequest::new(vec![event])
 }
 
 fn blocked(resource: &str) -> WriteResult {
