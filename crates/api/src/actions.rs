@@ -222,7 +222,7 @@ pub(crate) async fn read_action<T: Default + DeserializeOwned>(
     body: Body,
 ) -> Result<T, ApiError> {
     QueryParameters::require_none(uri)?;
-    let RequestBody { bytes, _permit } = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
+    let RequestBody { bytes, _memory } = state.bodies.read(&*state.clock, body, BODY_BYTES_MAX).await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }

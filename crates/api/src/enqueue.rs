@@ -102,7 +102,7 @@ pub(crate) async fn enqueue(
     body::require_json(&headers)?;
     let settings = state.enqueue_settings;
     let bytes_max = BODY_BYTES_MAX.max(settings.payload_bytes_max.saturating_add(EVENT_OVERHEAD_BYTES));
-    let RequestBody { bytes, _permit } = state.bodies.read(&*state.clock, body, bytes_max).await?;
+    let RequestBody { bytes, _memory } = state.bodies.read(&*state.clock, body, bytes_max).await?;
     let (events, is_array) = parse_events(&bytes, traceparent(&headers).as_deref(), settings)?;
     for (index, event) in events.iter().enumerate() {
         let checked = state.destination_check.check(event.destination_url());

@@ -37,6 +37,7 @@ mod producer_view;
 mod stream;
 
 mod body;
+mod body_budget;
 mod cached;
 mod document;
 mod headers;

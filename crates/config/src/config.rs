@@ -46,6 +46,7 @@ impl Config {
             timeout: self.timeout_seconds,
             concurrency: self.concurrency,
             per_destination: self.http_pool_size,
+            in_flight_bytes_max: self.in_flight_bytes_max,
             retry_batch: self.retry_batch_size,
             poll_interval: self.poll_interval_ms,
             cycle_interval: self.cycle_seconds,

@@ -174,6 +174,10 @@ declare_settings! {
         /// Maximum number of requests in flight in one worker.
         concurrency: usize = whole(1..=100_000).default("512");
 
+        /// Maximum size of all payloads in flight in one worker together, in bytes, apart from one event and from small payloads:
+        /// in all requests together those have at most an eighth of it, which is 16 KiB each by default.
+        in_flight_bytes_max: usize = whole(1_048_576..=1_073_741_824).default("67108864");
+
         /// Duration of a lease, which is how long an event waits if its worker dies; workers renew after a third of it.
         lease_seconds: LeaseTerms = seconds_within(SECOND..=DAY).map(lease_terms).default("30");
 

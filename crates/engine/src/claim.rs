@@ -9,8 +9,10 @@ use tokio::task::JoinSet;
 
 use crate::attempt_log::millis;
 use crate::backoff::Backoff;
+use crate::claim_budget::ClaimBytes;
 use crate::deliver::{Delivery, InterruptedDelivery, deliver};
 use crate::phase::Phase;
+use crate::slots::AvailablePayloads;
 use crate::store_time::{Reading, SkewChange};
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
@@ -102,6 +104,7 @@ struct Claimer {
     claim_id: ClaimId,
     /// The last claim failed; the store may have granted leases whose reply was lost.
     is_unanswered: bool,
+    claim_bytes: ClaimBytes,
     /// When the last answered claim was sent, or when claiming began.
     answered_at: Duration,
     /// Dropping the set aborts the deliveries.
@@ -113,6 +116,7 @@ impl Claimer {
         Self {
             claim_id: worker.ports.random.new_claim_id(),
             is_unanswered: false,
+            claim_bytes: ClaimBytes::default(),
             answered_at: worker.ports.clock.monotonic(),
             worker,
             deliveries: JoinSet::new(),
@@ -186,12 +190,14 @@ impl Claimer {
         let resumed_circuits = self.close_resumed_circuits(&response);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
+        let is_limited_by_bytes = response.is_limited_by_bytes;
         self.start_deliveries(response.leases, requested_at).await;
         // Slots released during the call were not part of the request. They are worth another claim only if this one
-        // found anything.
+        // found anything. The same holds for events whose payloads did not fit.
         let released_meanwhile = self.worker.slots.release_count() != releases_before;
-        let may_have_more =
-            leases >= request.limit || (leases > 0 && released_meanwhile) || resumed_circuits > 0;
+        let may_have_more = leases >= request.limit
+            || (leases > 0 && (released_meanwhile || is_limited_by_bytes))
+            || resumed_circuits > 0;
         let next = if may_have_more { NextClaim::Now } else { NextClaim::AfterWakeup };
         Ok(ClaimSummary { leases, retries, next })
     }
@@ -223,7 +229,12 @@ impl Claimer {
         let worker = &self.worker;
         let requested_at = worker.ports.clock.monotonic();
         let result = catch_store_panic(worker.ports.store.claim(request)).await;
+        let took = worker.ports.clock.monotonic().saturating_sub(requested_at);
         self.is_unanswered = result.is_err();
+        match result {
+            Ok(_) => self.claim_bytes.record_answered(took, request.lease),
+            Err(_) => self.claim_bytes.record_unanswered(),
+        }
         let response = result?;
         worker.record_claim();
         record_store_time(worker, response.now, requested_at);
@@ -241,7 +252,7 @@ impl Claimer {
     }
 
     /// If the store did not answer the last claim, repeats it to get the leases that it may have granted, and releases
-    /// them.
+    /// them. The store itself releases those whose payloads do not fit.
     async fn release_unanswered_claim(&mut self) {
         if self.is_unanswered
             && let Ok(response) = self.call_store(&self.plan_claim(ONLY_GRANTED_EARLIER)).await
@@ -251,8 +262,8 @@ impl Claimer {
         }
     }
 
-    /// Builds a request for the events that can be sent now: within the available slots, and not to destinations with
-    /// an open circuit or without a local port.
+    /// Builds a request for the events that can be sent now: within the available slots and payload bytes, and not to
+    /// destinations with an open circuit or without a local port.
     fn plan_claim(&self, quota: Quota) -> ClaimRequest {
         let worker = &self.worker;
         let available = worker.slots.available();
@@ -264,6 +275,11 @@ impl Claimer {
         for destination in worker.shortages.paused_destinations(worker.ports.clock.monotonic()) {
             destination_slots.insert(destination, 0);
         }
+        let claim_bytes = self.claim_bytes.limit();
+        let (payload_bytes_max, event_payload_bytes_max) = match available.payloads {
+            AvailablePayloads::AnySize(bytes) => (claim_bytes.min(bytes), None),
+            AvailablePayloads::OnlySmall(event_bytes) => (claim_bytes, Some(event_bytes)),
+        };
         ClaimRequest {
             id: self.claim_id,
             owner: worker.settings.lease_owner.clone(),
@@ -272,6 +288,8 @@ impl Claimer {
             retries_max: available.retries.min(quota.retries),
             per_destination: worker.settings.per_destination,
             destination_slots,
+            payload_bytes_max,
+            event_payload_bytes_max,
             abandon_after: worker.settings.abandon_after,
             resumed_within: worker.ports.clock.monotonic().saturating_sub(self.answered_at) + RESUME_OVERLAP,
         }

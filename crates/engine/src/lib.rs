@@ -23,6 +23,7 @@
 
 mod circuits;
 mod claim;
+mod claim_budget;
 mod due_times;
 mod shortages;
 mod slots;

@@ -24,6 +24,9 @@ pub struct Settings {
     pub concurrency: usize,
     /// Maximum number of requests in flight to one destination in this worker.
     pub per_destination: usize,
+    /// Maximum size of all payloads in flight in this worker together, in bytes. One event may exceed it, and small payloads
+    /// are not counted: see [`Settings::small_payload_bytes`].
+    pub in_flight_bytes_max: usize,
     /// Maximum number of retries in flight in this worker. Retries never use more than three quarters of the slots;
     /// the rest is reserved for first attempts.
     pub retry_batch: usize,
@@ -63,6 +66,7 @@ impl Settings {
             timeout: Duration::from_secs(30),
             concurrency: 512,
             per_destination: 20,
+            in_flight_bytes_max: 64 << 20,
             retry_batch: 100,
             poll_interval: Duration::from_secs(1),
             cycle_interval: Duration::from_secs(60),
@@ -73,6 +77,12 @@ impl Settings {
         }
     }
 
+    /// Returns the size up to which payloads are small: 16 KiB by default. Small payloads are not counted in
+    /// `in_flight_bytes_max`. In all slots together they have at most an eighth of it.
+    pub fn small_payload_bytes(&self) -> usize {
+        self.in_flight_bytes_max / 8 / self.concurrency.max(1)
+    }
+
     /// Validates every setting and returns the first that is out of range.
     pub(crate) fn validate(&self) -> Result<(), InvalidSettings> {
         let at_least_one = |setting, value: usize| require(setting, &value, value > 0, "at least 1");
@@ -81,6 +91,7 @@ impl Settings {
         };
         at_least_one("concurrency", self.concurrency)?;
         at_least_one("per_destination", self.per_destination)?;
+        at_least_one("in_flight_bytes_max", self.in_flight_bytes_max)?;
         require("retry_batch", &self.retry_batch, (1..=10_000).contains(&self.retry_batch), "1 to 10000")?;
         require("abandon_after", &self.abandon_after, self.abandon_after > 0, "at least 1")?;
         let timeout = format!("{:?}", self.timeout);
@@ -115,6 +126,8 @@ mod tests {
         assert_eq!(error_of(|s| s.concurrency = 0), "concurrency must be at least 1, got 0");
         assert_eq!(error_of(|s| s.retry_batch = 10_001), "retry_batch must be 1 to 10000, got 10001");
         assert_eq!(error_of(|s| s.timeout = Duration::ZERO), "timeout must be longer than zero, got 0ns");
-        assert!(Settings::new(WorkerId::new("w").unwrap()).validate().is_ok());
+        let settings = Settings::new(WorkerId::new("w").unwrap());
+        assert!(settings.validate().is_ok());
+        assert_eq!(settings.small_payload_bytes(), 16 << 10);
     }
 }

@@ -83,6 +83,13 @@ impl Options {
         self
     }
 
+    /// Limits the payload bytes in flight in each worker. Small payloads, of at most 16 KiB by default, are not counted. The
+    /// default is 64 MiB.
+    pub fn in_flight_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.in_flight_bytes_max = bytes;
+        self
+    }
+
     /// Sets when failed attempts are retried and when an event is dead-lettered.
     pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.settings.policy = policy;

@@ -84,18 +84,32 @@ pub(crate) fn is_poison(payload: &[u8]) -> bool {
     payload.starts_with(POISON)
 }
 
+/// Size of the largest payload.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 1_000;
+
+/// Returns the payload of an event. It contains the event's number, so that no two events have the same payload. One in three
+/// payloads is large: payloads of these sizes reach the byte limit of a worker.
+fn payload(kind: &str, number: usize) -> Bytes {
+    let mut payload = format!("{kind} {number}").into_bytes();
+    if number % 3 == 0 {
+        payload.resize(100 + number * 37 % (PAYLOAD_BYTES_MAX - 100), b' ');
+    }
+    Bytes::from(payload)
+}
+
 fn event(world: &World, random: &SeededRandom, number: usize) -> NewEvent {
     let poisoned = world.scenario.fault_injection == FaultInjection::ThenRecovery && random.chance(5);
     let kind = if poisoned { std::str::from_utf8(POISON).expect("POISON is ASCII") } else { "number" };
     let spec = NewEventSpec {
         destination_url: destination(random.index(world.scenario.destinations)),
         event_type: "simulated".into(),
-        payload: Bytes::from(format!("{kind} {number}")),
+        payload: payload(kind, number),
         session_id: Some(format!("session-{number}")),
         max_attempts: random.chance(300).then(|| u32::try_from(random.in_range(1..8)).expect("at most 7")),
         ..NewEventSpec::default()
     };
-    NewEvent::accept(spec, 1_024, world.scenario.settings.policy.max_attempts()).expect("a valid event")
+    NewEvent::accept(spec, PAYLOAD_BYTES_MAX, world.scenario.settings.policy.max_attempts())
+        .expect("a valid event")
 }
 
 /// Requeues, cancels and discards random events during the fault phase. Repeats an action without a response under its key.

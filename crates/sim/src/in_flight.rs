@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use posthaste_domain::{DestinationId, Lease};
 use posthaste_engine::Settings;
 
+use crate::client::PAYLOAD_BYTES_MAX;
+
 /// Counts the requests that a process has in flight.
 #[derive(Default)]
 pub(crate) struct InFlightCounter(Mutex<Counts>);
@@ -14,6 +16,8 @@ pub(crate) struct InFlightCounter(Mutex<Counts>);
 struct Counts {
     total: usize,
     retries: usize,
+    /// Sizes of the payloads that the byte limit counts.
+    large_bytes: usize,
     by_destination: BTreeMap<DestinationId, usize>,
 }
 
@@ -22,6 +26,7 @@ pub(crate) struct RequestGuard {
     counter: Arc<InFlightCounter>,
     destination: DestinationId,
     is_retry: bool,
+    large_bytes: usize,
 }
 
 impl InFlightCounter {
@@ -34,16 +39,22 @@ impl InFlightCounter {
         let mut counts = self.counts();
         counts.total += 1;
         counts.retries += usize::from(lease.is_retry());
+        let payload_bytes = lease.payload.len();
+        let is_large = payload_bytes * 8 * settings.concurrency > settings.in_flight_bytes_max;
+        let large_bytes = if is_large { payload_bytes } else { 0 };
+        counts.large_bytes += large_bytes;
         let at_destination = counts.by_destination.entry(lease.destination_id).or_default();
         *at_destination += 1;
         let at_destination = *at_destination;
         let exceeded = counts.total > settings.concurrency
             || at_destination > settings.per_destination
-            || counts.retries > settings.retry_batch;
+            || counts.retries > settings.retry_batch
+            // P16: one event may exceed the byte limit.
+            || counts.large_bytes > settings.in_flight_bytes_max + PAYLOAD_BYTES_MAX;
         let violation = exceeded.then(|| {
             format!(
-                "{} requests in flight, {at_destination} to destination {}, {} retries",
-                counts.total, lease.destination_id, counts.retries
+                "{} requests in flight, {at_destination} to destination {}, {} retries, {} bytes",
+                counts.total, lease.destination_id, counts.retries, counts.large_bytes
             )
         });
         drop(counts);
@@ -51,6 +62,7 @@ impl InFlightCounter {
             counter: Arc::clone(self),
             destination: lease.destination_id,
             is_retry: lease.is_retry(),
+            large_bytes,
         };
         (request, violation)
     }
@@ -65,6 +77,7 @@ impl Drop for RequestGuard {
         let mut counts = self.counter.counts();
         counts.total -= 1;
         counts.retries -= usize::from(self.is_retry);
+        counts.large_bytes -= self.large_bytes;
         if let Some(at_destination) = counts.by_destination.get_mut(&self.destination) {
             *at_destination -= 1;
         }

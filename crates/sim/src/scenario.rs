@@ -159,6 +159,8 @@ impl Scenario {
         settings.concurrency = random.index(28) + 4;
         settings.per_destination = random.index(7) + 2;
         settings.retry_batch = random.index(14) + 2;
+        // Payloads of more than 16 bytes are not small.
+        settings.in_flight_bytes_max = settings.concurrency * 8 * 16;
         settings.poll_interval = random.millis(500..2_000);
         settings.retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
         settings.dead_letter_retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));

@@ -79,6 +79,8 @@ impl Worker {
             retries_max: limit,
             per_destination: 20,
             destination_slots,
+            payload_bytes_max: usize::MAX,
+            event_payload_bytes_max: None,
             abandon_after: 5,
             resumed_within: Duration::from_secs(60),
         }

@@ -1,5 +1,7 @@
 //! Claims: the store chooses events, the model checks the choice and then grants the same events.
 
+mod payloads;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,6 +37,8 @@ impl SequenceRun<'_> {
             retries_max: claim.retries_max,
             per_destination: claim.per_destination,
             destination_slots: slots(|ids| ids.model),
+            payload_bytes_max: claim.payload_bytes_max,
+            event_payload_bytes_max: claim.event_payload_bytes_max,
             abandon_after: claim.abandon_after,
             resumed_within: RESUMED_WITHIN,
         };
@@ -51,12 +55,18 @@ impl SequenceRun<'_> {
         handle: Handle,
         claim: RecencyIndex,
         limit: usize,
+        payload_bytes_max: Option<usize>,
     ) -> ComparisonResult<String> {
         let Some(Counterparts { store, model }) = claim.pick(&self.claims).cloned() else {
             return Ok(String::new());
         };
-        let request =
-            Counterparts { store: ClaimRequest { limit, ..store }, model: ClaimRequest { limit, ..model } };
+        let repeat = |request: ClaimRequest| ClaimRequest {
+            limit,
+            payload_bytes_max: payload_bytes_max
+                .map_or(request.payload_bytes_max, |bytes| bytes.min(request.payload_bytes_max)),
+            ..request
+        };
+        let request = Counterparts { store: repeat(store), model: repeat(model) };
         self.tally.add("repeated claims", 1);
         self.claim_on_both(handle, &request).await
     }
@@ -80,9 +90,16 @@ impl SequenceRun<'_> {
         let model = if is_repeated {
             self.model.claim(&request.model).await.expect("the model is always up")
         } else {
-            self.model.with_state(|state| check_choice(state, now, &request.model, &keys))?;
+            let is_limited = store.is_limited_by_bytes;
+            self.tally.add("claims limited by bytes", usize::from(is_limited));
+            self.model.with_state(|state| check_choice(state, now, &request.model, &keys, is_limited))?;
             self.model.claim_exactly(&request.model, &keys)
         };
+        if is_repeated {
+            let what = "whether the repeated claim released leases";
+            compare(what, &model.is_limited_by_bytes, &store.is_limited_by_bytes)?;
+            self.tally.add("repeated claims limited by bytes", usize::from(model.is_limited_by_bytes));
+        }
         self.compare_abandoned(&store, &model)?;
         self.compare_resumed(&store, &model)?;
         self.compare_leases(&store, &model, is_repeated)
@@ -224,6 +241,7 @@ fn check_choice(
     now: Timestamp,
     request: &ClaimRequest,
     granted: &[EventKey],
+    is_limited_by_bytes: bool,
 ) -> ComparisonResult {
     let mut budget = ClaimBudget { request, granted: BTreeMap::new(), total: 0, retries: 0 };
     for key in granted {
@@ -236,14 +254,19 @@ fn check_choice(
         }
         budget.spend(row);
     }
-    let left = state.rows.iter().find(|(key, row)| {
-        !granted.contains(key)
-            && why_not_claimable(state, now, request, row).is_none()
-            && budget.exhausted_limit(row).is_none()
-    });
+    let bytes = payloads::ByteLimits::new(state, request, granted);
+    let claimable_rows: Vec<&Row> = state
+        .rows
+        .iter()
+        .filter(|(key, row)| !granted.contains(key) && why_not_claimable(state, now, request, row).is_none())
+        .map(|(_, row)| row)
+        .collect();
+    let left = claimable_rows
+        .iter()
+        .find(|row| budget.exhausted_limit(row).is_none() && !bytes.may_leave(row, &claimable_rows));
     match left {
-        None => Ok(()),
-        Some((_, row)) => Err(Difference::new(format!(
+        None => bytes.check(&claimable_rows, is_limited_by_bytes),
+        Some(row) => Err(Difference::new(format!(
             "event {} was not granted, though it was claimable and no limit was reached",
             row.event_id
         ))),

@@ -106,11 +106,12 @@ fn enqueue_request(request: &RequestSpec) -> EnqueueRequest {
 
 fn new_event(event: &EventSpec) -> NewEvent {
     let optional = |text: &str| event.all_fields.then(|| text.to_owned());
-    let plain: &[u8] = br#"{"amount": 1.0}"#;
+    let start: &[u8] = if event.all_fields { b"\0\xff\xfe \xc3\x28 {}\r\n" } else { br#"{"amount": 1.0}"# };
+    let payload = [start, &vec![b' '; event.padding_bytes]].concat();
     let spec = NewEventSpec {
         destination_url: event.destination.url().to_owned(),
         event_type: "invoice.paid".to_owned(),
-        payload: Bytes::from_static(if event.all_fields { b"\0\xff\xfe \xc3\x28 {}\r\n" } else { plain }),
+        payload: Bytes::from(payload),
         content_type: optional("application/octet-stream"),
         event_id: event.id.map(|id| format!("id-{id}")),
         payment_request_id: optional("pr-1"),

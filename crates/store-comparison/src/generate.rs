@@ -68,8 +68,15 @@ fn request() -> impl Strategy<Value = RequestSpec> {
 }
 
 fn new_event() -> impl Strategy<Value = EventSpec> {
-    (known_destination(), weighted(0.2, 0..4_u8), 1..=3_u32, any::<bool>()).prop_map(
-        |(destination, id, max_attempts, all_fields)| EventSpec { destination, id, max_attempts, all_fields },
+    let padding_bytes = prop_oneof![4 => Just(0_usize), 1 => Just(40_usize), 1 => Just(200_usize)];
+    (known_destination(), weighted(0.2, 0..4_u8), 1..=3_u32, any::<bool>(), padding_bytes).prop_map(
+        |(destination, id, max_attempts, all_fields, padding_bytes)| EventSpec {
+            destination,
+            id,
+            max_attempts,
+            all_fields,
+            padding_bytes,
+        },
     )
 }
 
@@ -88,17 +95,31 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
         retries_max,
         per_destination,
         destination_slots,
+        prop_oneof![4 => Just(usize::MAX), 1 => payload_bytes()],
+        weighted(0.1, payload_bytes()),
         select(&LEASE_DURATIONS[..]),
         1..=3_u32,
     )
         .prop_map(
-            |(owner, limit, retries_max, per_destination, destination_slots, lease, abandon_after)| {
+            |(
+                owner,
+                limit,
+                retries_max,
+                per_destination,
+                destination_slots,
+                payload_bytes_max,
+                event_payload_bytes_max,
+                lease,
+                abandon_after,
+            )| {
                 ClaimSpec {
                     owner,
                     limit,
                     retries_max,
                     per_destination,
                     destination_slots,
+                    payload_bytes_max,
+                    event_payload_bytes_max,
                     lease,
                     abandon_after,
                 }
@@ -107,7 +128,14 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
 }
 
 fn repeat_claim() -> impl Strategy<Value = Operation> {
-    (recency_index(), limit()).prop_map(|(claim, limit)| Operation::RepeatClaim { claim, limit })
+    (recency_index(), limit(), weighted(0.3, payload_bytes())).prop_map(
+        |(claim, limit, payload_bytes_max)| Operation::RepeatClaim { claim, limit, payload_bytes_max },
+    )
+}
+
+/// Generates a limit that some payloads or pairs of payloads exceed.
+fn payload_bytes() -> impl Strategy<Value = usize> {
+    select(&[0_usize, 15, 31, 60, 100, 300][..])
 }
 
 fn limit() -> impl Strategy<Value = usize> {

@@ -38,6 +38,8 @@ pub(crate) enum Operation {
     RepeatClaim {
         claim: RecencyIndex,
         limit: usize,
+        /// A smaller limit in bytes than that of the first call.
+        payload_bytes_max: Option<usize>,
     },
     Advance(Duration),
     Renew {
@@ -136,6 +138,8 @@ pub(crate) struct EventSpec {
     pub(crate) max_attempts: u32,
     /// Sets every optional field, and a payload that is not UTF-8.
     pub(crate) all_fields: bool,
+    /// Spaces at the end of the payload.
+    pub(crate) padding_bytes: usize,
 }
 
 /// An idempotency key; requests with the same `body` have the same fingerprint.
@@ -154,6 +158,8 @@ pub(crate) struct ClaimSpec {
     pub(crate) retries_max: usize,
     pub(crate) per_destination: usize,
     pub(crate) destination_slots: Vec<(Destination, usize)>,
+    pub(crate) payload_bytes_max: usize,
+    pub(crate) event_payload_bytes_max: Option<usize>,
     pub(crate) lease: Duration,
     pub(crate) abandon_after: u32,
 }

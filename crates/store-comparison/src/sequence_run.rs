@@ -108,7 +108,9 @@ impl<'a> SequenceRun<'a> {
         match operation {
             Operation::Enqueue(requests) => self.enqueue(handle, requests).await,
             Operation::Claim(claim) => self.claim(handle, claim).await,
-            Operation::RepeatClaim { claim, limit } => self.repeat_claim(handle, *claim, *limit).await,
+            Operation::RepeatClaim { claim, limit, payload_bytes_max } => {
+                self.repeat_claim(handle, *claim, *limit, *payload_bytes_max).await
+            }
             Operation::Advance(by) => self.advance(*by).await,
             Operation::Renew { leases, lease } => self.renew(handle, leases, *lease).await,
             Operation::Settle { worker, attempts } => self.settle(handle, *worker, attempts).await,

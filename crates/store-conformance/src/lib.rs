@@ -15,6 +15,7 @@ mod harness;
 
 mod cancel;
 mod claim;
+mod claim_bytes;
 mod clock_step;
 mod destination;
 mod destinations;

@@ -68,6 +68,14 @@ macro_rules! conformance_suite {
                 every_granted_lease_has_its_own_token,
                 concurrent_claims_never_grant_an_event_twice,
             }
+            claim_bytes {
+                a_claim_grants_one_event_and_others_within_its_bytes,
+                a_claim_without_large_payloads_is_not_limited_by_bytes,
+                large_events_of_one_destination_do_not_hide_small_ones_of_others,
+                an_event_larger_than_each_may_be_keeps_back_only_its_destination,
+                retried_requeued_released_and_lost_events_count_their_bytes,
+                a_repeated_claim_releases_the_leases_that_do_not_fit,
+            }
             repeated_claim {
                 repeated_claim_returns_the_same_leases,
                 repeated_claim_through_another_handle_returns_the_same_leases,

@@ -1,12 +1,12 @@
 //! Granting, renewing and releasing leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use posthaste_domain::{
     DestinationId, EventId, EventKey, Lease, LeaseToken, TerminalState, Timestamp, Trigger,
 };
-use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, ManualAction};
+use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, ManualAction, PayloadBudget, split_held};
 use rand::RngExt as _;
 
 use crate::clock_repair;
@@ -18,16 +18,17 @@ use crate::state::{GrantedLease, Row, State};
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> ClaimResponse {
     clock_repair::repair(state, now);
     let resumed = resumed(state, now, request.resumed_within);
-    let leases = extend_granted(state, now, request);
+    let (leases, is_limited_by_bytes) = extend_granted(state, now, request);
     if !leases.is_empty() {
-        return ClaimResponse { leases, abandoned: Vec::new(), resumed, now };
+        return ClaimResponse { leases, abandoned: Vec::new(), resumed, now, is_limited_by_bytes };
     }
     let abandoned = abandon(state, now, request.abandon_after);
-    let leases = select(state, now, request).into_iter().map(|key| grant(state, now, key, request)).collect();
-    ClaimResponse { leases, abandoned, resumed, now }
+    let (keys, is_limited_by_bytes) = select(state, now, request);
+    let leases = keys.into_iter().map(|key| grant(state, now, key, request)).collect();
+    ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes }
 }
 
-/// Claims the events that the caller selected.
+/// Claims the events that the caller selected, whatever their size.
 pub(crate) fn claim_exactly(
     state: &mut State,
     now: Timestamp,
@@ -37,11 +38,14 @@ pub(crate) fn claim_exactly(
     clock_repair::repair(state, now);
     let abandoned = abandon(state, now, request.abandon_after);
     let leases = keys.iter().map(|key| grant(state, now, *key, request)).collect();
-    ClaimResponse { leases, abandoned, resumed: resumed(state, now, request.resumed_within), now }
+    let resumed = resumed(state, now, request.resumed_within);
+    ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes: false }
 }
 
 /// Selects the events to lease within the limits of the request, longest due first, first attempts and retries alike.
-fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> Vec<EventKey> {
+/// Returns also whether an event was left because of the size of its payload. Such an event keeps back the later events of
+/// its destination, but those of no other destination.
+fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKey>, bool) {
     let mut ready: Vec<(Option<Timestamp>, EventKey)> = state
         .rows
         .iter()
@@ -52,6 +56,8 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> Vec<EventKey
 
     let mut taken: BTreeMap<DestinationId, usize> = BTreeMap::new();
     let mut retries = 0;
+    let mut payloads = PayloadBudget::new(request);
+    let mut kept_back = BTreeSet::new();
     let mut selected = Vec::new();
     for (_, key) in ready {
         if selected.len() == request.limit {
@@ -62,27 +68,38 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> Vec<EventKey
         let taken = taken.entry(destination).or_default();
         let is_retry = row.attempts > 0;
         let fits = *taken < request.slots_for(destination) && (!is_retry || retries < request.retries_max);
-        if fits && !state.is_paused(destination, now) {
-            *taken += 1;
-            retries += usize::from(is_retry);
-            selected.push(key);
+        if !fits || state.is_paused(destination, now) || kept_back.contains(&destination) {
+            continue;
         }
+        if !payloads.take(row.payload.len()) {
+            kept_back.insert(destination);
+            continue;
+        }
+        *taken += 1;
+        retries += usize::from(is_retry);
+        selected.push(key);
     }
-    selected
+    (selected, payloads.refused() > 0)
 }
 
-/// Extends and returns the leases that an earlier call under the same claim id granted and that it still holds.
-fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> Vec<Lease> {
+/// Extends and returns the leases that an earlier call under the same claim id granted and that it still holds. Releases
+/// those whose payloads do not fit, and returns whether there were any.
+fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> (Vec<Lease>, bool) {
+    let held = state.rows.iter().filter_map(|(key, row)| {
+        let granted = row.lease.as_ref().filter(|granted| granted.claim == request.id)?;
+        Some((row.payload.len(), LeaseRef { key: *key, token: granted.token }))
+    });
+    let (kept, released) = split_held(held.collect(), request.payload_bytes_max);
     let mut leases = Vec::new();
-    for (key, row) in &mut state.rows {
-        if let Some(granted) = row.lease.as_mut().filter(|granted| granted.claim == request.id) {
+    for LeaseRef { key, token } in kept {
+        let row = state.row_mut(key).expect("the lease is one of the rows'");
+        if let Some(granted) = &mut row.lease {
             (granted.until, granted.duration) = (now.after(request.lease), request.lease);
-            state.revision += 1;
-            let token = granted.token;
-            leases.push(build_lease(row, *key, token, now));
         }
+        leases.push(build_lease(row, key, token, now));
     }
-    leases
+    release(state, now, &released);
+    (leases, !released.is_empty())
 }
 
 /// Dead-letters the events that have lost `abandon_after` leases in a row and returns their ids. An expired lease

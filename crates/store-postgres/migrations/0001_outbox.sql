@@ -131,6 +131,8 @@ CREATE TABLE app.webhook_queue (
     queue_position     bigint      NOT NULL,
     next_attempt_at    timestamptz NOT NULL,
     attempts           integer     NOT NULL DEFAULT 0,
+    -- Size of the payload. A claim limits the payloads that it reads by this column, before it reads them.
+    payload_bytes      integer     NOT NULL,
     last_attempted_at  timestamptz,
     last_error         text,
     manual_last_action text,

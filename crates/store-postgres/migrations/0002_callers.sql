@@ -212,8 +212,8 @@ BEGIN
         enqueue_webhook.event_type, app.webhook_checked_label('webhook_id', enqueue_webhook.webhook_id),
         enqueue_webhook.payment_request_id, enqueue_webhook.session_id
     );
-    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, updated_at)
-    VALUES (new.key, new.destination_id, new.key, app.webhook_now(), app.webhook_now());
+    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
+    VALUES (new.key, new.destination_id, new.key, app.webhook_now(), octet_length(new.bytes), app.webhook_now());
     INSERT INTO app.webhook_counts (pending) VALUES (1);
     PERFORM pg_notify('posthaste_due', '');
     -- A worker may send the event as soon as it is visible. A crash must not undo a change that the receiver has already seen.
@@ -293,16 +293,17 @@ BEGIN
     END IF;
     DELETE FROM app.webhook_terminal_events x USING app.webhook_events e
     WHERE e.event_id = OLD.id AND x.id = e.id AND x.failure_kind IS NOT NULL
-    RETURNING x.id, x.last_attempted_at, x.claims, x.failure_kind, e.destination_id INTO requeued;
+    RETURNING x.id, x.last_attempted_at, x.claims, x.failure_kind, e.destination_id, e.message_id INTO requeued;
     IF NOT FOUND THEN
         -- Another transaction has requeued it.
         RETURN NULL;
     END IF;
     INSERT INTO app.webhook_queue (
-        id, destination_id, queue_position, next_attempt_at, last_attempted_at, claims, updated_at,
+        id, destination_id, queue_position, next_attempt_at, payload_bytes, last_attempted_at, claims, updated_at,
         manual_last_action, manual_last_actor, manual_last_at
     ) VALUES (
         requeued.id, requeued.destination_id, app.webhook_next_event_key(), app.webhook_now(),
+        coalesce((SELECT octet_length(m.payload) FROM app.webhook_messages m WHERE m.id = requeued.message_id), 0),
         requeued.last_attempted_at, requeued.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
     );
     PERFORM pg_advisory_xact_lock_shared(7526, 2);

@@ -4,6 +4,7 @@
 
 mod abandon;
 mod grant;
+mod grant_sql;
 mod repeat;
 
 use futures_util::future::join5;
@@ -14,13 +15,17 @@ pub(crate) use grant::grant_in_transaction;
 
 use crate::StoreState;
 use crate::claimable::{ClaimBudget, ClaimableIndex, ServerSnapshot};
-use crate::convert::micros;
+use crate::convert::{bytes, micros};
 use crate::discover::{
     self, COMMITTED_IN_GAPS, DiscoveryCursors, EXPIRED_LEASES, NEW_ROWS, READ_SNAPSHOT, STEP_CLAIMS_MAX,
     STEP_ROWS_MAX,
 };
 use crate::session::Session;
 use crate::sweep::{self, FirstSweep};
+
+/// The number of rounds that grant nothing because payloads do not fit the byte limits, after which a claim ends. Each
+/// round reads hundreds of destinations.
+const FRUITLESS_ROUNDS_MAX: usize = 4;
 
 /// The rows that this process has discovered, and the positions from which discovery continues.
 #[derive(Default)]
@@ -56,7 +61,7 @@ async fn claim_on(
     discovery: &mut DiscoveryState,
     request: &ClaimRequest,
 ) -> Result<ClaimResponse, tokio_postgres::Error> {
-    let Discovered { granted_before, snapshot, resumed } =
+    let Discovered { granted_before, has_released, snapshot, resumed } =
         discover_rows(session, store, discovery, request).await?;
     if !granted_before.is_empty() {
         return Ok(ClaimResponse {
@@ -64,20 +69,27 @@ async fn claim_on(
             abandoned: Vec::new(),
             resumed,
             now: snapshot.now,
+            is_limited_by_bytes: has_released,
         });
     }
     let abandoned =
         abandon::abandon_expired(session, &mut discovery.claimable, request.abandon_after).await?;
     let mut budget = ClaimBudget::new(request);
     let mut leases = Vec::new();
-    // Terminates: each round removes the ranges that it claimed from the index. One round is almost always enough.
+    // Terminates: each round removes the ranges that it claimed from the index, or keeps back a destination whose next
+    // payload does not fit. One round is almost always enough.
+    let mut fruitless_rounds = 0;
     loop {
         let plan = discovery.claimable.plan(request, &budget, snapshot.now);
-        if plan.is_empty() {
-            return Ok(ClaimResponse { leases, abandoned, resumed, now: snapshot.now });
+        if plan.is_empty() || fruitless_rounds >= FRUITLESS_ROUNDS_MAX {
+            let is_limited_by_bytes = budget.is_limited_by_bytes();
+            discovery.claimable.restore_locked(budget.into_locked());
+            return Ok(ClaimResponse { leases, abandoned, resumed, now: snapshot.now, is_limited_by_bytes });
         }
+        let leases_before = leases.len();
         grant::execute_plan(session, &mut discovery.claimable, request, &plan, &mut budget, &mut leases)
             .await?;
+        fruitless_rounds += usize::from(budget.is_limited_by_bytes() && leases.len() == leases_before);
     }
 }
 
@@ -85,6 +97,8 @@ async fn claim_on(
 struct Discovered {
     /// The leases that a repeated claim still holds.
     granted_before: Vec<Lease>,
+    /// Whether the repeated claim released leases whose payloads did not fit its limit.
+    has_released: bool,
     snapshot: ServerSnapshot,
     resumed: Vec<ResumedDestination>,
 }
@@ -107,9 +121,10 @@ async fn discover_rows(
     let step = discovery.cursors.next_step();
     let (lease, resumed_within) = (micros(request.lease), micros(request.resumed_within));
     let claim = request.id.as_uuid();
+    let payload_bytes_max = bytes(request.payload_bytes_max);
     let results = session.transaction(async {
         let (granted_before, snapshot, committed, new_rows, expired) = join5(
-            session.send(&repeat, &[&claim, &lease]),
+            session.send(&repeat, &[&claim, &lease, &payload_bytes_max]),
             session.send(&snapshot, &[&resumed_within]),
             session.send(&committed, &[&step.gap_lows, &step.gap_highs, &STEP_ROWS_MAX]),
             session.send(&new_rows, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
@@ -121,8 +136,9 @@ async fn discover_rows(
     let (granted_before, snapshot, committed, new_rows, expired) = results.await?;
     let resumed = discover::parse_resumed(&snapshot)?;
     let (snapshot, last_number) = discover::parse_snapshot(&snapshot)?;
+    let has_released = repeat::has_released(&granted_before)?;
     let granted_before = granted_before.iter().map(grant::parse_lease).collect::<Result<_, _>>()?;
-    let discovered = Discovered { granted_before, snapshot, resumed };
+    let discovered = Discovered { granted_before, has_released, snapshot, resumed };
     if last_number < discovery.cursors.discovered_to().0 {
         // The sequence went backwards: this is another server with fewer rows, and the index does not describe it.
         *discovery = DiscoveryState::default();

@@ -32,6 +32,31 @@ pub(crate) struct ExpiredLease {
     pub(crate) lost_leases: u32,
 }
 
+/// What a claim was granted within one range.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct RangeResult {
+    /// The number of granted rows.
+    pub(crate) granted: usize,
+    /// The position of the last granted row.
+    pub(crate) granted_to: Option<i64>,
+    /// Describes the rows, if the claim found rows that it was not granted.
+    pub(crate) remainder: Option<UngrantedRows>,
+}
+
+/// The rows that a claim found within one range and was granted in part: other claims hold the others, or their payloads
+/// did not fit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UngrantedRows {
+    /// The number of rows, granted or not.
+    pub(crate) rows: usize,
+    /// The number of rows that other transactions have locked: they are granting them, or are about to be rolled back.
+    pub(crate) locked_rows: usize,
+    /// The position of the last row, granted or not.
+    pub(crate) last_position: i64,
+    /// The position of the first row whose payload did not fit.
+    pub(crate) first_left: Option<i64>,
+}
+
 /// An index of the rows that this process believes to be claimable: new, due for a retry, or with an expired lease.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimableIndex {
@@ -72,18 +97,37 @@ impl ClaimableIndex {
         self.paused.retain(|_, until| *until > now);
     }
 
-    /// Removes the part of a range that a claim has used up. The claim was granted `granted` rows, the last of them at
-    /// `last_position`.
-    pub(crate) fn record_claimed(&mut self, claim: &RangeClaim, granted: usize, last_position: Option<i64>) {
+    /// Removes the part of a range that a claim has used up. Returns this part if it contains rows that other transactions
+    /// have locked.
+    pub(crate) fn record_claimed(
+        &mut self,
+        claim: &RangeClaim,
+        result: &RangeResult,
+    ) -> Option<PositionRange> {
         let range = claim.range;
         let is_retry = range.high >= RETRY_POSITION_MIN;
-        let used_to = match last_position {
+        let used_to = match (result.granted_to, result.remainder) {
+            // A payload did not fit. All rows before it have been granted, or other claims hold them.
+            (_, Some(UngrantedRows { first_left: Some(left), .. })) => left - 1,
+            // Other transactions have locked the rows that this claim did not get. More rows may follow them.
+            (_, Some(UngrantedRows { rows, last_position, .. })) if rows >= claim.limit => last_position,
             // Several retries may share a position, and the claim may have returned only some of them.
-            Some(last) if granted >= claim.limit => last - i64::from(is_retry),
-            // The claim returned fewer rows than its limit: the range holds no more.
+            (Some(last), None) if result.granted >= claim.limit => last - i64::from(is_retry),
+            // The claim found fewer rows than its limit: the range holds no more.
             _ => range.high,
         };
-        self.ranges_of(range.high)
-            .remove_range(claim.destination, PositionRange { low: range.low, high: used_to });
+        let used = PositionRange { low: range.low, high: used_to };
+        self.ranges_of(range.high).remove_range(claim.destination, used);
+        result.remainder.filter(|rows| rows.locked_rows > 0).map(|_| used)
+    }
+
+    /// Adds ranges of locked rows again, so that the next claim finds the rows whose transaction was rolled back.
+    pub(crate) fn restore_locked(
+        &mut self,
+        locked: impl IntoIterator<Item = (DestinationId, PositionRange)>,
+    ) {
+        for (destination, range) in locked {
+            self.ranges_of(range.high).add_range(destination, range);
+        }
     }
 }

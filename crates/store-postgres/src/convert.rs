@@ -47,6 +47,11 @@ pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).min(THOUSAND_YEARS)
 }
 
+/// Converts a number of bytes to a parameter.
+pub(crate) fn bytes(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
 /// Converts a stored count, which is signed only because SQL has no unsigned integers. A negative one becomes zero.
 pub(crate) fn unsigned(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)

@@ -16,7 +16,7 @@ use crate::session::{Params, Sql};
 use crate::watermark::LOCK_WATERMARK_SHARED;
 
 /// Moves a failed event to the end of the queue, due now and with its attempts reset. Changes nothing if an action has the
-/// key $4. Uses indexes webhook_events_event_id and webhook_audit_operation.
+/// key $4. Uses indexes webhook_events_event_id, webhook_messages_id and webhook_audit_operation.
 static REQUEUE: Sql = Sql {
     text: "
 WITH requeued AS (
@@ -24,16 +24,17 @@ WITH requeued AS (
     USING app.webhook_events e
     WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
           AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $4)
-    RETURNING x.*, e.destination_id
+    RETURNING x.*, e.destination_id, e.message_id
 ),
 queued AS (
     INSERT INTO app.webhook_queue (
-        id, destination_id, queue_position, next_attempt_at, last_attempted_at, claims, updated_at,
+        id, destination_id, queue_position, next_attempt_at, payload_bytes, last_attempted_at, claims, updated_at,
         manual_last_action, manual_last_actor, manual_last_at
     )
-    SELECT id, destination_id, app.webhook_next_event_key(), app.webhook_now(), last_attempted_at, claims,
-           app.webhook_now(), $2, $3, app.webhook_now()
-    FROM requeued
+    SELECT r.id, r.destination_id, app.webhook_next_event_key(), app.webhook_now(),
+           coalesce((SELECT octet_length(m.payload) FROM app.webhook_messages m WHERE m.id = r.message_id), 0),
+           r.last_attempted_at, r.claims, app.webhook_now(), $2, $3, app.webhook_now()
+    FROM requeued r
 ),
 watermark AS (
     UPDATE app.webhook_pending_watermark w SET min_key = r.id FROM requeued r WHERE w.min_key > r.id

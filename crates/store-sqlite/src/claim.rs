@@ -11,15 +11,17 @@
 //!   destination through `webhook_first_attempts`, which holds nothing else.
 //!
 //! A claim is maximal: it grants every claimable event unless a limit that applies to the event is used up. No limit
-//! gains capacity during a claim.
+//! gains capacity during a claim. An event whose payload does not fit the byte limits keeps back its destination only, so
+//! that large events of one destination do not stop the events of others; after [`REFUSED_MAX`] such events the claim ends.
 
 pub(crate) mod abandon;
 pub(crate) mod grant;
+mod repeat;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use posthaste_domain::{DestinationId, Lease, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse};
+use posthaste_store::{ClaimRequest, ClaimResponse, PayloadBudget};
 use rand::rngs::StdRng;
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -28,6 +30,10 @@ use crate::command::WriteContext;
 use crate::destination;
 use crate::error::CallError;
 use grant::ClaimWriter;
+
+/// The number of events that do not fit the byte limits after which a claim looks for no others. The next claim starts at
+/// other destinations.
+const REFUSED_MAX: usize = 1_000;
 
 /// The state that rotates claims fairly: the next claim starts at the next destination and with the other kind of
 /// attempt. The writer thread keeps it in memory.
@@ -48,13 +54,14 @@ pub(crate) fn claim(
     let db = context.db;
     context.clock_repair.run(db, context.now)?;
     let resumed = destination::resumed(db, context.now, request.resumed_within)?;
-    let granted_before = grant::extend_granted(db, context.now, request)?;
-    if !granted_before.is_empty() {
+    let repeated = repeat::repeat(db, context.now, request)?;
+    if !repeated.leases.is_empty() {
         return Ok(ClaimResponse {
-            leases: granted_before,
+            leases: repeated.leases,
             abandoned: Vec::new(),
             resumed,
             now: context.now,
+            is_limited_by_bytes: repeated.has_released,
         });
     }
     let mut ended = EndedLeases::default();
@@ -64,11 +71,7 @@ pub(crate) fn claim(
     let mut budget = ClaimBudget::new(request, paused_destinations(db, context.now)?);
     let mut writer = ClaimWriter::prepare(db, request, context.now, context.random)?;
     for lease in expired {
-        let (destination, is_retry) = (lease.entry.destination, lease.entry.is_retry());
-        if budget.allows(destination, is_retry) {
-            writer.take_over(&lease, &mut ended)?;
-            budget.spend(destination, is_retry);
-        }
+        writer.take_over(&lease, &mut budget, &mut ended)?;
     }
     let rotation = &mut *context.rotation;
     if rotation.first_attempts_first {
@@ -82,7 +85,8 @@ pub(crate) fn claim(
     let leases = writer.finish()?;
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
-    Ok(ClaimResponse { leases, abandoned, resumed, now: context.now })
+    let is_limited_by_bytes = budget.payloads.refused() > 0;
+    Ok(ClaimResponse { leases, abandoned, resumed, now: context.now, is_limited_by_bytes })
 }
 
 /// Grants a lease on the event that was enqueued last, which no worker has claimed.
@@ -228,21 +232,32 @@ struct ClaimBudget<'a> {
     /// Retries left among them.
     retries: usize,
     granted: BTreeMap<DestinationId, usize>,
+    payloads: PayloadBudget,
+    /// Destinations whose next event does not fit the byte limits.
+    kept_back: BTreeSet<DestinationId>,
 }
 
 impl<'a> ClaimBudget<'a> {
     fn new(request: &'a ClaimRequest, paused: BTreeSet<DestinationId>) -> Self {
         let (total, retries) = (request.limit, request.retries_max);
-        Self { request, paused, total, retries, granted: BTreeMap::new() }
+        Self {
+            request,
+            paused,
+            total,
+            retries,
+            granted: BTreeMap::new(),
+            payloads: PayloadBudget::new(request),
+            kept_back: BTreeSet::new(),
+        }
     }
 
     fn is_exhausted(&self) -> bool {
-        self.total == 0
+        self.total == 0 || self.payloads.refused() >= REFUSED_MAX
     }
 
     /// Returns how many more first attempts of a destination may be granted.
     fn first_attempts_for(&self, destination: DestinationId) -> usize {
-        if self.paused.contains(&destination) {
+        if self.paused.contains(&destination) || self.kept_back.contains(&destination) {
             return 0;
         }
         let granted = self.granted.get(&destination).copied().unwrap_or(0);
@@ -259,10 +274,15 @@ impl<'a> ClaimBudget<'a> {
         left(self, destination) > 0
     }
 
-    /// Counts a granted lease.
-    fn spend(&mut self, destination: DestinationId, is_retry: bool) {
+    /// Counts an event and returns true if its payload fits. Otherwise keeps its destination back.
+    fn spend(&mut self, destination: DestinationId, is_retry: bool, payload_bytes: usize) -> bool {
+        if !self.payloads.take(payload_bytes) {
+            self.kept_back.insert(destination);
+            return false;
+        }
         self.total -= 1;
         self.retries -= usize::from(is_retry);
         *self.granted.entry(destination).or_default() += 1;
+        true
     }
 }

@@ -279,8 +279,8 @@ fn cost_of_a_claim_does_not_grow_with_retries_that_are_not_due() {
         insert_events(&db, 2, 1, "pending", 1, 10);
         (
             steps(&db, claim::NEXT_DESTINATION, (0, i64::MAX)),
-            steps(&db, grant::RETRIES, (1, 10, 500)),
-            steps(&db, grant::RETRIES, (2, 10, 500)),
+            steps(&db, grant::RETRIES, (1, 10, 500, 1_000_000)),
+            steps(&db, grant::RETRIES, (2, 10, 500, 1_000_000)),
             steps(&db, claim::RAISE_EARLIEST_RETRY_AT, [1]),
         )
     };

@@ -28,6 +28,15 @@ pub struct ClaimRequest {
     /// Maximum number of leases for particular destinations. Zero excludes a destination that is saturated or has an
     /// open circuit.
     pub destination_slots: BTreeMap<DestinationId, usize>,
+    /// Maximum size of the payloads of all leases together, in bytes. One lease is not counted: a claim may always grant
+    /// one event, however large it is.
+    ///
+    /// A repeated claim returns the leases that fit, and always the largest one. It releases the others, so that a
+    /// worker whose link was too slow for the first response gets a smaller one.
+    pub payload_bytes_max: usize,
+    /// Maximum size of the payload of each event that the claim newly grants. An event with a larger payload also keeps
+    /// back the events behind it in the queue of its destination, but those of no other destination.
+    pub event_payload_bytes_max: Option<usize>,
     /// Number of lost leases in a row after which an event is dead-lettered instead of leased again.
     pub abandon_after: u32,
     /// How far back the response lists resumed destinations: at least the time since the last answered claim.
@@ -54,6 +63,9 @@ pub struct ClaimResponse {
     /// Destinations that an operator has resumed within [`ClaimRequest::resumed_within`]. The worker closes their
     /// circuits.
     pub resumed: Vec<ResumedDestination>,
+    /// Whether the claim left a claimable event because of the size of its payload: because of
+    /// [`ClaimRequest::payload_bytes_max`] or [`ClaimRequest::event_payload_bytes_max`].
+    pub is_limited_by_bytes: bool,
 }
 
 /// Identifies a lease by the key of its event and its token. The token proves that the worker holds the lease.

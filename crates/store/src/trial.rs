@@ -40,6 +40,8 @@ pub fn claim() -> ClaimRequest {
         retries_max: 0,
         per_destination: 1,
         destination_slots: BTreeMap::new(),
+        payload_bytes_max: 0,
+        event_payload_bytes_max: None,
         abandon_after: 1,
         resumed_within: Duration::ZERO,
     }

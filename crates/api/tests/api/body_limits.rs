@@ -89,6 +89,26 @@ async fn large_bodies_are_limited_and_small_ones_do_not_wait_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hundreds_of_unfinished_bodies_do_not_stop_small_requests() {
+    let api = TestApi::on_memory().await;
+    let many = (0..300).map(|_| api.post(EVENTS, slow_body(1 << 20, Duration::from_secs(3_600))));
+    let held = futures_util::future::join_all(many);
+    let small = async {
+        pause_briefly().await;
+        for _ in 0..20 {
+            api.enqueue(&event()).await.json(202);
+        }
+    };
+    let (responses, ()) = tokio::join!(held, small);
+    let codes: Vec<u16> = responses.iter().map(|response| response.status.as_u16()).collect();
+    let held = codes.iter().filter(|code| **code == 408).count();
+    assert!((40..=50).contains(&held), "{held} bodies were held until they had paused for too long");
+    assert_eq!(codes.iter().filter(|code| **code == 503).count(), 300 - held, "{codes:?}");
+    let refused = responses.iter().find(|response| response.status == 503).expect("most are refused");
+    assert!(refused.headers.contains_key("retry-after"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn stalled_large_bodies_release_their_permits() {
     let api = TestApi::on_memory().await;
     let clock = TokioClock::start();

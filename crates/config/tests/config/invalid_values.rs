@@ -113,6 +113,8 @@ const INVALID: &[(&str, &str, &[&str])] = &[
     ("concurrency", "1_000", &["whole number"]),
     ("concurrency", "+5", &["whole number"]),
     ("concurrency", "٣", &["whole number"]),
+    ("in_flight_bytes_max", "1048575", &["out of range"]),
+    ("in_flight_bytes_max", "64 MiB", &["whole number"]),
     ("lease_seconds", "0", &["out of range"]),
     ("lease_seconds", "0.999", &["out of range"]),
     ("lease_seconds", "86401", &["out of range"]),

@@ -40,6 +40,7 @@ const VALUES: &[(&str, [&str; 3])] = &[
     ("retry_batch_size", ["1", "2", "10000"]),
     ("http_pool_size", ["1", "2", "3"]),
     ("concurrency", ["20", "21", "100000"]),
+    ("in_flight_bytes_max", ["1048576", "2000000", "1073741824"]),
     ("lease_seconds", ["1", "2.5", "86400"]),
     ("poll_interval_ms", ["10", "11", "60000"]),
     ("abandon_after", ["1", "2", "3"]),

@@ -7,6 +7,7 @@ mod fixture;
 mod heartbeat;
 mod logs;
 mod observe;
+mod payload_bytes;
 mod publish;
 mod refused_results;
 mod shortage;

@@ -53,6 +53,14 @@ pub(super) fn check_claimed_row(
     if after.status == DeliveryStatus::Failed {
         return check_abandoned(claim, key, before, after, model);
     }
+    let was_granted_before = before.lease.as_ref().is_some_and(|granted| granted.claim == request.id);
+    if was_granted_before && after.lease.is_none() {
+        // P16: a repeated claim releases leases whose payloads do not fit.
+        let expected = Row { lease: None, updated_at: now, ..before.clone() };
+        require!("P8", *after == expected, "a repeated claim changed {before:?} to {after:?}");
+        require!("P16", response.is_limited_by_bytes, "{} was released without a reason", after.event_id);
+        return Ok(());
+    }
     let Some(lease) = response.leases.iter().find(|lease| lease.key == key) else {
         return Err(("P7", format!("{} was changed by a claim that did not grant it", after.event_id)));
     };
@@ -109,6 +117,11 @@ fn check_limits(claim: &Claim<'_>, model: &Model) -> CheckResult {
     let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
     require!("claim limits", response.leases.len() <= request.limit, "more leases than the limit");
     require!("claim limits", retries <= request.retries_max, "more retries than the limit");
+    let sizes = || response.leases.iter().map(|lease| lease.payload.len());
+    let (bytes, largest) = (sizes().sum::<usize>(), sizes().max().unwrap_or(0));
+    let event_bytes_max = request.event_payload_bytes_max.unwrap_or(usize::MAX);
+    require!("P16", bytes - largest <= request.payload_bytes_max, "more payload bytes than the limit");
+    require!("P16", largest <= event_bytes_max, "a larger payload than the limit");
     let mut taken: BTreeMap<DestinationId, usize> = BTreeMap::new();
     for lease in &response.leases {
         *taken.entry(lease.destination_id).or_default() += 1;

@@ -114,6 +114,15 @@ fn check_account(step: &Step<'_>, change: &Change<'_>, model: &mut Model) -> Che
             account.outcomes += 1;
             account.lost_in_a_row = 0;
         }
+        // A repeated claim has released the lease.
+        Step::Claim { request, .. }
+            if ended
+                && lease_after.is_none()
+                && lease_before.is_some_and(|lease| lease.claim == request.id) =>
+        {
+            account.abandoned += 1;
+            model.counts.released += 1;
+        }
         Step::Claim { .. } if ended => {
             account.abandoned += 1;
             account.lost_in_a_row += 1;

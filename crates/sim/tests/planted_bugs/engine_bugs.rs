@@ -314,6 +314,16 @@ engine_bug! {
 }
 
 engine_bug! {
+    /// Claims payloads of any size, whatever is in flight.
+    BytesInFlightAreIgnored;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let payload_bytes_max = request.payload_bytes_max.max(1 << 20);
+        self.store.claim(&ClaimRequest { payload_bytes_max, event_payload_bytes_max: None, ..request.clone() }).await
+    }
+}
+
+engine_bug! {
     /// Dead-letters an event at its first 404, although it has attempts left.
     NotFoundIsFinal state Mutex<BTreeMap<LeaseToken, Lease>>;
 

@@ -77,6 +77,11 @@ fn retries_that_are_never_claimed_are_caught() {
 }
 
 #[test]
+fn claims_of_more_bytes_than_requested_are_caught() {
+    assert_caught(store_bugs::BytesAreUnlimited, &["P16"]);
+}
+
+#[test]
 fn cancel_without_a_notice_is_caught() {
     assert_caught(store_bugs::CancelIsSilent, &["P13"]);
 }
@@ -169,6 +174,11 @@ fn publisher_that_skips_notices_is_caught() {
 #[test]
 fn releases_that_never_reach_the_store_are_caught() {
     assert_caught(engine_bugs::ReleasesNothing, &["drain", "heartbeat"]);
+}
+
+#[test]
+fn more_payload_bytes_than_the_limit_are_caught() {
+    assert_caught(engine_bugs::BytesInFlightAreIgnored, &["slots"]);
 }
 
 #[test]

@@ -204,6 +204,15 @@ store_bug! {
 }
 
 store_bug! {
+    /// Grants payloads of any size.
+    BytesAreUnlimited;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        self.memory.claim(&ClaimRequest { payload_bytes_max: usize::MAX, event_payload_bytes_max: None, ..request.clone() }).await
+    }
+}
+
+store_bug! {
     /// Never claims an event that has been attempted before.
     RetriesAreForgotten;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{EventId, EventKey, Timestamp, WorkerId};
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, LeaseRef, MaintenanceReport, Retention,
-    SettleResult, Settlement, Store, StoreClock as _, StoreError, StoreLayer,
+    ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, LeaseRef, MaintenanceReport, PayloadBudget,
+    Retention, SettleResult, Settlement, Store, StoreClock as _, StoreError, StoreLayer,
 };
 use posthaste_store_memory::{ManualClock, MemoryStore, State};
 
@@ -47,8 +47,9 @@ impl StoreLayer for OppositeChoices {
             // Abandon events first, so that they are not chosen.
             let nothing = ClaimRequest { limit: 0, ..request.clone() };
             let abandoned = self.memory.claim(&nothing).await?.abandoned;
-            let keys = self.memory.with_state(|state| choose_newest(state, self.clock.now(), request));
-            ClaimResponse { abandoned, ..self.memory.claim_exactly(request, &keys) }
+            let (keys, is_limited_by_bytes) =
+                self.memory.with_state(|state| choose_newest(state, self.clock.now(), request));
+            ClaimResponse { abandoned, is_limited_by_bytes, ..self.memory.claim_exactly(request, &keys) }
         };
         claimed.leases.reverse();
         claimed.abandoned.reverse();
@@ -88,7 +89,8 @@ impl StoreLayer for OppositeChoices {
     }
 }
 
-fn choose_newest(state: &State, now: Timestamp, request: &ClaimRequest) -> Vec<EventKey> {
+fn choose_newest(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKey>, bool) {
+    let mut payloads = PayloadBudget::new(request);
     let mut taken = BTreeMap::new();
     let mut retries = 0;
     let mut keys = Vec::new();
@@ -98,11 +100,15 @@ fn choose_newest(state: &State, now: Timestamp, request: &ClaimRequest) -> Vec<E
         let fits = keys.len() < request.limit
             && *taken < request.slots_for(row.destination_id)
             && (!is_retry || retries < request.retries_max);
-        if fits && row.is_ready(now) && !state.is_paused(row.destination_id, now) {
+        if fits
+            && row.is_ready(now)
+            && !state.is_paused(row.destination_id, now)
+            && payloads.take(row.payload.len())
+        {
             *taken += 1;
             retries += usize::from(is_retry);
             keys.push(*key);
         }
     }
-    keys
+    (keys, payloads.refused() > 0)
 }

@@ -1,133 +1,19 @@
-//! Statements that grant leases, and the execution of a claim plan.
+//! Executes a claim plan: runs the statements that grant leases, and updates the budget and the index.
 
 use bytes::Bytes;
 use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Trigger,
+    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Timestamp, Trigger,
 };
-use posthaste_store::{ClaimRequest, ManualAction};
+use posthaste_store::{ClaimRequest, ManualAction, PayloadBudget};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
-use crate::claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim};
-use crate::convert::{PgTimestamp, micros, unsigned};
+use super::grant_sql::{GRANT_RANGES, TAKE_OVER_EXPIRED};
+use crate::claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
+use crate::convert::{PgTimestamp, bytes, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::{Session, Sql};
-
-/// Builds a statement that grants leases on the rows of the CTE `picked` (n, url, lost_claim, row_ctid) and writes the
-/// claim's own row. `$picked` defines that CTE; `$paused` appends rows that report paused destinations.
-///
-/// `picked` locks its rows, so their ctid is stable until the update. No indexed column changes, so a lease writes no
-/// index entry. $1 is the claim's id, $2 the owner, $3 the length of a lease; the parameters of `$picked` begin at $4.
-macro_rules! grant_leases {
-    ($picked:literal, $paused:literal) => {
-        concat!(
-            "
-WITH ",
-            $picked,
-            ",
-granted AS (
-    UPDATE app.webhook_queue q
-    SET claims = q.claims + 1,
-        lost_leases = q.lost_leases + (p.lost_claim IS NOT NULL)::integer,
-        updated_at = app.webhook_now(),
-        lease_until = app.webhook_now() + $3 * interval '1 microsecond',
-        lease_token = gen_random_uuid(),
-        lease_claim = $1
-    FROM picked p
-    WHERE q.ctid = p.row_ctid
-    RETURNING p.n, p.url, p.lost_claim, q.id, q.queue_position, q.lease_token, q.attempts, q.manual_last_action,
-              q.next_attempt_at
-),
-claim AS (
-    INSERT INTO app.webhook_claims AS c (id, expiry_check_at, lease_us, owner, event_keys)
-    SELECT $1, app.webhook_now() + $3 * interval '1 microsecond', $3, $2, array_agg(g.id)
-    FROM granted g
-    HAVING count(*) > 0
-    ON CONFLICT (id) DO UPDATE
-    SET event_keys = ARRAY(SELECT DISTINCT unnest(c.event_keys || excluded.event_keys)), expiry_check_at = least(c.expiry_check_at, excluded.expiry_check_at)
-)
-SELECT g.n, g.queue_position, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, g.url, e.event_type,
-       m.content_type, m.payload, m.traceparent, g.attempts, e.max_attempts, g.manual_last_action,
-       g.next_attempt_at, app.webhook_now(), g.lost_claim
-FROM granted g
-JOIN app.webhook_events e ON e.id = g.id
-JOIN app.webhook_messages m ON m.id = e.message_id",
-            $paused
-        )
-    };
-}
-
-/// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
-/// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
-/// pause is read again after five seconds at the latest, because an operator may have ended it.
-pub(super) static GRANT_RANGES: Sql = Sql {
-    text: grant_leases!(
-        "requested AS MATERIALIZED (
-    SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.paused_until
-    FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-         WITH ORDINALITY AS r (destination_id, low, high, rows_max, n)
-    JOIN app.webhook_destinations d ON d.id = r.destination_id
-),
-picked AS MATERIALIZED (
-    SELECT r.n, r.url, NULL::uuid AS lost_claim, q.row_ctid
-    FROM requested r
-    CROSS JOIN LATERAL (
-        SELECT q.ctid AS row_ctid
-        FROM app.webhook_queue q
-        WHERE q.destination_id = r.destination_id AND q.queue_position > r.low AND q.queue_position <= r.high
-              AND q.lease_until IS NULL
-        ORDER BY q.queue_position
-        LIMIT r.rows_max
-        FOR UPDATE SKIP LOCKED
-    ) q
-    WHERE r.paused_until IS NULL OR r.paused_until <= app.webhook_now()
-)",
-        "
-UNION ALL
-SELECT r.n, NULL, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
-FROM requested r
-WHERE r.paused_until > app.webhook_now()"
-    ),
-    types: &[
-        Type::UUID,
-        Type::TEXT,
-        Type::INT8,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-    ],
-};
-
-/// Grants new leases on events whose lease has expired, by their keys. An event of a paused destination gets no lease,
-/// but a row with the end of the pause, as in [`GRANT_RANGES`], and without a queue position.
-static TAKE_OVER_EXPIRED: Sql = Sql {
-    text: grant_leases!(
-        "picked AS MATERIALIZED (
-    SELECT 0::bigint AS n, d.url, q.lost_claim, q.row_ctid
-    FROM unnest($4::bigint[]) AS k (key)
-    CROSS JOIN LATERAL (
-        SELECT q.ctid AS row_ctid, q.lease_claim AS lost_claim, q.destination_id
-        FROM app.webhook_queue q
-        WHERE q.id = k.key AND q.lease_until <= app.webhook_now()
-        FOR UPDATE SKIP LOCKED
-    ) q
-    JOIN app.webhook_destinations d ON d.id = q.destination_id
-    WHERE d.paused_until IS NULL OR d.paused_until <= app.webhook_now()
-)",
-        "
-UNION ALL
-SELECT 0, NULL, q.id, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
-FROM unnest($4::bigint[]) AS k (key)
-JOIN app.webhook_queue q ON q.id = k.key
-JOIN app.webhook_destinations d ON d.id = q.destination_id
-WHERE d.paused_until > app.webhook_now()"
-    ),
-    types: &[Type::UUID, Type::TEXT, Type::INT8, Type::INT8_ARRAY],
-};
 
 /// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover or to abandonment.
 static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
@@ -164,24 +50,35 @@ async fn take_over(
     leases: &mut Vec<Lease>,
 ) -> Result<(), tokio_postgres::Error> {
     let keys: Vec<i64> = expired.iter().map(|key| key.0).collect();
-    let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
-    let rows = session.transact(&TAKE_OVER_EXPIRED, &[&claim, &owner, &lease_us, &keys]).await?;
+    let grant = Grant::new(request, budget.payloads());
+    let rows = session.transact(&TAKE_OVER_EXPIRED, &[&grant.params()[..], &[&keys]].concat()).await?;
     let mut lost_claims: Vec<Uuid> = Vec::new();
-    let mut paused = Vec::new();
-    for row in &rows {
-        if row.try_get::<_, Option<i64>>(1)?.is_none() {
-            claimable.record_pause(DestinationId(row.try_get(6)?), row.try_get::<_, PgTimestamp>(15)?.0);
-            paused.push(EventKey(row.try_get(2)?));
-            continue;
+    // Whether the index keeps the expired lease.
+    let mut kept = vec![false; expired.len()];
+    for (index, row) in parse_rows(&rows)? {
+        match row {
+            GrantRow::Granted { lease, lost_claim, .. } => {
+                budget.take_lease(&lease);
+                leases.push(lease);
+                lost_claims.extend(lost_claim);
+            }
+            GrantRow::Paused { destination, until } => {
+                claimable.record_pause(destination, until);
+                kept[index] = true;
+            }
+            GrantRow::Ungranted(UngrantedRows { first_left: Some(_), .. }) => {
+                kept[index] = true;
+                if let Some(expired) = claimable.expired.get(&expired[index]) {
+                    budget.keep_back(expired.destination);
+                }
+            }
+            // Another claim is taking the event over.
+            GrantRow::Ungranted(_) => {}
         }
-        let lease = parse_lease(row)?;
-        budget.take(lease.destination_id, 1, lease.is_retry());
-        leases.push(lease);
-        lost_claims.push(row.try_get(17)?);
     }
-    // An event that is neither granted nor paused has been renewed or taken over. The row of its claim holds the time
-    // of the next check.
-    for key in expired.iter().filter(|key| !paused.contains(key)) {
+    // An event that is neither granted nor kept has been renewed or taken over. The row of its claim holds the time of the
+    // next check.
+    for (key, _) in expired.iter().zip(kept).filter(|(_, kept)| !kept) {
         claimable.expired.remove(key);
     }
     reschedule_lost_claims(session, &lost_claims).await
@@ -213,32 +110,37 @@ async fn claim_ranges(
     let highs: Vec<i64> = range_claims.iter().map(|claim| claim.range.high).collect();
     let limits: Vec<i64> =
         range_claims.iter().map(|claim| i64::try_from(claim.limit).unwrap_or(i64::MAX)).collect();
-    let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
-    let rows = session
-        .transact(&GRANT_RANGES, &[&claim, &owner, &lease_us, &destinations, &lows, &highs, &limits])
-        .await?;
+    let grant = Grant::new(request, budget.payloads());
+    let ranges: [Param<'_>; 4] = [&destinations, &lows, &highs, &limits];
+    let rows = session.transact(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
 
-    // Per range claim: the number of leases, and the last position among them.
-    let mut granted: Vec<(usize, Option<i64>)> = vec![(0, None); range_claims.len()];
+    let mut results = vec![RangeResult::default(); range_claims.len()];
     let mut paused = vec![false; range_claims.len()];
     leases.reserve(rows.len());
-    for row in &rows {
-        let index = usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("WITH ORDINALITY numbers from one");
-        let Some(position) = row.try_get::<_, Option<i64>>(1)? else {
-            claimable.record_pause(DestinationId(row.try_get(6)?), row.try_get::<_, PgTimestamp>(15)?.0);
-            paused[index] = true;
-            continue;
-        };
-        let lease = parse_lease(row)?;
-        budget.take(lease.destination_id, 1, lease.is_retry());
-        leases.push(lease);
-        let (count, last_position) = &mut granted[index];
-        *count += 1;
-        *last_position = (*last_position).max(Some(position));
+    for (index, row) in parse_rows(&rows)? {
+        let result = &mut results[index];
+        match row {
+            GrantRow::Granted { position, lease, .. } => {
+                budget.take_lease(&lease);
+                leases.push(lease);
+                result.granted += 1;
+                result.granted_to = result.granted_to.max(Some(position));
+            }
+            GrantRow::Paused { destination, until } => {
+                claimable.record_pause(destination, until);
+                paused[index] = true;
+            }
+            GrantRow::Ungranted(rows) => {
+                if rows.first_left.is_some() {
+                    budget.keep_back(range_claims[index].destination);
+                }
+                result.remainder = Some(rows);
+            }
+        }
     }
-    for ((claim, (count, last_position)), paused) in range_claims.iter().zip(granted).zip(paused) {
-        if !paused {
-            claimable.record_claimed(claim, count, last_position);
+    for ((claim, result), paused) in range_claims.iter().zip(results).zip(paused) {
+        if !paused && let Some(locked) = claimable.record_claimed(claim, &result) {
+            budget.skip_locked(claim.destination, locked);
         }
     }
     Ok(())
@@ -250,14 +152,87 @@ pub(crate) async fn grant_in_transaction(
     request: &ClaimRequest,
     destination: i64,
 ) -> Result<Option<Lease>, tokio_postgres::Error> {
-    let (lease_us, claim, owner) = (micros(request.lease), request.id.as_uuid(), request.owner.as_str());
+    let grant = Grant::new(request, &PayloadBudget::new(request));
     let (destinations, lows, highs, limits) = (vec![destination], vec![0_i64], vec![i64::MAX], vec![1_i64]);
-    let rows = session
-        .query(&GRANT_RANGES, &[&claim, &owner, &lease_us, &destinations, &lows, &highs, &limits])
-        .await?;
-    // A paused destination has a row without a queue position.
-    let granted = rows.iter().find(|row| matches!(row.try_get::<_, Option<i64>>(1), Ok(Some(_))));
-    granted.map(parse_lease).transpose()
+    let ranges: [Param<'_>; 4] = [&destinations, &lows, &highs, &limits];
+    let rows = session.query(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
+    let granted = parse_rows(&rows)?.into_iter().find_map(|(_, row)| match row {
+        GrantRow::Granted { lease, .. } => Some(lease),
+        _ => None,
+    });
+    Ok(granted)
+}
+
+type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// The parameters that the statements of this module share.
+struct Grant<'a> {
+    claim: Uuid,
+    owner: &'a str,
+    lease_us: i64,
+    payload_bytes_max: i64,
+    event_payload_bytes_max: i64,
+    is_first_free: bool,
+}
+
+impl<'a> Grant<'a> {
+    fn new(request: &'a ClaimRequest, payloads: &PayloadBudget) -> Self {
+        Self {
+            claim: request.id.as_uuid(),
+            owner: request.owner.as_str(),
+            lease_us: micros(request.lease),
+            payload_bytes_max: bytes(payloads.bytes_left()),
+            event_payload_bytes_max: bytes(payloads.event_bytes_max()),
+            is_first_free: !payloads.has_granted(),
+        }
+    }
+
+    fn params(&self) -> [Param<'_>; 6] {
+        [
+            &self.claim,
+            &self.owner,
+            &self.lease_us,
+            &self.payload_bytes_max,
+            &self.event_payload_bytes_max,
+            &self.is_first_free,
+        ]
+    }
+}
+
+/// One row that a statement of this module returns.
+enum GrantRow {
+    Granted { position: i64, lease: Lease, lost_claim: Option<Uuid> },
+    Paused { destination: DestinationId, until: Timestamp },
+    Ungranted(UngrantedRows),
+}
+
+/// Parses the rows of a statement. Returns each with the index of its range or key, in that order.
+fn parse_rows(rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio_postgres::Error> {
+    let mut parsed = Vec::with_capacity(rows.len());
+    for row in rows {
+        let index = usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("WITH ORDINALITY numbers from one");
+        let position = row.try_get::<_, Option<i64>>(1)?;
+        let row = match (position, row.try_get::<_, Option<PgTimestamp>>(15)?) {
+            (Some(position), _) => {
+                GrantRow::Granted { position, lease: parse_lease(row)?, lost_claim: row.try_get(17)? }
+            }
+            (None, Some(PgTimestamp(until))) => {
+                GrantRow::Paused { destination: DestinationId(row.try_get(6)?), until }
+            }
+            (None, None) => GrantRow::Ungranted(UngrantedRows {
+                rows: usize::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
+                locked_rows: usize::try_from(row.try_get::<_, i32>(13)?).unwrap_or(0),
+                last_position: row.try_get(6)?,
+                first_left: row.try_get(2)?,
+            }),
+        };
+        parsed.push((index, row));
+    }
+    parsed.sort_by_key(|(index, row)| match row {
+        GrantRow::Granted { position, .. } => (*index, *position),
+        _ => (*index, i64::MAX),
+    });
+    Ok(parsed)
 }
 
 /// Parses a row of [`GRANT_RANGES`], [`TAKE_OVER_EXPIRED`] or `REPEAT_CLAIM`, which select the same columns.

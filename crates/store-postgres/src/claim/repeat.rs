@@ -1,31 +1,55 @@
 //! Repeated claims: a worker that got no response claims again under the same id.
 
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::session::Sql;
 
-/// Extends the leases that the claim $1 still holds to the full length $2 and returns them. Uses index
-/// webhook_claims_id, then the queue by key. A new claim pays one lookup in a small index.
+/// Extends the leases that the claim $1 still holds to the full length $2 and returns them. Keeps the largest payload, and
+/// of the others the smallest that have at most $3 bytes together. Releases the leases on the others, which return to the
+/// end of the queue, and reports in the last column whether there are any. Uses index webhook_claims_id, then the queue by
+/// key. A new claim pays one lookup in a small index.
 pub(super) static REPEAT_CLAIM: Sql = Sql {
     text: "
-WITH held AS (
+WITH held AS MATERIALIZED (
+    SELECT q.id,
+           sum(q.payload_bytes) OVER (ORDER BY q.payload_bytes, q.id ROWS UNBOUNDED PRECEDING) <= $3
+           OR row_number() OVER (ORDER BY q.payload_bytes DESC, q.id DESC) = 1 AS is_kept
+    FROM (SELECT unnest(c.event_keys) AS key FROM app.webhook_claims c WHERE c.id = $1) k
+    JOIN app.webhook_queue q ON q.id = k.key AND q.lease_claim = $1
+),
+kept AS (
     UPDATE app.webhook_queue q
     SET lease_until = app.webhook_now() + $2 * interval '1 microsecond'
-    FROM (SELECT unnest(c.event_keys) AS key FROM app.webhook_claims c WHERE c.id = $1) k
-    WHERE q.id = k.key AND q.lease_claim = $1
+    FROM held h
+    WHERE h.is_kept AND q.id = h.id AND q.lease_claim = $1
     RETURNING q.*
+),
+released AS (
+    UPDATE app.webhook_queue q
+    SET queue_position = CASE WHEN q.attempts > 0 THEN app.webhook_retry_position(app.webhook_now())
+                    ELSE app.webhook_next_event_key() END,
+        updated_at = app.webhook_now(),
+        lease_until = NULL, lease_token = NULL, lease_claim = NULL
+    FROM held h
+    WHERE NOT h.is_kept AND q.id = h.id AND q.lease_claim = $1
 ),
 claim AS (
     UPDATE app.webhook_claims c
-    SET expiry_check_at = app.webhook_now() + $2 * interval '1 microsecond'
-    WHERE c.id = $1 AND EXISTS (SELECT FROM held)
+    SET expiry_check_at = app.webhook_now() + $2 * interval '1 microsecond', event_keys = ARRAY(SELECT id FROM kept)
+    WHERE c.id = $1 AND EXISTS (SELECT FROM kept)
 )
 SELECT 0::bigint, q.queue_position, q.id, q.lease_token, e.event_id, e.message_id, e.destination_id, d.url, e.event_type,
        m.content_type, m.payload, m.traceparent, q.attempts, e.max_attempts, q.manual_last_action,
-       q.next_attempt_at, app.webhook_now()
-FROM held q
+       q.next_attempt_at, app.webhook_now(), EXISTS (SELECT FROM held h WHERE NOT h.is_kept)
+FROM kept q
 JOIN app.webhook_events e ON e.id = q.id
 JOIN app.webhook_destinations d ON d.id = e.destination_id
 JOIN app.webhook_messages m ON m.id = e.message_id",
-    types: &[Type::UUID, Type::INT8],
+    types: &[Type::UUID, Type::INT8, Type::INT8],
 };
+
+/// Returns whether the statement released leases, from the rows that it returned.
+pub(super) fn has_released(rows: &[Row]) -> Result<bool, tokio_postgres::Error> {
+    rows.first().map_or(Ok(false), |row| row.try_get(17))
+}

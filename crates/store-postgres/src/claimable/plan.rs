@@ -1,9 +1,9 @@
 //! Plans a claim: chooses the ranges and expired leases that fit the request's free slots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use posthaste_domain::{DestinationId, EventKey, Timestamp};
-use posthaste_store::ClaimRequest;
+use posthaste_domain::{DestinationId, EventKey, Lease, Timestamp};
+use posthaste_store::{ClaimRequest, PayloadBudget};
 
 use super::{ClaimableIndex, DestinationRanges, PositionRange};
 
@@ -29,22 +29,38 @@ impl ClaimPlan {
     }
 }
 
-/// How many leases a claim in progress may still take: in total, for retries, and per destination.
+/// How many leases a claim in progress may still take: in total, for retries, and per destination; and how many bytes of
+/// payload.
 #[derive(Debug, Clone)]
 pub(crate) struct ClaimBudget {
     total: usize,
     retries: usize,
     /// Leases that this claim has taken, by destination.
     used: BTreeMap<DestinationId, usize>,
+    payloads: PayloadBudget,
+    /// Destinations whose next payload did not fit. The claim takes nothing more of them.
+    kept_back: BTreeSet<DestinationId>,
+    /// Ranges with rows that other transactions had locked.
+    locked: Vec<(DestinationId, PositionRange)>,
 }
 
 impl ClaimBudget {
     pub(crate) fn new(request: &ClaimRequest) -> Self {
-        Self { total: request.limit, retries: request.retries_max, used: BTreeMap::new() }
+        Self {
+            total: request.limit,
+            retries: request.retries_max,
+            used: BTreeMap::new(),
+            payloads: PayloadBudget::new(request),
+            kept_back: BTreeSet::new(),
+            locked: Vec::new(),
+        }
     }
 
     /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
     fn available(&self, request: &ClaimRequest, destination: DestinationId, is_retry: bool) -> usize {
+        if self.kept_back.contains(&destination) {
+            return 0;
+        }
         let used = self.used.get(&destination).copied().unwrap_or(0);
         let slots = request.slots_for(destination).saturating_sub(used).min(self.total);
         if is_retry { slots.min(self.retries) } else { slots }
@@ -57,6 +73,38 @@ impl ClaimBudget {
             self.retries = self.retries.saturating_sub(count);
         }
         *self.used.entry(destination).or_default() += count;
+    }
+
+    /// Subtracts a lease that a statement granted. The leases of a statement are subtracted in the order of its ranges, so
+    /// that the lease that is not counted in bytes is the first of the claim.
+    pub(crate) fn take_lease(&mut self, lease: &Lease) {
+        self.take(lease.destination_id, 1, lease.is_retry());
+        self.payloads.take(lease.payload.len());
+    }
+
+    /// Returns the byte limits of the next statement.
+    pub(crate) fn payloads(&self) -> &PayloadBudget {
+        &self.payloads
+    }
+
+    /// Records that the next payload of a destination did not fit.
+    pub(crate) fn keep_back(&mut self, destination: DestinationId) {
+        self.kept_back.insert(destination);
+    }
+
+    /// Records a range with rows that other transactions have locked. The claim continues after them.
+    pub(crate) fn skip_locked(&mut self, destination: DestinationId, range: PositionRange) {
+        self.locked.push((destination, range));
+    }
+
+    /// Returns the ranges with locked rows.
+    pub(crate) fn into_locked(self) -> Vec<(DestinationId, PositionRange)> {
+        self.locked
+    }
+
+    /// Returns whether a payload did not fit.
+    pub(crate) fn is_limited_by_bytes(&self) -> bool {
+        !self.kept_back.is_empty()
     }
 }
 
@@ -127,6 +175,8 @@ mod tests {
             retries_max,
             per_destination,
             destination_slots: BTreeMap::new(),
+            payload_bytes_max: usize::MAX,
+            event_payload_bytes_max: None,
             abandon_after: 5,
             resumed_within: Duration::ZERO,
         }
@@ -150,6 +200,19 @@ mod tests {
         record_rows(&mut index, &[(1, A), (2, B)]);
         let excluded = ClaimRequest { destination_slots: BTreeMap::from([(A, 0)]), ..request(10, 10, 3) };
         assert_eq!(planned(&index, &excluded), [(2, 1)]);
+    }
+
+    #[test]
+    fn a_destination_whose_next_payload_did_not_fit_is_not_planned_again() {
+        let mut index = ClaimableIndex::default();
+        record_rows(&mut index, &[(1, A), (2, B)]);
+        let request = request(10, 10, 3);
+        let mut budget = ClaimBudget::new(&request);
+        assert!(!budget.is_limited_by_bytes());
+        budget.keep_back(A);
+        let plan = index.plan(&request, &budget, NOW);
+        assert!(plan.range_claims.iter().all(|claim| claim.destination == B) && !plan.is_empty());
+        assert!(budget.is_limited_by_bytes());
     }
 
     #[test]

@@ -20,6 +20,8 @@ use crate::session::CALL_TIMEOUT;
 pub(super) const QUEUED_REQUESTS_MAX: usize = 1_024;
 /// Number of events that make a batch full. A full batch takes no further request.
 const BATCH_EVENTS: usize = 1_000;
+/// Size of the payloads that makes a batch full. A batch crosses the link to PostgreSQL within the time limit of one call.
+const BATCH_BYTES: usize = 4 << 20;
 /// Maximum number of batches in progress at the same time, each on a connection of its own. All but one of them are
 /// full. The client encodes one batch while the server commits another.
 const BATCHES_IN_PROGRESS_MAX: usize = 2;
@@ -180,17 +182,19 @@ struct Batch {
     /// The channels to the callers, in the order of the requests.
     replies: Vec<Reply>,
     events: usize,
+    payload_bytes: usize,
 }
 
 impl Batch {
     fn push(&mut self, pending: PendingEnqueue) {
         self.events += pending.request.events.len();
+        self.payload_bytes += pending.request.events.iter().map(|event| event.payload().len()).sum::<usize>();
         self.requests.push(pending.request);
         self.replies.push(pending.reply);
     }
 
     fn is_full(&self) -> bool {
-        self.events >= BATCH_EVENTS
+        self.events >= BATCH_EVENTS || self.payload_bytes >= BATCH_BYTES
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn request_with_payload(host: &str, event_id: &str, payload: &Bytes) 
         payload: payload.clone(),
         ..NewEventSpec::default()
     };
-    let event = NewEvent::accept(spec, 1_024, 5).expect("a valid event");
+    let event = NewEvent::accept(spec, 8 << 20, 5).expect("a valid event");
     EnqueueRequest::new(vec![event])
 }
 

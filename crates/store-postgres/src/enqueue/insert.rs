@@ -35,10 +35,10 @@ new_events AS MATERIALIZED (
     SELECT app.webhook_next_event_key() AS id, d.ids[i.destination_index] AS destination_id, i.*
     FROM destinations d, unnest(
         $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::integer[],
-        $14::text[]
+        $14::text[], $15::integer[]
     ) AS i (
         destination_index, message_id, event_id, event_type, webhook_id, payment_request_id, session_id, max_attempts,
-        stored_by
+        stored_by, payload_bytes
     )
 ),
 messages AS (
@@ -62,8 +62,8 @@ events AS (
     ORDER BY event_id COLLATE \"C\"
 ),
 queue AS (
-    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, updated_at)
-    SELECT id, destination_id, id, app.webhook_now(), app.webhook_now() FROM new_events
+    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
+    SELECT id, destination_id, id, app.webhook_now(), payload_bytes, app.webhook_now() FROM new_events
 ),
 counted AS (
     INSERT INTO app.webhook_counts (pending) SELECT count(*) FROM new_events
@@ -87,6 +87,7 @@ SELECT app.webhook_now(), d.ids, pg_notify('posthaste_due', ''), ",
         Type::TEXT_ARRAY,
         Type::BYTEA_ARRAY,
         Type::TEXT_ARRAY,
+        Type::INT4_ARRAY,
     ],
 };
 
@@ -133,6 +134,7 @@ pub(crate) struct Insert<'a> {
     traceparents: Vec<Option<&'a str>>,
     payloads: Vec<&'a [u8]>,
     stored_by: Vec<Option<&'a str>>,
+    payload_bytes: Vec<i32>,
 }
 
 impl<'a> Insert<'a> {
@@ -190,11 +192,15 @@ impl<'a> Insert<'a> {
             traceparents: optional(NewEvent::traceparent),
             payloads: events.iter().map(|event| &event.payload()[..]).collect(),
             stored_by: vec![None; events.len()],
+            payload_bytes: events
+                .iter()
+                .map(|event| i32::try_from(event.payload().len()).unwrap_or(i32::MAX))
+                .collect(),
         }
     }
 
     /// Returns the parameters, in the statement's order.
-    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 14] {
+    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 15] {
         [
             &self.urls,
             &self.cached_ids,
@@ -210,6 +216,7 @@ impl<'a> Insert<'a> {
             &self.traceparents,
             &self.payloads,
             &self.stored_by,
+            &self.payload_bytes,
         ]
     }
 

@@ -15,6 +15,7 @@ mod contention;
 mod deliveries_view;
 mod durability;
 mod failover;
+mod large_payloads;
 mod late_commits;
 mod late_results;
 mod lost_replies;

@@ -180,8 +180,8 @@ async fn add_history(explained: &ExplainServer, url: &str, failure_kind: &str) {
              RETURNING id, destination_id
          ),
          queue AS (
-             INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, updated_at)
-             SELECT id, destination_id, id, now(), now() FROM events WHERE id % 1000 = 0
+             INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
+             SELECT id, destination_id, id, now(), 2, now() FROM events WHERE id % 1000 = 0
          )
          INSERT INTO app.webhook_terminal_events (id, updated_at, attempts, claims, lost_leases, failure_kind)
          SELECT id, now(), 1, 1, 0, {failure_kind} FROM events WHERE id % 1000 <> 0"

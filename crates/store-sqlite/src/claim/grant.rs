@@ -16,9 +16,12 @@ use crate::destination_queue;
 use crate::row;
 
 /// Builds a query for [`lease_from_row`] on a queue table, named `l` in the conditions. Only these queries read the
-/// payload. Both joins are by primary key.
+/// payload, and only up to the size `$payload_bytes_max`: SQLite reads the length of a larger one, but not its pages. Both
+/// joins are by primary key.
 macro_rules! leases {
-    ($attempts:literal, $due:literal, $requeued_at:literal, $from:literal, $where:literal) => {
+    (
+        $attempts:literal, $due:literal, $requeued_at:literal, $payload_bytes_max:literal, $from:literal, $where:literal
+    ) => {
         concat!(
             "SELECT l.id, ",
             $attempts,
@@ -26,7 +29,10 @@ macro_rules! leases {
             $due,
             ", ",
             $requeued_at,
-            ", e.event_id, e.message_id, e.event_type, e.max_attempts, m.content_type, m.traceparent, m.payload
+            ", e.event_id, e.message_id, e.event_type, e.max_attempts, m.content_type, m.traceparent,
+             CASE WHEN length(m.payload) <= ",
+            $payload_bytes_max,
+            " THEN m.payload END, coalesce(length(m.payload), 0)
              FROM ",
             $from,
             " l
@@ -43,6 +49,7 @@ pub(crate) const FIRST_ATTEMPTS: &str = leases!(
     "0",
     "coalesce(l.requeued_at, e.created_at)",
     "l.requeued_at",
+    "?4",
     "webhook_first_attempts",
     "l.destination_id = ?1 AND l.id >= ?3 ORDER BY l.id LIMIT ?2"
 );
@@ -53,13 +60,14 @@ pub(crate) const RETRIES: &str = leases!(
     "(SELECT attempts FROM webhook_queue q WHERE q.id = l.id)",
     "l.next_attempt_at",
     "NULL",
+    "?4",
     "webhook_retries",
     "l.destination_id = ?1 AND l.next_attempt_at <= ?3 ORDER BY l.next_attempt_at, l.id LIMIT ?2"
 );
 
 /// Reads one pending event, leased or not.
 const PENDING_EVENT: &str =
-    leases!("l.attempts", "l.next_attempt_at", "l.requeued_at", "webhook_queue", "l.id = ?1");
+    leases!("l.attempts", "l.next_attempt_at", "l.requeued_at", "?2", "webhook_queue", "l.id = ?1");
 
 /// Maximum number of consumed rows of a destination, which are claimed first attempts that are still in the table.
 /// Beyond it, a claim deletes them. Until then a claim seeks past them at no extra cost.
@@ -106,14 +114,28 @@ impl<'a> ClaimWriter<'a> {
         })
     }
 
-    /// Replaces an expired lease by a new one.
-    pub(super) fn take_over(&mut self, expired: &HeldLease, ended: &mut EndedLeases) -> rusqlite::Result<()> {
+    /// Replaces an expired lease by a new one, if the budget allows it.
+    pub(super) fn take_over(
+        &mut self,
+        expired: &HeldLease,
+        budget: &mut ClaimBudget<'_>,
+        ended: &mut EndedLeases,
+    ) -> rusqlite::Result<()> {
         let entry = &expired.entry;
+        let (destination, is_retry) = (entry.destination, entry.is_retry());
+        if !budget.allows(destination, is_retry) {
+            return Ok(());
+        }
         let token = self.new_token();
-        let lease = read_lease(self.db, entry.key, entry.destination, token, self.now)?;
+        let payload_bytes_max = budget.payloads.next_event_bytes_max();
+        let (lease, payload_bytes) =
+            read_lease(self.db, entry.key, destination, token, self.now, payload_bytes_max)?;
+        if !budget.spend(destination, is_retry, payload_bytes) {
+            return Ok(());
+        }
         self.write_lease(lease.key, lease.token)?;
         self.leases.push(lease);
-        ended.add(expired.claim, entry.is_retry());
+        ended.add(expired.claim, is_retry);
         Ok(())
     }
 
@@ -126,7 +148,8 @@ impl<'a> ClaimWriter<'a> {
     ) -> rusqlite::Result<usize> {
         let Destination { url, head, consumed } = read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(FIRST_ATTEMPTS)?;
-        let rows = found.query((destination.0, to_i64(count), head))?;
+        let payload_bytes_max = to_i64(budget.payloads.next_event_bytes_max());
+        let rows = found.query((destination.0, to_i64(count), head, payload_bytes_max))?;
         let (granted, last) = self.grant_rows(rows, destination, &url, budget)?;
         let new_head = last.map_or(head, |(key, _)| key + 1);
         let new_consumed = consumed + to_i64(granted);
@@ -152,7 +175,8 @@ impl<'a> ClaimWriter<'a> {
     ) -> rusqlite::Result<()> {
         let Destination { url, .. } = read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(RETRIES)?;
-        let rows = found.query((destination.0, to_i64(count), self.now.as_micros()))?;
+        let payload_bytes_max = to_i64(budget.payloads.next_event_bytes_max());
+        let rows = found.query((destination.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
         let (_, last) = self.grant_rows(rows, destination, &url, budget)?;
         let (key, due) = last.unzip();
         self.db
@@ -164,8 +188,9 @@ impl<'a> ClaimWriter<'a> {
         Ok(())
     }
 
-    /// Grants every row of a query. Returns the number of rows, and the key and due time of the last one: all entries of
-    /// the queue up to it are granted, so the caller removes them with one statement.
+    /// Grants the rows of a query, up to the first whose payload does not fit. Returns the number of granted rows, and the
+    /// key and due time of the last one: all entries of the queue up to it are granted, so the caller removes them with
+    /// one statement.
     fn grant_rows(
         &mut self,
         mut rows: rusqlite::Rows<'_>,
@@ -177,8 +202,10 @@ impl<'a> ClaimWriter<'a> {
         let mut last = None;
         while let Some(row) = rows.next()? {
             let lease = lease_from_row(row, destination, url, self.new_token(), self.now)?;
+            if !budget.spend(destination, lease.is_retry(), payload_bytes(row)?) {
+                break;
+            }
             last = Some((lease.key.0, row.get(2)?));
-            budget.spend(destination, lease.is_retry());
             self.leases.push(lease);
         }
         drop(rows);
@@ -221,48 +248,20 @@ impl<'a> ClaimWriter<'a> {
     }
 }
 
-/// Extends and returns the leases of an earlier claim with the same id, whose response did not reach the worker. Empty
-/// if there was no such claim or it holds no lease any more.
-pub(super) fn extend_granted(
-    db: &Connection,
-    now: Timestamp,
-    request: &ClaimRequest,
-) -> rusqlite::Result<Vec<Lease>> {
-    let Some(claim) = claims::find(db, request)? else {
-        return Ok(Vec::new());
-    };
-    let mut find = db.prepare_cached(
-        "SELECT destination_id, lease_token FROM webhook_queue WHERE id = ?1 AND lease_claim = ?2",
-    )?;
-    let mut extend = db.prepare_cached("UPDATE webhook_queue SET lease_until = ?2 WHERE id = ?1")?;
-    let until = now.after(request.lease);
-    let mut leases = Vec::new();
-    for key in claims::granted_events(db, claim)? {
-        let mut rows = find.query((key.0, claim.0))?;
-        let Some(row) = rows.next()? else {
-            continue;
-        };
-        let (destination, token) = (DestinationId(row.get(0)?), LeaseToken::from_uuid(row::uuid(row, 1)?));
-        drop(rows);
-        extend.execute((key.0, until.as_micros()))?;
-        leases.push(read_lease(db, key, destination, token, now)?);
-    }
-    claims::record_check(db, claim, leases.iter().map(|lease| lease.key), until)?;
-    claims::record_new_end(db, claim, request.lease, until)?;
-    Ok(leases)
-}
-
-/// Reads a pending event as a lease under `token`.
-fn read_lease(
+/// Reads a pending event as a lease under `token`, with the size of its payload. The payload of the lease is empty if it
+/// is larger than `payload_bytes_max`.
+pub(super) fn read_lease(
     db: &Connection,
     key: EventKey,
     destination: DestinationId,
     token: LeaseToken,
     now: Timestamp,
-) -> rusqlite::Result<Lease> {
+    payload_bytes_max: usize,
+) -> rusqlite::Result<(Lease, usize)> {
     let Destination { url, .. } = read_destination(&mut db.prepare_cached(DESTINATION)?, destination)?;
-    db.prepare_cached(PENDING_EVENT)?
-        .query_row([key.0], |row| lease_from_row(row, destination, &url, token, now))
+    db.prepare_cached(PENDING_EVENT)?.query_row((key.0, to_i64(payload_bytes_max)), |row| {
+        Ok((lease_from_row(row, destination, &url, token, now)?, payload_bytes(row)?))
+    })
 }
 
 /// A destination's URL, and the position up to which claims have consumed its queue of first attempts.
@@ -317,6 +316,11 @@ fn lease_from_row(
         trigger: Trigger::for_attempt(requeued, attempts),
         overdue: now.since(row::timestamp(row, 2)?),
     })
+}
+
+/// Returns the size of the payload in a row of a query for [`lease_from_row`].
+fn payload_bytes(row: &Row<'_>) -> rusqlite::Result<usize> {
+    Ok(usize::try_from(row.get::<_, i64>(11)?).unwrap_or(usize::MAX))
 }
 
 fn to_i64(count: usize) -> i64 {

@@ -92,6 +92,8 @@ pub(crate) fn claim() -> ClaimRequest {
         retries_max: 100,
         per_destination: 100,
         destination_slots: BTreeMap::new(),
+        payload_bytes_max: usize::MAX,
+        event_payload_bytes_max: None,
         abandon_after: 5,
         resumed_within: Duration::from_secs(60),
     }

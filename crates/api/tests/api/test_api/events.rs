@@ -38,6 +38,8 @@ fn claim() -> ClaimRequest {
         retries_max: 1_000,
         per_destination: 1_000,
         destination_slots: BTreeMap::new(),
+        payload_bytes_max: usize::MAX,
+        event_payload_bytes_max: None,
         abandon_after: 5,
         resumed_within: Duration::from_secs(60),
     }

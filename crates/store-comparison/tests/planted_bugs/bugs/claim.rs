@@ -12,6 +12,14 @@ use posthaste_store_memory::MemoryStore;
 
 use super::forge_lease;
 
+/// Returns whether the claim holds leases that an earlier call has granted.
+fn is_repeated(memory: &MemoryStore, request: &ClaimRequest) -> bool {
+    memory.with_state(|state| {
+        let mut leases = state.rows.values().filter_map(|row| row.lease.as_ref());
+        leases.any(|lease| lease.claim == request.id)
+    })
+}
+
 store_bug! {
     claim_ignores_pauses;
 
@@ -66,6 +74,35 @@ store_bug! {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.memory.claim(&ClaimRequest { limit: usize::MAX, ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_ignores_bytes;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        if is_repeated(&self.memory, request) {
+            return self.memory.claim(request).await;
+        }
+        let claimed = self.memory.claim(&ClaimRequest { payload_bytes_max: usize::MAX, ..request.clone() }).await?;
+        Ok(ClaimResponse { is_limited_by_bytes: false, ..claimed })
+    }
+}
+
+store_bug! {
+    repeated_claim_ignores_bytes;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let repeated = ClaimRequest { payload_bytes_max: usize::MAX, ..request.clone() };
+        self.memory.claim(if is_repeated(&self.memory, request) { &repeated } else { request }).await
+    }
+}
+
+store_bug! {
+    claim_ignores_the_size_of_events;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        self.memory.claim(&ClaimRequest { event_payload_bytes_max: None, ..request.clone() }).await
     }
 }
 

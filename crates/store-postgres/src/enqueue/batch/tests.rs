@@ -40,6 +40,17 @@ async fn a_full_batch_leaves_further_requests_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_is_full_when_its_payloads_are_large() {
+    let writer = FakeWriter::new();
+    let queue = writer.start();
+    let payload = Bytes::from(vec![b'x'; BATCH_BYTES / 4]);
+    let large = |number: usize| request_with_payload("up", &number.to_string(), &payload);
+    let results = join_all((0..8).map(|number| queue.enqueue(large(number)))).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert!(writer.batches().iter().all(|requests| *requests <= 4), "{:?}", writer.batches());
+}
+
+#[tokio::test(start_paused = true)]
 async fn full_batches_are_written_in_parallel() {
     let writer = FakeWriter::new();
     let queue = writer.start();

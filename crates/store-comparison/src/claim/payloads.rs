@@ -1,0 +1,62 @@
+//! The byte limits of a claim: which payloads it may grant, and which events it may leave because of them.
+
+use posthaste_domain::EventKey;
+use posthaste_store::ClaimRequest;
+use posthaste_store_memory::{Row, State};
+
+use crate::difference::{ComparisonResult, Difference};
+
+/// The payloads that a claim has granted, and its limits.
+pub(super) struct ByteLimits<'a> {
+    request: &'a ClaimRequest,
+    granted: Vec<usize>,
+}
+
+impl<'a> ByteLimits<'a> {
+    pub(super) fn new(state: &State, request: &'a ClaimRequest, granted: &[EventKey]) -> Self {
+        Self { request, granted: granted.iter().map(|key| state.rows[key].payload.len()).collect() }
+    }
+
+    fn event_bytes_max(&self) -> usize {
+        self.request.event_payload_bytes_max.unwrap_or(usize::MAX)
+    }
+
+    /// Returns whether the payload alone is larger than the claim may grant.
+    fn is_too_large(&self, row: &Row) -> bool {
+        row.payload.len() > self.event_bytes_max()
+    }
+
+    /// Returns whether the payload may not have fitted beside those that were granted. The store chooses which of the
+    /// granted events is not counted.
+    fn may_not_fit(&self, row: &Row) -> bool {
+        let Some(smallest) = self.granted.iter().min() else { return false };
+        let counted = self.granted.iter().sum::<usize>() - smallest;
+        row.payload.len() > self.request.payload_bytes_max.saturating_sub(counted)
+    }
+
+    /// Returns whether the claim may leave an event because of the sizes of the claimable events that it left. One that is
+    /// too large keeps back its destination; one that does not fit beside the others ends the claim.
+    pub(super) fn may_leave(&self, row: &Row, left: &[&Row]) -> bool {
+        left.iter().any(|other| {
+            self.may_not_fit(other)
+                || (self.is_too_large(other) && other.destination_id == row.destination_id)
+        })
+    }
+
+    /// Checks that the granted payloads are within the limits, and that the claim reported correctly whether it left events
+    /// because of them.
+    pub(super) fn check(&self, left: &[&Row], is_limited_by_bytes: bool) -> ComparisonResult {
+        let largest = self.granted.iter().max().copied().unwrap_or(0);
+        let others = self.granted.iter().sum::<usize>() - largest;
+        if largest > self.event_bytes_max() || others > self.request.payload_bytes_max {
+            return Err(Difference::new(format!("payloads of {:?} bytes were granted", self.granted)));
+        }
+        let may_be_limited = left.iter().any(|row| self.is_too_large(row) || self.may_not_fit(row));
+        if is_limited_by_bytes && !may_be_limited {
+            return Err(Difference::new(
+                "the claim reported a limit in bytes that it had not reached".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! The statements that grant leases.
+
+use tokio_postgres::types::Type;
+
+use crate::session::Sql;
+
+/// Builds a statement that grants leases on rows of the CTE `candidates` (n, url, lost_claim, row_ctid, queue_position,
+/// payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows that report paused
+/// destinations.
+///
+/// The sizes of the payloads limit the grant before a payload is read, and only rows that the claim is granted are locked:
+/// a row that it locked in vain would be missing from the index of another worker, which skips it. The first candidate is
+/// chosen whatever its size, unless the claim was granted one before ($6). Then the claim takes one row of each n, small
+/// payloads first, then the second of each, up to $4 bytes. So a large payload delays those of other destinations by one
+/// claim at most. A payload of more than $5 bytes keeps back its own n only.
+///
+/// `picked` locks its rows, so their ctid is stable until the update. No indexed column changes, so a lease writes no
+/// index entry. $1 is the claim's id, $2 the owner, $3 the length of a lease; the parameters of `$candidates` begin at $7.
+///
+/// Returns, beside the granted events, a row without a queue position for each n with candidates that were not granted:
+/// the position of the first one whose payload did not fit, the last position of all candidates, their number, and the
+/// number of those that another transaction has locked.
+macro_rules! grant_leases {
+    ($candidates:literal, $paused:literal) => {
+        concat!(
+            "
+WITH ",
+            $candidates,
+            ",
+sized AS (
+    SELECT c.*,
+           bool_or(c.payload_bytes > $5)
+               OVER (PARTITION BY c.n ORDER BY c.queue_position, c.row_ctid ROWS UNBOUNDED PRECEDING) AS is_too_large
+    FROM candidates c
+),
+numbered AS (
+    SELECT s.*,
+           NOT s.is_too_large AND count(*) FILTER (WHERE NOT s.is_too_large)
+               OVER (ORDER BY s.n, s.queue_position, s.row_ctid ROWS UNBOUNDED PRECEDING) = 1 AS is_first,
+           row_number() OVER (PARTITION BY s.n ORDER BY s.queue_position, s.row_ctid) AS round
+    FROM sized s
+),
+chosen AS MATERIALIZED (
+    SELECT o.n, o.url, o.lost_claim, o.row_ctid, o.queue_position,
+           NOT o.is_too_large AND sum(CASE WHEN o.is_too_large OR ($6 AND o.is_first) THEN 0 ELSE o.payload_bytes END)
+               OVER (ORDER BY NOT o.is_first, o.round, o.payload_bytes, o.n ROWS UNBOUNDED PRECEDING) <= $4 AS fits
+    FROM numbered o
+),
+picked AS MATERIALIZED (
+    SELECT c.n, c.url, c.lost_claim, q.row_ctid
+    FROM chosen c
+    CROSS JOIN LATERAL (
+        SELECT q.ctid AS row_ctid
+        FROM app.webhook_queue q
+        WHERE q.ctid = c.row_ctid AND (q.lease_until IS NULL OR q.lease_until <= app.webhook_now())
+        FOR UPDATE SKIP LOCKED
+    ) q
+    WHERE c.fits
+),
+granted AS (
+    UPDATE app.webhook_queue q
+    SET claims = q.claims + 1,
+        lost_leases = q.lost_leases + (p.lost_claim IS NOT NULL)::integer,
+        updated_at = app.webhook_now(),
+        lease_until = app.webhook_now() + $3 * interval '1 microsecond',
+        lease_token = gen_random_uuid(),
+        lease_claim = $1
+    FROM picked p
+    WHERE q.ctid = p.row_ctid
+    RETURNING p.n, p.url, p.lost_claim, q.id, q.queue_position, q.lease_token, q.attempts, q.manual_last_action,
+              q.next_attempt_at
+),
+claim AS (
+    INSERT INTO app.webhook_claims AS c (id, expiry_check_at, lease_us, owner, event_keys)
+    SELECT $1, app.webhook_now() + $3 * interval '1 microsecond', $3, $2, array_agg(g.id)
+    FROM granted g
+    HAVING count(*) > 0
+    ON CONFLICT (id) DO UPDATE
+    SET event_keys = ARRAY(SELECT DISTINCT unnest(c.event_keys || excluded.event_keys)), expiry_check_at = least(c.expiry_check_at, excluded.expiry_check_at)
+)
+SELECT g.n, g.queue_position, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, g.url, e.event_type,
+       m.content_type, m.payload, m.traceparent, g.attempts, e.max_attempts, g.manual_last_action,
+       g.next_attempt_at, app.webhook_now(), g.lost_claim
+FROM granted g
+JOIN app.webhook_events e ON e.id = g.id
+JOIN app.webhook_messages m ON m.id = e.message_id
+UNION ALL
+SELECT r.n, NULL, min(r.queue_position) FILTER (WHERE NOT r.fits), NULL, NULL, NULL, max(r.queue_position), NULL, NULL,
+       NULL, NULL, NULL, count(r.queue_position)::integer,
+       (2 * count(r.queue_position) FILTER (WHERE r.fits) - count(*) FILTER (WHERE r.fits))::integer, NULL, NULL, NULL, NULL
+FROM (
+    SELECT c.n, c.queue_position, c.fits FROM chosen c
+    UNION ALL
+    SELECT p.n, NULL, true FROM picked p
+) r
+GROUP BY r.n
+HAVING 2 * count(r.queue_position) > count(*)",
+            $paused
+        )
+    };
+}
+
+/// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
+/// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
+/// pause is read again after five seconds at the latest, because an operator may have ended it.
+pub(super) static GRANT_RANGES: Sql = Sql {
+    text: grant_leases!(
+        "requested AS MATERIALIZED (
+    SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.paused_until
+    FROM unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+         WITH ORDINALITY AS r (destination_id, low, high, rows_max, n)
+    JOIN app.webhook_destinations d ON d.id = r.destination_id
+),
+candidates AS (
+    SELECT r.n, r.url, NULL::uuid AS lost_claim, q.row_ctid, q.queue_position, q.payload_bytes
+    FROM requested r
+    CROSS JOIN LATERAL (
+        SELECT q.ctid AS row_ctid, q.queue_position, q.payload_bytes
+        FROM app.webhook_queue q
+        WHERE q.destination_id = r.destination_id AND q.queue_position > r.low AND q.queue_position <= r.high
+              AND q.lease_until IS NULL
+        ORDER BY q.queue_position
+        LIMIT r.rows_max
+    ) q
+    WHERE r.paused_until IS NULL OR r.paused_until <= app.webhook_now()
+)",
+        "
+UNION ALL
+SELECT r.n, NULL, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
+FROM requested r
+WHERE r.paused_until > app.webhook_now()"
+    ),
+    types: &[
+        Type::UUID,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::BOOL,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+    ],
+};
+
+/// Grants new leases on events whose lease has expired, by their keys. An event of a paused destination gets no lease,
+/// but a row with the end of the pause, as in [`GRANT_RANGES`], and without a queue position.
+pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
+    text: grant_leases!(
+        "candidates AS (
+    SELECT k.n, d.url, q.lost_claim, q.row_ctid, q.queue_position, q.payload_bytes
+    FROM unnest($7::bigint[]) WITH ORDINALITY AS k (key, n)
+    CROSS JOIN LATERAL (
+        SELECT q.ctid AS row_ctid, q.lease_claim AS lost_claim, q.destination_id, q.queue_position, q.payload_bytes
+        FROM app.webhook_queue q
+        WHERE q.id = k.key AND q.lease_until <= app.webhook_now()
+    ) q
+    JOIN app.webhook_destinations d ON d.id = q.destination_id
+    WHERE d.paused_until IS NULL OR d.paused_until <= app.webhook_now()
+)",
+        "
+UNION ALL
+SELECT k.n, NULL, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
+FROM unnest($7::bigint[]) WITH ORDINALITY AS k (key, n)
+JOIN app.webhook_queue q ON q.id = k.key
+JOIN app.webhook_destinations d ON d.id = q.destination_id
+WHERE d.paused_until > app.webhook_now()"
+    ),
+    types: &[Type::UUID, Type::TEXT, Type::INT8, Type::INT8, Type::INT8, Type::BOOL, Type::INT8_ARRAY],
+};
