@@ -20,6 +20,7 @@ mod recovery;
 mod responses;
 mod settlements;
 mod step;
+mod unused_destinations;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -98,6 +99,9 @@ struct Model {
     accounts: BTreeMap<EventKey, LeaseAccount>,
     /// Number of leases that removed dead letters had. Their holders may still send.
     removed_claims: BTreeMap<EventKey, u32>,
+    /// The destinations that exist, with the time of their creation.
+    destinations: BTreeMap<DestinationId, Timestamp>,
+    last_destination: Option<DestinationId>,
     /// The last pause that the receiver of each destination asked for.
     paused: BTreeMap<DestinationId, Pause>,
     /// The last pause of each destination by an operator.
@@ -163,6 +167,8 @@ pub struct ActivityCounts {
     pub dead_letters_removed: u64,
     /// Events that an operator discarded.
     pub discarded: u64,
+    /// Destinations without events that maintenance removed.
+    pub destinations_removed: u64,
 }
 
 impl ActivityCounts {
@@ -183,6 +189,7 @@ impl ActivityCounts {
         self.removed += other.removed;
         self.dead_letters_removed += other.dead_letters_removed;
         self.discarded += other.discarded;
+        self.destinations_removed += other.destinations_removed;
     }
 }
 

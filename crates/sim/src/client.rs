@@ -18,7 +18,7 @@ use crate::process::Process;
 use crate::random::SeededRandom;
 use crate::time::sleep;
 use crate::worker_ports::FaultyStore;
-use crate::world::{World, destination};
+use crate::world::{World, destination, destination_of_one_event};
 
 /// Returns the store as a client process sees it: with network faults, but without crashes of the client.
 fn client_store(world: &Arc<World>, name: &str) -> Arc<dyn Store> {
@@ -100,8 +100,14 @@ fn payload(kind: &str, number: usize) -> Bytes {
 fn event(world: &World, random: &SeededRandom, number: usize) -> NewEvent {
     let poisoned = world.scenario.fault_injection == FaultInjection::ThenRecovery && random.chance(5);
     let kind = if poisoned { std::str::from_utf8(POISON).expect("POISON is ASCII") } else { "number" };
+    let receiver = random.index(world.scenario.destinations);
+    let is_alone = random.chance(50);
     let spec = NewEventSpec {
-        destination_url: destination(random.index(world.scenario.destinations)),
+        destination_url: if is_alone {
+            destination_of_one_event(receiver, number)
+        } else {
+            destination(receiver)
+        },
         event_type: "simulated".into(),
         payload: payload(kind, number),
         session_id: Some(format!("session-{number}")),

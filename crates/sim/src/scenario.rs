@@ -30,6 +30,8 @@ pub struct Scenario {
     /// Whether the store wakes workers when events are enqueued. Otherwise workers find events by polling.
     pub sends_wakeups: bool,
     pub retry: RetryRules,
+    /// How long maintenance keeps a destination without events. Workers request a day, which no simulation lasts.
+    pub keep_unused_destinations_for: Duration,
     /// The settings of every worker, except for its id and lease owner.
     pub settings: Settings,
 }
@@ -171,6 +173,7 @@ impl Scenario {
             destinations: random.index(4) + 3,
             events: random.index(200) + 100,
             sends_wakeups: random.chance(700),
+            keep_unused_destinations_for: random.millis(60_000..1_200_000),
             retry,
             settings,
         };

@@ -108,6 +108,7 @@ what the engines handled:"
             (self.counts.circuits_reported, "reports of an open circuit"),
             (self.counts.removed, "events removed by retention"),
             (self.counts.dead_letters_removed, "dead letters removed by retention"),
+            (self.counts.destinations_removed, "unused destinations removed"),
             (self.counts.discarded, "events discarded"),
         ] {
             writeln!(f, "{count:>12}  {name}")?;

@@ -268,7 +268,9 @@ impl StoreLayer for FaultyStore {
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
-        self.call(Call::Write, self.inner.maintain(retention)).await
+        let keep_unused_destinations_for = Some(self.world.scenario.keep_unused_destinations_for);
+        let retention = Retention { keep_unused_destinations_for, ..*retention };
+        self.call(Call::Write, self.inner.maintain(&retention)).await
     }
 }
 

@@ -150,3 +150,8 @@ impl World {
 pub(crate) fn destination(number: usize) -> String {
     format!("https://receiver.test/{number}")
 }
+
+/// Returns a URL of the same receiver that only one event is sent to.
+pub(crate) fn destination_of_one_event(number: usize, event: usize) -> String {
+    format!("https://receiver.test/only-{event}/{number}")
+}

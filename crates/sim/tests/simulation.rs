@@ -35,6 +35,7 @@ fn no_property_is_violated_under_faults() {
     }
     assert!(counts.circuits_reported > 0 && counts.removed > 0, "{counts:?}");
     assert!(counts.discarded > 0 && counts.dead_letters_removed > 0, "{counts:?}");
+    assert!(counts.destinations_removed > 0, "{counts:?}");
 }
 
 #[test]

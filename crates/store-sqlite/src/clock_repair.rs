@@ -166,3 +166,101 @@ fn restart_delays(db: &Connection, now: Timestamp, walk: Walk) -> rusqlite::Resu
         _ => has_repaired.then_some(NEW_WALK),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{connect, migrate};
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const DELAY: Duration = Duration::from_secs(60);
+    const RETRIES: i64 = 2 * STEP_ROWS_MAX + 500;
+
+    /// A database with retries that were written at `written_at`.
+    fn database(written_at: Timestamp) -> (Connection, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("outbox.db");
+        let db = connect::open_writer(&path, Duration::from_secs(5)).unwrap();
+        migrate::migrate_to_latest(&db, &path).unwrap();
+        let times = (RETRIES, written_at.as_micros(), written_at.after(DELAY).as_micros());
+        for sql in [
+            "INSERT INTO webhook_destinations (url, created_at, earliest_retry_at)
+             SELECT 'https://a.example/', ?2, ?3 WHERE ?1 > 0",
+            "WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < ?1)
+             INSERT INTO webhook_queue (id, destination_id, attempts, next_attempt_at, updated_at)
+             SELECT id, 1, 1, ?3, ?2 FROM n",
+            "INSERT INTO webhook_retries (destination_id, next_attempt_at, id)
+             SELECT destination_id, ?3, id FROM webhook_queue WHERE updated_at = ?2 AND id <= ?1",
+        ] {
+            db.execute(sql, times).unwrap();
+        }
+        (db, directory)
+    }
+
+    /// Does one part of the walk in a transaction, which the statement ends.
+    fn run(repair: &mut ClockRepair, db: &Connection, now: Timestamp, end: &str) {
+        db.execute_batch("BEGIN").unwrap();
+        repair.run(db, now).unwrap();
+        db.execute_batch(end).unwrap();
+    }
+
+    /// Counts the retries that are due within their delay.
+    fn repaired(db: &Connection, now: Timestamp) -> i64 {
+        let sql = "SELECT count(*) FROM webhook_retries r JOIN webhook_queue q USING (id, next_attempt_at)
+                   WHERE next_attempt_at <= ?1";
+        db.query_row(sql, [now.after(DELAY).as_micros()], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn each_claim_repairs_a_bounded_number_of_retries_until_all_are_repaired() {
+        let before = Timestamp::from_secs(1_700_000_000);
+        let (db, _directory) = database(before);
+        let mut repair = ClockRepair::default();
+        let now = before.before(HOUR);
+        let mut counts = Vec::new();
+        for _ in 0..3 {
+            repair.observe(now);
+            run(&mut repair, &db, now, "COMMIT");
+            counts.push(repaired(&db, now));
+        }
+        assert_eq!(counts, [STEP_ROWS_MAX, 2 * STEP_ROWS_MAX, RETRIES]);
+        let earliest = "SELECT earliest_retry_at FROM webhook_destinations";
+        let earliest: i64 = db.query_row(earliest, [], |row| row.get(0)).unwrap();
+        assert_eq!(earliest, now.after(DELAY).as_micros());
+    }
+
+    #[test]
+    fn only_the_start_and_a_step_back_cost_a_walk() {
+        let written_at = Timestamp::from_secs(1_700_000_000);
+        let (db, _directory) = database(written_at);
+        let mut repair = ClockRepair::default();
+        let mut walk_to_the_end = |now: Timestamp| {
+            let mut steps = 0;
+            repair.observe(now);
+            while repair.walk.is_some() {
+                run(&mut repair, &db, now, "COMMIT");
+                steps += 1;
+            }
+            steps
+        };
+        let steps_of_a_walk = 3;
+        assert_eq!(walk_to_the_end(written_at.after(HOUR)), steps_of_a_walk);
+        assert_eq!(walk_to_the_end(written_at.after(2 * HOUR)), 0);
+        assert_eq!(walk_to_the_end(written_at.after(2 * HOUR).before(IGNORED_STEP)), 0);
+        // The first walk repairs, and the second one finds nothing more.
+        assert_eq!(walk_to_the_end(written_at.before(HOUR)), 2 * steps_of_a_walk);
+        assert_eq!(repaired(&db, written_at.before(HOUR)), RETRIES);
+    }
+
+    #[test]
+    fn a_repair_that_was_rolled_back_is_made_again() {
+        let before = Timestamp::from_secs(1_700_000_000);
+        let (db, _directory) = database(before);
+        let (mut repair, now) = (ClockRepair::default(), before.before(HOUR));
+        run(&mut repair, &db, now, "ROLLBACK");
+        while repair.walk.is_some() {
+            run(&mut repair, &db, now, "COMMIT");
+        }
+        assert_eq!(repaired(&db, now), RETRIES);
+    }
+}

@@ -10,7 +10,9 @@ use posthaste_store::{
 };
 use posthaste_store_memory::{GrantedLease, Row, State};
 
-use super::{CheckResult, Model, claims, expiry, records, require, responses, settlements};
+use super::{
+    CheckResult, Model, claims, expiry, records, require, responses, settlements, unused_destinations,
+};
 use crate::process::Process;
 use crate::scenario::Scenario;
 
@@ -110,6 +112,7 @@ pub(super) fn check_step(
     }
     model.revision = state.revision;
     check_removals(step, model, state, now)?;
+    unused_destinations::check_destinations(step, model, state, now)?;
     let changes = changes(model, state);
     for change in &changes {
         check_change(step, change, model, now, scenario)?;

@@ -285,3 +285,8 @@ fn leases_that_a_clock_step_ends_are_caught() {
 fn late_results_that_are_missing_from_the_history_are_caught() {
     assert_caught(store_bugs::LateResultsAreForgotten, &["P13"]);
 }
+
+#[test]
+fn removal_of_used_destinations_is_caught() {
+    assert_caught(store_bugs::RetentionTakesUsedDestinations, &["destination"]);
+}

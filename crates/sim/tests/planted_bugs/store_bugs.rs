@@ -463,3 +463,18 @@ store_bug! {
         settled
     }
 }
+
+store_bug! {
+    /// Removes old destinations although events refer to them.
+    RetentionTakesUsedDestinations;
+
+    async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
+        let (now, report) = (self.memory.health().await?.now, self.memory.maintain(retention).await?);
+        if let Some(keep_for) = retention.keep_unused_destinations_for {
+            self.memory.with_state(|state| {
+                state.destinations.retain(|_, destination| now.since(destination.created_at) < keep_for);
+            });
+        }
+        Ok(report)
+    }
+}
