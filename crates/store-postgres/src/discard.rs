@@ -1,17 +1,13 @@
 //! Discards: an operator removes a failed event for good. The store keeps its id, its audit log and what its notices
 //! contain.
 
-use futures_util::future::join5;
 use posthaste_domain::{DeliveryStatus, EventId, clean_reason};
-use posthaste_store::{ActionRequest, AuditView, EventView, ManualAction, RecordedAction, StoreError};
+use posthaste_store::{ActionRequest, AuditView, ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::StoreState;
 use crate::error::unavailable;
-use crate::event::{SELECT_EVENT, parse_event};
-use crate::operation::{
-    LOCK_OPERATION, RECORDED_ACTION, operation_key, parse_recorded_action, repeat_if_unavailable,
-};
+use crate::operation::{EventChange, operation_key};
 use crate::read;
 use crate::session::{Params, Sql};
 
@@ -75,9 +71,11 @@ pub(crate) async fn discard(
 ) -> Result<AuditView, StoreError> {
     let (action, reason, key) = (ManualAction::Discard, clean_reason(reason), operation_key(request));
     let params: Params<'_> = &[&event_id.as_str(), &action.as_str(), &request.actor, &reason, &key];
+    let statements: [(&Sql, Params<'_>); 2] = [(&DISCARD, params), (&DELETE_ATTEMPTS, &[&event_id.as_str()])];
+    let change = EventChange { event_id, key: &key, sql: &statements };
     for _ in 0..TRIES_MAX {
-        let result = repeat_if_unavailable(|| try_once(store, event_id, &key, params)).await?;
-        match (result.recorded, result.event) {
+        let found = change.run(store).await?;
+        match (found.recorded, found.event) {
             (Some(recorded), _) => return recorded.require_same(event_id, action, &key),
             (None, None) => return Err(read::explain_missing(store, event_id).await),
             (None, Some(event)) if event.status != DeliveryStatus::Failed => {
@@ -88,48 +86,4 @@ pub(crate) async fn discard(
         }
     }
     Err(unavailable(format!("event {event_id} changes faster than it can be discarded")))
-}
-
-/// What a transaction found after its discard: the action under its key, which may be an earlier one, and the event if it
-/// still exists.
-struct DiscardResult {
-    recorded: Option<RecordedAction>,
-    event: Option<EventView>,
-}
-
-/// Runs the statements, then reads the event and the action under the key, in one transaction and one round trip.
-async fn try_once(
-    store: &StoreState,
-    event_id: &EventId,
-    key: &str,
-    params: Params<'_>,
-) -> Result<DiscardResult, StoreError> {
-    let result = store.sessions.operate.with(async |session| {
-        let (lock, discard, delete_attempts, read_event, read_action) = (
-            session.prepare(&LOCK_OPERATION).await?,
-            session.prepare(&DISCARD).await?,
-            session.prepare(&DELETE_ATTEMPTS).await?,
-            session.prepare(&SELECT_EVENT).await?,
-            session.prepare(&RECORDED_ACTION).await?,
-        );
-        let id = event_id.as_str();
-        let results = session.transaction(async {
-            let (locked, discarded, attempts_deleted, event, recorded) = join5(
-                session.send(&lock, &[&key]),
-                session.send(&discard, params),
-                session.send(&delete_attempts, &[&id]),
-                session.send(&read_event, &[&id]),
-                session.send(&read_action, &[&key]),
-            )
-            .await;
-            locked?;
-            discarded?;
-            attempts_deleted?;
-            Ok((event?, recorded?))
-        });
-        let (event, recorded) = results.await?;
-        let event = event.first().map(parse_event).transpose()?;
-        Ok(DiscardResult { recorded: parse_recorded_action(&recorded)?, event })
-    });
-    result.await
 }

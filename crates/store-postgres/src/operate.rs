@@ -1,19 +1,14 @@
 //! Operators' changes to one event: requeue and cancel.
 
-use futures_util::future::join5;
 use posthaste_domain::{DeliveryStatus, EventId, TerminalState};
 use posthaste_store::{ActionRequest, EventView, ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::StoreState;
 use crate::error::unavailable;
-use crate::event::{SELECT_EVENT, parse_event};
-use crate::operation::{
-    LOCK_OPERATION, RECORDED_ACTION, operation_key, parse_recorded_action, repeat_if_unavailable,
-};
+use crate::operation::{EventChange, operation_key};
 use crate::read;
 use crate::session::{Params, Sql};
-use crate::watermark::LOCK_WATERMARK_SHARED;
 
 /// Moves a failed event to the end of the queue, due now and with its attempts reset. Changes nothing if an action has the
 /// key $4. Uses indexes webhook_events_event_id, webhook_messages_id and webhook_audit_operation.
@@ -122,7 +117,7 @@ pub(crate) async fn requeue(
     let action = ManualAction::Requeue;
     let key = operation_key(request);
     let params: Params<'_> = &[&event_id.as_str(), &action.as_str(), &request.actor, &key];
-    match (Change { event_id, action, key: &key, sql: &REQUEUE, params }).run(store).await? {
+    match change(store, &EventChange { event_id, key: &key, sql: &[(&REQUEUE, params)] }, action).await? {
         ChangeResult::Changed(event) => {
             store.waker.wake();
             Ok(event)
@@ -155,7 +150,7 @@ pub(crate) async fn cancel(
         &key,
     ];
     for _ in 0..CANCEL_TRIES_MAX {
-        match (Change { event_id, action, key: &key, sql: &CANCEL, params }).run(store).await? {
+        match change(store, &EventChange { event_id, key: &key, sql: &[(&CANCEL, params)] }, action).await? {
             ChangeResult::Changed(event) => {
                 store.notice_signal.notify();
                 return Ok(event);
@@ -176,16 +171,7 @@ fn changes_too_fast(event_id: &EventId) -> StoreError {
     unavailable(format!("event {event_id} changes faster than an operator can act on it"))
 }
 
-/// An operator's change of one event, under its key.
-struct Change<'a> {
-    event_id: &'a EventId,
-    action: ManualAction,
-    key: &'a str,
-    sql: &'static Sql,
-    params: Params<'a>,
-}
-
-/// What a [`Change`] found or did.
+/// What a requeue or a cancel found or did.
 enum ChangeResult {
     /// The event as it is after the change.
     Changed(EventView),
@@ -195,48 +181,21 @@ enum ChangeResult {
     Unchanged(DeliveryStatus),
 }
 
-impl Change<'_> {
-    async fn run(&self, store: &StoreState) -> Result<ChangeResult, StoreError> {
-        repeat_if_unavailable(|| self.try_once(store)).await
-    }
-
-    /// Runs the statement, then reads the event and the action under the key, in one transaction and one round trip.
-    async fn try_once(&self, store: &StoreState) -> Result<ChangeResult, StoreError> {
-        let result = store.sessions.operate.with(async |session| {
-            let (lock_key, lock_watermark, change, read_event, read_action) = (
-                session.prepare(&LOCK_OPERATION).await?,
-                session.prepare(&LOCK_WATERMARK_SHARED).await?,
-                session.prepare(self.sql).await?,
-                session.prepare(&SELECT_EVENT).await?,
-                session.prepare(&RECORDED_ACTION).await?,
-            );
-            let id = self.event_id.as_str();
-            let results = session.transaction(async {
-                let (key_locked, watermark_locked, changed, event, recorded) = join5(
-                    session.send(&lock_key, &[&self.key]),
-                    session.send(&lock_watermark, &[]),
-                    session.send(&change, self.params),
-                    session.send(&read_event, &[&id]),
-                    session.send(&read_action, &[&self.key]),
-                )
-                .await;
-                key_locked?;
-                watermark_locked?;
-                Ok((!changed?.is_empty(), event?, recorded?))
-            });
-            let (changed, event, recorded) = results.await?;
-            let event = event.first().map(parse_event).transpose()?;
-            Ok((changed, event, parse_recorded_action(&recorded)?))
-        });
-        let (changed, event, recorded) = result.await?;
-        let Some(event) = event else { return Err(read::explain_missing(store, self.event_id).await) };
-        match recorded {
-            _ if changed => Ok(ChangeResult::Changed(event)),
-            None => Ok(ChangeResult::Unchanged(event.status)),
-            Some(recorded) => {
-                let audit = recorded.require_same(self.event_id, self.action, self.key)?;
-                Ok(ChangeResult::Repeated(event.as_left_by(&audit)))
-            }
+async fn change(
+    store: &StoreState,
+    change: &EventChange<'_>,
+    action: ManualAction,
+) -> Result<ChangeResult, StoreError> {
+    let found = change.run(store).await?;
+    let Some(event) = found.event else {
+        return Err(read::explain_missing(store, change.event_id).await);
+    };
+    match found.recorded {
+        _ if found.changed => Ok(ChangeResult::Changed(event)),
+        None => Ok(ChangeResult::Unchanged(event.status)),
+        Some(recorded) => {
+            let audit = recorded.require_same(change.event_id, action, change.key)?;
+            Ok(ChangeResult::Repeated(event.as_left_by(&audit)))
         }
     }
 }

@@ -78,8 +78,9 @@ async fn s3_flow_3_a_lost_lease_lets_the_attempt_finish_and_fences_its_result() 
     fixture.wait_until_all(DeliveryStatus::Delivered).await;
     let detail = fixture.event(&id).await;
     assert_eq!(fixture.receiver.requests_to("slow"), 2);
-    assert_eq!(detail.history.len(), 1, "the first result was not written");
-    assert_eq!(detail.history[0].worker.as_str(), "worker-b");
+    let results = detail.history.iter().map(|attempt| (attempt.worker.as_str(), attempt.applied));
+    assert_eq!(results.collect::<Vec<_>>(), [("worker-a", false), ("worker-b", true)]);
+    assert_eq!((detail.event.attempts, detail.event.claims), (1, 2), "the first result changed nothing");
     assert_eq!(first.in_flight(), 0);
 }
 

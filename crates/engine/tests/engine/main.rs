@@ -1,12 +1,15 @@
 //! The engine on the memory store, under paused time.
 
+mod circuits;
 mod delivery;
 mod dispatch;
+mod drain;
 mod expire;
 mod fixture;
 mod heartbeat;
 mod logs;
 mod observe;
+mod outages;
 mod payload_bytes;
 mod publish;
 mod refused_results;

@@ -299,6 +299,40 @@ async fn destinations_that_need_attention_are_listed_without_reading_the_healthy
 }
 
 #[tokio::test]
+async fn a_claim_reads_only_the_destinations_that_were_resumed_recently() {
+    let explained = ExplainServer::start();
+    let store = open(&explained.database.url).await;
+    let client = client(&explained.database.url).await;
+    let sql = "
+        SET auto_explain.log_min_duration = -1;
+        INSERT INTO app.webhook_destinations (url, resumed_at)
+        SELECT 'https://receiver.example/' || n, CASE n % 2 WHEN 0 THEN now() - interval '1 day' END
+        FROM generate_series(1, 100000) n;
+        UPDATE app.webhook_destinations SET resumed_at = now() WHERE url = 'https://receiver.example/17'";
+    client.batch_execute(sql).await.expect("the store has migrated the schema");
+    // With plans made before and after the table has statistics.
+    for analyzed in [false, true] {
+        if analyzed {
+            query_text(&explained.server, &explained.database.name, "ANALYZE");
+        }
+        let fresh = open(&explained.database.url).await;
+        for store in [&store, &fresh] {
+            let read_resumed = async {
+                let claimed = store.claim(&claim_by("worker-a")).await.unwrap();
+                assert_eq!(claimed.resumed.len(), 1);
+            };
+            let plans = explained.plans_during(read_resumed).await;
+            let scans = scans_of(&plans, &["pg_snapshot_xmin", "d.resumed_at >"]);
+            assert_uses_indexes(&scans, &["webhook_destinations_resumed"]);
+            let other = scans.iter().find(|scan| {
+                scan.table == "webhook_destinations" && scan.index != "webhook_destinations_resumed"
+            });
+            assert_eq!(other, None, "analyzed: {analyzed}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn claims_write_no_index_and_settles_rewrite_no_event() {
     let harness = PostgresHarness::start().await;
     let store = PostgresStore::connect(config(&harness.database.url));
