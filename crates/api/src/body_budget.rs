@@ -27,6 +27,7 @@ struct BytesInMemory {
 
 impl BodyBudget {
     /// Returns the number of counted bytes.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.state().bytes
     }
