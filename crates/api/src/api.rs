@@ -19,13 +19,14 @@ use utoipa_axum::routes;
 use crate::access::{self, Access};
 use crate::body::BodyReader;
 use crate::cached::Cached;
+use crate::diagnosis::{DIAGNOSIS_MAX_AGE, Finding, SelfChecks};
 use crate::error::ApiError;
 use crate::health::{Check, Readiness};
 use crate::metrics::{Metrics, StoreGauges};
 use crate::stream::Streams;
 use crate::{
-    actions, caller, dead_letters, destinations, document, enqueue, events, headers, health, metrics,
-    overview, reference, stream,
+    actions, caller, dead_letters, destinations, diagnosis, document, enqueue, events, headers, health,
+    metrics, overview, reference, stream,
 };
 
 /// The dependencies and settings of the API.
@@ -43,6 +44,8 @@ pub struct Api {
     pub retry_policy: RetryPolicy,
     pub metrics: Arc<Metrics>,
     pub readiness: Arc<dyn Readiness>,
+    /// The checks that operators can request.
+    pub self_checks: Arc<dyn SelfChecks>,
     /// The open notice streams. The owner keeps a clone to end them at shutdown.
     pub streams: Streams,
     /// Configuration warnings, shown to operators with the overview.
@@ -85,6 +88,7 @@ pub(crate) struct ApiState {
     pub(crate) retry_policy: RetryPolicy,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<dyn Readiness>,
+    pub(crate) self_checks: Arc<dyn SelfChecks>,
     pub(crate) streams: Streams,
     pub(crate) warnings: Vec<String>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -92,6 +96,7 @@ pub(crate) struct ApiState {
     /// The store's gauges for `/metrics`; `None` while the store is unavailable.
     pub(crate) store_gauges_cache: Cached<Option<StoreGauges>>,
     pub(crate) readiness_cache: Cached<Vec<Check>>,
+    pub(crate) diagnosis_cache: Cached<Vec<Finding>>,
 }
 
 impl Api {
@@ -118,12 +123,14 @@ impl Api {
             retry_policy: self.retry_policy,
             metrics: self.metrics,
             readiness: self.readiness,
+            self_checks: self.self_checks,
             streams: self.streams,
             warnings: self.warnings,
             clock: Arc::new(TokioClock::start()),
             bodies: BodyReader::default(),
             store_gauges_cache: Cached::default(),
             readiness_cache: Cached::default(),
+            diagnosis_cache: Cached::with_max_age(DIAGNOSIS_MAX_AGE),
         });
         // A layer wraps everything above it: the last layer sees a request first.
         routes
@@ -153,6 +160,7 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(destinations::resume))
         .routes(routes!(stream::stream))
         .routes(routes!(caller::whoami))
+        .routes(routes!(diagnosis::doctor))
         .merge(probe_routes())
         .routes(routes!(document::serve))
 }

@@ -8,6 +8,7 @@
 //!  POST  dlq/{id}/requeue, dlq/{id}/discard, events/{id}/cancel, destinations/{id}/pause, …/resume
 //!          ─► store, which records the caller's name in the audit log
 //!  GET   whoami ─► name, role and permissions of the caller
+//!  GET   doctor ─► the server's own checks
 //!  GET   stream ─► Publisher for live notices, store for missed ones
 //!  GET   metrics, healthz, readyz, openapi.json, docs
 //! ```
@@ -26,6 +27,7 @@ mod caller;
 mod dead_letters;
 mod destination;
 mod destinations;
+mod diagnosis;
 mod enqueue;
 mod event;
 mod events;
@@ -51,6 +53,7 @@ mod timestamp;
 
 pub use access::{Access, InvalidKeys, KeyRing, Role};
 pub use api::{Api, DestinationCheck, EnqueueSettings, route_not_found};
+pub use diagnosis::{Finding, SelfChecks};
 pub use document::{openapi, openapi_json};
 pub use health::{Check, Readiness};
 pub use metrics::Metrics;

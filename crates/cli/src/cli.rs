@@ -10,6 +10,7 @@ mod settings;
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use operate::{
@@ -18,7 +19,7 @@ pub(crate) use operate::{
 };
 pub(crate) use produce::{ListenArgs, SendArgs, require_secret, split_secrets};
 pub(crate) use secret::{SecretArgs, SecretCommand, SecretListArgs, SecretRotateArgs};
-pub(crate) use server::{CLIENT_VARIABLES, ServerArgs};
+pub(crate) use server::{CLIENT_VARIABLES, ServerArgs, key_variable};
 pub(crate) use settings::SettingFlags;
 use settings::show_only_store_settings;
 
@@ -100,12 +101,19 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = "Example:\n  posthaste destinations list --state circuit_open")]
     Destinations(DestinationsCommand),
     /// Check configuration, database, clock and network access, and report what to fix
-    #[command(after_help = "Example:\n  posthaste doctor")]
+    ///
+    /// Prints the checks of a running server, if one answers at the configured address: its environment may differ from this
+    /// shell's. Otherwise checks with the configuration of this shell.
+    #[command(
+        after_help = "Examples:\n  posthaste doctor\n  posthaste doctor --local\n  posthaste doctor --server https://hooks.example"
+    )]
     Doctor(DoctorArgs),
     /// Print the OpenAPI document of the API
     #[command(after_help = "Example:\n  posthaste openapi > openapi.json")]
     Openapi,
-    /// Print the effective configuration and the source of each value, with secrets masked
+    /// Print the effective configuration of this shell and the source of each value, with secrets masked
+    ///
+    /// A running server may have another one: `posthaste doctor` prints the server's own checks.
     #[command(after_help = "Example:\n  posthaste config --config production.toml")]
     Config(ConfigArgs),
     /// Print the secrets that sign deliveries, with which receivers verify them; list or rotate them
@@ -144,11 +152,38 @@ pub(crate) struct DispatchArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DoctorArgs {
+    /// Print the checks that a server makes of itself [default: the one at the configured listen address, if it answers]
+    /// [env: POSTHASTE_SERVER]
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with = "local")]
+    server: Option<String>,
+    /// Check with the configuration of this shell, also if a server answers
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// API key of a viewer or operator, if the server requires one [env: POSTHASTE_API_KEY]
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    key: Option<String>,
     /// Print the findings as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
+}
+
+impl DoctorArgs {
+    /// Returns whether the command line or the environment asks for the checks of a server.
+    pub(crate) fn asks_for_server(&self) -> bool {
+        self.server.is_some() || (!self.local && self.server_url().is_some())
+    }
+
+    /// Returns the URL of the server, if the command line or the environment names one.
+    pub(crate) fn server_url(&self) -> Option<String> {
+        self.server.clone().filter(|url| !url.is_empty()).or_else(server::server_variable)
+    }
+
+    /// Returns the API key from `--key` or, without that flag, from the environment.
+    pub(crate) fn key(&self) -> Option<String> {
+        self.key.clone().or_else(key_variable)
+    }
 }
 
 #[derive(Debug, Clone, Args)]

@@ -61,7 +61,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Doctor(args) => doctor::run(&args, &sources(&args.settings), style).await,
         Command::Openapi => openapi::run(),
-        Command::Config(args) => config::run(&args, &sources(&args.settings), style),
+        Command::Config(args) => config::run(&args, &sources(&args.settings), style).await,
         Command::Secret(args) => secret::run(&args, sources(&args.settings()).load_for_store()?, style).await,
         Command::Completions(args) => completions::run(args.shell),
     }

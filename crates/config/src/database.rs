@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use posthaste::tokio_postgres::config::Host;
+use posthaste::tokio_postgres::config::{Host, SslMode};
 use posthaste::{Database, InvalidUrl, PostgresUrl};
 
 use super::parse::path;
@@ -57,6 +57,36 @@ impl DatabaseUrl {
         let driver = url.driver_config();
         let is_remote = |host: &Host| matches!(host, Host::Tcp(name) if !is_loopback_name(name));
         !driver.get_hosts().iter().any(is_remote) && driver.get_hostaddrs().iter().all(is_loopback)
+    }
+}
+
+impl DatabaseUrl {
+    /// Returns what others on the network can read or forge, and what to write in the URL, if the database is on another
+    /// machine and the connection does not verify it. The connection carries payloads and the signing secrets.
+    pub fn exposure(&self) -> Option<String> {
+        let Self::Postgres(url) = self else { return None };
+        if self.is_on_this_host() || url.verifies_server() {
+            return None;
+        }
+        let (mode, risk) = match url.driver_config().get_ssl_mode() {
+            SslMode::Disable => (
+                "disable",
+                "every machine on the way to the database can read payloads and the signing secret, and change them",
+            ),
+            SslMode::Require => (
+                "require",
+                "a machine on the way can pose as the database, and then read payloads and the signing secret",
+            ),
+            _ => (
+                "prefer",
+                "a machine on the way can pose as the database or switch the encryption off, and then read payloads and \
+                 the signing secret",
+            ),
+        };
+        Some(format!(
+            "the database is on another machine, and sslmode={mode} does not verify it: {risk}; add sslmode=verify-full to \
+             database_url, and sslrootcert=FILE if its certificate is not from an authority of the system"
+        ))
     }
 }
 
@@ -120,6 +150,40 @@ mod tests {
             "postgres://localhost/p?hostaddr=10.1.2.3",
         ] {
             assert!(!is_on_this_host(url), "{url}");
+        }
+    }
+    #[test]
+    fn exposure_of_a_database_on_another_machine_is_named_unless_the_server_is_verified() {
+        let exposure = |url: &str| DatabaseUrl::parse(url).unwrap().exposure();
+        for (url, parts) in [
+            ("postgres://app:hunter2@db.example/shop", ["sslmode=prefer", "switch the encryption off"]),
+            (
+                "postgres://app:hunter2@db.example/shop?sslmode=prefer",
+                ["sslmode=prefer", "pose as the database"],
+            ),
+            (
+                "postgres://app:hunter2@10.0.0.7/shop?sslmode=disable",
+                ["sslmode=disable", "every machine on the way"],
+            ),
+            (
+                "postgres://app:hunter2@localhost,db.example/shop?sslmode=require",
+                ["sslmode=require", "pose as"],
+            ),
+        ] {
+            let text = exposure(url).expect(url);
+            assert!(parts.iter().all(|part| text.contains(part)), "{url}: {text}");
+            assert!(text.contains("signing secret") && text.contains("sslmode=verify-full"), "{text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+        for url in [
+            "sqlite://posthaste.db",
+            "postgres://app@localhost/shop",
+            "postgres://app@127.0.0.1/shop?sslmode=disable",
+            "postgres:///shop?host=/run/postgresql",
+            "postgres://app@db.example/shop?sslmode=verify-full",
+            "postgres://app@db.example/shop?sslmode=verify-ca",
+        ] {
+            assert_eq!(exposure(url), None, "{url}");
         }
     }
 }

@@ -40,8 +40,8 @@ pub(crate) async fn run_once(worker: Arc<Worker>) -> Result<(), StoreError> {
     let mut claimer = Claimer::new(Arc::clone(&worker));
     let mut quota = Quota { total: worker.settings.concurrency, retries: worker.settings.retry_batch };
     catch_store_panic(worker.ports.store.check_writes()).await?;
-    if let Some(ring) = &worker.ports.key_ring {
-        ring.reload(&*worker.ports.store).await?;
+    if let Some(keys) = &worker.ports.reloaded_keys {
+        keys.reload(&*worker.ports.store).await?;
     }
     while quota.total > 0 && worker.phases.current() == Phase::Running && worker.settler.failure().is_none() {
         let claimed = match claimer.claim(quota).await {

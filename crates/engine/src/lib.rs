@@ -60,5 +60,5 @@ pub use publish::{Publisher, Subscription, SubscriptionGap};
 pub use sender::{LocalShortage, Sender};
 pub use settings::{InvalidSettings, Settings};
 pub use settle::WriteFailure;
-pub use signing::{KeyRing, SECRETS_LEARNED_WITHIN};
+pub use signing::{SECRETS_LEARNED_WITHIN, SharedSigningKeys};
 pub use worker::{Ports, RandomSource};

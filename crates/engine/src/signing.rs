@@ -23,14 +23,14 @@ const _: () = assert!(GracePeriod::MIN.as_secs() > SECRETS_LEARNED_WITHIN.as_sec
 
 /// The signing keys that a process uses, replaceable while it runs. Clones share the keys.
 #[derive(Debug, Clone)]
-pub struct KeyRing(Arc<RwLock<Arc<SigningKeys>>>);
+pub struct SharedSigningKeys(Arc<RwLock<Arc<SigningKeys>>>);
 
-impl KeyRing {
+impl SharedSigningKeys {
     pub fn new(keys: SigningKeys) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(keys))))
     }
 
-    /// Creates a ring with the valid secrets of a store.
+    /// Reads the valid secrets of a store.
     pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
         Ok(Self::new(read_keys(store).await?.0))
     }
@@ -63,12 +63,12 @@ async fn read_keys(store: &dyn Store) -> Result<(SigningKeys, Option<String>), S
     Ok((keys.map_err(unusable)?, newest_by))
 }
 
-/// Reloads the worker's key ring, if it has one, until the worker ends.
+/// Reloads the worker's signing keys until the worker ends. Does nothing if they are not those of the store.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let Some(ring) = &worker.ports.key_ring else { return };
+    let Some(keys) = &worker.ports.reloaded_keys else { return };
     let mut is_failing = false;
     loop {
-        let reloaded = ring.reload(&*worker.ports.store).await;
+        let reloaded = keys.reload(&*worker.ports.store).await;
         if let Err(error) = &reloaded
             && !is_failing
         {

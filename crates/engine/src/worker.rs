@@ -19,7 +19,7 @@ use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::shortages::Shortages;
-use crate::signing::KeyRing;
+use crate::signing::SharedSigningKeys;
 use crate::slots::Slots;
 use crate::store_time::StoreTime;
 
@@ -41,7 +41,7 @@ pub struct Ports {
     pub random: Arc<dyn RandomSource>,
     pub observer: Arc<dyn Observer>,
     /// The sender's signing keys, if they are those of the store: the worker then reloads them.
-    pub key_ring: Option<KeyRing>,
+    pub reloaded_keys: Option<SharedSigningKeys>,
 }
 
 /// One worker: its settings, the adapters that it calls, and the state that its loops share.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{CycleReport, InvalidEvent, InvalidId, NewEvent, NewEventSpec};
 use posthaste_engine::{
-    DrainReport, Engine, InvalidSettings, KeyRing, Ports, Publisher, RunOnceError, Runtimes, Sender,
-    Settings, TokioClock, WorkerHealth,
+    DrainReport, Engine, InvalidSettings, Ports, Publisher, RunOnceError, Runtimes, Sender, Settings,
+    SharedSigningKeys, TokioClock, WorkerHealth,
 };
 use posthaste_sender::InvalidOptions;
 use posthaste_store::{EnqueueRequest, GracePeriod, Receipt, RotateRequest, Store, StoreError, StoredSecret};
@@ -71,7 +71,7 @@ pub struct Posthaste {
     pub(crate) open_store: OpenStore,
     ports: Ports,
     settings: Settings,
-    key_ring: KeyRing,
+    signing_keys: SharedSigningKeys,
     random: Arc<OsRandom>,
     payload_bytes_max: usize,
 }
@@ -89,22 +89,22 @@ impl Posthaste {
         let open_store = database.open(settings.policy.max_attempts(), payload_bytes_max).await?;
         let store = open_store.store();
         let is_configured = signing_keys.is_some();
-        let key_ring = match signing_keys {
-            Some(configured) => KeyRing::new(configured),
+        let signing_keys = match signing_keys {
+            Some(configured) => SharedSigningKeys::new(configured),
             None => {
                 store.add_first_secret(&random.secret()).await?;
-                KeyRing::load(&*store).await?
+                SharedSigningKeys::load(&*store).await?
             }
         };
         let ports = Ports {
             store,
-            sender: wiring::sender(&sender, key_ring.clone())?,
+            sender: wiring::sender(&sender, signing_keys.clone())?,
             clock: Arc::new(TokioClock::start()),
             random: Arc::clone(&random) as _,
             observer,
-            key_ring: (!is_configured).then(|| key_ring.clone()),
+            reloaded_keys: (!is_configured).then(|| signing_keys.clone()),
         };
-        Ok(Self { open_store, ports, settings, key_ring, random, payload_bytes_max })
+        Ok(Self { open_store, ports, settings, signing_keys, random, payload_bytes_max })
     }
 
     /// Returns the store as a trait object.
@@ -119,7 +119,7 @@ impl Posthaste {
 
     /// Returns the keys that sign deliveries now. They change when the signing secret is rotated.
     pub fn signing_keys(&self) -> SigningKeys {
-        (*self.key_ring.current()).clone()
+        (*self.signing_keys.current()).clone()
     }
 
     /// Generates a new signing secret, which signs deliveries beside the one before it until the grace period ends.
@@ -133,10 +133,10 @@ impl Posthaste {
         grace: GracePeriod,
         actor: &str,
     ) -> Result<Vec<StoredSecret>, RotateError> {
-        let Some(key_ring) = &self.ports.key_ring else { return Err(RotateError::Configured) };
+        let Some(signing_keys) = &self.ports.reloaded_keys else { return Err(RotateError::Configured) };
         let request = RotateRequest { secret: &self.random.secret(), grace, actor };
         let valid = self.ports.store.rotate_secret(request).await?;
-        key_ring.reload(&*self.ports.store).await?;
+        signing_keys.reload(&*self.ports.store).await?;
         Ok(valid)
     }
 

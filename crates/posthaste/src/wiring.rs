@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_engine::{KeyRing, Sender};
+use posthaste_engine::{Sender, SharedSigningKeys};
 use posthaste_sender::{HttpSender, InvalidOptions, Resolver, SenderOptions, SystemResolver};
 use posthaste_store::{Store, StoreError, StoreHealth};
 #[cfg(feature = "postgres")]
@@ -322,7 +322,10 @@ impl Posthaste {
 }
 
 /// Creates the sender. Must be called on a tokio runtime, which then runs its connections.
-pub(crate) fn sender(options: &SenderOptions, keys: KeyRing) -> Result<Arc<dyn Sender>, InvalidOptions> {
+pub(crate) fn sender(
+    options: &SenderOptions,
+    keys: SharedSigningKeys,
+) -> Result<Arc<dyn Sender>, InvalidOptions> {
     Ok(Arc::new(HttpSender::new(options, keys)?))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{Lease, Outcome, Timestamp};
-use posthaste_engine::{KeyRing, LocalShortage, Sender};
+use posthaste_engine::{LocalShortage, Sender, SharedSigningKeys};
 
 use crate::connect::Connector;
 use crate::deadline::{Deadline, Progress};
@@ -23,13 +23,13 @@ use crate::tls::{RootSource, load_root_certificates};
 /// Sends webhooks over HTTP. A worker needs only one: all attempts share its connection pool.
 pub struct HttpSender {
     client: Client,
-    keys: KeyRing,
+    keys: SharedSigningKeys,
 }
 
 impl HttpSender {
-    /// Creates a sender that signs each request with the current keys of the ring. Must be called within a Tokio runtime,
+    /// Creates a sender that signs each request with the keys that are current then. Must be called within a Tokio runtime,
     /// because it spawns the task that closes idle connections.
-    pub fn new(options: &SenderOptions, keys: KeyRing) -> Result<Self, InvalidOptions> {
+    pub fn new(options: &SenderOptions, keys: SharedSigningKeys) -> Result<Self, InvalidOptions> {
         let pool = Pool::new(options.pool_size, options.pool_size_total);
         let sockets = SocketBudget::new(options.sockets_max, Arc::clone(&pool));
         Ok(Self { client: Client { connector: Connector::new(options, sockets)?, pool }, keys })

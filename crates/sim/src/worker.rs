@@ -58,7 +58,7 @@ async fn run_process(
         clock,
         random: Arc::clone(random) as _,
         observer: Arc::new(()),
-        key_ring: None,
+        reloaded_keys: None,
     };
     let settings = Settings {
         worker_id: process.worker_id.clone(),

@@ -88,6 +88,11 @@ impl PostgresUrl {
         Ok(PostgresConfig { driver, tls, schema: SchemaName::default() })
     }
 
+    /// Returns whether the sslmode verifies the server's certificate.
+    pub fn verifies_server(&self) -> bool {
+        self.verification != Verification::None
+    }
+
     /// The driver's settings, such as the hosts.
     pub fn driver_config(&self) -> &tokio_postgres::Config {
         &self.driver

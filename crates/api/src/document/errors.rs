@@ -149,7 +149,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             destination_not_found(),
             body_too_large(actions::BODY_BYTES_MAX),
         ],
-        "getOverview" | "getCaller" => vec![unknown_parameter()],
+        "getOverview" | "getCaller" | "getDiagnosis" => vec![unknown_parameter()],
         "getEvent" => vec![unknown_parameter(), not_found(), discarded()],
         "followNotices" => {
             let invalid =
@@ -225,7 +225,8 @@ fn common_errors(operation_id: &str, is_public: bool) -> Vec<ErrorExample> {
             errors.push(("the key's role may not do this", forbidden));
         }
     }
-    let uses_store = !is_public && operation_id != "getCaller";
+    // A store that does not respond is a finding of the diagnosis.
+    let uses_store = !is_public && !matches!(operation_id, "getCaller" | "getDiagnosis");
     if uses_store || operation_id == "getReadiness" {
         errors.push(("the server failed; the cause is in its log", ApiError::Panicked));
     }

@@ -10,7 +10,7 @@ use crate::test_api::{
 };
 
 /// Every operation that needs a key, with the keys that are allowed.
-const ALLOWED_KEYS: [(&str, &[&str]); 14] = [
+const ALLOWED_KEYS: [(&str, &[&str]); 15] = [
     ("getCaller", &[PRODUCER, VIEWER, OPERATOR]),
     ("enqueueEvents", &[PRODUCER, OPERATOR]),
     ("getEvent", &[PRODUCER, VIEWER, OPERATOR]),
@@ -18,6 +18,7 @@ const ALLOWED_KEYS: [(&str, &[&str]); 14] = [
     ("listDeadLetters", &[VIEWER, OPERATOR]),
     ("getOverview", &[VIEWER, OPERATOR]),
     ("getMetrics", &[VIEWER, OPERATOR]),
+    ("getDiagnosis", &[VIEWER, OPERATOR]),
     ("requeueDeadLetter", &[OPERATOR]),
     ("discardDeadLetter", &[OPERATOR]),
     ("cancelEvent", &[OPERATOR]),

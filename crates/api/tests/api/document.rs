@@ -70,6 +70,7 @@ fn every_route_of_the_contract_is_documented() {
         "resumeDestination",
         "followNotices",
         "getCaller",
+        "getDiagnosis",
         "getMetrics",
         "getHealth",
         "getReadiness",

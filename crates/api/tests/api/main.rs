@@ -9,6 +9,7 @@ mod bodies;
 mod body_limits;
 mod dead_letters;
 mod destinations;
+mod diagnosis;
 mod document;
 mod enqueue;
 mod errors;

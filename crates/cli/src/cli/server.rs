@@ -23,13 +23,23 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     /// Returns the server's URL from `--server` or, without that flag, from the environment. None if neither sets it.
     pub(crate) fn server(&self) -> Option<String> {
-        self.server.clone().or_else(|| variable(SERVER_VARIABLE))
+        self.server.clone().or_else(server_variable)
     }
 
     /// Returns the API key from `--key` or, without that flag, from the environment. None if neither sets it.
     pub(crate) fn key(&self) -> Option<String> {
-        self.key.clone().or_else(|| variable(KEY_VARIABLE))
+        self.key.clone().or_else(key_variable)
     }
+}
+
+/// Returns the server's URL from the environment.
+pub(super) fn server_variable() -> Option<String> {
+    variable(SERVER_VARIABLE)
+}
+
+/// Returns the API key from the environment.
+pub(crate) fn key_variable() -> Option<String> {
+    variable(KEY_VARIABLE)
 }
 
 /// Returns the value of an environment variable, or None if it is not set or empty. (An empty flag is an error

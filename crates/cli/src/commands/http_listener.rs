@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::commands::doctor::ProcessChecks;
 use crate::service::phase_router::PhaseRouter;
 use crate::service::readiness::ProcessReadiness;
 use crate::service::shutdown::{ShutdownTrigger, shutdown_channel};
@@ -103,6 +104,11 @@ impl HttpServer {
         if let Some(health) = &health {
             self.metrics.watch_worker(health.clone());
         }
+        let readiness = Arc::new(ProcessReadiness {
+            store: Arc::clone(posthaste.store()),
+            health,
+            poll_interval: config.poll_interval_ms,
+        });
         let api = Api {
             store: Arc::clone(posthaste.store()),
             publisher: publisher(posthaste, worker),
@@ -115,11 +121,13 @@ impl HttpServer {
             },
             retry_policy: config.retry_policy.clone(),
             metrics: Arc::clone(&self.metrics),
-            readiness: Arc::new(ProcessReadiness {
+            self_checks: Arc::new(ProcessChecks {
+                config: Arc::new(config.clone()),
+                worker_id: posthaste.settings().worker_id.to_string(),
                 store: Arc::clone(posthaste.store()),
-                health,
-                poll_interval: config.poll_interval_ms,
+                readiness: Arc::clone(&readiness),
             }),
+            readiness,
             streams: self.streams.clone(),
             warnings: config.warnings.clone(),
         };

@@ -11,11 +11,14 @@ use posthaste::RunningWorker;
 use posthaste::engine::DrainReport;
 use posthaste_config::Config;
 
-/// Sets up the log and writes the warnings of the configuration to it.
+/// Sets up the log and writes the warnings of the configuration and of the database's connection to it.
 pub(crate) fn init_log(config: &Config, color: bool) {
     logs::init(&config.log, logs::choose_format(config.log_format), color);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
+    }
+    if let Some(exposure) = config.database_url.exposure() {
+        tracing::warn!("{exposure}");
     }
 }
 

@@ -34,7 +34,7 @@ impl Readiness for ProcessReadiness {
 }
 
 impl ProcessReadiness {
-    fn check_worker(&self, health: &WorkerHealth) -> Check {
+    pub(crate) fn check_worker(&self, health: &WorkerHealth) -> Check {
         let claim_age_max = CLAIM_AGE_MAX.max(self.poll_interval * 3);
         let (ok, detail) = match (health.since_claim(), health.write_failure()) {
             (None, _) => (false, "has ended".to_owned()),

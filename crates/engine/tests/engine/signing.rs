@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_domain::{DeliveryStatus, Lease, Outcome, Timestamp};
-use posthaste_engine::{Engine, KeyRing, LocalShortage, Ports, Runtimes, SECRETS_LEARNED_WITHIN, Sender};
+use posthaste_engine::{
+    Engine, LocalShortage, Ports, Runtimes, SECRETS_LEARNED_WITHIN, Sender, SharedSigningKeys,
+};
 use posthaste_store::{GracePeriod, RotateRequest, Store as _, StoredSecret};
 
 use crate::fixture::{Call, Fixture, secs, settings};
@@ -14,16 +16,16 @@ use crate::logs::Log;
 
 const GRACE: Duration = Duration::from_secs(3_600);
 
-/// Records the keys of its ring at each request, and accepts every request.
+/// Records its keys at each request, and accepts every request.
 struct SigningSender {
-    ring: KeyRing,
+    keys: SharedSigningKeys,
     signed_with: Mutex<Vec<SigningKeys>>,
 }
 
 #[async_trait]
 impl Sender for SigningSender {
     async fn send(&self, _: &Lease, _: Timestamp, _: Duration) -> Result<Outcome, LocalShortage> {
-        self.signed_with.lock().expect("one thread").push((*self.ring.current()).clone());
+        self.signed_with.lock().expect("one thread").push((*self.keys.current()).clone());
         Ok(Outcome::response(200, None, b""))
     }
 }
@@ -35,9 +37,9 @@ fn secret(number: u8) -> Secret {
 /// The ports of a worker that signs with the secrets of the store, of which there is one.
 async fn signing_ports(fixture: &Fixture) -> (Ports, Arc<SigningSender>) {
     fixture.memory.add_first_secret(&secret(1)).await.expect("the store is up");
-    let ring = KeyRing::load(&fixture.memory).await.expect("a secret is stored");
-    let sender = Arc::new(SigningSender { ring: ring.clone(), signed_with: Mutex::default() });
-    (Ports { sender: Arc::clone(&sender) as _, key_ring: Some(ring), ..fixture.ports() }, sender)
+    let keys = SharedSigningKeys::load(&fixture.memory).await.expect("a secret is stored");
+    let sender = Arc::new(SigningSender { keys: keys.clone(), signed_with: Mutex::default() });
+    (Ports { sender: Arc::clone(&sender) as _, reloaded_keys: Some(keys), ..fixture.ports() }, sender)
 }
 
 async fn rotate(fixture: &Fixture, number: u8) -> Vec<StoredSecret> {
@@ -69,15 +71,15 @@ async fn every_running_worker_signs_with_a_new_secret_within_the_bound_and_with_
     rotate(&fixture, 2).await;
     fixture.advance(SECRETS_LEARNED_WITHIN).await;
     let both = SigningKeys::new(vec![secret(2), secret(1)]).expect("two secrets");
-    assert!(workers.iter().all(|(_, sender)| *sender.ring.current() == both), "both workers have learned it");
+    assert!(workers.iter().all(|(_, sender)| *sender.keys.current() == both), "both workers have learned it");
     fixture.advance(GRACE - SECRETS_LEARNED_WITHIN - secs(1)).await;
     assert!(
-        workers.iter().all(|(_, sender)| *sender.ring.current() == both),
+        workers.iter().all(|(_, sender)| *sender.keys.current() == both),
         "the grace period has not ended"
     );
     fixture.advance(secs(1) + SECRETS_LEARNED_WITHIN).await;
     let new = SigningKeys::new(vec![secret(2)]).expect("one secret");
-    assert!(workers.iter().all(|(_, sender)| *sender.ring.current() == new), "the old secret has retired");
+    assert!(workers.iter().all(|(_, sender)| *sender.keys.current() == new), "the old secret has retired");
 }
 
 #[tokio::test(start_paused = true)]

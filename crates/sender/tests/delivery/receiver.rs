@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_domain::{DestinationUrl, Lease, Outcome, Timestamp};
-use posthaste_engine::{KeyRing, Sender as _, host_time};
+use posthaste_engine::{Sender as _, SharedSigningKeys, host_time};
 use posthaste_sender::{AllowedNetworks, HttpSender, SenderOptions};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -168,7 +168,7 @@ pub(crate) fn sender(secrets: &[&str], change: impl FnOnce(&mut SenderOptions)) 
     let mut options = SenderOptions::new();
     options.allowed_networks = AllowedNetworks::loopback();
     change(&mut options);
-    HttpSender::new(&options, KeyRing::new(keys(secrets))).unwrap()
+    HttpSender::new(&options, SharedSigningKeys::new(keys(secrets))).unwrap()
 }
 
 pub(crate) fn keys(secrets: &[&str]) -> SigningKeys {

@@ -16,7 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Method, Request};
 use posthaste_api::{
-    Access, Api, Check, DestinationCheck, EnqueueSettings, KeyRing, Metrics, Readiness, Streams,
+    Access, Api, Check, DestinationCheck, EnqueueSettings, KeyRing, Metrics, Readiness, SelfChecks, Streams,
 };
 use posthaste_domain::RetryPolicy;
 use posthaste_engine::{Clock as _, Publisher, TokioClock};
@@ -64,6 +64,7 @@ pub(crate) struct TestOptions {
     pub(crate) access: Access,
     pub(crate) producer_excerpts: bool,
     pub(crate) readiness: Arc<dyn Readiness>,
+    pub(crate) self_checks: Arc<dyn SelfChecks>,
     pub(crate) warnings: Vec<String>,
     pub(crate) retry_policy: RetryPolicy,
     pub(crate) destination_check: Arc<dyn DestinationCheck>,
@@ -75,6 +76,7 @@ impl Default for TestOptions {
             access: loopback(),
             producer_excerpts: false,
             readiness: Arc::new(FixedReadiness(vec![])),
+            self_checks: Arc::new(()),
             warnings: Vec::new(),
             retry_policy: RetryPolicy::default(),
             destination_check: Arc::new(()),
@@ -138,6 +140,7 @@ impl TestApi {
             retry_policy: options.retry_policy,
             metrics: Arc::clone(&metrics),
             readiness: options.readiness,
+            self_checks: options.self_checks,
             streams: streams.clone(),
             warnings: options.warnings,
         };

@@ -47,7 +47,7 @@ impl TestApi {
             clock: Arc::new(TokioClock::start()),
             random: Arc::new(FixedRandom::default()),
             observer: Arc::clone(&self.metrics) as _,
-            key_ring: None,
+            reloaded_keys: None,
         };
         let settings = Settings::new(WorkerId::new("worker-b").unwrap());
         let engine = Engine::start(settings, ports, &Runtimes::current()).unwrap();

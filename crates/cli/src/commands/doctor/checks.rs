@@ -15,16 +15,36 @@ const LEASE_CAREFUL: Duration = Duration::from_secs(5);
 /// Number of files reserved for uses other than connections to receivers: the store, the API's clients, name lookups.
 const OTHER_FILES: usize = 256;
 
+/// Runs all checks with a configuration. Opens its database, and changes nothing.
 pub(super) async fn run_all(config: &Config) -> Vec<Finding> {
+    let mut findings = of_configuration(config);
+    findings.extend(database_connection(config));
+    findings.extend(check_store(config).await);
+    findings.extend(of_settings(config));
+    findings
+}
+
+/// Reports the version, and what is wrong with the configuration as a whole.
+pub(super) fn of_configuration(config: &Config) -> Vec<Finding> {
     let mut findings = vec![version(), configuration(config)];
     findings.extend(
         config.warnings.iter().map(|warning| Finding::new("configuration", Verdict::Careful, warning)),
     );
-    findings.extend(check_store(config).await);
-    findings.push(access(config));
+    findings
+}
+
+/// Checks what single settings mean for this host. Reads the certificates that are trusted.
+pub(super) fn of_settings(config: &Config) -> Vec<Finding> {
+    let mut findings = vec![access(config)];
     findings.extend(address_guard(config));
     findings.extend([retries(config), leases(config), connections(config), certificates(config)]);
     findings
+}
+
+/// Warns of a database on another machine that the connection does not verify.
+pub(super) fn database_connection(config: &Config) -> Option<Finding> {
+    let exposure = config.database_url.exposure()?;
+    Some(Finding::new("database connection", Verdict::Careful, exposure))
 }
 
 fn version() -> Finding {
@@ -180,6 +200,21 @@ mod tests {
         assert_eq!(both.len(), 2, "the guard still checks literal addresses: {both:?}");
         let guarded = address_guard(&configured(&[("egress_proxy", "socks5://proxy.example:1080")]));
         assert!(guarded.iter().all(|finding| finding.verdict == Verdict::Ok), "{guarded:?}");
+    }
+
+    #[test]
+    fn database_on_another_machine_must_be_verified() {
+        let finding = |url: &str| database_connection(&configured(&[("database_url", url)]));
+        let exposed =
+            finding("postgres://app:hunter2@db.example/shop").expect("sslmode=prefer verifies nothing");
+        assert_eq!(exposed.verdict, Verdict::Careful);
+        assert!(
+            exposed.text.contains("sslmode=verify-full") && !exposed.text.contains("hunter2"),
+            "{}",
+            exposed.text
+        );
+        assert!(finding("postgres://app@127.0.0.1/shop").is_none());
+        assert!(finding("postgres://app@db.example/shop?sslmode=verify-full").is_none());
     }
 
     #[test]

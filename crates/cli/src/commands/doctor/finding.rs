@@ -23,6 +23,11 @@ impl Verdict {
         }
     }
 
+    /// Returns the verdict with this name. A name that this version does not know is a warning.
+    pub(super) fn from_name(name: &str) -> Self {
+        [Self::Ok, Self::Broken].into_iter().find(|verdict| verdict.as_str() == name).unwrap_or(Self::Careful)
+    }
+
     pub(super) const fn color(self) -> Color {
         match self {
             Self::Ok => Color::Good,
@@ -36,15 +41,24 @@ impl Verdict {
 #[derive(Debug, Clone)]
 pub(super) struct Finding {
     /// The name of the check.
-    pub(super) check: &'static str,
+    pub(super) check: String,
     pub(super) verdict: Verdict,
     /// The state that the check found and, unless it is fine, how to fix it.
     pub(super) text: String,
 }
 
 impl Finding {
-    pub(super) fn new(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
-        Self { check, verdict, text: text.into() }
+    pub(super) fn new(check: impl Into<String>, verdict: Verdict, text: impl Into<String>) -> Self {
+        Self { check: check.into(), verdict, text: text.into() }
+    }
+
+    /// Returns the finding in the type of the API.
+    pub(super) fn to_api(&self) -> posthaste_api::Finding {
+        posthaste_api::Finding {
+            check: self.check.clone(),
+            verdict: self.verdict.as_str(),
+            finding: self.text.clone(),
+        }
     }
 
     pub(super) fn to_json(&self) -> Value {

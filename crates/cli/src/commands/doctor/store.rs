@@ -68,7 +68,7 @@ fn connection(config: &Config, inspected: &Result<Option<StoreHealth>, DatabaseE
     }
 }
 
-fn schema(health: &StoreHealth) -> Finding {
+pub(super) fn schema(health: &StoreHealth) -> Finding {
     let StoreHealth { schema, schema_supported, .. } = health;
     if schema > schema_supported {
         let text = format!(
@@ -106,7 +106,7 @@ fn contents(checked: &Result<Option<DatabaseCheck>, DatabaseError>) -> Vec<Findi
     }
 }
 
-fn trial_write(refused: Option<&str>) -> Finding {
+pub(super) fn trial_write(refused: Option<&str>) -> Finding {
     match refused {
         None => {
             let text = "a trial enqueue, claim and settle were accepted and rolled back";
@@ -136,7 +136,7 @@ fn pages(check: &PageCheck) -> Finding {
     }
 }
 
-fn write_ahead_log(bytes: u64) -> Finding {
+pub(super) fn write_ahead_log(bytes: u64) -> Finding {
     if bytes < WAL_CAREFUL {
         return Finding::new("write-ahead log", Verdict::Ok, size(bytes));
     }
@@ -150,7 +150,7 @@ fn write_ahead_log(bytes: u64) -> Finding {
 
 /// Checks that the clock that dates signatures is after [`BUILT_AFTER_SECS`]. That is the store's clock; SQLite has this
 /// host's. If the store has a clock of its own, the two must agree.
-fn clock(host: Timestamp, store: Option<Timestamp>) -> Finding {
+pub(super) fn clock(host: Timestamp, store: Option<Timestamp>) -> Finding {
     let (name, signing) = store.map_or(("this host's", host), |store| ("the store's", store));
     if signing < Timestamp::from_secs(BUILT_AFTER_SECS) {
         let text = format!(
