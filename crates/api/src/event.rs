@@ -184,7 +184,7 @@ impl From<&EventView> for EventBody {
 }
 
 impl AttemptBody {
-    pub(crate) fn new(attempt: AttemptView, with_excerpt: bool) -> Self {
+    pub(crate) fn new(attempt: &AttemptView, with_excerpt: bool) -> Self {
         Self {
             attempt: attempt.attempt,
             started_at: attempt.started_at.into(),

@@ -125,7 +125,7 @@ pub(crate) async fn event(
     Ok(Json(EventDetailBody {
         event: EventBody::from(&event),
         explanation: explain(&event, late_result.as_ref(), destination.as_ref(), &state.retry_policy),
-        history: latest(history).map(|attempt| AttemptBody::new(attempt, with_excerpts)).collect(),
+        history: latest(history).map(|attempt| AttemptBody::new(&attempt, with_excerpts)).collect(),
         audit: producer.is_none().then(|| latest(audit).map(AuditEntryBody::from).collect()),
     }))
 }

@@ -91,7 +91,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 1_000;
 /// payloads is large: payloads of these sizes reach the byte limit of a worker.
 fn payload(kind: &str, number: usize) -> Bytes {
     let mut payload = format!("{kind} {number}").into_bytes();
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         payload.resize(100 + number * 37 % (PAYLOAD_BYTES_MAX - 100), b' ');
     }
     Bytes::from(payload)

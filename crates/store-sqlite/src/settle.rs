@@ -138,7 +138,7 @@ impl AttemptPosition {
     }
 
     const fn is_applied(self) -> bool {
-        self.0 % Self::STEP == 0
+        self.0.is_multiple_of(Self::STEP)
     }
 }
 

@@ -28,7 +28,7 @@ impl SelfChecks for CountingChecks {
     async fn run(&self) -> Vec<Finding> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if self.hangs {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         vec![Finding { check: "disk".to_owned(), verdict: "broken", finding: "free some space".to_owned() }]
     }

@@ -215,7 +215,8 @@ async fn a_producer_keeps_its_events_when_its_key_is_replaced() {
 async fn a_key_of_any_name_gets_no_response_of_a_caller_without_a_key() {
     let api = TestApi::on_memory().await;
     let idempotency = header("idempotency-key", "1");
-    let first = api.post_with(EVENTS, &[idempotency.clone()], event().to_string()).await.json(202);
+    let first =
+        api.post_with(EVENTS, std::slice::from_ref(&idempotency), event().to_string()).await.json(202);
     let keys = KeyRing::parse(&format!("local:producer:{PRODUCER}")).unwrap();
     let keyed = api.with_options(TestOptions { access: Access::Keys(keys), ..TestOptions::default() });
     let second =

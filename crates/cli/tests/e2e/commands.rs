@@ -112,8 +112,8 @@ fn configured_api_keys_are_required(sandbox: Sandbox) {
     enqueue(None).expect_error(401, "unauthorized");
     enqueue(Some("Bearer the-key-that-must-not-be-printed-4")).expect_error(401, "unauthorized");
     enqueue(Some("Bearer the-key-that-must-not-be-printed-3")).expect_error(403, "forbidden");
-    let producer = Some("Bearer the-key-that-must-not-be-printed-1");
-    let event_id = enqueue(producer).expect_json(202)["event_id"].as_str().unwrap().to_owned();
+    let producer = "Bearer the-key-that-must-not-be-printed-1";
+    let event_id = enqueue(Some(producer)).expect_json(202)["event_id"].as_str().unwrap().to_owned();
     let operator = [("authorization", "Bearer the-key-that-must-not-be-printed-2")];
     let path = format!("{EVENTS}/{event_id}");
     wait_until("the event has failed", || {
@@ -129,7 +129,7 @@ fn configured_api_keys_are_required(sandbox: Sandbox) {
     );
     assert_eq!(event["stored_by"], "orders");
     let as_producer = |key| service.request("GET", &path, &[("authorization", key)], "");
-    let event = as_producer(producer.unwrap()).expect_json(200);
+    let event = as_producer(producer).expect_json(200);
     assert_eq!(event["history"][0]["http_status"], 410);
     assert_eq!(event["history"][0].get("excerpt"), None, "{event}");
     as_producer("Bearer the-key-that-must-not-be-printed-5")
