@@ -46,7 +46,7 @@ const TAGS: [(&str, &str); 5] = [
 ];
 
 /// Schemas of request bodies. Their optional fields may be omitted.
-const REQUEST_SCHEMAS: [&str; 3] = ["NewEvent", "Cancel", "Pause"];
+const REQUEST_SCHEMAS: [&str; 4] = ["NewEvent", "Cancel", "Discard", "Pause"];
 /// The schema of errors. Its `details` may be omitted.
 const ERROR_DETAIL: &str = "ErrorDetail";
 

@@ -53,6 +53,33 @@ async fn s2_fr006_ac1_the_document_has_overview_dlq_requeue_and_cancel() {
 }
 
 #[test]
+fn optional_fields_of_request_bodies_may_be_omitted() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    let bodies = ["Cancel", "Discard", "Pause", "NewEvent"];
+    let referenced: BTreeSet<&str> = document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .filter_map(|path| {
+            path["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].as_str()
+        })
+        .map(|reference| reference.rsplit('/').next().unwrap())
+        .collect();
+    // A request enqueues one `NewEvent` or several.
+    assert_eq!(referenced, bodies.map(|name| if name == "NewEvent" { "NewEvents" } else { name }).into());
+    for name in bodies {
+        for (field, schema) in schemas[name]["properties"].as_object().unwrap() {
+            let is_optional = schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()));
+            let required = schemas[name]["required"].as_array();
+            let is_required =
+                required.is_some_and(|required| required.iter().any(|required| required == field.as_str()));
+            assert_ne!(is_optional, is_required, "{name}.{field}");
+        }
+    }
+}
+
+#[test]
 fn every_route_of_the_contract_is_documented() {
     let ids: BTreeSet<&str> = documented_operations().iter().map(|operation| operation.id.as_str()).collect();
     let expected = [
