@@ -128,7 +128,7 @@ pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
             return resume_all(&*store).await;
         }
         let key = format!("action-{number}");
-        let acted = match random.index(13) {
+        let acted = match random.index(15) {
             0..6 => requeue(&*store, &random, &key).await,
             6..9 => cancel(&*store, &random, &key).await,
             9..10 => discard(&*store, &random, &key).await,
@@ -152,9 +152,14 @@ async fn pause(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>
     Ok(Some(Fault::OperatorPause))
 }
 
-/// Resumes a random destination that is held. Returns none if there is none.
+/// Resumes a random destination that is held, more often one with an open circuit: few circuits stay open long enough to
+/// show whether workers notice. Returns none if there is none.
 async fn resume(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
-    let state = random.pick(&[DestinationState::Paused, DestinationState::CircuitOpen]);
+    let state = random.pick(&[
+        DestinationState::Paused,
+        DestinationState::CircuitOpen,
+        DestinationState::CircuitOpen,
+    ]);
     let Some(id) = pick_destination(store, Some(state), random).await? else { return Ok(None) };
     store.resume_destination(id, "sim").await?;
     Ok(Some(Fault::OperatorResume))
