@@ -12,7 +12,8 @@ use crate::session::Sql;
 /// a row that it locked in vain would be missing from the index of another worker, which skips it. The first candidate is
 /// chosen whatever its size, unless the claim was granted one before ($6). Then the claim takes one row of each n, small
 /// payloads first, then the second of each, up to $4 bytes. So a large payload delays those of other destinations by one
-/// claim at most. A payload of more than $5 bytes keeps back its own n only.
+/// claim at most. A payload of more than $5 bytes keeps back its own n only. If all candidates fit, as they nearly always
+/// do, they are not ordered for this.
 ///
 /// `picked` locks its rows, so their ctid is stable until the update. No indexed column changes, so a lease writes no
 /// index entry. $1 is the claim's id, $2 the owner, $3 the length of a lease; the parameters of `$candidates` begin at $7.
@@ -27,11 +28,15 @@ macro_rules! grant_leases {
 WITH ",
             $candidates,
             ",
+total AS MATERIALIZED (
+    SELECT coalesce(sum(c.payload_bytes) <= $4 AND max(c.payload_bytes) <= $5, true) AS fits FROM candidates c
+),
 sized AS (
     SELECT c.*,
            bool_or(c.payload_bytes > $5)
                OVER (PARTITION BY c.n ORDER BY c.queue_position, c.row_ctid ROWS UNBOUNDED PRECEDING) AS is_too_large
     FROM candidates c
+    WHERE NOT (SELECT t.fits FROM total t)
 ),
 numbered AS (
     SELECT s.*,
@@ -41,9 +46,13 @@ numbered AS (
     FROM sized s
 ),
 chosen AS MATERIALIZED (
+    SELECT c.n, c.url, c.lost_claim, c.row_ctid, c.queue_position, true AS fits
+    FROM candidates c
+    WHERE (SELECT t.fits FROM total t)
+    UNION ALL
     SELECT o.n, o.url, o.lost_claim, o.row_ctid, o.queue_position,
            NOT o.is_too_large AND sum(CASE WHEN o.is_too_large OR ($6 AND o.is_first) THEN 0 ELSE o.payload_bytes END)
-               OVER (ORDER BY NOT o.is_first, o.round, o.payload_bytes, o.n ROWS UNBOUNDED PRECEDING) <= $4 AS fits
+               OVER (ORDER BY NOT o.is_first, o.round, o.payload_bytes, o.n ROWS UNBOUNDED PRECEDING) <= $4
     FROM numbered o
 ),
 picked AS MATERIALIZED (
@@ -93,6 +102,7 @@ FROM (
     UNION ALL
     SELECT p.n, NULL, true FROM picked p
 ) r
+WHERE (SELECT count(*) FROM chosen) > (SELECT count(*) FROM picked)
 GROUP BY r.n
 HAVING 2 * count(r.queue_position) > count(*)",
             $paused
