@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use http::Uri;
 use posthaste_engine::within;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::access::{Authorized, ReadAll};
@@ -44,19 +44,52 @@ impl SelfChecks for () {
 }
 
 /// The result of one check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
     /// The name of the check.
     #[schema(example = "certificates")]
     pub check: String,
-    /// `ok`, `careful` for a risk, or `broken`.
-    #[schema(example = "careful")]
-    pub verdict: &'static str,
+    pub verdict: Verdict,
     /// What the check found and, unless it is fine, what to do.
+    #[serde(rename = "finding")]
     #[schema(
         example = "no certificate authority is trusted, so deliveries to https receivers fail: install ca-certificates, or set ca_file"
     )]
-    pub finding: String,
+    pub text: String,
+}
+
+impl Finding {
+    pub fn new(check: impl Into<String>, verdict: Verdict, text: impl Into<String>) -> Self {
+        Self { check: check.into(), verdict, text: text.into() }
+    }
+}
+
+/// How serious a finding is: `careful` is a risk; with `broken`, the server or a part of it cannot work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase", from = "String")]
+#[schema(example = "careful")]
+pub enum Verdict {
+    Ok,
+    Careful,
+    Broken,
+}
+
+impl Verdict {
+    /// Returns the verdict's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Careful => "careful",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// Returns the verdict with this name. A name that this version does not know is a risk.
+impl From<String> for Verdict {
+    fn from(name: String) -> Self {
+        [Self::Ok, Self::Broken].into_iter().find(|verdict| verdict.as_str() == name).unwrap_or(Self::Careful)
+    }
 }
 
 /// What the server found about itself.
@@ -94,7 +127,7 @@ pub(crate) async fn doctor(
         within(clock, CHECKS_TIMEOUT, state.self_checks.run()).await.unwrap_or_else(|| {
             let finding =
                 format!("the checks did not complete within {CHECKS_TIMEOUT:?}; see /readyz and the log");
-            vec![Finding { check: "diagnosis".to_owned(), verdict: "broken", finding }]
+            vec![Finding::new("diagnosis", Verdict::Broken, finding)]
         })
     };
     let findings = state.diagnosis_cache.get_or_compute(clock, run_checks).await;

@@ -53,7 +53,7 @@ mod timestamp;
 
 pub use access::{Access, InvalidKeys, KeyRing, Role};
 pub use api::{Api, DestinationCheck, EnqueueSettings, route_not_found};
-pub use diagnosis::{Finding, SelfChecks};
+pub use diagnosis::{Finding, SelfChecks, Verdict};
 pub use document::{openapi, openapi_json};
 pub use health::{Check, Readiness};
 pub use metrics::Metrics;

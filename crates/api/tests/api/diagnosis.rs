@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_api::{Finding, SelfChecks};
+use posthaste_api::{Finding, SelfChecks, Verdict};
 use serde_json::json;
 
 use crate::test_api::{TestApi, TestOptions, memory_at};
@@ -30,7 +30,7 @@ impl SelfChecks for CountingChecks {
         if self.hangs {
             std::future::pending::<()>().await;
         }
-        vec![Finding { check: "disk".to_owned(), verdict: "broken", finding: "free some space".to_owned() }]
+        vec![Finding::new("disk", Verdict::Broken, "free some space")]
     }
 }
 

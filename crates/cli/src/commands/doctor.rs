@@ -5,13 +5,13 @@
 
 mod checks;
 mod disk;
-mod finding;
 mod running_server;
 mod self_checks;
 mod store;
 
 use std::process::ExitCode;
 
+use posthaste_api::{Finding, Verdict};
 use posthaste_config::{Config, ConfigError};
 use serde_json::{Value, json};
 
@@ -20,7 +20,6 @@ use crate::commands::ConfigSources;
 use crate::commands::spinner::with_spinner;
 use crate::terminal::{self, Color, Column, OutputStyle, Table};
 
-use finding::{Finding, Verdict};
 use running_server::ServerDiagnosis;
 
 pub(crate) use running_server::{Probed, probe};
@@ -96,7 +95,7 @@ fn print(findings: &[Finding], mut subject: Value, as_json: bool, style: OutputS
     if !as_json {
         return terminal::print(&render(findings, style));
     }
-    subject["findings"] = findings.iter().map(Finding::to_json).collect();
+    subject["findings"] = json!(findings);
     terminal::print(&format!("{subject:#}"))
 }
 
@@ -105,7 +104,11 @@ fn render(findings: &[Finding], style: OutputStyle) -> String {
     let unlimited = OutputStyle { width: None, ..style };
     let mut table = Table::new(COLUMNS);
     for finding in findings {
-        let color = finding.verdict.color();
+        let color = match finding.verdict {
+            Verdict::Ok => Color::Good,
+            Verdict::Careful => Color::Waiting,
+            Verdict::Broken => Color::Bad,
+        };
         table.push(vec![
             (finding.verdict.as_str().to_owned(), color),
             (finding.check.clone(), Color::Bold),

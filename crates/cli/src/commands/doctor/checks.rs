@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use posthaste::sender::{AllowedNetworks, Proxy};
+use posthaste_api::{Finding, Verdict};
 use posthaste_config::{Config, Source};
 
-use super::finding::{Finding, Verdict};
 use super::store::check_store;
 use crate::service::open_files::OpenFilesLimit;
 use crate::terminal::pluralize;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::finding::{Finding, Verdict};
+use posthaste_api::{Finding, Verdict};
+
 use crate::terminal::shell_quote;
 
 pub(super) const MIB: u64 = 1 << 20;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use posthaste_api::Finding;
 use posthaste_config::Config;
 use serde::Deserialize;
 
-use super::finding::{Finding, Verdict};
 use crate::cli::DoctorArgs;
 use crate::client::{ApiClient, ClientError, ServerUrl};
 use crate::terminal::escape_line;
@@ -40,14 +40,7 @@ struct DiagnosisResponse {
     version: String,
     worker_id: String,
     process_id: u32,
-    findings: Vec<FindingResponse>,
-}
-
-#[derive(Deserialize)]
-struct FindingResponse {
-    check: String,
-    verdict: String,
-    finding: String,
+    findings: Vec<Finding>,
 }
 
 impl ServerDiagnosis {
@@ -68,10 +61,8 @@ impl ServerDiagnosis {
 
     async fn fetch(client: &ApiClient, url: &ServerUrl) -> Result<Self, ClientError> {
         let response: DiagnosisResponse = client.get(&["doctor"], &[]).await?.parse()?;
-        let finding = |found: FindingResponse| {
-            let (check, text) = (escape_line(&found.check), escape_line(&found.finding));
-            Finding::new(check, Verdict::from_name(&found.verdict), text)
-        };
+        let finding =
+            |found: Finding| Finding::new(escape_line(&found.check), found.verdict, escape_line(&found.text));
         Ok(Self {
             url: url.to_string(),
             version: escape_line(&response.version),

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posthaste::Store;
 use posthaste::engine::{WorkerHealth, host_time};
-use posthaste_api::{Check, SelfChecks};
+use posthaste_api::{Check, Finding, SelfChecks, Verdict};
 use posthaste_config::{Config, DatabaseUrl};
 
-use super::finding::{Finding, Verdict};
 use super::{checks, disk, store};
 use crate::service::readiness::ProcessReadiness;
 
@@ -29,7 +28,7 @@ impl SelfChecks for ProcessChecks {
         self.worker_id.clone()
     }
 
-    async fn run(&self) -> Vec<posthaste_api::Finding> {
+    async fn run(&self) -> Vec<Finding> {
         let mut findings = checks::of_configuration(&self.config);
         findings.extend(self.check_store().await);
         findings.push(worker(self.readiness.health.as_ref().map(|health| self.check_worker(health))));
@@ -37,7 +36,7 @@ impl SelfChecks for ProcessChecks {
         // Reads certificates from files.
         let of_settings = tokio::task::spawn_blocking(move || checks::of_settings(&config)).await;
         findings.extend(of_settings.unwrap_or_default());
-        findings.iter().map(Finding::to_api).collect()
+        findings
     }
 }
 

@@ -6,10 +6,10 @@ use posthaste::domain::Timestamp;
 use posthaste::engine::{ClockSkew, host_time};
 use posthaste::store::StoreHealth;
 use posthaste::{DatabaseCheck, DatabaseError, PageCheck};
+use posthaste_api::{Finding, Verdict};
 use posthaste_config::{Config, DatabaseUrl};
 
 use super::disk::{self, MIB, size};
-use super::finding::{Finding, Verdict};
 
 /// Difference between two clocks from which the check warns: times in log lines and ages become misleading, and one of the
 /// two clocks is wrong.
