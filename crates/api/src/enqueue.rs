@@ -111,7 +111,7 @@ pub(crate) async fn enqueue(
     let event_ids: Vec<_> = events.iter().map(|event| event.event_id().cloned()).collect();
     let idempotency = key.as_ref().map(|key| idempotency_record(key, &bytes, settings));
     let stored_by = caller.key_name().map(str::to_owned);
-    match state.store.enqueue(EnqueueRequest { events, idempotency, stored_by }).await {
+    match state.store.enqueue(EnqueueRequest { events, idempotency, stored_by, lease: None }).await {
         Ok(enqueued) => Ok(respond(enqueued, is_array)),
         Err(StoreError::EventIdTaken { event_id }) => {
             // Of two equal ids in one request, the second is the duplicate.

@@ -35,7 +35,7 @@ named_variants!(Trigger {
 
 /// A worker's right to attempt one event, with the data to send. The sender takes a lease, so no event is sent without
 /// one.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Lease {
     pub token: LeaseToken,
     pub key: EventKey,

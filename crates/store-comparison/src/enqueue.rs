@@ -101,7 +101,7 @@ fn enqueue_request(request: &RequestSpec) -> EnqueueRequest {
         keep_for: key.keep,
     });
     let events = request.events.iter().map(new_event).collect();
-    EnqueueRequest { events, idempotency, stored_by: request.stored_by.map(str::to_owned) }
+    EnqueueRequest { events, idempotency, stored_by: request.stored_by.map(str::to_owned), lease: None }
 }
 
 fn new_event(event: &EventSpec) -> NewEvent {

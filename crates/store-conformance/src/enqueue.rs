@@ -229,7 +229,7 @@ pub async fn a_request_of_a_thousand_events_is_stored_whole(harness: &dyn Harnes
 pub async fn a_request_without_events_has_no_receipts(harness: &dyn Harness) {
     let store = harness.store();
     let response = try_enqueue(&store, request(vec![])).await;
-    assert_eq!(response, Ok(EnqueueResponse { replayed: false, receipts: vec![] }));
+    assert_eq!(response, Ok(EnqueueResponse { replayed: false, receipts: vec![], leases: Vec::new() }));
     assert_nothing_claimable(&store).await;
 }
 

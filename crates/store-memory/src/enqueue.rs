@@ -26,7 +26,7 @@ pub(crate) fn enqueue(
         let entry = IdempotencyEntry::new(idempotency, receipts.clone(), now);
         state.idempotency.insert(idempotency.key.clone(), entry);
     }
-    Ok(EnqueueResponse { replayed: false, receipts })
+    Ok(EnqueueResponse { replayed: false, receipts, leases: Vec::new() })
 }
 
 /// Returns the first response to a request with the same key, if the key is still kept.
@@ -41,7 +41,7 @@ fn replay(
     match state.idempotency.get(&idempotency.key).filter(|entry| entry.expires_at > now) {
         None => Ok(None),
         Some(entry) if entry.fingerprint == idempotency.fingerprint => {
-            Ok(Some(EnqueueResponse { replayed: true, receipts: entry.receipts.clone() }))
+            Ok(Some(EnqueueResponse { replayed: true, receipts: entry.receipts.clone(), leases: Vec::new() }))
         }
         Some(_) => Err(StoreError::IdempotencyConflict { key: idempotency.key.clone() }),
     }

@@ -30,7 +30,7 @@ pub(crate) fn enqueue(
     if let Some(idempotency) = &request.idempotency {
         store_key(db, now, idempotency, &receipts)?;
     }
-    Ok(EnqueueResponse { replayed: false, receipts })
+    Ok(EnqueueResponse { replayed: false, receipts, leases: Vec::new() })
 }
 
 /// Stores events, all or none, and returns a receipt for each. `stored_by` is the name of the producer's API key.
@@ -79,7 +79,7 @@ fn find_replay(
     match stored {
         None => Ok(None),
         Some((fingerprint, receipts)) if fingerprint == idempotency.fingerprint => {
-            Ok(Some(EnqueueResponse { replayed: true, receipts }))
+            Ok(Some(EnqueueResponse { replayed: true, receipts, leases: Vec::new() }))
         }
         Some(_) => Err(StoreError::IdempotencyConflict { key: idempotency.key.clone() }.into()),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventId, NewEvent, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, Lease, NewEvent, Timestamp, WorkerId};
 
 /// A producer's request to store events: the store saves all of them or none.
 #[derive(Debug, Clone)]
@@ -11,13 +11,24 @@ pub struct EnqueueRequest {
     pub idempotency: Option<Idempotency>,
     /// The name of the API key of the producer, which the store keeps with the events. `None` if the producer used no key.
     pub stored_by: Option<String>,
+    /// Leases the new events to a worker of this process that can send them at once, in the commit that stores them.
+    pub lease: Option<EnqueueLease>,
 }
 
 impl EnqueueRequest {
     /// Builds a request without an idempotency key, from a producer without an API key.
     pub fn new(events: Vec<NewEvent>) -> Self {
-        Self { events, idempotency: None, stored_by: None }
+        Self { events, idempotency: None, stored_by: None, lease: None }
     }
+}
+
+/// The leases that a worker wants on the events of an [`EnqueueRequest`]. They are like the leases of a claim: the worker
+/// renews, settles or releases them, and they expire otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnqueueLease {
+    pub owner: WorkerId,
+    /// How long each lease lasts without renewal.
+    pub duration: Duration,
 }
 
 /// The idempotency key of a request. A producer that did not receive the response repeats the request with the same
@@ -39,6 +50,9 @@ pub struct EnqueueResponse {
     pub replayed: bool,
     /// One receipt per event, in order.
     pub receipts: Vec<Receipt>,
+    /// The leases on new events, if the request asked for them. A store grants none on an event of a paused destination,
+    /// and none if the request is replayed. It may grant fewer: the other events are claimed.
+    pub leases: Vec<Lease>,
 }
 
 /// The confirmation that one event is stored.

@@ -48,7 +48,7 @@ pub use destination::{
     OpenCircuit, OpenCircuitReport, OperatorPause, PENDING_COUNT_MAX, PauseRequest, PendingCount,
     ReceiverPause, ResumedDestination,
 };
-pub use enqueue::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
+pub use enqueue::{EnqueueLease, EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
 pub use event::{AttemptView, AuditView, EventDetail, EventView, ManualAction};
 pub use expire::{ExpireRequest, ExpireResponse};

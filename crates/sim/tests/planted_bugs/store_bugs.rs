@@ -182,7 +182,7 @@ store_bug! {
         }
         let event_id = EventId::new(format!("lost-{count}")).expect("visible ASCII");
         let receipt = Receipt { event_id, status: DeliveryStatus::Pending, created_at: Default::default() };
-        Ok(EnqueueResponse { replayed: false, receipts: vec![receipt] })
+        Ok(EnqueueResponse { replayed: false, receipts: vec![receipt], leases: Vec::new() })
     }
 }
 

@@ -121,7 +121,11 @@ async fn lock_and_select_keys(
     for row in session.query(&SELECT_KEYS, &[&keys]).await? {
         let created_at = row.try_get::<_, PgTimestamp>(2)?.0;
         let ids = row.try_get::<_, Vec<String>>(3)?.into_iter().map(EventId::from_stored);
-        let response = EnqueueResponse { replayed: true, receipts: pending_receipts(ids, created_at) };
+        let response = EnqueueResponse {
+            replayed: true,
+            receipts: pending_receipts(ids, created_at),
+            leases: Vec::new(),
+        };
         let key = UsedKey { fingerprint: row.try_get(1)?, first_use: FirstUse::Stored(response) };
         used.insert(row.try_get(0)?, key);
     }
@@ -191,7 +195,7 @@ async fn insert(
     let mut responses = HashMap::new();
     for index in accepted {
         let receipts = pending_receipts(ids.by_ref().take(batch[*index].events.len()), created_at);
-        responses.insert(*index, EnqueueResponse { replayed: false, receipts });
+        responses.insert(*index, EnqueueResponse { replayed: false, receipts, leases: Vec::new() });
     }
     insert_keys(session, batch, accepted, &responses, created_at).await?;
     Ok(responses)

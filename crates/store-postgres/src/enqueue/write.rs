@@ -48,7 +48,7 @@ pub(super) async fn write(
     batch: &[EnqueueRequest],
 ) -> Result<Vec<WriteResult>, StoreError> {
     if batch.iter().all(|request| request.events.is_empty() && request.idempotency.is_none()) {
-        let empty = EnqueueResponse { replayed: false, receipts: Vec::new() };
+        let empty = EnqueueResponse { replayed: false, receipts: Vec::new(), leases: Vec::new() };
         return Ok(vec![Ok(empty); batch.len()]);
     }
     match write_together(store, batch).await? {
@@ -158,7 +158,7 @@ async fn insert_all(
     let mut ids = insert.event_ids();
     let respond = |request: &EnqueueRequest| {
         let receipts = pending_receipts(ids.by_ref().take(request.events.len()), created_at);
-        Ok(EnqueueResponse { replayed: false, receipts })
+        Ok(EnqueueResponse { replayed: false, receipts, leases: Vec::new() })
     };
     Ok(batch.iter().map(respond).collect())
 }
