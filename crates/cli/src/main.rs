@@ -11,9 +11,15 @@ mod timers;
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::cli::Cli;
+
+/// Every attempt allocates its request, its response and its strings, on several threads at once, which mimalloc serves in
+/// less time than the allocator of the C library.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
