@@ -127,6 +127,13 @@ pub(crate) fn is_statement_missing(state: &SqlState) -> bool {
     matches!(state.code(), "26000" | "42P05")
 }
 
+/// Returns whether a server or pooler may have refused a connection because of the options of its startup packet. Refused
+/// credentials, an unknown database and a server without capacity have other reasons.
+pub(crate) fn may_refuse_startup_options(error: &tokio_postgres::Error) -> bool {
+    let of_another_kind = ["25", "28", "3D", "53", "57"];
+    error.code().is_some_and(|state| !of_another_kind.iter().any(|class| state.code().starts_with(class)))
+}
+
 /// Converts a failure to get a session from the pool, which is always transient.
 pub(crate) fn pool_error(error: &PoolError) -> StoreError {
     match error {

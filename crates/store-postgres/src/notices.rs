@@ -149,7 +149,7 @@ async fn assign_positions(session: &Session, lock: &Sql) -> Result<i64, tokio_po
         session.prepare(&LAST_POSITION).await?,
     );
     loop {
-        let (begun, locked) = join(session.client().batch_execute(BEGIN), session.send(&lock, &[])).await;
+        let (begun, locked) = join(session.begin(&BEGIN), session.send(&lock, &[])).await;
         begun?;
         let locked: bool = locked?.first().expect("the statement returns one row").try_get(0)?;
         let notices = if locked { session.send(&assign, &[&COMMITS_MAX]).await? } else { Vec::new() };

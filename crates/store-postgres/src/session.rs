@@ -1,15 +1,18 @@
 //! Connection pools by purpose, and transactions that take one round trip.
 //!
-//! A transaction is sent at once, with its BEGIN and COMMIT: it takes one round trip, and a client that disconnects
-//! cannot leave it open. Transactions pin their plans: on a small or fresh table the planner would choose sequential
-//! scans, and a prepared statement would keep them when the table has grown.
+//! A connection has the settings of `settings` from its start, so a single statement is a transaction of its own. Several
+//! statements are sent at once, with BEGIN and COMMIT around them: they take one round trip, and a client that disconnects
+//! cannot leave the transaction open.
 //!
-//! A transaction pooler may give the server session to another client after each transaction. Settings are therefore
+//! A transaction pooler may give the server session to another client after each transaction. Behind one, settings are
 //! local to a transaction, and once a prepared statement turns out to be missing, statements are no longer prepared.
+
+mod connect;
+mod settings;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
@@ -17,6 +20,10 @@ use futures_util::future::join3;
 use posthaste_store::StoreError;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
+
+use connect::{Connector, PoolerTraits};
+use settings::BEGIN_SNAPSHOT;
+pub(crate) use settings::{BEGIN, BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Begin, durable_commit};
 
 use crate::config::PostgresConfig;
 use crate::error::{is_statement_missing, pool_error, store_error, unavailable};
@@ -26,60 +33,6 @@ use crate::schema::{SchemaName, SqlText, Statements};
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Upper bound of the wait for a pooled session, and of opening one.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The settings of a pinned transaction, local to it. One statement sets all of them, because each statement has a
-/// cost.
-///
-/// The timeout of a statement is longer than [`CALL_TIMEOUT`]. It ends a COMMIT that waits for a synchronous standby with
-/// a success, although the standby has not confirmed; by then the caller has given the call up as failed.
-macro_rules! plan_settings {
-    ($lock_timeout:literal) => {
-        concat!(
-            "SELECT set_config('statement_timeout', '20s', true), set_config('lock_timeout', '",
-            $lock_timeout,
-            "', true),
-       set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
-        )
-    };
-}
-
-/// An expression that makes the commit of its transaction durable: PostgreSQL then acknowledges the commit after it has
-/// flushed it to disk, here and on synchronous standbys. A stronger setting stays.
-macro_rules! durable_commit {
-    () => {
-        "CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
-            THEN set_config('synchronous_commit', 'on', true) END"
-    };
-}
-
-pub(crate) use durable_commit;
-
-/// Begins a transaction whose commit is durable, whose lock waits are bounded, and whose plans use indexes.
-macro_rules! begin {
-    ($lock_timeout:literal) => {
-        concat!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; ",
-            plan_settings!($lock_timeout),
-            ", ",
-            durable_commit!()
-        )
-    };
-}
-
-/// Begins a pinned transaction: its settings force index plans, a durable commit and bounded lock waits.
-pub(crate) const BEGIN: &str = begin!("5s");
-/// Begins a pinned transaction that has its id before its first statement reads a destination: the removal of unused
-/// destinations waits for such transactions.
-pub(crate) const BEGIN_ENQUEUE: &str = concat!(begin!("5s"), ", pg_current_xact_id()");
-/// Like [`BEGIN_ENQUEUE`], but soon gives up on a row lock. Transactions of producers may hold such a lock for any length
-/// of time.
-pub(crate) const BEGIN_ENQUEUE_SHORT_LOCK_WAIT: &str = concat!(begin!("250ms"), ", pg_current_xact_id()");
-
-/// Begins a pinned, read-only transaction whose statements share one snapshot.
-const BEGIN_SNAPSHOT: &str =
-    concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", plan_settings!("5s"));
 
 /// A statement with the types of its parameters. The text is written for the schema `app`; a session sends it for the
 /// configured one.
@@ -111,13 +64,13 @@ pub(crate) struct SessionPools {
 
 impl SessionPools {
     pub(crate) fn new(config: &PostgresConfig) -> Self {
-        let is_pooled = Arc::new(AtomicBool::new(false));
+        let pooler = Arc::new(PoolerTraits::default());
         let write_failures = Arc::new(AtomicUsize::new(0));
         let statements = Arc::new(Statements::new(config.schema.clone()));
-        let pool = |connections| SessionPool::new(config, connections, &is_pooled, &statements, None);
+        let pool = |connections| SessionPool::new(config, connections, &pooler, &statements, None);
         let writing = |connections| {
             let failures = Some(Arc::clone(&write_failures));
-            SessionPool::new(config, connections, &is_pooled, &statements, failures)
+            SessionPool::new(config, connections, &pooler, &statements, failures)
         };
         Self {
             dispatch: writing(4),
@@ -140,8 +93,7 @@ impl SessionPools {
 #[derive(Clone)]
 pub(crate) struct SessionPool {
     pool: Pool,
-    /// Whether a transaction pooler has been detected. Statements are then not prepared.
-    is_pooled: Arc<AtomicBool>,
+    pooler: Arc<PoolerTraits>,
     statements: Arc<Statements>,
     /// Counts the calls that failed.
     failures: Option<Arc<AtomicUsize>>,
@@ -151,12 +103,13 @@ impl SessionPool {
     fn new(
         config: &PostgresConfig,
         connections: usize,
-        is_pooled: &Arc<AtomicBool>,
+        pooler: &Arc<PoolerTraits>,
         statements: &Arc<Statements>,
         failures: Option<Arc<AtomicUsize>>,
     ) -> Self {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.driver.clone(), config.tls.clone(), recycling);
+        let connector = Connector { tls: config.tls.clone(), pooler: Arc::clone(pooler) };
+        let manager = Manager::from_connect(config.driver.clone(), connector, recycling);
         let pool = Pool::builder(manager)
             .max_size(connections)
             .runtime(Runtime::Tokio1)
@@ -164,7 +117,7 @@ impl SessionPool {
             .create_timeout(Some(SESSION_TIMEOUT))
             .build()
             .expect("the builder has the runtime that timeouts need");
-        Self { pool, is_pooled: Arc::clone(is_pooled), statements: Arc::clone(statements), failures }
+        Self { pool, pooler: Arc::clone(pooler), statements: Arc::clone(statements), failures }
     }
 
     /// Runs `work` on a session, within [`CALL_TIMEOUT`]. Closes the session if the work fails.
@@ -180,7 +133,7 @@ impl SessionPool {
             let client = self.pool.get().await.map_err(|error| pool_error(&error))?;
             let session = Session {
                 client: Some(client),
-                is_pooled: Arc::clone(&self.is_pooled),
+                pooler: Arc::clone(&self.pooler),
                 statements: Arc::clone(&self.statements),
             };
             session.run(work).await
@@ -199,7 +152,7 @@ impl SessionPool {
 /// A connection taken from a pool. Dropping it closes the connection; only successful work returns it to the pool.
 pub(crate) struct Session {
     client: Option<Object>,
-    is_pooled: Arc<AtomicBool>,
+    pooler: Arc<PoolerTraits>,
     statements: Arc<Statements>,
 }
 
@@ -222,7 +175,7 @@ impl Session {
             // transaction, or at a server that no longer accepts writes.
             Ok(_) => drop(self.client.take()),
             Err(error) if error.code().is_some_and(is_statement_missing) => {
-                self.is_pooled.store(true, Ordering::Relaxed);
+                self.pooler.record_lost_statement();
             }
             Err(_) => {}
         }
@@ -241,7 +194,7 @@ impl Session {
     /// Prepares a statement, or returns it as text if a transaction pooler has been detected.
     pub(crate) async fn prepare(&self, sql: &Sql) -> Result<PreparedSql, tokio_postgres::Error> {
         let (text, types) = (self.statements.text(sql.text), sql.types);
-        if self.is_pooled.load(Ordering::Relaxed) {
+        if self.pooler.loses_statements() {
             return Ok(PreparedSql::Unnamed { text, types });
         }
         Ok(PreparedSql::Named(self.client().prepare_typed_cached(&text, types).await?))
@@ -272,19 +225,41 @@ impl Session {
         self.send(&statement, params).await
     }
 
-    /// Runs one statement in a transaction that starts with [`BEGIN`], in one round trip.
+    /// Begins a transaction that the caller commits or rolls back. A session that is dropped before is closed, and
+    /// PostgreSQL rolls back.
+    pub(crate) async fn begin(&self, begin: &Begin) -> Result<(), tokio_postgres::Error> {
+        let text = if self.pooler.needs_local_settings() { begin.local } else { begin.pinned };
+        self.client().batch_execute(text).await
+    }
+
+    /// Runs one statement in a transaction of its own, in one round trip. Where the connection has the settings, that
+    /// needs neither BEGIN nor COMMIT.
     pub(crate) async fn transact(
         &self,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        self.transact_with(BEGIN, sql, params).await
+        let statement = self.prepare(sql).await?;
+        self.send_transaction(&statement, params).await
+    }
+
+    /// Like [`Self::transact`], for a statement that is prepared. It is sent at the first poll.
+    pub(crate) async fn send_transaction(
+        &self,
+        statement: &PreparedSql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        if self.pooler.needs_local_settings() {
+            self.run_between(&BEGIN, self.send(statement, params)).await
+        } else {
+            self.send(statement, params).await
+        }
     }
 
     /// Runs one statement in a transaction that starts with `begin`, in one round trip.
     pub(crate) async fn transact_with(
         &self,
-        begin: &str,
+        begin: &Begin,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
@@ -298,7 +273,7 @@ impl Session {
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, tokio_postgres::Error> {
-        self.run_between(BEGIN, work).await
+        self.run_between(&BEGIN, work).await
     }
 
     /// Runs `work` in a read-only transaction whose statements share one snapshot. Statements that `work` sends at its
@@ -307,17 +282,17 @@ impl Session {
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, tokio_postgres::Error> {
-        self.run_between(BEGIN_SNAPSHOT, work).await
+        self.run_between(&BEGIN_SNAPSHOT, work).await
     }
 
     /// Sends `begin`, then `work`, then COMMIT, without waiting in between.
     async fn run_between<T>(
         &self,
-        begin: &str,
+        begin: &Begin,
         work: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, tokio_postgres::Error> {
         let (begun, result, committed) =
-            join3(self.client().batch_execute(begin), work, self.client().batch_execute("COMMIT")).await;
+            join3(self.begin(begin), work, self.client().batch_execute("COMMIT")).await;
         begun?;
         let result = result?;
         committed?;

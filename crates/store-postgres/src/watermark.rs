@@ -65,7 +65,7 @@ WHERE w.min_key = $1 AND $2 > $1
 /// snapshot of the update includes every commit made under the shared lock.
 async fn raise_to(session: &Session, candidate: WatermarkCandidate) -> Result<(), tokio_postgres::Error> {
     let WatermarkCandidate { watermark, smallest_key, xmax } = candidate;
-    session.client().batch_execute(BEGIN).await?;
+    session.begin(&BEGIN).await?;
     let rows = session.query(&TRY_LOCK_WATERMARK, &[]).await?;
     if rows.first().expect("the statement returns one row").try_get(0)? {
         session.query(&RAISE_WATERMARK, &[&watermark, &smallest_key, &xmax]).await?;

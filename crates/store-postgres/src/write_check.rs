@@ -51,7 +51,7 @@ pub(crate) async fn run(sessions: &SessionPools) -> Result<(), StoreError> {
 /// Enqueues, claims and settles an event, and rolls back. If a statement fails, the session is closed, and PostgreSQL
 /// rolls back.
 async fn try_writes(session: &Session) -> Result<(), tokio_postgres::Error> {
-    session.client().batch_execute(BEGIN).await?;
+    session.begin(&BEGIN).await?;
     let destination = insert_in_transaction(session, &trial::event(PAYLOAD_BYTES)).await?;
     session.query(&READ_SNAPSHOT, &[&0_i64]).await?;
     let lease = grant_in_transaction(session, &trial::claim(), destination).await?;

@@ -10,7 +10,7 @@ use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
 use super::write::RequestResults;
 use crate::StoreState;
 use crate::convert::{PgTimestamp, micros};
-use crate::session::{Session, Sql};
+use crate::session::{Begin, Session, Sql};
 
 /// Locks the idempotency keys of a batch until the transaction ends. Another transaction that uses one of them waits
 /// until this one has committed. Locks are taken in one order, so that two batches cannot deadlock.
@@ -91,12 +91,12 @@ enum Decision {
 /// Checks the batch for duplicates and inserts the requests that are new, in one transaction. `begin` is the statement
 /// that starts the transaction.
 pub(super) async fn enqueue(
-    begin: &str,
+    begin: &Begin,
     store: &StoreState,
     session: &Session,
     batch: &[EnqueueRequest],
 ) -> Result<RequestResults, tokio_postgres::Error> {
-    session.client().batch_execute(begin).await?;
+    session.begin(begin).await?;
     let keys = lock_and_select_keys(session, batch).await?;
     let taken = select_taken_ids(session, batch).await?;
     let decisions = decide(batch, keys, taken);

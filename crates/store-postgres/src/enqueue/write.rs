@@ -14,7 +14,7 @@ use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
 use super::lock_wait::LockedTable;
 use crate::StoreState;
 use crate::error::{is_lock_conflict, unavailable};
-use crate::session::{BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Session};
+use crate::session::{BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Begin, Session};
 
 pub(super) type RequestResults = Vec<Result<EnqueueResponse, StoreError>>;
 
@@ -70,9 +70,9 @@ async fn write_together(
     let written = store
         .sessions
         .produce
-        .with(async |session| match transact(BEGIN_ENQUEUE_SHORT_LOCK_WAIT, store, session, batch).await {
+        .with(async |session| match transact(&BEGIN_ENQUEUE_SHORT_LOCK_WAIT, store, session, batch).await {
             // The lock is not one that a client can hold for as long as it likes: wait longer for it.
-            Err(error) if is_lock_conflict(&error) => transact(BEGIN_ENQUEUE, store, session, batch).await,
+            Err(error) if is_lock_conflict(&error) => transact(&BEGIN_ENQUEUE, store, session, batch).await,
             written => written,
         })
         .await;
@@ -87,7 +87,7 @@ async fn write_together(
 
 /// Writes the batch in one transaction, which the statement `begin` starts. A lock conflict rolls it back.
 async fn transact(
-    begin: &str,
+    begin: &Begin,
     store: &StoreState,
     session: &Session,
     batch: &[EnqueueRequest],
@@ -147,7 +147,7 @@ async fn write_one_by_one(store: &StoreState, batch: &[EnqueueRequest]) -> Vec<W
 
 /// Inserts every event of a batch that has neither idempotency keys nor chosen event ids, in one round trip.
 async fn insert_all(
-    begin: &str,
+    begin: &Begin,
     store: &StoreState,
     session: &Session,
     batch: &[EnqueueRequest],
@@ -166,7 +166,7 @@ async fn insert_all(
 /// Checks idempotency keys and event ids, then inserts the requests that are new, in one transaction. Tries again if
 /// another transaction takes an event id in between.
 async fn insert_deduplicated(
-    begin: &str,
+    begin: &Begin,
     store: &StoreState,
     session: &Session,
     batch: &[EnqueueRequest],

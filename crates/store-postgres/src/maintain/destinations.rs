@@ -111,7 +111,7 @@ pub(super) async fn remove_unused(
     keep_for: i64,
     rows_max: i64,
 ) -> Result<bool, tokio_postgres::Error> {
-    session.client().batch_execute(BEGIN).await?;
+    session.begin(&BEGIN).await?;
     let locked = session.query(&TRY_LOCK, &[]).await?;
     let mut has_more = false;
     if locked.first().expect("the statement returns one row").try_get(0)? {

@@ -1,7 +1,7 @@
 //! The durability of commits: enqueues and settles commit with `synchronous_commit` at least `on`, whatever the database
 //! or the caller has set.
 
-use posthaste_postgres_server::PostgresServer;
+use posthaste_postgres_server::{PostgresServer, TEST_SETTINGS};
 use posthaste_store::{EnqueueRequest, Idempotency, Store};
 use posthaste_store_postgres::{PostgresStore, enqueue_in};
 
@@ -9,7 +9,7 @@ use crate::fixture::*;
 use crate::support::PostgresHarness;
 
 /// Records the setting under which each insert into these tables commits.
-const RECORD_COMMITS: &str = "
+pub(crate) const RECORD_COMMITS: &str = "
     CREATE TABLE commits (of text, setting text);
     CREATE FUNCTION record_commit() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -66,4 +66,29 @@ async fn enqueues_and_settles_commit_durably_whatever_the_database_has_set() {
         );
         drop(harness);
     }
+}
+
+#[tokio::test]
+async fn a_setting_that_is_weakened_later_does_not_weaken_open_connections() {
+    let server = PostgresServer::start(&TEST_SETTINGS).unwrap_or_else(|error| panic!("{error}"));
+    let database = server.create_database("reloaded");
+    let store = open(&database.url).await;
+    query_text(&server, &database.name, RECORD_COMMITS);
+    commit_through(&store).await;
+    query_text(&server, "postgres", "ALTER SYSTEM SET synchronous_commit = off");
+    query_text(&server, "postgres", "SELECT pg_reload_conf()");
+    wait_until(TIMEOUT, "the server has reloaded its configuration", async || {
+        query_text(&server, "postgres", "SHOW synchronous_commit") == "off"
+    })
+    .await;
+    commit_through(&store).await;
+    let sql = "SELECT of, setting, count(*) FROM commits GROUP BY 1, 2 ORDER BY 1";
+    let commits = query_text(&server, &database.name, sql);
+    assert_eq!(commits, "webhook_events|on|2\nwebhook_terminal_events|on|2");
+}
+
+/// Enqueues and settles an event.
+async fn commit_through(store: &dyn Store) {
+    enqueue(store, spec()).await;
+    settle(store, &[claim_one(store).await], 200).await;
 }

@@ -12,6 +12,7 @@ use posthaste_store::{LeaseRef, Retention, SettleResult, Store, StoreError};
 use posthaste_store_postgres::{PostgresStore, migrate};
 use tempfile::TempDir;
 
+use crate::durability::RECORD_COMMITS;
 use crate::fixture::*;
 
 /// Runs the pooler and kills it when stdin closes, which happens however the test process ends.
@@ -36,8 +37,14 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// Starts pgbouncer in front of the shared server, in transaction mode and without support for prepared statements.
+    /// Starts pgbouncer in front of the shared server, in transaction mode and without support for prepared statements. It
+    /// refuses connections with options.
     async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// Starts pgbouncer with further settings.
+    async fn start_with(settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let port = free_ports().next().expect("a port is free");
         let users = directory.path().join("users");
@@ -53,7 +60,7 @@ impl Pooler {
             file,
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 8\n\
-             max_client_conn = 200\n{}",
+             max_client_conn = 200\n{}{settings}",
             PostgresServer::shared().port(),
             users.display(),
             if supports_statements { "max_prepared_statements = 0\n" } else { "" }
@@ -177,6 +184,36 @@ async fn once_the_pooler_is_detected_no_call_fails() {
             result.unwrap();
         }
         settle(&store, &claim(&store).await, 200).await;
+    }
+}
+
+#[tokio::test]
+async fn commits_are_durable_behind_poolers_that_refuse_or_ignore_options() {
+    for settings in ["", "ignore_startup_parameters = options\n"] {
+        let pooler = Pooler::start_with(settings).await;
+        let (server, database) =
+            (PostgresServer::shared(), PostgresServer::shared().create_database("pooled"));
+        migrate(&config(&database.url)).await.unwrap();
+        query_text(server, &database.name, RECORD_COMMITS);
+        let set = format!("ALTER DATABASE \"{}\" SET synchronous_commit = off", database.name);
+        query_text(server, "postgres", &set);
+        let store = PostgresStore::connect(config(&pooler.url(&database)));
+        for _ in 0..5 {
+            join_all((0..20).map(|_| {
+                retry("an enqueue", async || {
+                    store.overview().await?;
+                    store.enqueue(request(vec![spec()])).await
+                })
+            }))
+            .await;
+        }
+        let claimed = claim_by("worker-a");
+        let leases = retry("a claim", async || store.claim(&claimed).await).await.leases;
+        let batch: Vec<_> = leases.iter().map(|lease| settlement(lease, 200)).collect();
+        retry("a settle", async || store.settle(&worker("worker-a"), &batch).await).await;
+        let sql = "SELECT DISTINCT of, setting FROM commits ORDER BY 1";
+        let commits = query_text(server, &database.name, sql);
+        assert_eq!(commits, "webhook_events|on\nwebhook_terminal_events|on", "{settings}");
     }
 }
 

@@ -1,0 +1,131 @@
+//! The settings under which statements run: index plans, durable commits and bounded waits.
+//!
+//! On a small or fresh table the planner would choose sequential scans, and a prepared statement would keep them when the
+//! table has grown. So the settings pin the plans.
+//!
+//! A connection sets them once, with its startup packet, and a single statement then needs no transaction around it. Behind
+//! a pooler such settings do not reach every server session; there each transaction sets them for itself.
+
+/// The settings of a connection, by name and as PostgreSQL displays their values.
+///
+/// The timeout of a statement is longer than [`CALL_TIMEOUT`](super::CALL_TIMEOUT). It ends a COMMIT that waits for a
+/// synchronous standby with a success, although the standby has not confirmed; by then the caller has given the call up as
+/// failed.
+const PINNED_SETTINGS: [(&str, &str); 9] = [
+    ("default_transaction_isolation", "read committed"),
+    ("statement_timeout", "20s"),
+    ("lock_timeout", "5s"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
+
+/// Returns the pinned settings as the parameter `options` of a startup packet, after the options of the database URL.
+pub(super) fn startup_options(of_url: Option<&str>) -> String {
+    let pinned = PINNED_SETTINGS.map(|(name, value)| format!("-c {name}={}", value.replace(' ', "\\ ")));
+    of_url.into_iter().map(str::to_owned).chain(pinned).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a statement that tells whether the session has the pinned settings. If it has, the statement also makes all
+/// commits of the session durable: PostgreSQL then acknowledges a commit after it has flushed it to disk, here and on
+/// synchronous standbys. A stronger setting stays. A later change of the server's configuration does not weaken it.
+pub(super) fn check_session() -> String {
+    let has_settings =
+        PINNED_SETTINGS.map(|(name, value)| format!("current_setting('{name}') = '{value}'")).join(" AND ");
+    format!(
+        "SELECT CASE WHEN {has_settings} THEN
+             set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply')
+                 THEN current_setting('synchronous_commit') ELSE 'on' END, false) END IS NOT NULL"
+    )
+}
+
+/// The settings of a transaction, local to it. One statement sets all of them, because each statement has a cost.
+macro_rules! local_settings {
+    ($lock_timeout:literal) => {
+        concat!(
+            "SELECT set_config('statement_timeout', '20s', true), set_config('lock_timeout', '",
+            $lock_timeout,
+            "', true),
+       set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
+        )
+    };
+}
+
+/// An expression that makes the commit of its transaction durable, unless a stronger setting does.
+macro_rules! durable_commit {
+    () => {
+        "CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+            THEN set_config('synchronous_commit', 'on', true) END"
+    };
+}
+
+pub(crate) use durable_commit;
+
+/// Begins a transaction whose commit is durable, whose lock waits are bounded, and whose plans use indexes.
+macro_rules! begin_local {
+    ($lock_timeout:literal) => {
+        concat!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; ",
+            local_settings!($lock_timeout),
+            ", ",
+            durable_commit!()
+        )
+    };
+}
+
+/// How a transaction begins: on a connection whose settings are pinned, and behind a pooler.
+pub(crate) struct Begin {
+    pub(super) pinned: &'static str,
+    pub(super) local: &'static str,
+}
+
+/// Begins a transaction with index plans, a durable commit and bounded lock waits.
+pub(crate) static BEGIN: Begin =
+    Begin { pinned: "BEGIN ISOLATION LEVEL READ COMMITTED", local: begin_local!("5s") };
+
+/// Begins a transaction that has its id before its first statement reads a destination: the removal of unused destinations
+/// waits for such transactions.
+pub(crate) static BEGIN_ENQUEUE: Begin = Begin {
+    pinned: "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()",
+    local: concat!(begin_local!("5s"), ", pg_current_xact_id()"),
+};
+
+/// Like [`BEGIN_ENQUEUE`], but soon gives up on a row lock. Transactions of producers may hold such a lock for any length
+/// of time.
+pub(crate) static BEGIN_ENQUEUE_SHORT_LOCK_WAIT: Begin = Begin {
+    pinned: "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT set_config('lock_timeout', '250ms', true), pg_current_xact_id()",
+    local: concat!(begin_local!("250ms"), ", pg_current_xact_id()"),
+};
+
+/// Begins a read-only transaction whose statements share one snapshot.
+pub(super) static BEGIN_SNAPSHOT: Begin = Begin {
+    pinned: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    local: concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", local_settings!("5s")),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_the_url_come_first_and_spaces_are_escaped() {
+        let options = startup_options(Some("-c search_path=shop"));
+        assert!(
+            options.starts_with("-c search_path=shop -c default_transaction_isolation=read\\ committed ")
+        );
+        assert!(startup_options(None).starts_with("-c default_transaction_isolation"));
+    }
+
+    #[test]
+    fn a_transaction_behind_a_pooler_has_every_setting_of_a_pinned_connection() {
+        for (name, value) in PINNED_SETTINGS {
+            let is_set = BEGIN.local.contains(&format!("set_config('{name}', '{value}', true)"));
+            assert!(is_set || name == "default_transaction_isolation", "{name}");
+        }
+    }
+}
