@@ -8,12 +8,14 @@ SHELL := bash
 # `make sim` runs SEEDS seeds; SEED=n runs only that seed.
 SEEDS ?= 1000
 SEED ?=
-# Arguments of `make bench`: the store and the measurement.
-STORE ?= postgres
-WHAT ?= rates
+# Arguments of `make bench`: the parts and the stores to measure, a factor for the numbers of events, and the file of the results.
+WHAT ?= all
+STORE ?= both
+SCALE ?=
+JSON ?= target/bench.json
 
 # Crates for tests and benchmarks, which are not published.
-UNPUBLISHED := guardrails postgres-server sim store-bench store-comparison store-conformance store-memory
+UNPUBLISHED := bench guardrails postgres-server sim store-comparison store-conformance store-memory
 
 TEST_LOG := target/test.log
 TOOLS := $(CURDIR)/target/tools
@@ -75,8 +77,16 @@ sim: ## run the simulation with SEEDS seeds (default 1000), or with SEED=n only
 	cargo run --locked --release -p posthaste-sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: bench
-bench: ## measure a store (STORE=postgres or sqlite, WHAT=rates, trickle, backlog or all)
-	cargo run --locked --release -p posthaste-store-bench -- $(STORE) $(WHAT)
+bench: ## measure the whole product (WHAT=drain,latency,… or quick, STORE=sqlite or postgres, SCALE=0.1)
+	cargo build --locked --release -p posthaste-cli -p posthaste-bench
+	target/release/posthaste-bench run --binary target/release/posthaste --what '$(WHAT)' --store '$(STORE)' $(if $(SCALE),--scale $(SCALE)) --json '$(JSON)'
+
+# BEFORE=FILE adds the results of an earlier build.
+.PHONY: bench-document
+bench-document: ## write the results of `make bench` into docs/performance.md and its plots
+	cargo build --locked --release -p posthaste-bench
+	target/release/posthaste-bench plot $(BEFORE) '$(JSON)'
+	target/release/posthaste-bench document $(BEFORE) '$(JSON)'
 
 .PHONY: need-rustfmt need-clippy need-packages need-schemathesis
 need-rustfmt:

@@ -27,7 +27,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, Allowed)] = &[
     ("dashboard", Allowed::Only(&[])),
     ("sim", Allowed::Only(&["domain", "store", "store-memory", "engine"])),
     ("postgres-server", Allowed::Only(&[])),
-    ("store-bench", Allowed::All),
+    ("bench", Allowed::All),
     ("guardrails", Allowed::Only(&[])),
     ("posthaste", Allowed::Only(&["domain", "store", "store-sqlite", "store-postgres", "engine", "sender"])),
     ("config", Allowed::Only(&["domain", "engine", "sender", "api", "posthaste"])),

@@ -1,29 +1,21 @@
 //! Timed runs of claims and settles.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use posthaste_domain::DestinationId;
 use posthaste_store::{SettleResult, Store};
 use tokio::sync::mpsc;
 
-use crate::load::{BATCH, Worker};
+use crate::clock::now;
+use crate::store::load::{Worker, event, request};
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
-/// Returns a count per second.
-pub(crate) fn rate(count: usize, took: Duration) -> f64 {
-    count as f64 / took.as_secs_f64()
-}
-
-/// Claims and settles `count` events and returns how long it took. Each claim overlaps with the settle before it, as in a
+/// Claims and settles `count` events in batches and returns how long it took. Each claim overlaps with the settle before it, as in a
 /// worker.
 pub(crate) async fn drain(
     store: &Arc<dyn Store>,
     count: usize,
+    batch: usize,
     retry_every: Option<u32>,
     seed: u64,
 ) -> Duration {
@@ -35,7 +27,7 @@ pub(crate) async fn drain(
             let mut worker = Worker::new(seed);
             let mut taken = 0;
             while taken < count {
-                let request = worker.claim_request(BATCH.min(count - taken), &[]);
+                let request = worker.claim_request(batch.min(count - taken), &[]);
                 let leases = store.claim(&request).await.expect("the store is up").leases;
                 assert!(!leases.is_empty(), "the store ran out of due events after {taken} of {count}");
                 taken += leases.len();
@@ -53,31 +45,25 @@ pub(crate) async fn drain(
     now() - started
 }
 
-/// Enqueues and claims single events and returns the durations of the claims, in ascending order.
+/// Enqueues and claims single events and returns the durations of the claims in milliseconds.
 pub(crate) async fn claim_singles(
     store: &Arc<dyn Store>,
     rounds: usize,
     first_destination: usize,
     excluded: &[DestinationId],
-) -> Vec<Duration> {
+) -> Vec<f64> {
     let mut worker = Worker::new(99);
     let mut durations = Vec::with_capacity(rounds);
     for round in 0..rounds {
-        let event = crate::load::event(first_destination + round % 10);
-        store.enqueue(crate::load::request(vec![event])).await.expect("the event is stored");
+        let event = event(first_destination + round % 10);
+        store.enqueue(request(vec![event])).await.expect("the event is stored");
         let request = worker.claim_request(100, excluded);
         let started = now();
         let leases = store.claim(&request).await.expect("the store is up").leases;
-        durations.push(now() - started);
+        durations.push((now() - started).as_secs_f64() * 1_000.0);
         assert_eq!(leases.len(), 1, "the claim returns the new event and no other");
         let settlements = worker.settlements(&leases, None);
         store.settle(&worker.id, &settlements).await.expect("the store is up");
     }
-    durations.sort_unstable();
     durations
-}
-
-/// Returns a percentile of sorted durations, in milliseconds.
-pub(crate) fn percentile_ms(sorted: &[Duration], percent: usize) -> f64 {
-    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)].as_secs_f64() * 1_000.0
 }

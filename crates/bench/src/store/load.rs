@@ -14,9 +14,10 @@ use rand::RngExt as _;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-pub(crate) const PAYLOAD_BYTES: usize = 512;
-/// Events per claim.
-pub(crate) const BATCH: usize = 500;
+use crate::payload::PAYLOAD_BYTES;
+
+/// Number of destinations of most parts.
+pub(crate) const DESTINATIONS: usize = 100;
 
 /// Builds an event for a numbered destination.
 pub(crate) fn event(destination: usize) -> NewEvent {

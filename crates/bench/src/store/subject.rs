@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cpu;
 use posthaste_postgres_server::{Database, PostgresServer};
 use posthaste_store::Store;
 use posthaste_store_postgres::{PostgresConfig, PostgresStore};
 use posthaste_store_sqlite::{Options, SqliteStore, SystemClock, system_rng};
+
+use crate::database::POSTGRES_SETTINGS;
+use crate::options::StoreKind;
+use crate::process;
 
 /// A store under measurement, with its server or directory.
 pub(crate) struct Subject {
@@ -22,20 +25,16 @@ enum Backend {
 }
 
 impl Subject {
-    /// Creates an empty store; `kind` is `postgres` or `sqlite`.
-    pub(crate) async fn create(kind: &str) -> Self {
-        if kind == "postgres" { Self::postgres().await } else { Self::sqlite() }
+    /// Creates an empty store.
+    pub(crate) async fn create(kind: StoreKind) -> Self {
+        match kind {
+            StoreKind::Postgres => Self::postgres().await,
+            StoreKind::Sqlite => Self::sqlite(),
+        }
     }
 
     async fn postgres() -> Self {
-        let settings = [
-            ("fsync", "on"),
-            ("synchronous_commit", "on"),
-            ("shared_buffers", "2GB"),
-            ("max_wal_size", "8GB"),
-            ("checkpoint_timeout", "5min"),
-        ];
-        let server = PostgresServer::start(&settings).unwrap_or_else(|error| panic!("{error}"));
+        let server = PostgresServer::start(POSTGRES_SETTINGS).unwrap_or_else(|error| panic!("{error}"));
         let database = server.create_database("bench");
         let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
         let store = PostgresStore::open(config).await.expect("a fresh database can be migrated");
@@ -64,24 +63,11 @@ impl Subject {
         }
     }
 
-    /// Returns the bytes of write-ahead log written so far; `None` for SQLite.
-    pub(crate) fn wal_bytes(&self) -> Option<f64> {
-        self.sql("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")?.trim().parse().ok()
-    }
-
-    /// Opens a second store on the same database, with its own connections and caches, as another process would; `None` for
-    /// SQLite.
-    pub(crate) async fn open_second(&self) -> Option<Arc<dyn Store>> {
-        let Backend::Postgres { database, .. } = &self.backend else { return None };
-        let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
-        Some(Arc::new(PostgresStore::open(config).await.expect("the schema exists")))
-    }
-
     /// Returns the processor time used so far by this process and by the PostgreSQL server, if there is one.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        let own = cpu::process_time(std::process::id())?;
+        let own = process::process_time(std::process::id())?;
         match &self.backend {
-            Backend::Postgres { server, .. } => Some(own + cpu::children_time(server.process_id()?)?),
+            Backend::Postgres { server, .. } => Some(own + process::family_time(server.process_id()?)?),
             Backend::Sqlite { .. } => Some(own),
         }
     }

@@ -1,0 +1,107 @@
+//! The databases of the product, created new for every part.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use posthaste_postgres_server::PostgresServer;
+
+use crate::options::StoreKind;
+use crate::process;
+
+/// Settings of the PostgreSQL server: durable commits, and enough memory and log that checkpoints are rare.
+pub(crate) const POSTGRES_SETTINGS: &[(&str, &str)] = &[
+    ("fsync", "on"),
+    ("synchronous_commit", "on"),
+    ("shared_buffers", "2GB"),
+    ("max_wal_size", "8GB"),
+    ("checkpoint_timeout", "5min"),
+];
+
+/// An empty database. It is removed when this value is dropped.
+pub(crate) struct Database {
+    /// Also the working directory of the product, so that it reads no configuration file.
+    directory: tempfile::TempDir,
+    url: String,
+    postgres: Option<(Rc<PostgresServer>, String)>,
+}
+
+/// The PostgreSQL server of a run. The first part that needs it starts it.
+#[derive(Default)]
+pub(crate) struct Servers(Option<Rc<PostgresServer>>);
+
+impl Servers {
+    fn postgres(&mut self) -> Rc<PostgresServer> {
+        let start = || {
+            let server = PostgresServer::start(POSTGRES_SETTINGS).unwrap_or_else(|error| panic!("{error}"));
+            Rc::new(server)
+        };
+        Rc::clone(self.0.get_or_insert_with(start))
+    }
+
+    /// Returns the version of the server, if one runs.
+    pub(crate) fn postgres_version(&self) -> Option<String> {
+        self.0.as_ref().map(|server| server.version().to_owned())
+    }
+
+    /// Creates an empty database.
+    pub(crate) fn create(&mut self, kind: StoreKind) -> Database {
+        let directory = tempfile::tempdir().expect("a temporary directory can be created");
+        match kind {
+            StoreKind::Sqlite => {
+                let url = format!("sqlite://{}", directory.path().join("posthaste.db").display());
+                Database { directory, url, postgres: None }
+            }
+            StoreKind::Postgres => {
+                let server = self.postgres();
+                let created = server.create_database("bench");
+                Database { directory, url: created.url, postgres: Some((server, created.name)) }
+            }
+        }
+    }
+}
+
+impl Database {
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns the port of the PostgreSQL server; `None` for SQLite.
+    pub(crate) fn postgres_port(&self) -> Option<u16> {
+        self.postgres.as_ref().map(|(server, _)| server.port())
+    }
+
+    /// Returns the processor time of the PostgreSQL server; `None` for SQLite.
+    pub(crate) fn server_time(&self) -> Option<Duration> {
+        process::family_time(self.postgres.as_ref()?.0.process_id()?)
+    }
+
+    /// Runs SQL on the PostgreSQL server; `None` for SQLite.
+    pub(crate) fn sql(&self, sql: &str) -> Option<String> {
+        let (server, name) = self.postgres.as_ref()?;
+        Some(server.psql(name, sql).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Returns the bytes of write-ahead log written so far; `None` for SQLite.
+    pub(crate) fn wal_bytes(&self) -> Option<f64> {
+        self.sql("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")?.trim().parse().ok()
+    }
+
+    /// Finishes the background work of earlier writes, so that it does not affect the next measurement.
+    pub(crate) fn tidy(&self) {
+        self.sql("VACUUM ANALYZE;");
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Some((server, name)) = &self.postgres {
+            // The server is removed at the end anyway; dropping early frees the disk.
+            let _ = server.drop_database(name);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The lag of healthy receivers, alone and beside a crowd.
+//!
+//! Each crowd has a fresh store and a fresh product. Healthy traffic runs alone first, so that the product knows the healthy
+//! receivers. Then the events of the crowd are enqueued, and then the healthy traffic is measured again.
+
+use std::time::Duration;
+
+use crate::backlog::{Loader, enqueue_all};
+use crate::crowd::{Crowd, CrowdEvents, GROUP};
+use crate::database::Database;
+use crate::link::Link;
+use crate::options::StoreKind;
+use crate::part::latency::send_steadily;
+use crate::product::{Api, Product};
+use crate::run::Run;
+
+const HEALTHY: &str = "healthy";
+const WARM_UP: Duration = Duration::from_secs(2);
+const ALONE: Duration = Duration::from_secs(10);
+const BESIDE: Duration = Duration::from_secs(20);
+
+pub(crate) async fn measure(run: &mut Run, kind: StoreKind) {
+    for crowd in Crowd::ALL {
+        let is_selected = run.crowd.as_ref().is_none_or(|name| crowd.name().contains(name.as_str()));
+        let needs_postgres = crowd.link_bytes_per_second().is_some();
+        if !is_selected || needs_postgres && kind == StoreKind::Sqlite {
+            continue;
+        }
+        measure_crowd(run, kind, crowd, 1).await;
+        if kind == StoreKind::Postgres {
+            measure_crowd(run, kind, crowd, 2).await;
+        }
+    }
+}
+
+async fn measure_crowd(run: &mut Run, kind: StoreKind, crowd: Crowd, workers: usize) {
+    let database = run.servers.create(kind);
+    let (_link, url) = match crowd.link_bytes_per_second() {
+        Some(bytes_per_second) => {
+            let port = database.postgres_port().expect("only PostgreSQL has a link");
+            let link = Link::start(port, bytes_per_second).await;
+            let url = database.url().replace(&format!(":{port}/"), &format!(":{}/", link.port()));
+            (Some(link), url)
+        }
+        None => (None, database.url().to_owned()),
+    };
+    let mut products: Vec<Product> =
+        (0..workers).map(|_| Product::spawn(&run.binary, &url, database.directory(), &[])).collect();
+    for product in &mut products {
+        product.wait_until_ready().await;
+    }
+    let api = products[0].api();
+    send_healthy(run, api, WARM_UP).await;
+    let alone = send_healthy(run, api, run.scale.duration(ALONE)).await;
+    let events = crowd.events(&run.sink, run.scale);
+    run.sink.reset();
+    enqueue_crowd(run, &database, api, crowd, &events).await;
+    let beside = send_steadily(api, &mut run.sink, HEALTHY, run.scale.duration(BESIDE)).await;
+
+    run.record(kind, &crowd.figure_key(workers, "alone_p99"), alone.p99);
+    run.record(kind, &crowd.figure_key(workers, "p50"), beside.p50);
+    run.record(kind, &crowd.figure_key(workers, "p99"), beside.p99);
+    if crowd.progress_title().is_some() {
+        let reached = run.sink.count(GROUP) as f64 / events.count as f64;
+        run.record(kind, &crowd.figure_key(workers, "progress"), reached);
+    }
+    // Dropping the products kills them: requests to receivers that hang would delay a stop.
+}
+
+/// Sends healthy traffic without a crowd.
+async fn send_healthy(run: &mut Run, api: &Api, duration: Duration) -> crate::percentile::Percentiles {
+    run.sink.reset();
+    send_steadily(api, &mut run.sink, HEALTHY, duration).await
+}
+
+/// Enqueues the events of a crowd. Beside a throttled link they are stored by a product that does not use the link.
+async fn enqueue_crowd(run: &mut Run, database: &Database, api: &Api, crowd: Crowd, events: &CrowdEvents) {
+    let CrowdEvents { urls, count, payload_bytes } = events;
+    if crowd.link_bytes_per_second().is_none() {
+        return enqueue_all(api, urls, *count, *payload_bytes).await;
+    }
+    let loader = Loader::start(&run.binary, database, &mut run.sink).await;
+    enqueue_all(loader.api(), urls, *count, *payload_bytes).await;
+    loader.stop().await;
+}
