@@ -58,10 +58,23 @@ impl DestinationUrl {
         url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
+    /// Returns the host in the sense of a connection: scheme, name and port, as the URL begins. Destinations with the same
+    /// origin share connections. The whole text if another program has stored a URL that is not valid.
+    pub fn origin(&self) -> &str {
+        origin_of(&self.0)
+    }
+
     /// Validates the URL again before the sender connects, because other programs may have written to the store.
     pub fn to_url(&self) -> Result<Url, InvalidDestination> {
         parse_and_validate(&self.0)
     }
+}
+
+/// Returns the part of a normalized URL before its path or query.
+fn origin_of(url: &str) -> &str {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    let end = url[after_scheme..].find(['/', '?', '#']).map_or(url.len(), |at| after_scheme + at);
+    &url[..end]
 }
 
 fn parse_and_validate(text: &str) -> Result<Url, InvalidDestination> {
@@ -119,6 +132,16 @@ mod tests {
         let plain = DestinationUrl::parse("https://example.com/hook").unwrap();
         assert_eq!(DestinationUrl::parse("HTTPS://EXAMPLE.com:443/hook").unwrap(), plain);
         assert_eq!(DestinationUrl::parse("https://example.com/a/../hook").unwrap(), plain);
+    }
+
+    #[test]
+    fn origin_ends_before_the_path_and_names_the_port() {
+        let origin = |text: &str| DestinationUrl::parse(text).unwrap().origin().to_owned();
+        assert_eq!(origin("https://Example.com/a/b?c"), "https://example.com");
+        assert_eq!(origin("http://example.com:8080/"), "http://example.com:8080");
+        assert_eq!(origin("http://[::1]:81/x"), "http://[::1]:81");
+        assert_ne!(origin("http://example.com/"), origin("https://example.com/"));
+        assert_eq!(DestinationUrl::from_stored("no url".to_owned()).origin(), "no url");
     }
 
     #[test]

@@ -286,8 +286,12 @@ impl Claimer {
             lease: worker.settings.lease.duration(),
             limit: available.total.min(quota.total),
             retries_max: available.retries.min(quota.retries),
-            per_destination: worker.settings.per_destination,
-            destination_slots,
+            slots: posthaste_store::FixedSlots {
+                destinations: destination_slots,
+                ..posthaste_store::FixedSlots::per_destination(worker.settings.per_destination)
+            }
+            .share(),
+            pace_slots: posthaste_store::PaceSlots::UNLIMITED,
             payload_bytes_max,
             event_payload_bytes_max,
             abandon_after: worker.settings.abandon_after,

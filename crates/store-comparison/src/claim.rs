@@ -11,23 +11,27 @@ use posthaste_domain::{
     ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, TerminalState, Timestamp, Trigger,
     WorkerId,
 };
-use posthaste_store::{ClaimRequest, ClaimResponse, Store as _};
+use posthaste_store::{ClaimRequest, ClaimResponse, FixedSlots, PaceSlots, SlotBudget, Store as _};
 use posthaste_store_memory::{Row, State};
 
 use crate::clock_offset::snap_to_model;
 use crate::difference::{ComparisonResult, Difference, compare};
 use crate::durations::RESUMED_WITHIN;
-use crate::operation::{ClaimSpec, Handle, RecencyIndex};
+use crate::operation::{ClaimSpec, Destination, Handle, RecencyIndex};
 use crate::sequence_run::{Counterparts, SequenceRun};
 
 impl SequenceRun<'_> {
     pub(crate) async fn claim(&mut self, handle: Handle, claim: &ClaimSpec) -> ComparisonResult<String> {
-        let slots = |of: fn(Counterparts<DestinationId>) -> DestinationId| -> BTreeMap<DestinationId, usize> {
-            claim
-                .destination_slots
-                .iter()
-                .map(|(destination, slots)| (of(self.destination(*destination)), *slots))
-                .collect()
+        let slots = |of: fn(Counterparts<DestinationId>) -> DestinationId| {
+            let id = |destination: Destination| of(self.destination(destination));
+            FixedSlots {
+                destinations: claim.destination_slots.iter().map(|(to, slots)| (id(*to), *slots)).collect(),
+                per_host: claim.per_host,
+                paces: claim.paces.iter().map(|(to, pace)| (to.host().to_owned(), *pace)).collect(),
+                known: claim.known.iter().map(|to| id(*to)).collect(),
+                ..FixedSlots::per_destination(claim.per_destination)
+            }
+            .share()
         };
         let model = ClaimRequest {
             id: new_claim_id(),
@@ -35,17 +39,15 @@ impl SequenceRun<'_> {
             lease: claim.lease,
             limit: claim.limit,
             retries_max: claim.retries_max,
-            per_destination: claim.per_destination,
-            destination_slots: slots(|ids| ids.model),
+            slots: slots(|ids| ids.model),
+            pace_slots: PaceSlots::new(|pace| claim.pace_slots[pace as usize]),
             payload_bytes_max: claim.payload_bytes_max,
             event_payload_bytes_max: claim.event_payload_bytes_max,
             abandon_after: claim.abandon_after,
             resumed_within: RESUMED_WITHIN,
         };
-        let request = Counterparts {
-            store: ClaimRequest { destination_slots: slots(|ids| ids.store), ..model.clone() },
-            model,
-        };
+        let request =
+            Counterparts { store: ClaimRequest { slots: slots(|ids| ids.store), ..model.clone() }, model };
         self.claims.push(request.clone());
         self.claim_on_both(handle, &request).await
     }
@@ -243,7 +245,8 @@ fn check_choice(
     granted: &[EventKey],
     is_limited_by_bytes: bool,
 ) -> ComparisonResult {
-    let mut budget = ClaimBudget { request, granted: BTreeMap::new(), total: 0, retries: 0 };
+    let mut budget =
+        ClaimBudget { state, request, slots: SlotBudget::new(request), granted: BTreeMap::new() };
     for key in granted {
         let row = &state.rows[key];
         if let Some(reason) = why_not_claimable(state, now, request, row) {
@@ -297,22 +300,25 @@ fn why_not_claimable(
 
 /// The leases granted so far, and the limits of the claim.
 struct ClaimBudget<'a> {
+    state: &'a State,
     request: &'a ClaimRequest,
+    slots: SlotBudget,
     granted: BTreeMap<DestinationId, usize>,
-    total: usize,
-    retries: usize,
 }
 
 impl ClaimBudget<'_> {
     /// Returns the limit that forbids granting one more event, if any.
     fn exhausted_limit(&self, row: &Row) -> Option<&'static str> {
+        let (receiver, is_retry) = (self.state.receiver(row), row.attempts > 0);
         let granted = self.granted.get(&row.destination_id).copied().unwrap_or(0);
-        if self.total >= self.request.limit {
+        if self.slots.total() == 0 {
             Some("the limit")
-        } else if row.attempts > 0 && self.retries >= self.request.retries_max {
+        } else if is_retry && self.slots.retries() == 0 {
             Some("the limit of retries")
-        } else if granted >= self.request.slots_for(row.destination_id) {
+        } else if granted >= self.request.slots.of(receiver).destination {
             Some("the slots of its destination")
+        } else if self.slots.available(receiver, is_retry) == 0 {
+            Some("the slots of its host, or of hosts of its pace")
         } else {
             None
         }
@@ -320,7 +326,6 @@ impl ClaimBudget<'_> {
 
     fn spend(&mut self, row: &Row) {
         *self.granted.entry(row.destination_id).or_default() += 1;
-        self.total += 1;
-        self.retries += usize::from(row.attempts > 0);
+        self.slots.take(self.state.receiver(row), 1, row.attempts > 0);
     }
 }

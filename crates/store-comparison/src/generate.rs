@@ -1,7 +1,7 @@
 //! Generators of random sequences of operations. Of several choices, the first is the one that shrinking prefers.
 
 use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind};
-use posthaste_store::{DeadLetterFilter, DestinationState};
+use posthaste_store::{DeadLetterFilter, DestinationState, Pace};
 use proptest::collection::vec;
 use proptest::option::{self, weighted};
 use proptest::prelude::*;
@@ -93,8 +93,8 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
         worker(),
         limit(),
         retries_max,
-        per_destination,
-        destination_slots,
+        (per_destination, destination_slots),
+        host_slots(),
         prop_oneof![4 => Just(usize::MAX), 1 => payload_bytes()],
         weighted(0.1, payload_bytes()),
         select(&LEASE_DURATIONS[..]),
@@ -105,8 +105,8 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
                 owner,
                 limit,
                 retries_max,
-                per_destination,
-                destination_slots,
+                (per_destination, destination_slots),
+                (per_host, paces, pace_slots, known),
                 payload_bytes_max,
                 event_payload_bytes_max,
                 lease,
@@ -118,6 +118,10 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
                     retries_max,
                     per_destination,
                     destination_slots,
+                    per_host,
+                    paces,
+                    pace_slots,
+                    known,
                     payload_bytes_max,
                     event_payload_bytes_max,
                     lease,
@@ -125,6 +129,17 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
                 }
             },
         )
+}
+
+/// Slots per host, paces of hosts, slots by pace, and known destinations.
+fn host_slots() -> impl Strategy<Value = (usize, Vec<(Destination, Pace)>, [usize; 4], Vec<Destination>)> {
+    let pace_slots = || prop_oneof![12 => Just(6_usize), 1 => 0..=3_usize];
+    (
+        prop_oneof![6 => Just(6_usize), 1 => 0..=3_usize],
+        vec((destination(), select(&Pace::ALL[..])), 0..=2),
+        [pace_slots(), pace_slots(), pace_slots(), pace_slots()],
+        vec(destination(), 0..=2),
+    )
 }
 
 fn repeat_claim() -> impl Strategy<Value = Operation> {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, ErrorClass, Outcome};
-use posthaste_store::{DeadLetterFilter, DestinationState};
+use posthaste_store::{DeadLetterFilter, DestinationState, Pace};
 
 /// One operation, and the store handle that it is called on.
 #[derive(Debug, Clone)]
@@ -158,6 +158,13 @@ pub(crate) struct ClaimSpec {
     pub(crate) retries_max: usize,
     pub(crate) per_destination: usize,
     pub(crate) destination_slots: Vec<(Destination, usize)>,
+    pub(crate) per_host: usize,
+    /// The paces of hosts, by one of their destinations.
+    pub(crate) paces: Vec<(Destination, Pace)>,
+    /// The free slots by pace.
+    pub(crate) pace_slots: [usize; Pace::ALL.len()],
+    /// Destinations that the worker knows to answer.
+    pub(crate) known: Vec<Destination>,
     pub(crate) payload_bytes_max: usize,
     pub(crate) event_payload_bytes_max: Option<usize>,
     pub(crate) lease: Duration,
@@ -207,10 +214,19 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
+    /// The host of the destination. A and B share one.
+    pub(crate) const fn host(self) -> &'static str {
+        match self {
+            Self::A | Self::B => "https://a.example",
+            Self::C => "https://c.example:8443",
+            Self::Unknown => "https://unknown.example",
+        }
+    }
+
     pub(crate) const fn url(self) -> &'static str {
         match self {
             Self::A => "https://a.example/hook",
-            Self::B => "https://b.example/hook",
+            Self::B => "https://a.example/other",
             Self::C => "https://c.example:8443/hook?to=c",
             Self::Unknown => "https://unknown.example/",
         }

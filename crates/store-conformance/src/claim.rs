@@ -1,10 +1,8 @@
 //! Claims: granting leases on due events within the limits of the request.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::join_all;
 use posthaste_domain::{DestinationId, Lease};
-use posthaste_store::ClaimRequest;
+use posthaste_store::{ClaimRequest, FixedSlots, Pace, PaceSlots};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -111,7 +109,7 @@ pub async fn a_claim_that_allows_no_retries_takes_first_attempts_only(harness: &
 pub async fn claim_takes_no_more_events_of_a_destination_than_it_has_slots(harness: &dyn Harness) {
     let store = harness.store();
     enqueue_for_two_destinations(&store, 5, 2).await;
-    let request = ClaimRequest { per_destination: 3, ..claim_by("worker-a") };
+    let request = ClaimRequest { slots: FixedSlots::per_destination(3).share(), ..claim_by("worker-a") };
     let leases = claim(&store, &request).await.leases;
     assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (3, 2));
 }
@@ -119,7 +117,7 @@ pub async fn claim_takes_no_more_events_of_a_destination_than_it_has_slots(harne
 pub async fn leases_of_other_claims_use_no_slots_of_a_claim(harness: &dyn Harness) {
     let store = harness.store();
     enqueue_for_two_destinations(&store, 4, 1).await;
-    let request = |owner| ClaimRequest { per_destination: 1, ..claim_by(owner) };
+    let request = |owner| ClaimRequest { slots: FixedSlots::per_destination(1).share(), ..claim_by(owner) };
     for (owner, busy) in [("worker-a", 1), ("worker-b", 1), ("worker-a", 1)] {
         let leases = claim(&store, &request(owner)).await.leases;
         assert_eq!(count_leases(&leases, BUSY), busy, "leases of other claims use no slot of this claim");
@@ -129,8 +127,8 @@ pub async fn leases_of_other_claims_use_no_slots_of_a_claim(harness: &dyn Harnes
 pub async fn destination_slots_override_the_limit_per_destination(harness: &dyn Harness) {
     let store = harness.store();
     let (busy, quiet) = enqueue_for_two_destinations(&store, 6, 6).await;
-    let destination_slots = BTreeMap::from([(busy, 4), (quiet, 1)]);
-    let request = ClaimRequest { per_destination: 2, destination_slots, ..claim_by("worker-a") };
+    let slots = FixedSlots::per_destination(2).with(busy, 4).with(quiet, 1).share();
+    let request = ClaimRequest { slots, ..claim_by("worker-a") };
     let leases = claim(&store, &request).await.leases;
     assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (4, 1));
 }
@@ -142,7 +140,7 @@ pub async fn retries_and_first_attempts_share_the_slots_of_their_destination(har
     }
     harness.advance(2 * RETRY_DELAY).await;
     enqueue_for_two_destinations(&store, 2, 1).await;
-    let request = ClaimRequest { per_destination: 3, ..claim_by("worker-a") };
+    let request = ClaimRequest { slots: FixedSlots::per_destination(3).share(), ..claim_by("worker-a") };
     let leases = claim(&store, &request).await.leases;
     assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (3, 1));
 }
@@ -150,7 +148,10 @@ pub async fn retries_and_first_attempts_share_the_slots_of_their_destination(har
 pub async fn destination_without_slots_is_skipped(harness: &dyn Harness) {
     let store = harness.store();
     let (busy, _) = enqueue_for_two_destinations(&store, 2, 2).await;
-    let request = ClaimRequest { destination_slots: BTreeMap::from([(busy, 0)]), ..claim_by("worker-a") };
+    let request = ClaimRequest {
+        slots: FixedSlots::per_destination(100).with(busy, 0).share(),
+        ..claim_by("worker-a")
+    };
     let leases = claim(&store, &request).await.leases;
     assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (0, 2));
     assert_eq!(claim_all(&store).await.len(), 2, "the skipped events are still due");
@@ -160,12 +161,77 @@ pub async fn a_saturated_destination_does_not_hide_another(harness: &dyn Harness
     let store = harness.store();
     let (busy, _) = enqueue_for_two_destinations(&store, 300, 3).await;
     for slots in [0, 2] {
-        let destination_slots = BTreeMap::from([(busy, slots)]);
-        let request = ClaimRequest { destination_slots, limit: 3 + slots, ..claim_by("worker-a") };
+        let of_busy = FixedSlots::per_destination(100).with(busy, slots).share();
+        let request = ClaimRequest { slots: of_busy, limit: 3 + slots, ..claim_by("worker-a") };
         let leases = claim(&store, &request).await.leases;
         assert_eq!((count_leases(&leases, BUSY), count_leases(&leases, QUIET)), (slots, 3));
         enqueue_all(&store, vec![event_to(QUIET); 3]).await;
     }
+}
+
+/// Two destinations of one host.
+const SHARED: [&str; 2] = ["https://shared.example/a", "https://shared.example/b?c"];
+
+pub async fn destinations_of_one_host_share_its_slots(harness: &dyn Harness) {
+    let store = harness.store();
+    for url in SHARED {
+        enqueue_all(&store, vec![event_to(url); 3]).await;
+    }
+    enqueue_all(&store, vec![event_to(BUSY); 3]).await;
+    let request =
+        || ClaimRequest { slots: FixedSlots::per_destination(3).per_host(4).share(), ..claim_by("worker-a") };
+    let leases = claim(&store, &request()).await.leases;
+    let shared: usize = SHARED.iter().map(|url| count_leases(&leases, url)).sum();
+    assert_eq!((shared, count_leases(&leases, BUSY)), (4, 3));
+    assert_eq!(claim(&store, &request()).await.leases.len(), 2, "the other events are still due");
+}
+
+pub async fn expired_leases_and_retries_use_slots_of_their_host(harness: &dyn Harness) {
+    let store = harness.store();
+    for url in SHARED {
+        enqueue_retrying(&store, event_to(url)).await;
+    }
+    harness.advance(2 * RETRY_DELAY).await;
+    let request =
+        || ClaimRequest { slots: FixedSlots::per_destination(9).per_host(1).share(), ..claim_by("worker-a") };
+    for _ in SHARED {
+        assert_eq!(claim(&store, &request()).await.leases.len(), 1);
+    }
+    harness.advance(PAST_LEASE).await;
+    assert_eq!(claim(&store, &request()).await.leases.len(), 1, "of two expired leases");
+}
+
+pub async fn slow_hosts_leave_slots_to_prompt_ones(harness: &dyn Harness) {
+    let store = harness.store();
+    enqueue_for_two_destinations(&store, 9, 3).await;
+    let slots = FixedSlots::per_destination(9).with_pace("https://busy.example", Pace::Silent).share();
+    let pace_slots = PaceSlots::new(|pace| if pace == Pace::Silent { 2 } else { 4 });
+    let request = ClaimRequest { slots, pace_slots, limit: 4, ..claim_by("worker-a") };
+    let leases = claim(&store, &request).await.leases;
+    let (busy, quiet) = (count_leases(&leases, BUSY), count_leases(&leases, QUIET));
+    assert!(busy <= 2 && busy + quiet == 4, "{busy} to the silent host, {quiet} to the other");
+}
+
+pub async fn known_destinations_do_not_wait_behind_new_ones(harness: &dyn Harness) {
+    let store = harness.store();
+    for new in 0..40 {
+        enqueue(&store, event_to(&format!("https://new-{new}.example/"))).await;
+    }
+    let (_, quiet) = enqueue_for_two_destinations(&store, 1, 2).await;
+    let slots = FixedSlots { known: vec![quiet], ..FixedSlots::per_destination(2) }.share();
+    let request = ClaimRequest { slots, limit: 8, ..claim_by("worker-a") };
+    let leases = claim(&store, &request).await.leases;
+    assert_eq!((count_leases(&leases, QUIET), leases.len()), (2, 8), "the others get the rest");
+}
+
+pub async fn known_destinations_leave_a_part_of_each_claim_to_others(harness: &dyn Harness) {
+    let store = harness.store();
+    let (busy, _) = enqueue_for_two_destinations(&store, 40, 1).await;
+    let slots = FixedSlots { known: vec![busy], ..FixedSlots::per_destination(40) }.share();
+    let request = ClaimRequest { slots, limit: 8, ..claim_by("worker-a") };
+    let leases = claim(&store, &request).await.leases;
+    assert_eq!(count_leases(&leases, QUIET), 1);
+    assert!(count_leases(&leases, BUSY) >= 6, "{leases:?}");
 }
 
 pub async fn an_event_is_not_claimed_before_it_is_due(harness: &dyn Harness) {

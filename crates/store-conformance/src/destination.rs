@@ -1,9 +1,9 @@
 //! The health of destinations: pauses, failures, circuits.
 
-use std::collections::BTreeMap;
-
 use posthaste_domain::{DestinationId, ErrorClass, NewEventSpec, Outcome};
-use posthaste_store::{ClaimRequest, DestinationState, DestinationStatus, SettleResult, StoreError};
+use posthaste_store::{
+    ClaimRequest, DestinationState, DestinationStatus, FixedSlots, SettleResult, StoreError,
+};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -180,8 +180,10 @@ pub async fn open_circuit_of_one_worker_does_not_stop_another(harness: &dyn Harn
     let store = harness.store();
     let here = add_destination(&store, HERE).await;
     store.report_circuits(&[open_circuit("worker-a", here)]).await.expect("the store is up");
-    let without_open_circuit =
-        ClaimRequest { destination_slots: BTreeMap::from([(here, 0)]), ..claim_by("worker-a") };
+    let without_open_circuit = ClaimRequest {
+        slots: FixedSlots::per_destination(100).with(here, 0).share(),
+        ..claim_by("worker-a")
+    };
     assert_eq!(claim(&store, &without_open_circuit).await.leases.len(), 0);
     assert_eq!(claim(&store, &claim_by("worker-b")).await.leases.len(), 1);
 }

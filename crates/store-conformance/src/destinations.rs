@@ -2,8 +2,8 @@
 
 use posthaste_domain::{DestinationId, NewEventSpec};
 use posthaste_store::{
-    DestinationState, DestinationView, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX, PENDING_COUNT_MAX,
-    PageLimit, PageRequest, PauseRequest, PendingCount,
+    DestinationState, DestinationView, FixedSlots, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX,
+    PENDING_COUNT_MAX, PageLimit, PageRequest, PauseRequest, PendingCount,
 };
 
 use crate::Harness;
@@ -106,8 +106,7 @@ pub async fn destination_counts_its_pending_events_and_leases(harness: &dyn Harn
     let one = show(&store, here).await;
     assert_eq!((one.in_flight, one.pending.count, one.pending.is_capped), (0, 5, false));
     let limited = posthaste_store::ClaimRequest {
-        per_destination: 2,
-        destination_slots: [(here, 3)].into(),
+        slots: FixedSlots::per_destination(2).with(here, 3).share(),
         ..claim_by("worker-a")
     };
     let leases = leases(&store, &limited).await;

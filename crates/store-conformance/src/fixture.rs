@@ -2,7 +2,6 @@
 //!
 //! The durations differ widely, so that a slow machine does not change the result of a case.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,8 +14,8 @@ use posthaste_domain::{
 };
 use posthaste_store::{
     CircuitReport, ClaimRequest, ClaimResponse, DestinationStatus, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventView, Idempotency, LeaseRef, NoticeCursor, OpenCircuitReport, PauseRequest,
-    PublishedNotice, SettleResult, Settlement, Store, StoreError, Wakeups,
+    EventDetail, EventView, FixedSlots, Idempotency, LeaseRef, NoticeCursor, OpenCircuitReport, PaceSlots,
+    PauseRequest, PublishedNotice, SettleResult, Settlement, Store, StoreError, Wakeups,
 };
 
 use crate::Harness;
@@ -124,8 +123,8 @@ pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
         lease: LEASE,
         limit: 100,
         retries_max: 100,
-        per_destination: 100,
-        destination_slots: BTreeMap::new(),
+        slots: FixedSlots::per_destination(100).share(),
+        pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: usize::MAX,
         event_payload_bytes_max: None,
         abandon_after: 5,

@@ -1,12 +1,14 @@
 //! Granting, renewing and releasing leases.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use posthaste_domain::{
     DestinationId, EventId, EventKey, Lease, LeaseToken, TerminalState, Timestamp, Trigger,
 };
-use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, ManualAction, PayloadBudget, split_held};
+use posthaste_store::{
+    ClaimRequest, ClaimResponse, LeaseRef, ManualAction, PayloadBudget, SlotBudget, split_held,
+};
 use rand::RngExt as _;
 
 use crate::clock_repair;
@@ -42,7 +44,8 @@ pub(crate) fn claim_exactly(
     ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes: false }
 }
 
-/// Selects the events to lease within the limits of the request, longest due first, first attempts and retries alike.
+/// Selects the events to lease within the limits of the request: those of destinations that the worker knows to answer
+/// first, then the longest due, first attempts and retries alike.
 /// Returns also whether an event was left because of the size of its payload. Such an event keeps back the later events of
 /// its destination, but those of no other destination.
 fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKey>, bool) {
@@ -54,32 +57,37 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
         .collect();
     ready.sort_unstable();
 
-    let mut taken: BTreeMap<DestinationId, usize> = BTreeMap::new();
-    let mut retries = 0;
+    let mut slots = SlotBudget::new(request);
     let mut payloads = PayloadBudget::new(request);
     let mut kept_back = BTreeSet::new();
-    let mut selected = Vec::new();
-    for (_, key) in ready {
-        if selected.len() == request.limit {
-            break;
-        }
+    let mut selected = BTreeSet::new();
+    let known: BTreeSet<DestinationId> = slots.known().into_iter().collect();
+    let known_share = slots.known_share();
+    let is_known =
+        |(_, key): &&(Option<Timestamp>, EventKey)| known.contains(&state.rows[key].destination_id);
+    let known_events = || ready.iter().filter(is_known);
+    let others = ready.iter().filter(|event| !is_known(event));
+    let first = known_events().map(|(_, key)| (*key, known_share));
+    let rest = others.chain(known_events()).map(|(_, key)| (*key, request.limit));
+    for (key, leases_max) in first.chain(rest) {
         let row = &state.rows[&key];
-        let destination = row.destination_id;
-        let taken = taken.entry(destination).or_default();
-        let is_retry = row.attempts > 0;
-        let fits = *taken < request.slots_for(destination) && (!is_retry || retries < request.retries_max);
-        if !fits || state.is_paused(destination, now) || kept_back.contains(&destination) {
+        let (receiver, is_retry) = (state.receiver(row), row.attempts > 0);
+        let may_send = selected.len() < leases_max
+            && !selected.contains(&key)
+            && slots.available(receiver, is_retry) > 0
+            && !state.is_paused(receiver.destination, now)
+            && !kept_back.contains(&receiver.destination);
+        if !may_send {
             continue;
         }
-        if !payloads.take(row.payload.len()) {
-            kept_back.insert(destination);
-            continue;
+        if payloads.take(row.payload.len()) {
+            slots.take(receiver, 1, is_retry);
+            selected.insert(key);
+        } else {
+            kept_back.insert(receiver.destination);
         }
-        *taken += 1;
-        retries += usize::from(is_retry);
-        selected.push(key);
     }
-    (selected, payloads.refused() > 0)
+    (selected.into_iter().collect(), payloads.refused() > 0)
 }
 
 /// Extends and returns the leases that an earlier call under the same claim id granted and that it still holds. Releases

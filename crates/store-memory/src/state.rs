@@ -11,8 +11,8 @@ use posthaste_domain::{
 };
 use posthaste_store::{
     AuditView, DestinationAudit, DestinationStatus, EventView, Idempotency, ManualAction, NoticeCursor,
-    OpenCircuit, OperatorPause, PublishedNotice, Receipt, ReceiverPause, RecordedAction, StoreError,
-    StoredSecret,
+    OpenCircuit, OperatorPause, PublishedNotice, Receipt, Receiver, ReceiverPause, RecordedAction,
+    StoreError, StoredSecret,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -247,6 +247,16 @@ impl State {
             let at = current.map_or(now, |pause| pause.at);
             let until = now.after(wait).max(current.map_or(now, |pause| pause.until));
             destination.receiver_pause = Some(ReceiverPause { at, until });
+        }
+    }
+
+    /// Returns the receiver of an event.
+    pub fn receiver<'a>(&self, row: &'a Row) -> Receiver<'a> {
+        let destination = self.destinations.get(&row.destination_id);
+        Receiver {
+            destination: row.destination_id,
+            host: row.destination_url.origin(),
+            is_failing: destination.is_some_and(|destination| destination.failing_since.is_some()),
         }
     }
 

@@ -5,6 +5,7 @@
 mod abandon;
 mod grant;
 mod grant_sql;
+mod receivers;
 mod repeat;
 
 use futures_util::future::join5;
@@ -74,13 +75,14 @@ async fn claim_on(
     }
     let abandoned =
         abandon::abandon_expired(session, &mut discovery.claimable, request.abandon_after).await?;
+    receivers::read_receivers(session, &mut discovery.claimable).await?;
     let mut budget = ClaimBudget::new(request);
     let mut leases = Vec::new();
     // Terminates: each round removes the ranges that it claimed from the index, or keeps back a destination whose next
     // payload does not fit. One round is almost always enough.
     let mut fruitless_rounds = 0;
     loop {
-        let plan = discovery.claimable.plan(request, &budget, snapshot.now);
+        let plan = discovery.claimable.plan(&budget, snapshot.now);
         if plan.is_empty() || fruitless_rounds >= FRUITLESS_ROUNDS_MAX {
             let is_limited_by_bytes = budget.is_limited_by_bytes();
             discovery.claimable.restore_locked(budget.into_locked());

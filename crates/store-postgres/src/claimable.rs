@@ -10,6 +10,7 @@
 mod gaps;
 mod plan;
 mod ranges;
+mod receivers;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use posthaste_domain::{DestinationId, EventKey, Timestamp};
 pub(crate) use gaps::{Gaps, ServerSnapshot};
 pub(crate) use plan::{ClaimBudget, ClaimPlan, RangeClaim};
 pub(crate) use ranges::{DestinationRanges, PositionRange};
+pub(crate) use receivers::Receivers;
 
 /// The lowest queue position of a retry. First attempts are numbered by a sequence and stay below it; retries use
 /// microseconds since the Unix epoch, which have been above it since 2001.
@@ -65,6 +67,7 @@ pub(crate) struct ClaimableIndex {
     pub(crate) expired: BTreeMap<EventKey, ExpiredLease>,
     /// Destinations that a claim found paused, with the end of the pause.
     paused: BTreeMap<DestinationId, Timestamp>,
+    pub(crate) receivers: Receivers,
 }
 
 impl ClaimableIndex {
@@ -75,7 +78,20 @@ impl ClaimableIndex {
 
     /// Adds a row that discovery found unleased.
     pub(crate) fn record_row(&mut self, destination: DestinationId, position: i64) {
+        self.receivers.note(destination);
         self.ranges_of(position).record_row(destination, position);
+    }
+
+    /// Adds a range of rows that a sweep found unleased.
+    pub(crate) fn record_range(&mut self, destination: DestinationId, range: PositionRange) {
+        self.receivers.note(destination);
+        self.ranges_of(range.high).add_range(destination, range);
+    }
+
+    /// Adds an event whose lease has expired.
+    pub(crate) fn record_expired(&mut self, key: EventKey, expired: ExpiredLease) {
+        self.receivers.note(expired.destination);
+        self.expired.insert(key, expired);
     }
 
     /// Records that a destination is paused. Claims leave it out until the pause ends.
@@ -86,6 +102,14 @@ impl ClaimableIndex {
     /// Records that an operator has resumed a destination.
     pub(crate) fn record_resume(&mut self, destination: DestinationId) {
         self.paused.remove(&destination);
+    }
+
+    /// Forgets receivers without claimable rows if there are too many.
+    pub(crate) fn trim_receivers(&mut self) {
+        let Self { first_attempts, retries, receivers, .. } = self;
+        receivers.trim(|destination| {
+            first_attempts.first_range(destination).is_some() || retries.first_range(destination).is_some()
+        });
     }
 
     fn is_paused(&self, destination: DestinationId, now: Timestamp) -> bool {

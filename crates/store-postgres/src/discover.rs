@@ -257,7 +257,7 @@ impl DiscoveryCursors {
                     attempts: unsigned(row.try_get(4)?),
                     lost_leases: unsigned(row.try_get(5)?),
                 };
-                claimable.expired.insert(EventKey(key), expired);
+                claimable.record_expired(EventKey(key), expired);
             }
         }
         let Some(row) = rows.first() else { return Ok(()) };

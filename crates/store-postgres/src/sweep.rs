@@ -98,10 +98,10 @@ fn add_ranges(
     for row in rows {
         let destination = DestinationId(row.try_get(0)?);
         if let Some(position) = row.try_get::<_, Option<i64>>(1)? {
-            discovery.claimable.first_attempts.add_range(destination, range(position, first_attempts_to));
+            discovery.claimable.record_range(destination, range(position, first_attempts_to));
         }
         if let Some(position) = row.try_get::<_, Option<i64>>(2)? {
-            discovery.claimable.retries.add_range(destination, range(position, retries_to));
+            discovery.claimable.record_range(destination, range(position, retries_to));
         }
     }
     Ok(())

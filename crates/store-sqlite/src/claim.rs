@@ -18,12 +18,12 @@ pub(crate) mod abandon;
 pub(crate) mod grant;
 mod repeat;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use posthaste_domain::{DestinationId, Lease, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse, PayloadBudget};
+use posthaste_domain::{DestinationId, DestinationUrl, Lease, Timestamp};
+use posthaste_store::{ClaimRequest, ClaimResponse, PayloadBudget, Receiver, SlotBudget};
 use rand::rngs::StdRng;
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use crate::claims::EndedLeases;
 use crate::command::WriteContext;
@@ -113,9 +113,31 @@ fn paused_destinations(db: &Connection, now: Timestamp) -> rusqlite::Result<BTre
     paused.query_map([now.as_micros()], |row| row.get(0).map(DestinationId))?.collect()
 }
 
+/// A destination with events that a claim may grant.
+struct WaitingDestination {
+    id: DestinationId,
+    url: DestinationUrl,
+    is_failing: bool,
+}
+
+impl WaitingDestination {
+    /// Reads the columns id, url, and whether the destination is failing.
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: DestinationId(row.get(0)?),
+            url: DestinationUrl::from_stored(row.get(1)?),
+            is_failing: row.get(2)?,
+        })
+    }
+
+    fn receiver(&self) -> Receiver<'_> {
+        Receiver { destination: self.id, host: self.url.origin(), is_failing: self.is_failing }
+    }
+}
+
 /// Destinations that may have a due retry and are not paused. Index: webhook_destinations_earliest_retry_at.
 pub(crate) const DUE_DESTINATIONS: &str = "
-    SELECT id FROM webhook_destinations
+    SELECT id, url, failing_since IS NOT NULL FROM webhook_destinations
     WHERE earliest_retry_at <= ?1 AND (paused_until IS NULL OR paused_until <= ?1)
     ORDER BY earliest_retry_at";
 
@@ -130,23 +152,23 @@ pub(crate) const RAISE_EARLIEST_RETRY_AT: &str = "
 /// Grants due retries, starting at the destination whose retry has been due the longest.
 fn claim_retries(
     db: &Connection,
-    budget: &mut ClaimBudget<'_>,
+    budget: &mut ClaimBudget,
     writer: &mut ClaimWriter<'_>,
 ) -> rusqlite::Result<()> {
-    if budget.is_exhausted() || budget.retries == 0 {
+    if budget.is_exhausted() || budget.slots.retries() == 0 {
         return Ok(());
     }
     let mut due = db.prepare_cached(DUE_DESTINATIONS)?;
     let mut visited = Vec::new();
     let mut rows = due.query([writer.now.as_micros()])?;
     while let Some(row) = rows.next()? {
-        let destination = DestinationId(row.get(0)?);
-        let count = budget.retries_for(destination);
+        let destination = WaitingDestination::from_row(row)?;
+        let count = budget.available(destination.receiver(), true);
         if count > 0 {
-            writer.grant_retries(destination, count, budget)?;
-            visited.push(destination);
+            writer.grant_retries(destination.id, count, budget)?;
+            visited.push(destination.id);
         }
-        if budget.is_exhausted() || budget.retries == 0 {
+        if budget.is_exhausted() || budget.slots.retries() == 0 {
             break;
         }
     }
@@ -159,130 +181,144 @@ fn claim_retries(
     Ok(())
 }
 
-/// Grants first attempts, an equal share to each destination that has some. Destinations with fewer events leave the
-/// rest of their share to the others.
+/// Grants first attempts, an equal share to each destination that has some: first to those that the worker knows to answer,
+/// then to all in turn. Destinations with fewer events leave the rest of their share to the others.
 ///
 /// Equal shares are fair to receivers. They are also cheap: events that were enqueued together are on the same pages,
 /// and are then claimed together.
 fn claim_first_attempts(
     db: &Connection,
     rotation: &mut ClaimRotation,
-    budget: &mut ClaimBudget<'_>,
+    budget: &mut ClaimBudget,
     writer: &mut ClaimWriter<'_>,
 ) -> rusqlite::Result<()> {
+    if budget.is_exhausted() {
+        return Ok(());
+    }
+    let known = known_destinations(db, budget)?;
+    grant_shares(&known, budget.slots.known_share(), budget, writer)?;
     let mut is_truncated = true;
     while is_truncated && !budget.is_exhausted() {
-        let mut waiting = destinations_with_first_attempts(db, rotation.last_served, budget)?;
+        let waiting = waiting_destinations(db, rotation.last_served, budget)?;
         // Search again if the list was cut off: a queue of nothing but consumed rows is listed and yields no lease.
-        is_truncated = waiting.len() == budget.total;
-        while !budget.is_exhausted() && !waiting.is_empty() {
-            let share = (budget.total / waiting.len()).max(1);
-            let mut still_waiting = Vec::new();
-            for destination in waiting {
-                let count = budget.first_attempts_for(destination).min(share);
-                if count == 0 {
-                    continue;
-                }
-                if writer.grant_first_attempts(destination, count, budget)? == count {
-                    still_waiting.push(destination);
-                }
-                rotation.last_served = destination.0;
-            }
-            waiting = still_waiting;
+        is_truncated = waiting.len() == budget.slots.total();
+        if let Some(last) = grant_shares(&waiting, budget.slots.total(), budget, writer)? {
+            rotation.last_served = last.0;
         }
     }
     Ok(())
 }
 
+/// Grants up to `leases_max` first attempts, an equal share to each destination. Returns the destination that it visited
+/// last.
+fn grant_shares(
+    destinations: &[WaitingDestination],
+    leases_max: usize,
+    budget: &mut ClaimBudget,
+    writer: &mut ClaimWriter<'_>,
+) -> rusqlite::Result<Option<DestinationId>> {
+    let mut waiting: Vec<&WaitingDestination> = destinations.iter().collect();
+    let mut left = leases_max;
+    let mut last_visited = None;
+    while left > 0 && !budget.is_exhausted() && !waiting.is_empty() {
+        let share = (left / waiting.len()).max(1);
+        let mut still_waiting = Vec::new();
+        for destination in waiting {
+            let count = budget.available(destination.receiver(), false).min(share).min(left);
+            if count == 0 {
+                continue;
+            }
+            let granted = writer.grant_first_attempts(destination.id, count, budget)?;
+            if granted == count {
+                still_waiting.push(destination);
+            }
+            left -= granted;
+            last_visited = Some(destination.id);
+        }
+        waiting = still_waiting;
+    }
+    Ok(last_visited)
+}
+
 /// Seeks the next destination with first attempts; the cost does not depend on how many it has.
 pub(crate) const NEXT_DESTINATION: &str = "
-    SELECT destination_id FROM webhook_first_attempts
-    WHERE destination_id > ?1 AND destination_id <= ?2
-    ORDER BY destination_id LIMIT 1";
+    SELECT f.destination_id, d.url, d.failing_since IS NOT NULL
+    FROM webhook_first_attempts f CROSS JOIN webhook_destinations d ON d.id = f.destination_id
+    WHERE f.destination_id > ?1 AND f.destination_id <= ?2
+    ORDER BY f.destination_id LIMIT 1";
+
+/// Returns the destinations that the worker knows to answer, as far as they have first attempts and free slots.
+fn known_destinations(db: &Connection, budget: &ClaimBudget) -> rusqlite::Result<Vec<WaitingDestination>> {
+    let mut next_after = db.prepare_cached(NEXT_DESTINATION)?;
+    let mut waiting = Vec::new();
+    for id in budget.slots.known() {
+        let known = next_after.query_row((id.0 - 1, id.0), WaitingDestination::from_row).optional()?;
+        waiting.extend(known.filter(|known| budget.available(known.receiver(), false) > 0));
+    }
+    Ok(waiting)
+}
 
 /// Returns destinations with first attempts that the budget allows, in cyclic order after `last_served`. Stops when
 /// there is one destination for each lease that may still be granted.
-fn destinations_with_first_attempts(
+fn waiting_destinations(
     db: &Connection,
     last_served: i64,
-    budget: &ClaimBudget<'_>,
-) -> rusqlite::Result<Vec<DestinationId>> {
+    budget: &ClaimBudget,
+) -> rusqlite::Result<Vec<WaitingDestination>> {
     let mut next_after = db.prepare_cached(NEXT_DESTINATION)?;
-    let mut found = Vec::new();
+    let mut waiting = Vec::new();
     for (mut after, end) in [(last_served, i64::MAX), (i64::MIN, last_served)] {
-        while found.len() < budget.total {
-            let Some(next) = next_after.query_row((after, end), |row| row.get(0)).optional()? else {
-                break;
-            };
-            after = next;
-            if budget.first_attempts_for(DestinationId(next)) > 0 {
-                found.push(DestinationId(next));
+        while waiting.len() < budget.slots.total() {
+            let next = next_after.query_row((after, end), WaitingDestination::from_row).optional()?;
+            let Some(next) = next else { break };
+            after = next.id.0;
+            if budget.available(next.receiver(), false) > 0 {
+                waiting.push(next);
             }
         }
     }
-    Ok(found)
+    Ok(waiting)
 }
 
-/// The number of leases that a claim may still grant.
-struct ClaimBudget<'a> {
-    request: &'a ClaimRequest,
+/// What a claim may still grant.
+struct ClaimBudget {
+    slots: SlotBudget,
     paused: BTreeSet<DestinationId>,
-    /// Leases left under the limit of the request.
-    total: usize,
-    /// Retries left among them.
-    retries: usize,
-    granted: BTreeMap<DestinationId, usize>,
     payloads: PayloadBudget,
     /// Destinations whose next event does not fit the byte limits.
     kept_back: BTreeSet<DestinationId>,
 }
 
-impl<'a> ClaimBudget<'a> {
-    fn new(request: &'a ClaimRequest, paused: BTreeSet<DestinationId>) -> Self {
-        let (total, retries) = (request.limit, request.retries_max);
+impl ClaimBudget {
+    fn new(request: &ClaimRequest, paused: BTreeSet<DestinationId>) -> Self {
         Self {
-            request,
+            slots: SlotBudget::new(request),
             paused,
-            total,
-            retries,
-            granted: BTreeMap::new(),
             payloads: PayloadBudget::new(request),
             kept_back: BTreeSet::new(),
         }
     }
 
     fn is_exhausted(&self) -> bool {
-        self.total == 0 || self.payloads.refused() >= REFUSED_MAX
+        self.slots.total() == 0 || self.payloads.refused() >= REFUSED_MAX
     }
 
-    /// Returns how many more first attempts of a destination may be granted.
-    fn first_attempts_for(&self, destination: DestinationId) -> usize {
+    /// Returns how many more events of a receiver may be granted, of retries or of first attempts.
+    fn available(&self, receiver: Receiver<'_>, is_retry: bool) -> usize {
+        let destination = receiver.destination;
         if self.paused.contains(&destination) || self.kept_back.contains(&destination) {
             return 0;
         }
-        let granted = self.granted.get(&destination).copied().unwrap_or(0);
-        self.request.slots_for(destination).saturating_sub(granted).min(self.total)
-    }
-
-    /// Returns how many more retries of a destination may be granted.
-    fn retries_for(&self, destination: DestinationId) -> usize {
-        self.first_attempts_for(destination).min(self.retries)
-    }
-
-    fn allows(&self, destination: DestinationId, is_retry: bool) -> bool {
-        let left = if is_retry { Self::retries_for } else { Self::first_attempts_for };
-        left(self, destination) > 0
+        self.slots.available(receiver, is_retry)
     }
 
     /// Counts an event and returns true if its payload fits. Otherwise keeps its destination back.
-    fn spend(&mut self, destination: DestinationId, is_retry: bool, payload_bytes: usize) -> bool {
+    fn spend(&mut self, receiver: Receiver<'_>, is_retry: bool, payload_bytes: usize) -> bool {
         if !self.payloads.take(payload_bytes) {
-            self.kept_back.insert(destination);
+            self.kept_back.insert(receiver.destination);
             return false;
         }
-        self.total -= 1;
-        self.retries -= usize::from(is_retry);
-        *self.granted.entry(destination).or_default() += 1;
+        self.slots.take(receiver, 1, is_retry);
         true
     }
 }

@@ -1,11 +1,12 @@
 //! The request and the response of a claim.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, Timestamp, WorkerId};
+use posthaste_domain::{ClaimId, EventId, EventKey, Lease, LeaseToken, Timestamp, WorkerId};
 
 use crate::destination::ResumedDestination;
+use crate::slots::{ClaimSlots, PaceSlots};
 
 /// A worker's request for leases. A worker requests only as many events as it can send at once.
 #[derive(Debug, Clone)]
@@ -23,11 +24,10 @@ pub struct ClaimRequest {
     pub limit: usize,
     /// Maximum number of leases on retries. The other leases are on first attempts.
     pub retries_max: usize,
-    /// Maximum number of leases for a destination that is not in `destination_slots`.
-    pub per_destination: usize,
-    /// Maximum number of leases for particular destinations. Zero excludes a destination that is saturated or has an
-    /// open circuit.
-    pub destination_slots: BTreeMap<DestinationId, usize>,
+    /// The free slots of each receiver.
+    pub slots: Arc<dyn ClaimSlots>,
+    /// The free slots for hosts by their pace.
+    pub pace_slots: PaceSlots,
     /// Maximum size of the payloads of all leases together, in bytes. One lease is not counted: a claim may always grant
     /// one event, however large it is.
     ///
@@ -41,13 +41,6 @@ pub struct ClaimRequest {
     pub abandon_after: u32,
     /// How far back the response lists resumed destinations: at least the time since the last answered claim.
     pub resumed_within: Duration,
-}
-
-impl ClaimRequest {
-    /// Returns the maximum number of leases that the claim may take for a destination.
-    pub fn slots_for(&self, destination: DestinationId) -> usize {
-        self.destination_slots.get(&destination).copied().unwrap_or(self.per_destination)
-    }
 }
 
 /// The leases that a claim granted, and the events that it dead-lettered because they had lost too many leases.

@@ -30,6 +30,7 @@ mod page;
 mod payload_budget;
 mod secrets;
 mod settle;
+mod slots;
 pub mod trial;
 mod wakeups;
 
@@ -61,6 +62,7 @@ pub use page::{DeadLetterFilter, EventQuery, InvalidPageLimit, Page, PageCursor,
 pub use payload_budget::{PayloadBudget, split_held};
 pub use secrets::{GracePeriod, InvalidGracePeriod, RotateRequest, StoredSecret, VALID_SECRETS_MAX};
 pub use settle::{SettleResult, Settlement};
+pub use slots::{ClaimSlots, FixedSlots, Pace, PaceSlots, Receiver, ReceiverSlots, SlotBudget};
 pub use wakeups::{Waker, Wakeups};
 
 /// A durable store of events, leases, attempts and notices. The module documentation lists what every adapter

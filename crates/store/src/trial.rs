@@ -1,6 +1,5 @@
 //! The parts of a trial write, for adapters that implement [`Store::check_writes`](crate::Store::check_writes).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use posthaste_domain::{
     WorkerId,
 };
 
-use crate::{ClaimRequest, Settlement};
+use crate::{ClaimRequest, FixedSlots, PaceSlots, Settlement};
 
 /// A destination that no resolver finds, and that no producer uses.
 const URL: &str = "https://trial-write.invalid/";
@@ -38,8 +37,8 @@ pub fn claim() -> ClaimRequest {
         lease: Duration::from_secs(1),
         limit: 1,
         retries_max: 0,
-        per_destination: 1,
-        destination_slots: BTreeMap::new(),
+        slots: FixedSlots::per_destination(1).share(),
+        pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: 0,
         event_payload_bytes_max: None,
         abandon_after: 1,

@@ -9,7 +9,7 @@ use posthaste_domain::{
     AttemptResult, ClaimId, DestinationId, Lease, NewEvent, NewEventSpec, Outcome, RandomDraw, RetryPolicy,
     RetryPolicySpec, Transition, WorkerId,
 };
-use posthaste_store::{ClaimRequest, EnqueueRequest, Settlement, Store};
+use posthaste_store::{ClaimRequest, EnqueueRequest, FixedSlots, PaceSlots, Settlement, Store};
 use rand::RngExt as _;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -71,15 +71,18 @@ impl Worker {
 
     /// Builds a claim that takes no event of the `excluded` destinations.
     pub(crate) fn claim_request(&mut self, limit: usize, excluded: &[DestinationId]) -> ClaimRequest {
-        let destination_slots: BTreeMap<DestinationId, usize> = excluded.iter().map(|id| (*id, 0)).collect();
+        let slots = FixedSlots {
+            destinations: excluded.iter().map(|id| (*id, 0)).collect(),
+            ..FixedSlots::per_destination(20)
+        };
         ClaimRequest {
             id: ClaimId::random(self.random.random()),
             owner: self.id.clone(),
             lease: Duration::from_secs(30),
             limit,
             retries_max: limit,
-            per_destination: 20,
-            destination_slots,
+            slots: slots.share(),
+            pace_slots: PaceSlots::UNLIMITED,
             payload_bytes_max: usize::MAX,
             event_payload_bytes_max: None,
             abandon_after: 5,

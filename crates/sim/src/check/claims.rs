@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use posthaste_domain::{DeliveryStatus, DestinationId, EventKey, FailureKind, Lease, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse};
+use posthaste_store::{ClaimRequest, ClaimResponse, Receiver};
 use posthaste_store_memory::{GrantedLease, Row};
 
 use super::{CheckResult, Model, require};
@@ -122,12 +122,13 @@ fn check_limits(claim: &Claim<'_>, model: &Model) -> CheckResult {
     let event_bytes_max = request.event_payload_bytes_max.unwrap_or(usize::MAX);
     require!("P16", bytes - largest <= request.payload_bytes_max, "more payload bytes than the limit");
     require!("P16", largest <= event_bytes_max, "a larger payload than the limit");
-    let mut taken: BTreeMap<DestinationId, usize> = BTreeMap::new();
+    let mut taken: BTreeMap<(DestinationId, &str), usize> = BTreeMap::new();
     for lease in &response.leases {
-        *taken.entry(lease.destination_id).or_default() += 1;
+        *taken.entry((lease.destination_id, lease.destination_url.origin())).or_default() += 1;
     }
-    for (destination, count) in taken {
-        let free = request.slots_for(destination);
+    for ((destination, host), count) in taken {
+        let slots = request.slots.of(Receiver { destination, host, is_failing: false });
+        let free = slots.destination.min(slots.host);
         require!(
             "claim limits",
             count <= free,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use posthaste_domain::{EventId, EventKey, Timestamp, WorkerId};
 use posthaste_store::{
     ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, LeaseRef, MaintenanceReport, PayloadBudget,
-    Retention, SettleResult, Settlement, Store, StoreClock as _, StoreError, StoreLayer,
+    Retention, SettleResult, Settlement, SlotBudget, Store, StoreClock as _, StoreError, StoreLayer,
 };
 use posthaste_store_memory::{ManualClock, MemoryStore, State};
 
@@ -91,22 +91,16 @@ impl StoreLayer for OppositeChoices {
 
 fn choose_newest(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKey>, bool) {
     let mut payloads = PayloadBudget::new(request);
-    let mut taken = BTreeMap::new();
-    let mut retries = 0;
+    let mut slots = SlotBudget::new(request);
     let mut keys = Vec::new();
     for (key, row) in state.rows.iter().rev() {
-        let taken = taken.entry(row.destination_id).or_insert(0);
-        let is_retry = row.attempts > 0;
-        let fits = keys.len() < request.limit
-            && *taken < request.slots_for(row.destination_id)
-            && (!is_retry || retries < request.retries_max);
-        if fits
+        let (receiver, is_retry) = (state.receiver(row), row.attempts > 0);
+        if slots.available(receiver, is_retry) > 0
             && row.is_ready(now)
             && !state.is_paused(row.destination_id, now)
             && payloads.take(row.payload.len())
         {
-            *taken += 1;
-            retries += usize::from(is_retry);
+            slots.take(receiver, 1, is_retry);
             keys.push(*key);
         }
     }

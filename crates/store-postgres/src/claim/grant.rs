@@ -58,7 +58,7 @@ async fn take_over(
     for (index, row) in parse_rows(&rows)? {
         match row {
             GrantRow::Granted { lease, lost_claim, .. } => {
-                budget.take_lease(&lease);
+                budget.take_lease(&claimable.receivers, &lease);
                 leases.push(lease);
                 lost_claims.extend(lost_claim);
             }
@@ -121,7 +121,7 @@ async fn claim_ranges(
         let result = &mut results[index];
         match row {
             GrantRow::Granted { position, lease, .. } => {
-                budget.take_lease(&lease);
+                budget.take_lease(&claimable.receivers, &lease);
                 leases.push(lease);
                 result.granted += 1;
                 result.granted_to = result.granted_to.max(Some(position));

@@ -1,11 +1,11 @@
 //! Plans a claim: chooses the ranges and expired leases that fit the request's free slots.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use posthaste_domain::{DestinationId, EventKey, Lease, Timestamp};
-use posthaste_store::{ClaimRequest, PayloadBudget};
+use posthaste_store::{ClaimRequest, PayloadBudget, SlotBudget};
 
-use super::{ClaimableIndex, DestinationRanges, PositionRange};
+use super::{ClaimableIndex, DestinationRanges, PositionRange, Receivers};
 
 /// A request for up to `limit` rows of one destination within one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +29,10 @@ impl ClaimPlan {
     }
 }
 
-/// How many leases a claim in progress may still take: in total, for retries, and per destination; and how many bytes of
-/// payload.
+/// What a claim in progress may still grant.
 #[derive(Debug, Clone)]
 pub(crate) struct ClaimBudget {
-    total: usize,
-    retries: usize,
-    /// Leases that this claim has taken, by destination.
-    used: BTreeMap<DestinationId, usize>,
+    slots: SlotBudget,
     payloads: PayloadBudget,
     /// Destinations whose next payload did not fit. The claim takes nothing more of them.
     kept_back: BTreeSet<DestinationId>,
@@ -47,38 +43,17 @@ pub(crate) struct ClaimBudget {
 impl ClaimBudget {
     pub(crate) fn new(request: &ClaimRequest) -> Self {
         Self {
-            total: request.limit,
-            retries: request.retries_max,
-            used: BTreeMap::new(),
+            slots: SlotBudget::new(request),
             payloads: PayloadBudget::new(request),
             kept_back: BTreeSet::new(),
             locked: Vec::new(),
         }
     }
 
-    /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
-    fn available(&self, request: &ClaimRequest, destination: DestinationId, is_retry: bool) -> usize {
-        if self.kept_back.contains(&destination) {
-            return 0;
-        }
-        let used = self.used.get(&destination).copied().unwrap_or(0);
-        let slots = request.slots_for(destination).saturating_sub(used).min(self.total);
-        if is_retry { slots.min(self.retries) } else { slots }
-    }
-
-    /// Subtracts `count` leases of a destination from the budget, and from its share for retries if they are retries.
-    pub(crate) fn take(&mut self, destination: DestinationId, count: usize, is_retry: bool) {
-        self.total = self.total.saturating_sub(count);
-        if is_retry {
-            self.retries = self.retries.saturating_sub(count);
-        }
-        *self.used.entry(destination).or_default() += count;
-    }
-
     /// Subtracts a lease that a statement granted. The leases of a statement are subtracted in the order of its ranges, so
     /// that the lease that is not counted in bytes is the first of the claim.
-    pub(crate) fn take_lease(&mut self, lease: &Lease) {
-        self.take(lease.destination_id, 1, lease.is_retry());
+    pub(crate) fn take_lease(&mut self, receivers: &Receivers, lease: &Lease) {
+        self.slots.take(receivers.get(lease.destination_id), 1, lease.is_retry());
         self.payloads.take(lease.payload.len());
     }
 
@@ -111,45 +86,89 @@ impl ClaimBudget {
 impl ClaimableIndex {
     /// Plans the next round of a claim: expired leases first, then retries, then first attempts, each destination up to
     /// its free slots. The request limits the number of retries, so they cannot crowd out first attempts.
-    pub(crate) fn plan(&self, request: &ClaimRequest, budget: &ClaimBudget, now: Timestamp) -> ClaimPlan {
-        let mut plan = ClaimPlan::default();
-        let mut budget = budget.clone();
+    pub(crate) fn plan(&self, budget: &ClaimBudget, now: Timestamp) -> ClaimPlan {
+        let mut planner = Planner { index: self, budget: budget.clone(), now, plan: ClaimPlan::default() };
         for (key, expired) in &self.expired {
             let is_retry = expired.attempts > 0;
-            if !self.is_paused(expired.destination, now)
-                && budget.available(request, expired.destination, is_retry) > 0
-            {
-                budget.take(expired.destination, 1, is_retry);
-                plan.takeovers.push(*key);
+            if planner.available(expired.destination, is_retry) > 0 {
+                planner.take(expired.destination, 1, is_retry);
+                planner.plan.takeovers.push(*key);
             }
         }
-        for (ranges, is_retry) in [(&self.retries, true), (&self.first_attempts, false)] {
-            self.plan_ranges(ranges, is_retry, request, &mut budget, now, &mut plan.range_claims);
-        }
-        plan
+        planner.plan_ranges(&self.retries, true);
+        planner.plan_ranges(&self.first_attempts, false);
+        planner.plan
     }
+}
 
-    fn plan_ranges(
-        &self,
-        ranges: &DestinationRanges,
-        is_retry: bool,
-        request: &ClaimRequest,
-        budget: &mut ClaimBudget,
-        now: Timestamp,
-        range_claims: &mut Vec<RangeClaim>,
-    ) {
-        for (destination, range) in ranges.first_ranges() {
-            if budget.total == 0 || (is_retry && budget.retries == 0) {
+/// A plan in the making, and what it has left of the claim's budget.
+struct Planner<'a> {
+    index: &'a ClaimableIndex,
+    budget: ClaimBudget,
+    now: Timestamp,
+    plan: ClaimPlan,
+}
+
+impl Planner<'_> {
+    /// Plans ranges of the destinations that the worker knows to answer, then of all in the order in which they wait.
+    fn plan_ranges(&mut self, ranges: &DestinationRanges, is_retry: bool) {
+        let known_share = self.budget.slots.known_share();
+        let mut planned = BTreeSet::new();
+        for destination in self.budget.slots.known() {
+            let left = known_share.saturating_sub(self.planned_leases());
+            if left == 0 {
                 break;
             }
-            // Positions of first attempts are unique, so a range holds at most as many rows as positions.
-            let rows_max = if is_retry { usize::MAX } else { range.length() };
-            let limit = budget.available(request, destination, is_retry).min(rows_max);
-            if limit > 0 && !self.is_paused(destination, now) {
-                budget.take(destination, limit, is_retry);
-                range_claims.push(RangeClaim { destination, range, limit });
+            if let Some(range) = ranges.first_range(destination)
+                && self.plan_range(destination, range, left, is_retry)
+            {
+                planned.insert(destination);
             }
         }
+        for (destination, range) in ranges.first_ranges() {
+            let slots = &self.budget.slots;
+            if slots.total() == 0 || (is_retry && slots.retries() == 0) {
+                break;
+            }
+            if !planned.contains(&destination) {
+                self.plan_range(destination, range, usize::MAX, is_retry);
+            }
+        }
+    }
+
+    /// Plans up to `leases_max` rows of a range, as far as its destination has free slots. Returns whether it planned any.
+    fn plan_range(
+        &mut self,
+        destination: DestinationId,
+        range: PositionRange,
+        leases_max: usize,
+        is_retry: bool,
+    ) -> bool {
+        // Positions of first attempts are unique, so a range holds at most as many rows as positions.
+        let rows_max = if is_retry { usize::MAX } else { range.length() };
+        let limit = self.available(destination, is_retry).min(rows_max).min(leases_max);
+        if limit > 0 {
+            self.take(destination, limit, is_retry);
+            self.plan.range_claims.push(RangeClaim { destination, range, limit });
+        }
+        limit > 0
+    }
+
+    fn planned_leases(&self) -> usize {
+        let in_ranges: usize = self.plan.range_claims.iter().map(|claim| claim.limit).sum();
+        self.plan.takeovers.len() + in_ranges
+    }
+
+    /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
+    fn available(&self, destination: DestinationId, is_retry: bool) -> usize {
+        if self.budget.kept_back.contains(&destination) || self.index.is_paused(destination, self.now) {
+            return 0;
+        }
+        self.budget.slots.available(self.index.receivers.get(destination), is_retry)
+    }
+
+    fn take(&mut self, destination: DestinationId, count: usize, is_retry: bool) {
+        self.budget.slots.take(self.index.receivers.get(destination), count, is_retry);
     }
 }
 
@@ -158,6 +177,7 @@ mod tests {
     use std::time::Duration;
 
     use posthaste_domain::{ClaimId, WorkerId};
+    use posthaste_store::{FixedSlots, PaceSlots};
 
     use super::super::{ExpiredLease, RETRY_POSITION_MIN};
     use super::*;
@@ -173,8 +193,8 @@ mod tests {
             lease: Duration::from_secs(30),
             limit,
             retries_max,
-            per_destination,
-            destination_slots: BTreeMap::new(),
+            slots: FixedSlots::per_destination(per_destination).share(),
+            pace_slots: PaceSlots::UNLIMITED,
             payload_bytes_max: usize::MAX,
             event_payload_bytes_max: None,
             abandon_after: 5,
@@ -190,7 +210,7 @@ mod tests {
 
     /// Destination and limit of each range claim of the plan.
     fn planned(index: &ClaimableIndex, request: &ClaimRequest) -> Vec<(i64, usize)> {
-        let plan = index.plan(request, &ClaimBudget::new(request), NOW);
+        let plan = index.plan(&ClaimBudget::new(request), NOW);
         plan.range_claims.iter().map(|claim| (claim.destination.0, claim.limit)).collect()
     }
 
@@ -198,7 +218,8 @@ mod tests {
     fn a_destination_without_slots_is_not_planned() {
         let mut index = ClaimableIndex::default();
         record_rows(&mut index, &[(1, A), (2, B)]);
-        let excluded = ClaimRequest { destination_slots: BTreeMap::from([(A, 0)]), ..request(10, 10, 3) };
+        let slots = FixedSlots::per_destination(3).with(A, 0).share();
+        let excluded = ClaimRequest { slots, ..request(10, 10, 3) };
         assert_eq!(planned(&index, &excluded), [(2, 1)]);
     }
 
@@ -210,7 +231,7 @@ mod tests {
         let mut budget = ClaimBudget::new(&request);
         assert!(!budget.is_limited_by_bytes());
         budget.keep_back(A);
-        let plan = index.plan(&request, &budget, NOW);
+        let plan = index.plan(&budget, NOW);
         assert!(plan.range_claims.iter().all(|claim| claim.destination == B) && !plan.is_empty());
         assert!(budget.is_limited_by_bytes());
     }
@@ -231,7 +252,7 @@ mod tests {
         record_rows(&mut index, &[(1, A), (2, B), (RETRY_POSITION_MIN + 1, A), (RETRY_POSITION_MIN + 2, B)]);
         index.expired.insert(EventKey(9), ExpiredLease { destination: A, attempts: 0, lost_leases: 0 });
         let request = request(6, 2, 3);
-        let plan = index.plan(&request, &ClaimBudget::new(&request), NOW);
+        let plan = index.plan(&ClaimBudget::new(&request), NOW);
         assert_eq!(plan.takeovers, [EventKey(9)]);
         let range_claims: Vec<_> = plan
             .range_claims
@@ -239,5 +260,27 @@ mod tests {
             .map(|claim| (claim.destination, claim.range.high, claim.limit))
             .collect();
         assert_eq!(range_claims, [(A, RETRY_POSITION_MIN + 1, 2), (B, 2, 1)]);
+    }
+    #[test]
+    fn destinations_of_one_host_share_its_slots() {
+        let mut index = ClaimableIndex::default();
+        record_rows(&mut index, &[(1, A), (2, B)]);
+        for destination in [A, B] {
+            index.receivers.record(destination, "https://shared.example", false);
+        }
+        let slots = FixedSlots::per_destination(3).per_host(1).share();
+        assert_eq!(planned(&index, &ClaimRequest { slots, ..request(10, 10, 3) }), [(1, 1)]);
+    }
+
+    #[test]
+    fn a_destination_that_answers_does_not_wait_behind_a_crowd_of_others() {
+        let mut index = ClaimableIndex::default();
+        for new in 1..=100 {
+            index.record_row(DestinationId(new), new);
+        }
+        index.record_row(DestinationId(500), 500);
+        let slots = FixedSlots { known: vec![DestinationId(500)], ..FixedSlots::per_destination(1) }.share();
+        let plan = planned(&index, &ClaimRequest { slots, ..request(4, 4, 1) });
+        assert_eq!(plan, [(500, 1), (1, 1), (2, 1), (3, 1)]);
     }
 }

@@ -89,6 +89,11 @@ impl DestinationRanges {
         }
     }
 
+    /// Returns the first range of a destination.
+    pub(crate) fn first_range(&self, destination: DestinationId) -> Option<PositionRange> {
+        self.ranges.get(&destination).and_then(VecDeque::front).copied()
+    }
+
     /// Returns the first range of every destination, the longest waiting destination first.
     pub(crate) fn first_ranges(&self) -> impl Iterator<Item = (DestinationId, PositionRange)> {
         self.order.iter().map(|(_, destination)| (*destination, self.ranges[destination][0]))

@@ -1,6 +1,5 @@
 //! Fixtures of these tests: events, claims, settlements, plain connections, and waits for a condition.
 
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use posthaste_domain::{
     RetryPolicySpec, Transition, WorkerId,
 };
 use posthaste_postgres_server::PostgresServer;
-use posthaste_store::{ClaimRequest, EnqueueRequest, SettleResult, Settlement, Store};
+use posthaste_store::{ClaimRequest, EnqueueRequest, FixedSlots, PaceSlots, SettleResult, Settlement, Store};
 use posthaste_store_postgres::tokio_postgres::{AsyncMessage, Client, NoTls};
 use posthaste_store_postgres::{PostgresConfig, PostgresStore};
 use tokio::sync::mpsc;
@@ -92,8 +91,8 @@ pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
         lease: LEASE,
         limit: 1_000,
         retries_max: 1_000,
-        per_destination: 1_000,
-        destination_slots: BTreeMap::new(),
+        slots: FixedSlots::per_destination(1_000).share(),
+        pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: usize::MAX,
         event_payload_bytes_max: None,
         abandon_after: 5,

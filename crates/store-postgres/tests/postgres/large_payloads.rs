@@ -95,7 +95,7 @@ async fn large_events_pass_a_link_that_is_too_slow_for_all_of_them_and_small_one
     let store = open(&format!("postgres://postgres@127.0.0.1:{}/{}", link.port, harness.database.name)).await;
     enqueue_sized(&*harness.store(), "https://large.example/", 20, LARGE).await;
     enqueue_sized(&*harness.store(), "https://small.example/", 5, 100).await;
-    let unlimited = ClaimRequest { limit: 100, per_destination: 100, ..claim_by("worker-a") };
+    let unlimited = ClaimRequest { limit: 100, ..claim_by("worker-a") };
     for _ in 0..2 {
         let error = store.claim(&unlimited).await.unwrap_err();
         assert!(error.is_transient(), "{error:?}");

@@ -1,16 +1,14 @@
 //! Grants: writes leases onto rows of the queue and reads the rows as [`Lease`]s.
 
 use bytes::Bytes;
-use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Timestamp, Trigger,
-};
+use posthaste_domain::{DestinationId, EventId, EventKey, Lease, LeaseToken, MessageId, Timestamp, Trigger};
 use posthaste_store::ClaimRequest;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rusqlite::{CachedStatement, Connection, Row};
 
-use super::ClaimBudget;
 use super::abandon::HeldLease;
+use super::{ClaimBudget, WaitingDestination};
 use crate::claims::{self, ClaimNumber, EndedLeases, LeaseCounts};
 use crate::destination_queue;
 use crate::row;
@@ -118,19 +116,20 @@ impl<'a> ClaimWriter<'a> {
     pub(super) fn take_over(
         &mut self,
         expired: &HeldLease,
-        budget: &mut ClaimBudget<'_>,
+        budget: &mut ClaimBudget,
         ended: &mut EndedLeases,
     ) -> rusqlite::Result<()> {
         let entry = &expired.entry;
-        let (destination, is_retry) = (entry.destination, entry.is_retry());
-        if !budget.allows(destination, is_retry) {
+        let is_retry = entry.is_retry();
+        let Destination { waiting, .. } = read_destination(&mut self.read_destination, entry.destination)?;
+        if budget.available(waiting.receiver(), is_retry) == 0 {
             return Ok(());
         }
         let token = self.new_token();
         let payload_bytes_max = budget.payloads.next_event_bytes_max();
         let (lease, payload_bytes) =
-            read_lease(self.db, entry.key, destination, token, self.now, payload_bytes_max)?;
-        if !budget.spend(destination, is_retry, payload_bytes) {
+            read_lease(self.db, entry.key, entry.destination, token, self.now, payload_bytes_max)?;
+        if !budget.spend(waiting.receiver(), is_retry, payload_bytes) {
             return Ok(());
         }
         self.write_lease(lease.key, lease.token)?;
@@ -144,13 +143,14 @@ impl<'a> ClaimWriter<'a> {
         &mut self,
         destination: DestinationId,
         count: usize,
-        budget: &mut ClaimBudget<'_>,
+        budget: &mut ClaimBudget,
     ) -> rusqlite::Result<usize> {
-        let Destination { url, head, consumed } = read_destination(&mut self.read_destination, destination)?;
+        let Destination { waiting, head, consumed } =
+            read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(FIRST_ATTEMPTS)?;
         let payload_bytes_max = to_i64(budget.payloads.next_event_bytes_max());
         let rows = found.query((destination.0, to_i64(count), head, payload_bytes_max))?;
-        let (granted, last) = self.grant_rows(rows, destination, &url, budget)?;
+        let (granted, last) = self.grant_rows(rows, &waiting, budget)?;
         let new_head = last.map_or(head, |(key, _)| key + 1);
         let new_consumed = consumed + to_i64(granted);
         if granted == count && new_consumed < CONSUMED_ROWS_MAX {
@@ -171,13 +171,13 @@ impl<'a> ClaimWriter<'a> {
         &mut self,
         destination: DestinationId,
         count: usize,
-        budget: &mut ClaimBudget<'_>,
+        budget: &mut ClaimBudget,
     ) -> rusqlite::Result<()> {
-        let Destination { url, .. } = read_destination(&mut self.read_destination, destination)?;
+        let Destination { waiting, .. } = read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(RETRIES)?;
         let payload_bytes_max = to_i64(budget.payloads.next_event_bytes_max());
         let rows = found.query((destination.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
-        let (_, last) = self.grant_rows(rows, destination, &url, budget)?;
+        let (_, last) = self.grant_rows(rows, &waiting, budget)?;
         let (key, due) = last.unzip();
         self.db
             .prepare_cached(
@@ -194,15 +194,14 @@ impl<'a> ClaimWriter<'a> {
     fn grant_rows(
         &mut self,
         mut rows: rusqlite::Rows<'_>,
-        destination: DestinationId,
-        url: &DestinationUrl,
-        budget: &mut ClaimBudget<'_>,
+        destination: &WaitingDestination,
+        budget: &mut ClaimBudget,
     ) -> rusqlite::Result<(usize, Option<(i64, i64)>)> {
         let first = self.leases.len();
         let mut last = None;
         while let Some(row) = rows.next()? {
-            let lease = lease_from_row(row, destination, url, self.new_token(), self.now)?;
-            if !budget.spend(destination, lease.is_retry(), payload_bytes(row)?) {
+            let lease = lease_from_row(row, destination, self.new_token(), self.now)?;
+            if !budget.spend(destination.receiver(), lease.is_retry(), payload_bytes(row)?) {
                 break;
             }
             last = Some((lease.key.0, row.get(2)?));
@@ -258,23 +257,24 @@ pub(super) fn read_lease(
     now: Timestamp,
     payload_bytes_max: usize,
 ) -> rusqlite::Result<(Lease, usize)> {
-    let Destination { url, .. } = read_destination(&mut db.prepare_cached(DESTINATION)?, destination)?;
+    let Destination { waiting, .. } = read_destination(&mut db.prepare_cached(DESTINATION)?, destination)?;
     db.prepare_cached(PENDING_EVENT)?.query_row((key.0, to_i64(payload_bytes_max)), |row| {
-        Ok((lease_from_row(row, destination, &url, token, now)?, payload_bytes(row)?))
+        Ok((lease_from_row(row, &waiting, token, now)?, payload_bytes(row)?))
     })
 }
 
-/// A destination's URL, and the position up to which claims have consumed its queue of first attempts.
+/// A destination, and the position up to which claims have consumed its queue of first attempts.
 struct Destination {
-    url: DestinationUrl,
+    waiting: WaitingDestination,
     /// Lowest key of a first attempt that is not consumed.
     head: i64,
     /// Number of consumed rows below the head.
     consumed: i64,
 }
 
-const DESTINATION: &str =
-    "SELECT url, first_attempts_head, first_attempts_consumed FROM webhook_destinations WHERE id = ?1";
+const DESTINATION: &str = "
+    SELECT id, url, failing_since IS NOT NULL, first_attempts_head, first_attempts_consumed
+    FROM webhook_destinations WHERE id = ?1";
 
 fn read_destination(
     statement: &mut CachedStatement<'_>,
@@ -282,17 +282,16 @@ fn read_destination(
 ) -> rusqlite::Result<Destination> {
     statement.query_row([destination.0], |row| {
         Ok(Destination {
-            url: DestinationUrl::from_stored(row.get(0)?),
-            head: row.get(1)?,
-            consumed: row.get(2)?,
+            waiting: WaitingDestination::from_row(row)?,
+            head: row.get(3)?,
+            consumed: row.get(4)?,
         })
     })
 }
 
 fn lease_from_row(
     row: &Row<'_>,
-    destination_id: DestinationId,
-    destination_url: &DestinationUrl,
+    destination: &WaitingDestination,
     token: LeaseToken,
     now: Timestamp,
 ) -> rusqlite::Result<Lease> {
@@ -305,8 +304,8 @@ fn lease_from_row(
         key: EventKey(row.get(0)?),
         event_id: EventId::from_stored(row.get(4)?),
         message_id: MessageId::from_uuid(row::uuid(row, 5)?),
-        destination_id,
-        destination_url: destination_url.clone(),
+        destination_id: destination.id,
+        destination_url: destination.url.clone(),
         event_type: row.get(6)?,
         content_type: row.get(8)?,
         payload: Bytes::copy_from_slice(payload),

@@ -11,7 +11,7 @@ use posthaste_domain::{
     AttemptResult, ClaimId, EventId, Lease, NewEvent, NewEventSpec, Outcome, RandomDraw, RetryPolicy,
     Timestamp, Transition, WorkerId,
 };
-use posthaste_store::{ClaimRequest, EnqueueRequest, Settlement, Store as _};
+use posthaste_store::{ClaimRequest, EnqueueRequest, FixedSlots, PaceSlots, Settlement, Store as _};
 use posthaste_store_memory::ManualClock;
 use posthaste_store_sqlite::rusqlite::Connection;
 use posthaste_store_sqlite::{Options, SqliteStore};
@@ -90,8 +90,8 @@ pub(crate) fn claim() -> ClaimRequest {
         lease: Duration::from_secs(60),
         limit: 100,
         retries_max: 100,
-        per_destination: 100,
-        destination_slots: BTreeMap::new(),
+        slots: FixedSlots::per_destination(100).share(),
+        pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: usize::MAX,
         event_payload_bytes_max: None,
         abandon_after: 5,

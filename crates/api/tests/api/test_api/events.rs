@@ -8,7 +8,7 @@ use std::time::Duration;
 use posthaste_domain::{
     AttemptResult, ClaimId, Lease, Outcome, RandomDraw, RetryPolicy, RetryPolicySpec, Transition, WorkerId,
 };
-use posthaste_store::{ClaimRequest, SettleResult, Settlement, Store};
+use posthaste_store::{ClaimRequest, FixedSlots, PaceSlots, SettleResult, Settlement, Store};
 use serde_json::{Value, json};
 
 use super::TestApi;
@@ -36,8 +36,8 @@ fn claim() -> ClaimRequest {
         lease: Duration::from_secs(60),
         limit: 1_000,
         retries_max: 1_000,
-        per_destination: 1_000,
-        destination_slots: BTreeMap::new(),
+        slots: FixedSlots::per_destination(1_000).share(),
+        pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: usize::MAX,
         event_payload_bytes_max: None,
         abandon_after: 5,

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste_domain::{ClaimId, DestinationId, EventId, LeaseToken, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse, LayeredStore, Store, StoreError, StoreLayer};
+use posthaste_store::{
+    ClaimRequest, ClaimResponse, ClaimSlots, LayeredStore, PaceSlots, Receiver, ReceiverSlots, Store,
+    StoreError, StoreLayer,
+};
 use posthaste_store_memory::MemoryStore;
 
 use super::forge_lease;
@@ -63,9 +66,47 @@ store_bug! {
     claim_ignores_free_slots;
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
-        let raised = |(id, slots): (&DestinationId, &usize)| (*id, (*slots).max(request.per_destination));
-        let destination_slots = request.destination_slots.iter().map(raised).collect();
-        self.memory.claim(&ClaimRequest { destination_slots, ..request.clone() }).await
+        let slots = Arc::new(IgnoredSlots { slots: Arc::clone(&request.slots), limit: "destination" });
+        self.memory.claim(&ClaimRequest { slots, ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_ignores_host_slots;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let slots = Arc::new(IgnoredSlots { slots: Arc::clone(&request.slots), limit: "host" });
+        self.memory.claim(&ClaimRequest { slots, ..request.clone() }).await
+    }
+}
+
+store_bug! {
+    claim_ignores_the_pace_of_hosts;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        self.memory.claim(&ClaimRequest { pace_slots: PaceSlots::UNLIMITED, ..request.clone() }).await
+    }
+}
+
+/// Slots without one of their limits.
+#[derive(Debug)]
+struct IgnoredSlots {
+    slots: Arc<dyn ClaimSlots>,
+    limit: &'static str,
+}
+
+impl ClaimSlots for IgnoredSlots {
+    fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
+        let slots = self.slots.of(receiver);
+        if self.limit == "host" {
+            ReceiverSlots { host: usize::MAX, ..slots }
+        } else {
+            ReceiverSlots { destination: usize::MAX, ..slots }
+        }
+    }
+
+    fn known(&self) -> Vec<DestinationId> {
+        self.slots.known()
     }
 }
 
