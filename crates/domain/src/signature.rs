@@ -4,10 +4,11 @@
 //! the request if any signature matches. Verification refuses an old timestamp and compares signatures in constant
 //! time.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use base64::Engine as _;
+use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -29,7 +30,11 @@ const SIGNATURES_MAX: usize = 16;
 
 /// A signing secret shared with receivers. `Debug` hides it, and its memory is wiped on drop.
 #[derive(Clone)]
-pub struct Secret(Zeroizing<Vec<u8>>);
+pub struct Secret {
+    bytes: Zeroizing<Vec<u8>>,
+    /// The state of the HMAC after the key. A request continues from a copy, which is also wiped on drop.
+    keyed: Hmac<Sha256>,
+}
 
 /// Why a signing secret, or a list of secrets, was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,34 +59,42 @@ impl Secret {
     /// Builds a secret from its raw bytes. Refuses a length outside 24 to 64 bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, InvalidSecret> {
         let bytes = Zeroizing::new(bytes);
-        if KEY_BYTES.contains(&bytes.len()) {
-            Ok(Self(bytes))
-        } else {
-            Err(InvalidSecret::Length(bytes.len()))
+        if !KEY_BYTES.contains(&bytes.len()) {
+            return Err(InvalidSecret::Length(bytes.len()));
         }
+        let keyed = Hmac::new_from_slice(&bytes).expect("HMAC accepts a key of any length");
+        Ok(Self { bytes, keyed })
     }
 
     /// Returns the secret in its text form, to configure a receiver.
     pub fn reveal(&self) -> Zeroizing<String> {
-        Zeroizing::new(format!("{PREFIX}{}", BASE64.encode(&*self.0)))
+        Zeroizing::new(format!("{PREFIX}{}", BASE64.encode(&*self.bytes)))
     }
 
     /// Computes the HMAC of one request.
     fn mac(&self, id: &str, timestamp: i64, body: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC accepts a key of any length");
-        mac.update(id.as_bytes());
-        mac.update(b".");
-        mac.update(timestamp.to_string().as_bytes());
-        mac.update(b".");
+        let mut text = MacText(self.keyed.clone());
+        write!(text, "{id}.{timestamp}.").expect("an HMAC accepts all text");
+        let MacText(mut mac) = text;
         mac.update(body);
         mac.finalize().into_bytes().into()
+    }
+}
+
+/// An HMAC that formatted text is added to.
+struct MacText(Hmac<Sha256>);
+
+impl fmt::Write for MacText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
     }
 }
 
 /// Compares in constant time, so that the duration does not reveal how much of two secrets agrees.
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
+        self.bytes.ct_eq(&other.bytes).into()
     }
 }
 
@@ -113,9 +126,19 @@ impl SigningKeys {
 
     /// Computes the value of `webhook-signature`: one `v1,…` per secret, separated by spaces.
     pub fn sign(&self, id: &EventId, at: Timestamp, body: &[u8]) -> String {
-        let signature =
-            |secret: &Secret| format!("v1,{}", BASE64.encode(secret.mac(id.as_str(), at.as_secs(), body)));
-        self.0.iter().map(signature).collect::<Vec<_>>().join(" ")
+        self.signature(id, at, body).to_string()
+    }
+
+    /// Returns the value of `webhook-signature`, to be formatted into a buffer of the caller.
+    pub fn signature<'a>(&'a self, id: &'a EventId, at: Timestamp, body: &'a [u8]) -> impl fmt::Display {
+        fmt::from_fn(move |f| {
+            for (index, secret) in self.0.iter().enumerate() {
+                let mac = secret.mac(id.as_str(), at.as_secs(), body);
+                let separator = if index == 0 { "" } else { " " };
+                write!(f, "{separator}v1,{}", Base64Display::new(&mac, &BASE64))?;
+            }
+            Ok(())
+        })
     }
 
     /// Verifies a request as a receiver does, from its three headers and its exact body.

@@ -1,6 +1,6 @@
 //! The phases of a worker's shutdown.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
@@ -15,25 +15,27 @@ pub(crate) enum Phase {
     Interrupted,
 }
 
+impl Phase {
+    const ALL: [Self; 3] = [Self::Running, Self::Draining, Self::Interrupted];
+}
+
 /// The current phase of a worker, which only moves forward. Waiters are woken in the order in which they began to
 /// wait, so that a simulation repeats exactly.
 #[derive(Debug, Default)]
 pub(crate) struct PhaseTracker {
-    current: Mutex<Phase>,
+    /// Index of the phase in [`Phase::ALL`]. Every delivery reads it, so reading takes no lock.
+    current: AtomicU8,
     changed: Notify,
 }
 
 impl PhaseTracker {
     pub(crate) fn current(&self) -> Phase {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        Phase::ALL[usize::from(self.current.load(Ordering::SeqCst))]
     }
 
     /// Moves to `phase`, unless the worker is already past it.
     pub(crate) fn enter(&self, phase: Phase) {
-        {
-            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            *current = phase.max(*current);
-        }
+        self.current.fetch_max(phase as u8, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 

@@ -1,7 +1,7 @@
 //! The deadline of an attempt, and the phase that the attempt had reached when it passed.
 
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use posthaste_domain::ErrorClass;
@@ -46,9 +46,8 @@ impl Deadline {
 }
 
 /// The phase of an attempt: the operation that it is waiting for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Phase {
-    #[default]
     Lookup,
     Connect,
     Proxy,
@@ -57,6 +56,8 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    const ALL: [Self; 5] = [Self::Lookup, Self::Connect, Self::Proxy, Self::Tls, Self::Response];
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Lookup => "while the name was looked up",
@@ -68,16 +69,17 @@ impl Phase {
     }
 }
 
-/// The current phase of one attempt. Each phase records itself here; the timeout failure names the last one.
+/// The current phase of one attempt, `Lookup` at first. Each phase records itself here; the timeout failure names the last
+/// one.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<Phase>);
+pub(crate) struct Progress(AtomicU8);
 
 impl Progress {
     pub(crate) fn enter(&self, phase: Phase) {
-        *self.phase() = phase;
+        self.0.store(phase as u8, Ordering::Relaxed);
     }
 
-    fn phase(&self) -> MutexGuard<'_, Phase> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.0.load(Ordering::Relaxed))]
     }
 }

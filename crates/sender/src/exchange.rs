@@ -9,10 +9,10 @@ use hyper::body::Incoming;
 use crate::connect::Connector;
 use crate::connection::{Connection, Http2Connection, SendError};
 use crate::deadline::{Phase, Progress};
+use crate::destinations::Destination;
 use crate::failure::Failure;
-use crate::pool::Pool;
+use crate::pool::{OriginConnections, Pool};
 use crate::shortage::AttemptError;
-use crate::target::{Origin, Target};
 
 /// The HTTP client of a sender: a connector for new connections and a pool of open ones.
 pub(crate) struct Client {
@@ -36,34 +36,34 @@ impl Client {
     /// A request goes to another connection only if the first one was closed before a byte of it was written.
     pub(crate) async fn send<'a>(
         &'a self,
-        target: &'a Target,
+        destination: &'a Destination,
         mut request: Request<Bytes>,
         progress: &Progress,
     ) -> Result<OpenResponse<'a>, AttemptError> {
         let payload = request.body().clone();
-        while let Some(connection) = self.pool.take(&target.origin).await {
+        while let Some(connection) = self.pool.take(&destination.connections).await {
             progress.enter(Phase::Response);
-            match self.send_on(connection, target, request).await {
+            match self.send_on(connection, destination, request).await {
                 Err(SendError::Unsent(head)) => request = head.map(|()| payload.clone()),
                 result => return result.map_err(|error| Failure::from(error).into()),
             }
         }
-        let connection = self.connector.connect(&target.origin, progress).await?;
+        let connection = self.connector.connect(&destination.target.origin, progress).await?;
         if let Connection::Http2(slot) = &connection {
-            self.pool.share(&target.origin, slot.connection());
+            self.pool.share(&destination.connections, slot.connection());
         }
         progress.enter(Phase::Response);
-        self.send_on(connection, target, request).await.map_err(|error| Failure::from(error).into())
+        self.send_on(connection, destination, request).await.map_err(|error| Failure::from(error).into())
     }
 
     /// Makes the connection available to the next request. The response body must have been read to its end.
     ///
     /// Drops the connection instead if a part of the request has not been written yet.
-    pub(crate) fn keep_connection(&self, target: &Target, response: OpenResponse<'_>) {
+    pub(crate) fn keep_connection(&self, destination: &Destination, response: OpenResponse<'_>) {
         let OpenResponse { response, connection, retire_on_drop } = response;
         drop(response);
         match connection {
-            Connection::Http1(connection) => self.pool.put(&target.origin, connection),
+            Connection::Http1(connection) => self.pool.put(&destination.connections, connection),
             Connection::Http2(slot) if slot.is_request_written() => {
                 slot.complete();
                 retire_on_drop.into_iter().for_each(RetireOnDrop::keep);
@@ -75,14 +75,16 @@ impl Client {
     async fn send_on<'a>(
         &'a self,
         mut connection: Connection,
-        target: &'a Target,
+        destination: &'a Destination,
         request: Request<Bytes>,
     ) -> Result<OpenResponse<'a>, SendError> {
         let retire_on_drop = match &connection {
             Connection::Http1(_) => None,
-            Connection::Http2(slot) => Some(RetireOnDrop::new(&self.pool, &target.origin, slot.connection())),
+            Connection::Http2(slot) => {
+                Some(RetireOnDrop::new(&self.pool, &destination.connections, slot.connection()))
+            }
         };
-        let response = connection.send(target, request).await?;
+        let response = connection.send(&destination.target, request).await?;
         Ok(OpenResponse { response, connection, retire_on_drop })
     }
 }
@@ -94,12 +96,12 @@ impl Client {
 /// than the sender reads would accumulate stream resets.
 struct RetireOnDrop<'a> {
     pool: &'a Pool,
-    origin: &'a Origin,
+    origin: &'a OriginConnections,
     connection: Option<Http2Connection>,
 }
 
 impl<'a> RetireOnDrop<'a> {
-    fn new(pool: &'a Pool, origin: &'a Origin, connection: &Http2Connection) -> Self {
+    fn new(pool: &'a Pool, origin: &'a OriginConnections, connection: &Http2Connection) -> Self {
         Self { pool, origin, connection: Some(connection.clone()) }
     }
 

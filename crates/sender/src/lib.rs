@@ -18,6 +18,7 @@
 
 mod sender;
 
+mod destinations;
 mod request;
 mod target;
 

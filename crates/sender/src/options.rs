@@ -19,11 +19,12 @@ pub struct SenderOptions {
     pub own_listeners: Vec<SocketAddr>,
     /// Sends to `https` destinations only.
     pub https_only: bool,
-    /// Upper bound of pooled connections per receiver, which is a host and port that several destinations may share. A
-    /// receiver that recently had more requests in flight at once may keep as many connections. Idle HTTP/1.1
-    /// connections count, and HTTP/2 connections whether idle or in use. Zero pools no connection.
+    /// Number of connections per receiver that stay open for a minute without a request. A receiver is a host and port
+    /// that several destinations may share. If it had more requests in flight at once, the other connections stay open for
+    /// a few seconds. Zero pools no connection.
     pub pool_size: usize,
-    /// Upper bound of pooled connections to all receivers. Each holds a file descriptor.
+    /// Upper bound of pooled connections to all receivers: idle HTTP/1.1 connections, and HTTP/2 connections whether idle
+    /// or in use. Each holds a file descriptor.
     pub pool_size_total: usize,
     /// Upper bound of open sockets, in use and pooled. It leaves file descriptors to the rest of the process. `None`
     /// leaves the limit to the operating system.
@@ -47,7 +48,7 @@ pub enum InvalidOptions {
 }
 
 impl SenderOptions {
-    /// The defaults: public addresses only, no proxy, 20 pooled connections per receiver and 512 in total.
+    /// The defaults: public addresses only, no proxy, 20 connections kept per receiver and 512 pooled in total.
     pub fn new() -> Self {
         Self {
             allowed_networks: AllowedNetworks::none(),

@@ -1,5 +1,8 @@
 //! Builds the HTTP request of one attempt: the stored payload, the signature and the documented headers.
 
+use std::fmt::{Display, Write as _};
+use std::ops::Range;
+
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request};
@@ -19,10 +22,13 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const EVENT_TYPE: HeaderName = HeaderName::from_static("posthaste-event-type");
 const ATTEMPT: HeaderName = HeaderName::from_static("posthaste-attempt");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Upper bound of the headers of a request, `host` included.
-const HEADER_COUNT: usize = 11;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const USER_AGENT_VALUE: HeaderValue =
     HeaderValue::from_static(concat!("posthaste/", env!("CARGO_PKG_VERSION")));
+/// Upper bound of the headers of a request, `host` included.
+const HEADER_COUNT: usize = 11;
+/// Capacity of the text of a request's header values. The text of most requests fits.
+const TEXT_CAPACITY: usize = 256;
 
 /// Builds and signs the request of this attempt. Between attempts of an event only the timestamp, the signature and the
 /// attempt number differ.
@@ -34,35 +40,66 @@ pub(crate) fn build_request(
     keys: &SigningKeys,
     now: Timestamp,
 ) -> Result<Request<Bytes>, Failure> {
-    let mut request = Request::new(lease.payload.clone());
-    *request.method_mut() = Method::POST;
-    let id = header_value(&WEBHOOK_ID, lease.event_id.as_str())?;
-    let mut signature = header_value(&WEBHOOK_SIGNATURE, &keys.sign(&lease.event_id, now, &lease.payload))?;
+    let mut text = HeaderText::default();
+    let id = text.add(&lease.event_id);
+    let timestamp = text.add(now.as_secs());
+    let signature = text.add(keys.signature(&lease.event_id, now, &lease.payload));
+    let event_type = text.add(&lease.event_type);
+    let attempt = text.add(lease.attempt());
+    let length = text.add(lease.payload.len());
+    let content_type = (lease.content_type != JSON).then(|| text.add(&lease.content_type));
+    let traceparent = lease.traceparent.as_ref().map(|traceparent| text.add(traceparent));
+
+    let text = Bytes::from(text.0);
+    let value = |name: &HeaderName, range| header_value(name, text.slice(range));
+    let id = value(&WEBHOOK_ID, id)?;
+    let mut signature = value(&WEBHOOK_SIGNATURE, signature)?;
     // Keeps the signature out of HPACK's compression table and out of debug output.
     signature.set_sensitive(true);
 
+    let mut request = Request::new(lease.payload.clone());
+    *request.method_mut() = Method::POST;
     let headers = request.headers_mut();
     headers.reserve(HEADER_COUNT);
     headers.insert(USER_AGENT, USER_AGENT_VALUE);
     // Also for an empty payload: some receivers require the header.
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(lease.payload.len()));
-    headers.insert(CONTENT_TYPE, header_value(&CONTENT_TYPE, &lease.content_type)?);
+    headers.insert(CONTENT_LENGTH, value(&CONTENT_LENGTH, length)?);
+    headers.insert(CONTENT_TYPE, content_type.map_or(Ok(JSON), |range| value(&CONTENT_TYPE, range))?);
     headers.insert(IDEMPOTENCY_KEY, id.clone());
     headers.insert(WEBHOOK_ID, id);
-    headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now.as_secs()));
+    headers.insert(WEBHOOK_TIMESTAMP, value(&WEBHOOK_TIMESTAMP, timestamp)?);
     headers.insert(WEBHOOK_SIGNATURE, signature);
-    headers.insert(EVENT_TYPE, header_value(&EVENT_TYPE, &lease.event_type)?);
-    headers.insert(ATTEMPT, HeaderValue::from(lease.attempt()));
-    if let Some(traceparent) = &lease.traceparent {
-        headers.insert(TRACEPARENT, header_value(&TRACEPARENT, traceparent)?);
+    headers.insert(EVENT_TYPE, value(&EVENT_TYPE, event_type)?);
+    headers.insert(ATTEMPT, value(&ATTEMPT, attempt)?);
+    if let Some(traceparent) = traceparent {
+        headers.insert(TRACEPARENT, value(&TRACEPARENT, traceparent)?);
     }
     Ok(request)
 }
 
+/// The text of a request's header values, one after the other. The values share this buffer, which saves an allocation for
+/// each.
+struct HeaderText(String);
+
+impl Default for HeaderText {
+    fn default() -> Self {
+        Self(String::with_capacity(TEXT_CAPACITY))
+    }
+}
+
+impl HeaderText {
+    /// Adds a value. Returns its place in the buffer.
+    fn add(&mut self, value: impl Display) -> Range<usize> {
+        let start = self.0.len();
+        write!(self.0, "{value}").expect("a string accepts all text");
+        start..self.0.len()
+    }
+}
+
 /// Converts a stored value to a header value. Values are validated when an event is accepted, but another program may
 /// have written to the store.
-fn header_value(name: &HeaderName, value: &str) -> Result<HeaderValue, Failure> {
-    HeaderValue::from_str(value).map_err(|_| {
+fn header_value(name: &HeaderName, value: Bytes) -> Result<HeaderValue, Failure> {
+    HeaderValue::from_maybe_shared(value).map_err(|_| {
         Failure::new(ErrorClass::Unsendable, format!("the stored value is not valid in the header {name}"))
     })
 }

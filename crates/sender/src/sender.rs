@@ -10,6 +10,7 @@ use posthaste_engine::{LocalShortage, Sender, SharedSigningKeys};
 
 use crate::connect::Connector;
 use crate::deadline::{Deadline, Progress};
+use crate::destinations::Destinations;
 use crate::exchange::Client;
 use crate::options::{InvalidOptions, SenderOptions};
 use crate::pool::Pool;
@@ -17,12 +18,12 @@ use crate::request::build_request;
 use crate::response::ResponseSummary;
 use crate::shortage::AttemptError;
 use crate::sockets::SocketBudget;
-use crate::target::Target;
 use crate::tls::{RootSource, load_root_certificates};
 
 /// Sends webhooks over HTTP. A worker needs only one: all attempts share its connection pool.
 pub struct HttpSender {
     client: Client,
+    destinations: Destinations,
     keys: SharedSigningKeys,
 }
 
@@ -32,7 +33,8 @@ impl HttpSender {
     pub fn new(options: &SenderOptions, keys: SharedSigningKeys) -> Result<Self, InvalidOptions> {
         let pool = Pool::new(options.pool_size, options.pool_size_total);
         let sockets = SocketBudget::new(options.sockets_max, Arc::clone(&pool));
-        Ok(Self { client: Client { connector: Connector::new(options, sockets)?, pool }, keys })
+        let destinations = Destinations::new(Arc::clone(&pool));
+        Ok(Self { client: Client { connector: Connector::new(options, sockets)?, pool }, destinations, keys })
     }
 
     /// Returns the number of certificate authorities that a sender with this CA file would trust, including the
@@ -52,15 +54,14 @@ impl HttpSender {
         now: Timestamp,
         deadline: Deadline,
     ) -> Result<Outcome, AttemptError> {
-        let target = Target::parse(&lease.destination_url)?;
+        let destination = self.destinations.of_lease(lease)?;
         let request = build_request(lease, &self.keys.current(), now)?;
-        let _in_flight = self.client.pool.begin_request(&target.origin);
         let progress = Progress::default();
-        let sending = deadline.within(self.client.send(&target, request, &progress));
+        let sending = deadline.within(self.client.send(&destination, request, &progress));
         let mut response = sending.await.ok_or_else(|| deadline.timeout_failure(&progress))??;
         let mut summary = ResponseSummary::new(&response.response, now.after(deadline.elapsed()));
         if deadline.within(summary.read_body(&mut response)).await == Some(true) {
-            self.client.keep_connection(&target, response);
+            self.client.keep_connection(&destination, response);
         }
         Ok(summary.outcome())
     }

@@ -20,41 +20,48 @@ pub(crate) struct Origin {
     pub(crate) port: u16,
 }
 
-/// A destination URL, split into the parts that connections and requests need.
+/// A destination URL, split into the parts that connections and requests need. Requests share the parts without copying.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) origin: Arc<Origin>,
-    authority: Authority,
-    path: PathAndQuery,
+    /// The path and query, as HTTP/1.1 requests them.
+    path: Uri,
+    /// The value of the `host` header of HTTP/1.1.
+    host: HeaderValue,
+    /// The absolute URL, as HTTP/2 requests it.
+    absolute: Uri,
 }
 
 impl Target {
     /// Splits a destination URL. Validates it again, because another program may have written to the store.
     pub(crate) fn parse(destination: &DestinationUrl) -> Result<Self, Failure> {
         let url = destination.to_url().map_err(|error| unsendable_failure(&error))?;
+        let origin = Origin::from_url(&url)?;
         let authority = Authority::try_from(&url[Position::BeforeHost..Position::AfterPort]);
+        let authority = authority.map_err(|error| unsendable_failure(&error))?;
         let path = PathAndQuery::try_from(&url[Position::BeforePath..Position::AfterQuery]);
+        let path = path.map_err(|error| unsendable_failure(&error))?;
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(if origin.secure { Scheme::HTTPS } else { Scheme::HTTP });
+        parts.authority = Some(authority.clone());
+        parts.path_and_query = Some(path.clone());
         Ok(Self {
-            authority: authority.map_err(|error| unsendable_failure(&error))?,
-            path: path.map_err(|error| unsendable_failure(&error))?,
-            origin: Arc::new(Origin::from_url(&url)?),
+            origin: Arc::new(origin),
+            path: Uri::from(path),
+            host: HeaderValue::from_str(authority.as_str()).expect("an authority is visible ASCII"),
+            absolute: Uri::from_parts(parts).expect("scheme, authority and path make a URI"),
         })
     }
 
     /// Sets the URI to the path and adds a `host` header, as HTTP/1.1 requires.
     pub(crate) fn set_http1_target<B>(&self, request: &mut Request<B>) {
-        let host = HeaderValue::from_str(self.authority.as_str()).expect("an authority is visible ASCII");
-        *request.uri_mut() = Uri::from(self.path.clone());
-        request.headers_mut().insert(HOST, host);
+        *request.uri_mut() = self.path.clone();
+        request.headers_mut().insert(HOST, self.host.clone());
     }
 
     /// Sets the URI to the absolute URL and removes the `host` header, as HTTP/2 requires.
     pub(crate) fn set_http2_target<B>(&self, request: &mut Request<B>) {
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(if self.origin.secure { Scheme::HTTPS } else { Scheme::HTTP });
-        parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(self.path.clone());
-        *request.uri_mut() = Uri::from_parts(parts).expect("scheme, authority and path make a URI");
+        *request.uri_mut() = self.absolute.clone();
         request.headers_mut().remove(HOST);
     }
 }
@@ -104,7 +111,7 @@ mod tests {
     fn default_port_is_dialled_and_left_out_of_the_authority() {
         let target = target("http://[::1]");
         assert_eq!(target.origin.port, 80);
-        assert_eq!(target.authority, "[::1]");
+        assert_eq!(target.host, "[::1]");
     }
 
     #[test]

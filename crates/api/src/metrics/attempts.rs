@@ -22,9 +22,11 @@ const LATENCY_SECONDS: [f64; 16] =
 const LAG_SECONDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 3_600.0];
 
+/// Value of the label `outcome` for attempts that were accepted.
+const DELIVERED: &str = "delivered";
 /// Values of the label `outcome`. They are exported from the start with 0, because a rate needs a first sample.
 const OUTCOMES: [&str; 4] =
-    ["delivered", "retried", FailureKind::Exhausted.as_str(), FailureKind::Gone.as_str()];
+    [DELIVERED, "retried", FailureKind::Exhausted.as_str(), FailureKind::Gone.as_str()];
 /// Values of the label `kind`, also exported from the start with 0.
 const KINDS: [FailureKind; 4] =
     [FailureKind::Exhausted, FailureKind::Gone, FailureKind::Abandoned, FailureKind::Expired];
@@ -47,6 +49,8 @@ struct ResourceLabels {
 /// Counters and histograms of delivery attempts.
 pub(super) struct AttemptMetrics {
     deliveries: Family<OutcomeLabels, Counter>,
+    /// The counter of `deliveries` for most attempts, so that they need no search among its labels.
+    delivered: Counter,
     dead_letters: Family<KindLabels, Counter>,
     retry_delay: Histogram,
     latency: Histogram,
@@ -58,8 +62,11 @@ pub(super) struct AttemptMetrics {
 
 impl AttemptMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
+        let deliveries = Family::<OutcomeLabels, Counter>::default();
+        let delivered = deliveries.get_or_create(&OutcomeLabels { outcome: DELIVERED }).clone();
         let attempts = Self {
-            deliveries: Family::default(),
+            delivered,
+            deliveries,
             dead_letters: Family::default(),
             retry_delay: Histogram::new(RETRY_DELAY_SECONDS),
             latency: Histogram::new(LATENCY_SECONDS),
@@ -127,7 +134,10 @@ impl AttemptMetrics {
         self.lag.observe(attempt.lag().as_secs_f64());
         match attempt.settled {
             Some(SettleResult::Applied | SettleResult::Replayed) => {
-                self.deliveries.get_or_create(&OutcomeLabels { outcome: transition.label() }).inc();
+                match transition.label() {
+                    DELIVERED => self.delivered.inc(),
+                    outcome => self.deliveries.get_or_create(&OutcomeLabels { outcome }).inc(),
+                };
                 if let Some(delay) = transition.retry_after() {
                     self.retry_delay.observe(delay.as_secs_f64());
                 }

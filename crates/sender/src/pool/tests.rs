@@ -14,6 +14,17 @@ fn origin() -> Arc<Origin> {
     Arc::new(Origin { secure: true, host: Host::Domain("receiver.example".to_owned()), port: 443 })
 }
 
+fn another_origin() -> Arc<Origin> {
+    Arc::new(Origin { port: 8443, ..(*origin()).clone() })
+}
+
+/// An empty pool, and the connections to one origin.
+fn pool_and_origin(per_origin_kept: usize, total_max: usize) -> (Arc<Pool>, Arc<OriginConnections>) {
+    let pool = Pool::new(per_origin_kept, total_max);
+    let origin = pool.connections_to(&origin());
+    (pool, origin)
+}
+
 fn memory_stream() -> (Stream, DuplexStream) {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     (Stream::Memory(ours), theirs)
@@ -30,10 +41,10 @@ async fn http2() -> (StreamSlot, DuplexStream) {
 }
 
 /// A pool with one idle connection of each kind, to two receivers.
-async fn pool_with_both_kinds() -> (Arc<Pool>, [(Arc<Origin>, DuplexStream); 2]) {
-    let (older, newer) = (origin(), Arc::new(Origin { port: 8443, ..(*origin()).clone() }));
-    let ((http1, receiver_http1), (http2, receiver_http2)) = (http1().await, http2().await);
+async fn pool_with_both_kinds() -> (Arc<Pool>, [(Arc<OriginConnections>, DuplexStream); 2]) {
     let pool = Pool::new(4, 8);
+    let (older, newer) = (pool.connections_to(&origin()), pool.connections_to(&another_origin()));
+    let ((http1, receiver_http1), (http2, receiver_http2)) = (http1().await, http2().await);
     pool.put(&older, http1);
     pool.share(&newer, http2.connection());
     http2.complete();
@@ -41,7 +52,7 @@ async fn pool_with_both_kinds() -> (Arc<Pool>, [(Arc<Origin>, DuplexStream); 2])
 }
 
 /// Takes a connection and returns it at once, as after a request. Returns false if the pool has no connection.
-async fn use_once(pool: &Pool, origin: &Arc<Origin>) -> bool {
+async fn use_once(pool: &Pool, origin: &OriginConnections) -> bool {
     match pool.take(origin).await {
         Some(Connection::Http1(connection)) => pool.put(origin, connection),
         Some(Connection::Http2(slot)) => slot.complete(),
@@ -51,7 +62,7 @@ async fn use_once(pool: &Pool, origin: &Arc<Origin>) -> bool {
 }
 
 /// Takes all connections and free slots in the pool.
-async fn take_all(pool: &Pool, origin: &Origin) -> Vec<Connection> {
+async fn take_all(pool: &Pool, origin: &OriginConnections) -> Vec<Connection> {
     let mut taken = Vec::new();
     while let Some(connection) = pool.take(origin).await {
         taken.push(connection);
@@ -116,7 +127,7 @@ async fn connection_in_regular_use_stays_until_the_age_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn connection_with_a_request_in_flight_never_counts_as_idle() {
-    let (pool, origin) = (Pool::new(4, 8), origin());
+    let (pool, origin) = pool_and_origin(4, 8);
     let (slot, _receiver) = http2().await;
     pool.share(&origin, slot.connection());
     advance(IDLE_MAX + SWEEP_INTERVAL).await;
@@ -125,7 +136,7 @@ async fn connection_with_a_request_in_flight_never_counts_as_idle() {
 
 #[tokio::test(start_paused = true)]
 async fn connection_beyond_the_age_limit_does_not_prevent_sharing_a_new_one() {
-    let (pool, origin) = (Pool::new(4, 8), origin());
+    let (pool, origin) = pool_and_origin(4, 8);
     let ((old, _old_receiver), _) = (http2().await, advance(AGE_MAX).await);
     let (new, _new_receiver) = http2().await;
     pool.share(&origin, old.connection());
@@ -135,14 +146,14 @@ async fn connection_beyond_the_age_limit_does_not_prevent_sharing_a_new_one() {
 
 #[tokio::test(start_paused = true)]
 async fn second_shared_connection_is_pooled_only_when_the_first_is_full() {
-    let (pool, origin) = (Pool::new(4, 8), origin());
+    let (pool, origin) = pool_and_origin(4, 8);
     let [(first, _a), (early, _b), (late, _c)] = [http2().await, http2().await, http2().await];
     pool.share(&origin, first.connection());
     pool.share(&origin, early.connection());
-    assert_eq!(pool.state().count(&origin), 1);
+    assert_eq!(origin.pooled().count(), 1);
     let carried = take_all(&pool, &origin).await;
     pool.share(&origin, late.connection());
-    assert_eq!(pool.state().count(&origin), 2);
+    assert_eq!(origin.pooled().count(), 2);
     assert_eq!(
         take_all(&pool, &origin).await.len(),
         carried.len(),
@@ -151,44 +162,59 @@ async fn second_shared_connection_is_pooled_only_when_the_first_is_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn per_receiver_limit_covers_both_kinds_and_removes_the_least_recently_used() {
-    let (pool, origin) = (Pool::new(2, 8), origin());
+async fn connections_beyond_the_kept_number_are_closed_sooner_and_the_least_recently_used_first() {
+    let (pool, origin) = pool_and_origin(1, 8);
     let [(first, first_receiver), (second, second_receiver)] = [http1().await, http1().await];
     let (shared, shared_receiver) = http2().await;
     let started_at = now();
-    let kept = async || {
-        advance(A_SECOND).await;
-        pool.state().count(&origin)
-    };
     pool.put(&origin, first);
-    assert_eq!(kept().await, 1);
+    advance(A_SECOND).await;
     pool.share(&origin, shared.connection());
     shared.complete();
-    assert_eq!(kept().await, 2);
+    advance(A_SECOND).await;
     pool.put(&origin, second);
-    assert_eq!(kept().await, 2);
-    assert_eq!(closed_at(first_receiver).await, started_at + 3 * A_SECOND);
-    let (third, _third_receiver) = http1().await;
-    pool.put(&origin, third);
-    assert_eq!(kept().await, 2);
-    assert_eq!(closed_at(shared_receiver).await, started_at + 4 * A_SECOND);
-    drop(second_receiver);
+    let closed_after = async |receiver, limit: Duration, used_after: Duration| {
+        let open = closed_at(receiver).await - started_at - used_after;
+        assert!((limit..=limit + SWEEP_INTERVAL).contains(&open), "{open:?}");
+    };
+    closed_after(first_receiver, EXCESS_IDLE_MAX, Duration::ZERO).await;
+    closed_after(shared_receiver, EXCESS_IDLE_MAX, A_SECOND).await;
+    assert_eq!(origin.pooled().count(), 1);
+    closed_after(second_receiver, IDLE_MAX, 2 * A_SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn total_limit_covers_both_kinds() {
-    let pool = Pool::new(4, 1);
-    let (here, elsewhere) = (origin(), Arc::new(Origin { port: 8443, ..(*origin()).clone() }));
+    let (pool, here) = pool_and_origin(4, 1);
+    let elsewhere = pool.connections_to(&another_origin());
     let ((shared, _a), (alone, _b)) = (http2().await, http1().await);
     pool.put(&here, alone);
     pool.share(&elsewhere, shared.connection());
-    let counts = [&here, &elsewhere].map(|origin| pool.state().count(origin));
+    let counts = [&here, &elsewhere].map(|origin| origin.pooled().count());
     assert_eq!(counts, [0, 1]);
 }
 
 #[tokio::test(start_paused = true)]
+async fn full_pool_closes_a_part_of_its_connections_and_the_longest_idle_first() {
+    let (pool, here) = pool_and_origin(4, 16);
+    let elsewhere = pool.connections_to(&another_origin());
+    let mut receivers = Vec::new();
+    for number in 0..17 {
+        let (connection, receiver) = http1().await;
+        pool.put(if number % 2 == 0 { &here } else { &elsewhere }, connection);
+        receivers.push(receiver);
+        advance(Duration::from_millis(1)).await;
+    }
+    let counts = [&here, &elsewhere].map(|origin| origin.pooled().count());
+    assert_eq!(counts, [8, 7], "two connections were closed");
+    let closed = receivers.drain(..2).map(closed_at);
+    let started_at = now();
+    assert_eq!(futures_util::future::join_all(closed).await, [started_at; 2], "they are the oldest two");
+}
+
+#[tokio::test(start_paused = true)]
 async fn connection_with_a_cancelled_request_takes_no_further_requests() {
-    let (pool, origin) = (Pool::new(4, 8), origin());
+    let (pool, origin) = pool_and_origin(4, 8);
     let (slot, _receiver) = http2().await;
     pool.share(&origin, slot.connection());
     let (cancelled, in_flight) = (pool.take(&origin).await, pool.take(&origin).await);
@@ -197,25 +223,45 @@ async fn connection_with_a_cancelled_request_takes_no_further_requests() {
     assert!(pool.take(&origin).await.is_none());
     let (new, _new_receiver) = http2().await;
     pool.share(&origin, new.connection());
-    assert_eq!(pool.state().count(&origin), 1, "the old connection was removed");
+    assert_eq!(origin.pooled().count(), 1, "the old connection was removed");
     assert!(use_once(&pool, &origin).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn receiver_keeps_as_many_connections_as_it_recently_had_requests_in_flight() {
-    let (pool, origin) = (Pool::new(1, 8), origin());
-    let requests = [0; 3].map(|_| pool.begin_request(&origin));
-    let [(first, _a), (second, _b), (third, _c)] = [http1().await, http1().await, http1().await];
-    drop(requests);
-    for connection in [first, second, third] {
+async fn receiver_keeps_all_its_connections_while_they_are_used_and_gives_them_up_when_they_are_not() {
+    let (pool, origin) = pool_and_origin(1, 8);
+    let connections = [http1().await, http1().await, http1().await];
+    let _receivers = connections.map(|(connection, receiver)| {
         pool.put(&origin, connection);
+        receiver
+    });
+    for _ in 0..10 {
+        advance(EXCESS_IDLE_MAX / 2).await;
+        let in_use = take_all(&pool, &origin).await;
+        assert_eq!(in_use.len(), 3, "the next requests may need them");
+        for connection in in_use {
+            let Connection::Http1(connection) = connection else { unreachable!("all are HTTP/1.1") };
+            pool.put(&origin, connection);
+        }
     }
-    assert_eq!(pool.state().count(&origin), 3, "the next requests may need them");
-    advance(SWEEP_INTERVAL + A_SECOND).await;
-    assert_eq!(pool.state().count(&origin), 3, "a moment ago, three requests were in flight");
-    advance(SWEEP_INTERVAL).await;
-    assert_eq!(pool.state().count(&origin), 1, "no requests were in flight since");
-    assert!(pool.state().usage.is_empty(), "nothing is kept about a receiver without requests");
+    // One request at a time uses one connection.
+    for _ in 0..10 {
+        advance(EXCESS_IDLE_MAX / 2).await;
+        assert!(use_once(&pool, &origin).await);
+    }
+    assert_eq!(origin.pooled().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_about_an_origin_without_destinations_and_connections() {
+    let (pool, origin) = pool_and_origin(1, 8);
+    let (connection, _receiver) = http1().await;
+    pool.put(&origin, connection);
+    drop(origin);
+    advance(IDLE_MAX - A_SECOND).await;
+    assert_eq!((pool.origins().len(), pool.count.load(Ordering::Relaxed)), (1, 1));
+    advance(A_SECOND + SWEEP_INTERVAL).await;
+    assert_eq!((pool.origins().len(), pool.count.load(Ordering::Relaxed)), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,5 +271,5 @@ async fn longest_idle_connection_is_closed_first_when_a_socket_is_needed() {
     assert_eq!(closed_at(receiver_http1).await, now());
     assert!(!pool.close_longest_idle(), "an HTTP/2 connection closes in its own task");
     closed_at(receiver_http2).await;
-    assert_eq!([&older, &newer].map(|origin| pool.state().count(origin)), [0, 0]);
+    assert_eq!([&older, &newer].map(|origin| origin.pooled().count()), [0, 0]);
 }

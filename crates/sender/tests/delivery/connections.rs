@@ -2,7 +2,9 @@
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use posthaste_domain::{DestinationId, Lease};
 use posthaste_engine::{LocalShortage, Sender as _, host_time};
+use posthaste_sender::HttpSender;
 
 use crate::receiver::{Receiver, SECRET, TIMEOUT, lease, send, sender};
 
@@ -92,20 +94,38 @@ async fn destinations_of_one_receiver_share_its_connections() {
     assert_eq!(receiver.connections().opened(), 1);
 }
 
+/// Sends requests to destinations in turn, at most `in_flight` at once. Expects that all are delivered.
+async fn send_in_turn(sender: &HttpSender, destinations: &[Lease], requests: usize, in_flight: usize) {
+    let sending = (0..requests).map(|number| send(sender, &destinations[number % destinations.len()]));
+    let outcomes = futures_util::stream::iter(sending).buffer_unordered(in_flight);
+    let delivered = outcomes.filter(|outcome| std::future::ready(outcome.http_status() == Some(200)));
+    assert_eq!(delivered.count().await, requests);
+}
+
+/// Destinations with ids of their own.
+fn destinations(urls: impl Iterator<Item = String>) -> Vec<Lease> {
+    let ids = (1..).map(DestinationId);
+    ids.zip(urls).map(|(destination_id, url)| Lease { destination_id, ..lease(&url) }).collect()
+}
+
 #[tokio::test]
-async fn destinations_of_one_receiver_open_no_more_connections_than_requests_in_flight() {
+async fn twenty_destinations_of_one_receiver_open_no_more_connections_than_requests_in_flight() {
     let receiver = Receiver::accepting().await;
-    let sender = sender(&[SECRET], |options| options.pool_size = 5);
-    let leases = (0..2_000).map(|number| lease(&format!("http://{}/{}", receiver.address, number % 20)));
-    let sending = leases.map(|lease| {
-        let sender = &sender;
-        async move { send(sender, &lease).await.http_status() }
-    });
-    // Twenty destinations with five requests each.
-    let statuses: Vec<_> = futures_util::stream::iter(sending).buffer_unordered(100).collect().await;
-    assert_eq!(statuses, [Some(200); 2_000]);
+    let sender = sender(&[SECRET], |_| ());
+    let urls = (0..20).map(|number| format!("http://{}/{number}", receiver.address));
+    send_in_turn(&sender, &destinations(urls), 20_000, 400).await;
     let opened = receiver.connections().opened();
-    assert!(opened <= 100, "{opened} connections were opened for 100 requests in flight");
+    assert!(opened <= 400, "{opened} connections were opened for 400 requests in flight");
+}
+
+#[tokio::test]
+async fn two_hundred_receivers_open_at_most_twice_as_many_connections_as_requests_in_flight() {
+    let receiver = Receiver::accepting_on_all_loopback_addresses().await;
+    let sender = sender(&[SECRET], |_| ());
+    let urls = (1..=200).map(|host| format!("http://127.0.0.{host}:{}/hook", receiver.address.port()));
+    send_in_turn(&sender, &destinations(urls), 20_000, 200).await;
+    let opened = receiver.connections().opened();
+    assert!(opened <= 400, "{opened} connections were opened for 200 requests in flight");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod within;
 use within::within;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const ACCEPTED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A receiver on loopback that records its requests.
@@ -94,7 +95,11 @@ impl ReceivedRequest {
 
 impl Receiver {
     pub(crate) async fn responding_with(response: impl Into<String>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        Self::listening(Ipv4Addr::LOCALHOST, response).await
+    }
+
+    async fn listening(at: Ipv4Addr, response: impl Into<String>) -> Self {
+        let listener = TcpListener::bind((at, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(ReceiverState {
             requests: Mutex::default(),
@@ -111,7 +116,12 @@ impl Receiver {
     }
 
     pub(crate) async fn accepting() -> Self {
-        Self::responding_with("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await
+        Self::responding_with(ACCEPTED).await
+    }
+
+    /// Accepts requests on every address of the host, and so on 127.0.0.1, 127.0.0.2 and so on.
+    pub(crate) async fn accepting_on_all_loopback_addresses() -> Self {
+        Self::listening(Ipv4Addr::UNSPECIFIED, ACCEPTED).await
     }
 
     pub(crate) fn url(&self) -> String {
