@@ -13,6 +13,8 @@ WHAT ?= all
 STORE ?= both
 SCALE ?=
 JSON ?= target/bench.json
+# Results of an earlier build, for `make bench-document`.
+BEFORE ?= $(wildcard docs/performance/before.json)
 
 # Crates for tests and benchmarks, which are not published.
 UNPUBLISHED := bench guardrails postgres-server sim store-comparison store-conformance store-memory
@@ -81,7 +83,6 @@ bench: ## measure the whole product (WHAT=drain,latency,… or quick, STORE=sqli
 	cargo build --locked --release -p posthaste-cli -p posthaste-bench
 	target/release/posthaste-bench run --binary target/release/posthaste --what '$(WHAT)' --store '$(STORE)' $(if $(SCALE),--scale $(SCALE)) --json '$(JSON)'
 
-# BEFORE=FILE adds the results of an earlier build.
 .PHONY: bench-document
 bench-document: ## write the results of `make bench` into docs/performance.md and its plots
 	cargo build --locked --release -p posthaste-bench

@@ -23,13 +23,13 @@ const HOLDER: &str = "holder";
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A product that accepts events and sends none.
-pub(crate) struct Loader {
+struct Loader {
     product: Product,
     holder_id: String,
 }
 
 impl Loader {
-    pub(crate) async fn start(binary: &Path, database: &Database, sink: &mut Sink) -> Self {
+    async fn start(binary: &Path, database: &Database, sink: &mut Sink) -> Self {
         let settings = ["--concurrency", "1", "--timeout-seconds", "86400", "--shutdown-seconds", "0"];
         let product = Product::start(binary, database.url(), database.directory(), &settings).await;
         let held = sink.count(HOLDER);
@@ -45,12 +45,12 @@ impl Loader {
         Self { product, holder_id }
     }
 
-    pub(crate) fn api(&self) -> &Api {
+    fn api(&self) -> &Api {
         self.product.api()
     }
 
     /// Stops the product. The event that held the slot is cancelled, so that only the backlog is left.
-    pub(crate) async fn stop(self) {
+    async fn stop(self) {
         self.product.api().cancel(&self.holder_id).await;
         self.product.stop(STOP_PATIENCE).await;
     }

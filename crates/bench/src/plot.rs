@@ -4,17 +4,19 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::figure::{Chart, Figure, Unit, catalogue};
+use crate::figure::{Chart, Figure, Target, Unit, catalogue};
 use crate::options::StoreKind;
 use crate::results::Results;
 use crate::table::format_value;
 
-const WIDTH: f64 = 820.0;
-const LABEL_WIDTH: f64 = 350.0;
+const WIDTH: f64 = 900.0;
+const LABEL_WIDTH: f64 = 430.0;
 /// Space for the value to the right of a full bar.
 const VALUE_WIDTH: f64 = 90.0;
+/// A longer description is cut.
+const LABEL_CHARS_MAX: usize = 76;
 const BAR_HEIGHT: f64 = 14.0;
-const GROUP_GAP: f64 = 12.0;
+const GROUP_GAP: f64 = 14.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 16.0;
 /// The colour of the last run; earlier runs are grey.
@@ -37,7 +39,7 @@ pub(crate) fn write_all(files: &[PathBuf], directory: &Path) -> Result<(), Strin
 
 /// The bars of one figure and store.
 struct Group {
-    label: String,
+    kind: StoreKind,
     /// Values by run; `None` if a run did not measure the figure.
     values: Vec<Option<f64>>,
     target: Option<f64>,
@@ -48,7 +50,7 @@ struct Group {
 pub(crate) fn draw(chart: Chart, figures: &[Figure], runs: &[Results]) -> Option<String> {
     let groups: Vec<Group> = figures
         .iter()
-        .filter(|figure| figure.chart == chart)
+        .filter(|figure| figure.chart == chart && is_drawn(figure))
         .flat_map(|figure| StoreKind::ALL.map(|kind| group(figure, kind, runs)))
         .filter(|group| group.values.iter().any(Option::is_some))
         .collect();
@@ -75,15 +77,15 @@ pub(crate) fn draw(chart: Chart, figures: &[Figure], runs: &[Results]) -> Option
     Some(svg)
 }
 
+/// Returns whether a plot shows a figure. Of a crowd it shows only the figures with a target; the table has them all.
+fn is_drawn(figure: &Figure) -> bool {
+    figure.chart != Chart::Crowds || figure.targets[0] != Target::None
+}
+
 fn group(figure: &Figure, kind: StoreKind, runs: &[Results]) -> Group {
     let values = runs.iter().map(|run| run.value(kind, &figure.key)).collect();
     let target = runs.last().and_then(|run| run.limit(kind, figure.target(kind)));
-    Group {
-        label: format!("{} · {}", figure.description, kind.title()),
-        values,
-        target,
-        figure: figure.clone(),
-    }
+    Group { kind, values, target, figure: figure.clone() }
 }
 
 /// The horizontal axis of the figures of a chart that have the same unit.
@@ -144,25 +146,18 @@ fn draw_legend(svg: &mut String, runs: &[Results], has_target: bool, is_logarith
 }
 
 fn draw_group(svg: &mut String, group: &Group, top: f64, axis: &Axis, runs: usize) {
-    let middle = top + BAR_HEIGHT * runs as f64 / 2.0 + 4.0;
-    let _ = writeln!(
-        svg,
-        "<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\" font-size=\"11\" fill=\"#374151\">{}</text>",
-        LABEL_WIDTH - 10.0,
-        escape(&shorten(&group.label, 62))
-    );
-    for (index, value) in group.values.iter().enumerate() {
-        let Some(value) = *value else { continue };
-        let (y, length) = (top + BAR_HEIGHT * index as f64, axis.length(value));
+    draw_label(svg, group, top + BAR_HEIGHT * runs as f64 / 2.0);
+    let bars = || {
+        let values = group.values.iter().enumerate();
+        values.filter_map(|(run, value)| Some((run, (*value)?, top + BAR_HEIGHT * run as f64)))
+    };
+    for (run, value, y) in bars() {
         let _ = writeln!(
             svg,
-            "<rect x=\"{LABEL_WIDTH}\" y=\"{y}\" width=\"{length:.1}\" height=\"{}\" rx=\"2\" fill=\"{}\"/>\
-             <text x=\"{:.1}\" y=\"{}\" font-size=\"11\" fill=\"#111827\">{}</text>",
+            "<rect x=\"{LABEL_WIDTH}\" y=\"{y}\" width=\"{:.1}\" height=\"{}\" rx=\"2\" fill=\"{}\"/>",
+            axis.length(value),
             BAR_HEIGHT - 2.0,
-            color(index, runs),
-            LABEL_WIDTH + length + 6.0,
-            y + BAR_HEIGHT - 4.0,
-            escape(&format_value(group.figure.unit, value))
+            color(run, runs),
         );
     }
     if let Some(target) = group.target {
@@ -174,6 +169,31 @@ fn draw_group(svg: &mut String, group: &Group, top: f64, axis: &Axis, runs: usiz
             top + BAR_HEIGHT * runs as f64 + 1.0
         );
     }
+    // The white outline keeps a value readable on top of the line of the target.
+    for (_, value, y) in bars() {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{}\" font-size=\"11\" fill=\"#111827\" stroke=\"#ffffff\" stroke-width=\"3\" \
+             paint-order=\"stroke\">{}</text>",
+            LABEL_WIDTH + axis.length(value) + 6.0,
+            y + BAR_HEIGHT - 4.0,
+            escape(&format_value(group.figure.unit, value))
+        );
+    }
+}
+
+/// Draws the description of a figure and, below it, the store.
+fn draw_label(svg: &mut String, group: &Group, middle: f64) {
+    let x = LABEL_WIDTH - 10.0;
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x}\" y=\"{}\" text-anchor=\"end\" font-size=\"11\" fill=\"#111827\">{}</text>\
+         <text x=\"{x}\" y=\"{}\" text-anchor=\"end\" font-size=\"10\" fill=\"#6b7280\">{}</text>",
+        middle - 2.0,
+        escape(&shorten(&group.figure.description, LABEL_CHARS_MAX)),
+        middle + 10.0,
+        group.kind.title()
+    );
 }
 
 fn color(run: usize, runs: usize) -> &'static str {

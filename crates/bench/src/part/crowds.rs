@@ -5,12 +5,14 @@
 
 use std::time::Duration;
 
-use crate::backlog::{Loader, enqueue_all};
+use crate::backlog::enqueue_all;
 use crate::crowd::{Crowd, CrowdEvents, GROUP};
 use crate::database::Database;
 use crate::link::Link;
 use crate::options::StoreKind;
 use crate::part::latency::send_steadily;
+use crate::payload::payload;
+use crate::percentile::Percentiles;
 use crate::product::{Api, Product};
 use crate::run::Run;
 
@@ -54,7 +56,7 @@ async fn measure_crowd(run: &mut Run, kind: StoreKind, crowd: Crowd, workers: us
     let alone = send_healthy(run, api, run.scale.duration(ALONE)).await;
     let events = crowd.events(&run.sink, run.scale);
     run.sink.reset();
-    enqueue_crowd(run, &database, api, crowd, &events).await;
+    enqueue_crowd(&database, api, crowd, &events).await;
     let beside = send_steadily(api, &mut run.sink, HEALTHY, run.scale.duration(BESIDE)).await;
 
     run.record(kind, &crowd.figure_key(workers, "alone_p99"), alone.p99);
@@ -68,18 +70,21 @@ async fn measure_crowd(run: &mut Run, kind: StoreKind, crowd: Crowd, workers: us
 }
 
 /// Sends healthy traffic without a crowd.
-async fn send_healthy(run: &mut Run, api: &Api, duration: Duration) -> crate::percentile::Percentiles {
+async fn send_healthy(run: &mut Run, api: &Api, duration: Duration) -> Percentiles {
     run.sink.reset();
     send_steadily(api, &mut run.sink, HEALTHY, duration).await
 }
 
-/// Enqueues the events of a crowd. Beside a throttled link they are stored by a product that does not use the link.
-async fn enqueue_crowd(run: &mut Run, database: &Database, api: &Api, crowd: Crowd, events: &CrowdEvents) {
+/// Enqueues the events of a crowd: through the API, or in SQL if the product's link is throttled.
+async fn enqueue_crowd(database: &Database, api: &Api, crowd: Crowd, events: &CrowdEvents) {
     let CrowdEvents { urls, count, payload_bytes } = events;
     if crowd.link_bytes_per_second().is_none() {
         return enqueue_all(api, urls, *count, *payload_bytes).await;
     }
-    let loader = Loader::start(&run.binary, database, &mut run.sink).await;
-    enqueue_all(loader.api(), urls, *count, *payload_bytes).await;
-    loader.stop().await;
+    let (payload, length) = (payload(0, *payload_bytes), urls.len());
+    let urls = urls.join("','");
+    database.sql(&format!(
+        "SELECT count(app.enqueue_webhook((ARRAY['{urls}'])[1 + n % {length}], 'invoice.paid', '{payload}'::json))
+         FROM generate_series(1, {count}) n;"
+    ));
 }

@@ -47,6 +47,7 @@ async fn measure_layout(run: &mut Run, kind: StoreKind, layout: Layout) {
     let wal_before = database.wal_bytes();
     store_backlog(&run.binary, &database, &mut run.sink, &urls, events).await;
     let wal_enqueued = database.wal_bytes().zip(wal_before).map(|(after, before)| after - before);
+    database.tidy();
     let ((drained, wal_drained), raw) = beside_raw(run, &raw_urls, async |run| {
         let before = database.wal_bytes();
         let drained = drain(run, &database, GROUP, events, 1).await;

@@ -20,6 +20,7 @@ pub(crate) async fn measure(run: &mut Run, kind: StoreKind) {
     let database = run.servers.create(kind);
     let urls = [run.sink.url(GROUP, Behaviour::Delay(ANSWER_AFTER), 0)];
     store_backlog(&run.binary, &database, &mut run.sink, &urls, events).await;
+    database.tidy();
     let drained = drain(run, &database, GROUP, events, 1).await;
     let bound = POOL_SIZE / ANSWER_AFTER.as_secs_f64();
     run.record(kind, "slow", drained.rate() / bound);

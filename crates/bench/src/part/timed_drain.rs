@@ -46,7 +46,6 @@ pub(crate) async fn drain(
     events: usize,
     workers: usize,
 ) -> TimedDrain {
-    database.tidy();
     assert_eq!(run.sink.count(group), 0, "no event of the backlog may be sent before the drain");
     run.sink.reset();
     let (server_before, sink_before) = (database.server_time(), run.sink.cpu_time());

@@ -20,6 +20,7 @@ pub(crate) async fn measure(run: &mut Run, kind: StoreKind) {
     for workers in [1, 2, 4] {
         let database = run.servers.create(kind);
         store_backlog(&run.binary, &database, &mut run.sink, &urls, events).await;
+        database.tidy();
         let rate = drain(run, &database, GROUP, events, workers).await.rate();
         run.record(kind, &format!("workers_{workers}"), rate);
         if let Some(fewer) = fewer {

@@ -1,6 +1,5 @@
 //! The load of the benchmark: events, claim requests and settlements.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
