@@ -2,7 +2,7 @@
 
 use posthaste::{Database, DatabaseError, OpenError, Options};
 use posthaste_domain::{BreakerPolicy, WorkerId};
-use posthaste_engine::Settings;
+use posthaste_engine::{Settings, WINDOW_START};
 use posthaste_sender::SenderOptions;
 use serde_json::Value;
 
@@ -46,6 +46,7 @@ impl Config {
             timeout: self.timeout_seconds,
             concurrency: self.concurrency,
             per_destination: self.http_pool_size,
+            window_start: WINDOW_START,
             in_flight_bytes_max: self.in_flight_bytes_max,
             retry_batch: self.retry_batch_size,
             poll_interval: self.poll_interval_ms,

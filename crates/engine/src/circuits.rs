@@ -67,15 +67,19 @@ impl Circuits {
         Self { policy, table: Mutex::default() }
     }
 
-    /// Returns how many requests may be sent to each destination whose circuit is not closed: one probe or none.
-    pub(crate) fn send_limits(&self, now: Duration) -> BTreeMap<DestinationId, usize> {
-        let circuits = self.table().tripped(now).into_iter();
-        circuits
-            .map(|(id, circuit)| {
-                let probe_allowed = circuit == Circuit::HalfOpen { probe_in_flight: false };
-                (id, usize::from(probe_allowed))
-            })
-            .collect()
+    /// Returns how many requests may be sent to a destination whose circuit is not closed: one probe or none. `None` if the
+    /// circuit is closed.
+    pub(crate) fn send_limit(&self, destination: DestinationId, now: Duration) -> Option<usize> {
+        let mut table = self.table();
+        let BreakerTable { breakers, tripped } = &mut *table;
+        if !tripped.contains(&destination) {
+            return None;
+        }
+        match breakers.get_mut(&destination)?.breaker.circuit(now) {
+            Circuit::Closed => None,
+            Circuit::HalfOpen { probe_in_flight: false } => Some(1),
+            Circuit::HalfOpen { probe_in_flight: true } | Circuit::Open { .. } => Some(0),
+        }
     }
 
     /// Admits one request to a destination. None means that its circuit opened after the claim was planned.
@@ -157,7 +161,7 @@ impl Circuits {
             // A resume before this worker started closes nothing.
             let Some(resumed_at) = now.checked_sub(*ago) else { continue };
             if let Some(tracked) = breakers.get_mut(destination)
-                && let Some(opened_at) = tracked.opened_at.take_if(|opened_at| *opened_at <= resumed_at)
+                && let Some(opened_at) = tracked.opened_at.take_if(|opened_at| *opened_at < resumed_at)
             {
                 tracked.breaker.close(now);
                 tripped.remove(destination);
@@ -343,7 +347,7 @@ mod tests {
         let fail = || circuits.admit(DESTINATION, s(0)).unwrap().record(&failure(), s(0));
         assert_eq!(fail(), CircuitChange::None);
         assert_eq!(fail(), CircuitChange::Opened { failures: 2, next_probe_in: s(30) });
-        assert_eq!(circuits.send_limits(s(29)), BTreeMap::from([(DESTINATION, 0)]));
+        assert_eq!(circuits.send_limit(DESTINATION, s(29)), Some(0));
         circuits
     }
 
@@ -354,16 +358,16 @@ mod tests {
             let admission = circuits.admit(DESTINATION, s(0)).expect("there is no circuit to open");
             assert_eq!(admission.record(&failure(), s(0)), CircuitChange::None);
         }
-        assert_eq!((circuits.send_limits(s(0)), circuits.open_count(s(0))), (BTreeMap::new(), 0));
+        assert_eq!((circuits.send_limit(DESTINATION, s(0)), circuits.open_count(s(0))), (None, 0));
     }
 
     #[test]
     fn probe_dropped_without_a_result_allows_another_probe() {
         let circuits = open_circuit();
         let probe = circuits.admit(DESTINATION, s(30)).unwrap();
-        assert_eq!(circuits.send_limits(s(30)), BTreeMap::from([(DESTINATION, 0)]));
+        assert_eq!(circuits.send_limit(DESTINATION, s(30)), Some(0));
         drop(probe);
-        assert_eq!(circuits.send_limits(s(30)), BTreeMap::from([(DESTINATION, 1)]));
+        assert_eq!(circuits.send_limit(DESTINATION, s(30)), Some(1));
     }
 
     #[test]
@@ -376,7 +380,7 @@ mod tests {
         assert_eq!(unclear.record(&panicked, s(61)), CircuitChange::AllowsProbe);
         let succeeded = circuits.admit(DESTINATION, s(61)).unwrap();
         assert_eq!(succeeded.record(&success(), s(62)), CircuitChange::Closed { open_for: s(62) });
-        assert_eq!(circuits.send_limits(s(62)), BTreeMap::new());
+        assert_eq!(circuits.send_limit(DESTINATION, s(62)), None);
     }
 
     #[test]
@@ -396,7 +400,7 @@ mod tests {
         let resumed = |seconds| [ResumedDestination { destination: DESTINATION, ago: s(seconds) }];
         assert_eq!(circuits.close_resumed(&resumed(11), s(10)), [], "the circuit opened after this resume");
         assert_eq!(circuits.close_resumed(&resumed(5), s(10)), [(DESTINATION, s(10))]);
-        assert_eq!((circuits.send_limits(s(10)), circuits.open_count(s(10))), (BTreeMap::new(), 0));
+        assert_eq!((circuits.send_limit(DESTINATION, s(10)), circuits.open_count(s(10))), (None, 0));
         assert_eq!(circuits.close_resumed(&resumed(6), s(11)), [], "it is closed already");
         // The failures before the resume are forgotten.
         assert_eq!(
@@ -412,7 +416,7 @@ mod tests {
         assert_eq!(circuits.remove_idle(s(3_601)), [DESTINATION]);
         let tracked = |circuits: &Circuits| circuits.table().breakers.keys().copied().collect::<Vec<_>>();
         assert_eq!(tracked(&circuits), [DestinationId(2)], "its request is still in flight");
-        assert_eq!(circuits.send_limits(s(3_601)), BTreeMap::new());
+        assert_eq!(circuits.send_limit(DESTINATION, s(3_601)), None);
         other.record(&success(), s(3_601));
         circuits.remove_idle(s(3_700));
         assert_eq!(tracked(&circuits), []);

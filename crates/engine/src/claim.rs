@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{ClaimId, Lease, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse, LeaseRef, StoreError};
-use tokio::task::JoinSet;
+use posthaste_store::{ClaimRequest, ClaimResponse, ClaimSlots, LeaseRef, StoreError};
 
 use crate::attempt_log::millis;
 use crate::backoff::Backoff;
 use crate::claim_budget::ClaimBytes;
-use crate::deliver::{Delivery, InterruptedDelivery, deliver};
+use crate::deliver::release_interrupted;
 use crate::phase::Phase;
-use crate::slots::AvailablePayloads;
+use crate::slots::{AvailablePayloads, ClaimedEvent};
 use crate::store_time::{Reading, SkewChange};
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
@@ -20,6 +19,12 @@ use crate::worker::Worker;
 /// How much further back than its last answered claim a claim asks for resumed destinations. It covers the time between the
 /// start of an operator's transaction and its commit.
 const RESUME_OVERLAP: Duration = Duration::from_secs(10);
+/// Maximum number of events that one claim requests. A larger one would delay the events that arrive meanwhile.
+const CLAIM_MAX: usize = 500;
+/// How long a claim waits for more slots after one has become free. A claim has a fixed cost, so it should fill many.
+const CLAIM_DELAY: Duration = Duration::from_millis(1);
+/// How often receivers that have not been used for long are forgotten.
+const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Claims until the worker drains, then waits for the deliveries in flight.
 pub(crate) async fn run(worker: Arc<Worker>) {
@@ -107,8 +112,8 @@ struct Claimer {
     claim_bytes: ClaimBytes,
     /// When the last answered claim was sent, or when claiming began.
     answered_at: Duration,
-    /// Dropping the set aborts the deliveries.
-    deliveries: JoinSet<Option<InterruptedDelivery>>,
+    /// When unused receivers were last forgotten.
+    forgot_at: Duration,
 }
 
 impl Claimer {
@@ -118,8 +123,8 @@ impl Claimer {
             is_unanswered: false,
             claim_bytes: ClaimBytes::default(),
             answered_at: worker.ports.clock.monotonic(),
+            forgot_at: worker.ports.clock.monotonic(),
             worker,
-            deliveries: JoinSet::new(),
         }
     }
 
@@ -130,7 +135,7 @@ impl Claimer {
         let mut backoff = Backoff::new();
         // Never cancel a claim in progress: its leases would stay orphaned until they expire.
         while worker.phases.current() == Phase::Running {
-            self.reap_deliveries();
+            self.tend_deliveries();
             // Claim nothing while results cannot be written: the results of the claimed events would join them.
             tokio::select! {
                 biased;
@@ -144,11 +149,14 @@ impl Claimer {
             let wait = async {
                 match claimed.map(|claimed| claimed.next) {
                     Ok(NextClaim::Now) => {}
-                    Ok(NextClaim::AfterRelease) => worker.slots.released().await,
+                    Ok(NextClaim::AfterRelease) => {
+                        worker.slots.released().await;
+                        self.wait_for_more_slots().await;
+                    }
                     Ok(NextClaim::AfterPause(pause)) => clock.sleep(pause).await,
                     Ok(NextClaim::AfterWakeup) => tokio::select! {
                         biased;
-                        () = worker.slots.released() => {}
+                        () = worker.slots.released() => self.wait_for_more_slots().await,
                         () = wakeups.wait() => {}
                         () = worker.due_times.reached(&**clock) => {}
                         () = clock.sleep(worker.settings.poll_interval) => {}
@@ -170,7 +178,7 @@ impl Claimer {
 
     /// Makes one claim and starts a delivery for each granted lease.
     async fn claim(&mut self, quota: Quota) -> Result<ClaimSummary, StoreError> {
-        let releases_before = self.worker.slots.release_count();
+        let ended_before = self.worker.slots.ended_count();
         let unthrottled = match self.check_shortages() {
             Ok(available) => available,
             Err(pause) => {
@@ -194,7 +202,7 @@ impl Claimer {
         self.start_deliveries(response.leases, requested_at).await;
         // Slots released during the call were not part of the request. They are worth another claim only if this one
         // found anything. The same holds for events whose payloads did not fit.
-        let released_meanwhile = self.worker.slots.release_count() != releases_before;
+        let released_meanwhile = self.worker.slots.ended_count() != ended_before;
         let may_have_more = leases >= request.limit
             || (leases > 0 && (released_meanwhile || is_limited_by_bytes))
             || resumed_circuits > 0;
@@ -221,7 +229,7 @@ impl Claimer {
             tracing::info!(worker_id = %worker.settings.worker_id, resource = ended.as_str(),
                 "requests are sent again; nothing was lacking for a minute");
         }
-        worker.shortages.available(worker.slots.in_flight(), now)
+        worker.shortages.available(worker.slots.used(), now)
     }
 
     /// Sends the claim to the store, then counts its leases and reports abandoned events.
@@ -262,36 +270,25 @@ impl Claimer {
         }
     }
 
-    /// Builds a request for the events that can be sent now: within the available slots and payload bytes, and not to
-    /// destinations with an open circuit or without a local port.
+    /// Builds a request for the events that can be sent now, or soon: within the available slots and payload bytes. The worker
+    /// itself answers for each destination.
     fn plan_claim(&self, quota: Quota) -> ClaimRequest {
         let worker = &self.worker;
         let available = worker.slots.available();
-        let mut destination_slots = available.by_destination;
-        for (destination, limit) in worker.circuits.send_limits(worker.ports.clock.monotonic()) {
-            let slots = destination_slots.entry(destination).or_insert(worker.settings.per_destination);
-            *slots = (*slots).min(limit);
-        }
-        for destination in worker.shortages.paused_destinations(worker.ports.clock.monotonic()) {
-            destination_slots.insert(destination, 0);
-        }
         let claim_bytes = self.claim_bytes.limit();
         let (payload_bytes_max, event_payload_bytes_max) = match available.payloads {
             AvailablePayloads::AnySize(bytes) => (claim_bytes.min(bytes), None),
             AvailablePayloads::OnlySmall(event_bytes) => (claim_bytes, Some(event_bytes)),
         };
+        let limit = available.total.min(worker.unsettled_room()).min(CLAIM_MAX).min(quota.total);
         ClaimRequest {
             id: self.claim_id,
             owner: worker.settings.lease_owner.clone(),
             lease: worker.settings.lease.duration(),
-            limit: available.total.min(quota.total),
+            limit,
             retries_max: available.retries.min(quota.retries),
-            slots: posthaste_store::FixedSlots {
-                destinations: destination_slots,
-                ..posthaste_store::FixedSlots::per_destination(worker.settings.per_destination)
-            }
-            .share(),
-            pace_slots: posthaste_store::PaceSlots::UNLIMITED,
+            slots: Arc::clone(worker) as Arc<dyn ClaimSlots>,
+            pace_slots: available.by_pace,
             payload_bytes_max,
             event_payload_bytes_max,
             abandon_after: worker.settings.abandon_after,
@@ -302,47 +299,74 @@ impl Claimer {
     /// Starts a delivery for each lease. Releases the leases of events that should no longer be sent.
     async fn start_deliveries(&mut self, leases: Vec<Lease>, requested_at: Duration) {
         let worker = &self.worker;
-        // If the claim took more than a third of the lease, the first heartbeat might come too late.
-        let took = worker.ports.clock.monotonic().saturating_sub(requested_at);
-        let is_too_late = took > worker.settings.lease.duration() / 3;
-        let release_all = is_too_late || worker.phases.current() != Phase::Running;
-        let mut unsent = Vec::new();
-        for lease in leases {
-            match if release_all { Err(LeaseRef::from(&lease)) } else { prepare_delivery(worker, lease) } {
-                Ok(delivery) => drop(self.deliveries.spawn(deliver(Arc::clone(worker), delivery))),
-                Err(lease) => unsent.push(lease),
-            }
+        // If the claim took too long, the first heartbeat might come too late.
+        let release_all = worker.is_outdated(requested_at) || worker.phases.current() != Phase::Running;
+        if release_all {
+            let leases: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
+            return release_leases(worker, &leases).await;
         }
-        release_leases(worker, &unsent).await;
+        let now = worker.ports.clock.monotonic();
+        let claimed = leases.into_iter().map(|lease| ClaimedEvent {
+            renewal: worker.heartbeat.start_renewing(&lease),
+            lease,
+            requested_at,
+        });
+        worker.lanes.start(worker, claimed.filter_map(|event| worker.slots.add(event, now)));
+    }
+
+    /// Waits a moment for more slots to become free, unless many are.
+    async fn wait_for_more_slots(&self) {
+        let worker = &self.worker;
+        if worker.slots.available().total < worker.settings.concurrency / 4 {
+            worker.ports.clock.sleep(CLAIM_DELAY).await;
+        }
     }
 
     /// Waits for one delivery to end. Returns false if none is in flight, or if the worker drains.
-    async fn wait_for_one_delivery(&mut self) -> bool {
+    async fn wait_for_one_delivery(&self) -> bool {
+        if self.worker.slots.used() == 0 {
+            return false;
+        }
         tokio::select! {
             biased;
             () = self.worker.phases.reached(Phase::Draining) => false,
-            ended = self.deliveries.join_next() => ended.map(log_panic).is_some(),
+            () = self.worker.slots.ended() => true,
         }
     }
 
-    /// Removes finished deliveries from the set.
-    fn reap_deliveries(&mut self) {
-        while let Some(ended) = self.deliveries.try_join_next() {
-            log_panic(ended);
+    /// Removes lanes that have ended, starts events that wait although they may be sent, and forgets unused receivers.
+    fn tend_deliveries(&mut self) {
+        let worker = &self.worker;
+        worker.lanes.reap();
+        worker.lanes.start(worker, worker.slots.start_waiting());
+        let now = worker.ports.clock.monotonic();
+        if self.forgot_at + FORGET_INTERVAL <= now {
+            worker.slots.forget_unused(now);
+            self.forgot_at = now;
         }
     }
 
-    /// Waits for all deliveries. Releases the leases of interrupted deliveries in batches as they end.
-    async fn finish_deliveries(mut self) {
-        while let Some(ended) = self.deliveries.join_next().await {
-            let mut interrupted: Vec<InterruptedDelivery> = log_panic(ended).into_iter().collect();
-            while let Some(ended) = self.deliveries.try_join_next() {
-                interrupted.extend(log_panic(ended));
+    /// Releases the events that wait, and waits for the others. Releases the leases of interrupted deliveries in batches as
+    /// they end, and those of results that cannot be written before the drain ends.
+    async fn finish_deliveries(self) {
+        let worker = &self.worker;
+        if worker.phases.current() != Phase::Running {
+            release_events(worker, worker.slots.close()).await;
+        }
+        while worker.slots.used() > 0 && worker.phases.current() == Phase::Running {
+            worker.lanes.start(worker, worker.slots.start_waiting());
+            tokio::select! {
+                biased;
+                () = worker.phases.reached(Phase::Draining) => {}
+                () = worker.slots.ended() => {}
             }
-            // This drops the slots; `release_leases` counts the leases from here on.
-            let leases: Vec<LeaseRef> = interrupted.into_iter().map(|delivery| delivery.lease).collect();
-            release_leases(&self.worker, &leases).await;
         }
+        release_events(worker, worker.slots.close()).await;
+        while let Some(interrupted) = worker.lanes.join().await {
+            release_interrupted(worker, interrupted).await;
+        }
+        worker.settler.finished().await;
+        release_leases(worker, &worker.settler.take_given_up()).await;
     }
 }
 
@@ -364,18 +388,11 @@ fn record_store_time(worker: &Worker, now: Timestamp, requested_at: Duration) {
     }
 }
 
-/// Takes a slot and starts the heartbeat. Returns the lease as an error if the circuit opened after the claim was
-/// planned.
-fn prepare_delivery(worker: &Worker, lease: Lease) -> Result<Delivery, LeaseRef> {
-    match worker.circuits.admit(lease.destination_id, worker.ports.clock.monotonic()) {
-        None => Err(LeaseRef::from(&lease)),
-        Some(admission) => Ok(Delivery {
-            slot: worker.slots.acquire(&lease),
-            renewal: worker.heartbeat.start_renewing(&lease),
-            admission,
-            lease,
-        }),
-    }
+/// Releases events that were claimed and not sent. Their renewals end with the release.
+pub(crate) async fn release_events(worker: &Worker, events: Vec<ClaimedEvent>) {
+    let leases: Vec<LeaseRef> = events.iter().map(|event| LeaseRef::from(&event.lease)).collect();
+    events.iter().for_each(|event| event.renewal.mark_settling());
+    release_leases(worker, &leases).await;
 }
 
 /// Releases leases. Gives up when the store is unavailable for a whole lease duration: the leases have expired then.
@@ -406,14 +423,4 @@ pub(crate) async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
     } else if released {
         worker.drain.mark_released(leases.len());
     }
-}
-
-/// Logs a panic of a delivery. Unwinding has already released its slot and ended its heartbeat, so its lease expires.
-fn log_panic(
-    ended: Result<Option<InterruptedDelivery>, tokio::task::JoinError>,
-) -> Option<InterruptedDelivery> {
-    ended.unwrap_or_else(|error| {
-        tracing::error!(%error, "a delivery panicked; this is a bug. Its event is claimed again");
-        None
-    })
 }

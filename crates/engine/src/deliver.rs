@@ -1,37 +1,28 @@
-//! One delivery, from a granted lease to a written result.
+//! One delivery, from a claimed event to a submitted result.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use posthaste_domain::{AttemptResult, ErrorClass, Lease, Outcome, Transition};
-use posthaste_store::{LeaseRef, SettleResult};
+use posthaste_store::LeaseRef;
 
-use crate::attempt_log::{log_attempt, log_circuit};
+use crate::attempt_log::log_circuit;
 use crate::circuits::{Admission, CircuitChange};
-use crate::claim::release_leases;
-use crate::heartbeat::RenewalGuard;
-use crate::observe::AttemptEvent;
+use crate::claim::{release_events, release_leases};
 use crate::phase::Phase;
 use crate::sender::LocalShortage;
-use crate::slots::Slot;
+use crate::settle::FinishedDelivery;
+use crate::slots::{Answer, ClaimedEvent, ReadyEvent, Slot};
 use crate::worker::Worker;
 
 /// Time that a sender gets beyond the timeout to return its own, more precise outcome.
 const TIMEOUT_GRACE: Duration = Duration::from_millis(250);
 
-/// A lease and the resources that its delivery holds. Dropping it releases the slot, withdraws the circuit's
-/// admission and stops the heartbeat.
-pub(crate) struct Delivery {
-    pub(crate) lease: Lease,
-    pub(crate) admission: Admission,
-    pub(crate) renewal: RenewalGuard,
-    pub(crate) slot: Slot,
-}
-
-/// A delivery that a drain interrupted before its result was written. It keeps its slot until the release of its lease
-/// begins, so that the drain report always counts the lease.
+/// A delivery that a drain interrupted. It keeps its slot until the release of its lease begins, so that the drain report
+/// always counts the lease.
 pub(crate) struct InterruptedDelivery {
     pub(crate) lease: LeaseRef,
     _slot: Slot,
@@ -45,35 +36,53 @@ enum Unsent {
     Shortage(LocalShortage),
 }
 
-/// Sends the event, decides on its next state, settles and reports. The heartbeat and the slot are dropped last,
-/// after the settle has committed.
-pub(crate) async fn deliver(worker: Arc<Worker>, delivery: Delivery) -> Option<InterruptedDelivery> {
-    let Delivery { lease, admission, renewal, slot } = delivery;
-    let result = match send(&worker, &lease).await {
-        Ok(result) => result,
-        Err(Unsent::Interrupted) => {
-            return Some(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
-        }
-        Err(Unsent::Shortage(shortage)) => {
-            report_shortage(&worker, &lease, shortage);
-            // From here on, `release_leases` counts the lease instead of the slot.
-            drop((admission, slot));
-            renewal.mark_settling();
-            release_leases(&worker, &[LeaseRef::from(&lease)]).await;
-            drop(renewal);
-            return None;
+/// Sends the event, decides on its next state and submits the result to the settler. The slot is free when the answer has
+/// arrived; the heartbeat goes on until the result is written. Returns the events that may be sent next.
+pub(crate) async fn deliver(
+    worker: &Arc<Worker>,
+    ready: ReadyEvent,
+) -> Result<Vec<ReadyEvent>, InterruptedDelivery> {
+    let ReadyEvent { event, slot } = ready;
+    let now = worker.ports.clock.monotonic();
+    let admission = match worker.circuits.admit(event.lease.destination_id, now) {
+        Some(admission) if !worker.is_outdated(event.requested_at) => admission,
+        // The circuit opened after the event was claimed, or the event waited too long.
+        _ => {
+            drop(slot);
+            release_events(worker, vec![event]).await;
+            return Ok(Vec::new());
         }
     };
-    let transition = decide(&worker, &lease, admission, result);
-    let settled = settle(&worker, &renewal, &transition).await;
-    report(&worker, &lease, &transition, settled);
-    if settled.is_none() && worker.phases.current() == Phase::Interrupted {
-        // The process ends before the result is written. Without its lease, the event loses none when it is claimed again.
-        worker.drain.count_unwritten();
-        return Some(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
+    let ClaimedEvent { lease, renewal, requested_at } = event;
+    let result = match send(worker, &lease).await {
+        Ok(result) => result,
+        Err(Unsent::Interrupted) => {
+            return Err(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
+        }
+        Err(Unsent::Shortage(shortage)) => {
+            report_shortage(worker, &lease, shortage);
+            // From here on, the release counts the lease instead of the slot.
+            drop((admission, slot));
+            release_events(worker, vec![ClaimedEvent { lease, renewal, requested_at }]).await;
+            return Ok(Vec::new());
+        }
+    };
+    let now = worker.ports.clock.monotonic();
+    let (answer, took) = (Answer::from_outcome(&result.outcome), result.duration);
+    let (transition, change) = decide(worker, &lease, admission, result);
+    // The payload is not needed any more; results that wait for the store hold no memory for it.
+    let lease = Lease { payload: Bytes::new(), ..lease };
+    let destination = lease.destination_id;
+    // The slot becomes free before the store knows of a pause.
+    let held = transition.destination_pause().map(|_| worker.slots.hold(destination));
+    worker.settler.submit(FinishedDelivery { lease, transition, renewal }, now);
+    let mut after = worker.slots.record_answer(slot, answer, took, now);
+    after.unsent.extend(held.into_iter().flatten());
+    if matches!(change, CircuitChange::Opened { .. }) {
+        after.unsent.extend(worker.slots.restart_window(destination));
     }
-    drop((renewal, slot));
-    None
+    release_events(worker, after.unsent).await;
+    Ok(after.ready)
 }
 
 /// Sends the request. A sender that hangs or panics yields an outcome like any other.
@@ -101,7 +110,7 @@ async fn send(worker: &Worker, lease: &Lease) -> Result<AttemptResult, Unsent> {
 
 /// Slows sending down, and logs the shortage if it is new or has lasted another minute.
 fn report_shortage(worker: &Worker, lease: &Lease, shortage: LocalShortage) {
-    let (in_flight, now) = (worker.slots.in_flight(), worker.ports.clock.monotonic());
+    let (in_flight, now) = (worker.slots.used(), worker.ports.clock.monotonic());
     worker.ports.observer.on_local_shortage(shortage);
     if let Some(unsent) = worker.shortages.record(shortage, lease.destination_id, in_flight, now) {
         tracing::warn!(worker_id = %worker.settings.worker_id, resource = shortage.as_str(), unsent,
@@ -110,41 +119,23 @@ fn report_shortage(worker: &Worker, lease: &Lease, shortage: LocalShortage) {
 }
 
 /// Records the outcome in the circuit and computes the transition.
-fn decide(worker: &Worker, lease: &Lease, admission: Admission, result: AttemptResult) -> Arc<Transition> {
+fn decide(
+    worker: &Worker,
+    lease: &Lease,
+    admission: Admission,
+    result: AttemptResult,
+) -> (Arc<Transition>, CircuitChange) {
     let change = admission.record(&result.outcome, worker.ports.clock.monotonic());
     log_circuit(&worker.settings.worker_id, lease, change);
     if matches!(change, CircuitChange::AllowsProbe | CircuitChange::Closed { .. }) {
         worker.slots.wake();
     }
-    Arc::new(Transition::from_attempt(lease, result, &worker.settings.policy, worker.ports.random.draw()))
+    let draw = worker.ports.random.draw();
+    (Arc::new(Transition::from_attempt(lease, result, &worker.settings.policy, draw)), change)
 }
 
-/// Writes the transition. None means that a drain ended before the store accepted it, or that the write panicked.
-async fn settle(
-    worker: &Worker,
-    renewal: &RenewalGuard,
-    transition: &Arc<Transition>,
-) -> Option<SettleResult> {
-    renewal.mark_settling();
-    worker.settler.settle(Arc::clone(transition), worker.ports.clock.monotonic()).await
-}
-
-/// Passes the same transition to the cycle counters, the metrics, the log, the claimer and the publisher.
-fn report(worker: &Worker, lease: &Lease, transition: &Transition, settled: Option<SettleResult>) {
-    worker.cycle.count_attempt(transition, settled);
-    worker.ports.observer.on_attempt(&AttemptEvent { lease, transition, settled });
-    log_attempt(&worker.settings.worker_id, lease, transition, settled);
-    if settled == Some(SettleResult::Stale) {
-        tracing::warn!(event_id = %transition.event_id(), worker_id = %worker.settings.worker_id,
-            outcome = transition.label(), "stale write refused: the lease was lost before the result was written");
-    }
-    if !settled.is_some_and(SettleResult::is_written) {
-        return;
-    }
-    if let Some(delay) = transition.retry_after() {
-        worker.due_times.add(delay, worker.ports.clock.monotonic());
-    }
-    if transition.notice_kind().is_some() {
-        worker.publisher.wake();
-    }
+/// Releases the leases of interrupted deliveries. `release_leases` counts them instead of their slots.
+pub(crate) async fn release_interrupted(worker: &Worker, interrupted: Vec<InterruptedDelivery>) {
+    let leases: Vec<LeaseRef> = interrupted.into_iter().map(|delivery| delivery.lease).collect();
+    release_leases(worker, &leases).await;
 }

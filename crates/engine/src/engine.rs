@@ -15,6 +15,7 @@ use crate::clock::within;
 use crate::cycle::CycleCounters;
 use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
+use crate::lanes::Lanes;
 use crate::observe::WorkerHealth;
 use crate::phase::{Phase, PhaseTracker};
 use crate::publish::Publisher;
@@ -123,6 +124,7 @@ impl Engine {
         deadline: Duration,
     ) -> Result<(CycleReport, DrainReport), RunOnceError> {
         let (worker, _loops) = start_worker(settings, ports, runtimes)?;
+        let _lanes = AbortLanes(Arc::clone(&worker));
         let Settings { timeout, lease, concurrency, per_destination, .. } = worker.settings;
         // In the worst case one destination has all events: it takes `per_destination` at a time, each up to its
         // timeout.
@@ -162,7 +164,7 @@ impl Engine {
 
     /// Returns the number of deliveries being sent, settled or released.
     pub fn in_flight(&self) -> usize {
-        self.worker.slots.in_flight()
+        self.worker.in_flight()
     }
 
     /// Stops claiming and waits for deliveries in flight. Shortly before the deadline, interrupts the remaining ones
@@ -204,11 +206,10 @@ impl Worker {
     }
 
     fn drain_report(&self) -> DrainReport {
-        let Self { drain, slots, settler, .. } = self;
         DrainReport {
-            released: drain.released(),
-            unreleased: drain.pending() + slots.in_flight(),
-            unwritten: drain.unwritten() + settler.unwritten(),
+            released: self.drain.released(),
+            unreleased: self.drain.pending() + self.in_flight(),
+            unwritten: self.drain.unwritten() + self.settler.unwritten(),
         }
     }
 }
@@ -217,6 +218,16 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.claimer.abort();
         self.loops.abort_all();
+        self.worker.lanes.abort();
+    }
+}
+
+/// Aborts the deliveries of a worker when it is dropped.
+struct AbortLanes(Arc<Worker>);
+
+impl Drop for AbortLanes {
+    fn drop(&mut self) {
+        self.0.lanes.abort();
     }
 }
 
@@ -245,9 +256,9 @@ fn start_worker(
     let heartbeat_loop =
         restart_on_panic("heartbeat", Arc::clone(&clock), move || Arc::clone(&renewing).run());
     loops.spawn_on(heartbeat_loop, &runtimes.heartbeat);
-    loops.spawn_on(settle_loop.run(), &runtimes.dispatch);
     let worker = Worker {
         slots: Arc::new(Slots::new(&settings)),
+        lanes: Lanes::default(),
         circuits: Arc::new(Circuits::new(breaker)),
         shortages: Shortages::default(),
         due_times: DueTimes::default(),
@@ -263,5 +274,7 @@ fn start_worker(
         ports,
     };
     worker.record_claim();
-    Ok((Arc::new(worker), loops))
+    let worker = Arc::new(worker);
+    loops.spawn_on(settle_loop.run(Arc::clone(&worker)), &runtimes.dispatch);
+    Ok((worker, loops))
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use posthaste_domain::{EventId, Lease, LeaseTerms, LeaseToken, WorkerId};
+use posthaste_domain::{EventId, Lease, LeaseTerms, WorkerId};
 use posthaste_store::{LeaseRef, Store, StoreError};
 
 use crate::clock::{Clock, within};
@@ -33,7 +33,7 @@ pub(crate) struct Heartbeat {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
-    renewals: Mutex<BTreeMap<LeaseToken, Renewal>>,
+    renewals: Mutex<BTreeMap<LeaseRef, Renewal>>,
 }
 
 /// A lease in flight that is being renewed.
@@ -69,8 +69,9 @@ impl Heartbeat {
             is_reported: false,
             is_settling: false,
         };
-        self.renewals().insert(lease.token, renewal);
-        RenewalGuard { heartbeat: Arc::clone(self), token: lease.token }
+        let lease = renewal.lease;
+        self.renewals().insert(lease, renewal);
+        RenewalGuard { heartbeat: Arc::clone(self), lease }
     }
 
     /// Renews all leases every heartbeat interval, or four times as often while the store does not answer.
@@ -136,7 +137,7 @@ impl Heartbeat {
         for renewal in batch {
             if lost.contains(&renewal.lease) {
                 self.stop_renewing(renewal, "lease_lost");
-            } else if let Some(renewal) = self.renewals().get_mut(&renewal.lease.token) {
+            } else if let Some(renewal) = self.renewals().get_mut(&renewal.lease) {
                 renewal.expected_expiry = expected_expiry;
                 renewal.is_reported = false;
             }
@@ -150,7 +151,7 @@ impl Heartbeat {
         let now = self.clock.monotonic();
         let mut renewals = self.renewals();
         for renewal in batch {
-            if let Some(renewal) = renewals.get_mut(&renewal.lease.token)
+            if let Some(renewal) = renewals.get_mut(&renewal.lease)
                 && renewal.expected_expiry <= now
                 && !renewal.is_reported
             {
@@ -161,7 +162,7 @@ impl Heartbeat {
     }
 
     fn stop_renewing(&self, renewal: &Renewal, code: &'static str) {
-        let stopped = self.renewals().remove(&renewal.lease.token);
+        let stopped = self.renewals().remove(&renewal.lease);
         if stopped.is_some_and(|stopped| !stopped.is_settling) {
             self.report_lost(renewal, code);
         }
@@ -172,7 +173,7 @@ impl Heartbeat {
         tracing::warn!(event_id = %renewal.event_id, worker_id = %self.worker_id, code, "lease renewal failed");
     }
 
-    fn renewals(&self) -> MutexGuard<'_, BTreeMap<LeaseToken, Renewal>> {
+    fn renewals(&self) -> MutexGuard<'_, BTreeMap<LeaseRef, Renewal>> {
         self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -180,13 +181,13 @@ impl Heartbeat {
 /// Guard of a lease that the heartbeat renews. Dropping it stops the renewals.
 pub(crate) struct RenewalGuard {
     heartbeat: Arc<Heartbeat>,
-    token: LeaseToken,
+    lease: LeaseRef,
 }
 
 impl RenewalGuard {
     /// Marks the lease as being settled or released: from now on the heartbeat does not report it as lost.
     pub(crate) fn mark_settling(&self) {
-        if let Some(renewal) = self.heartbeat.renewals().get_mut(&self.token) {
+        if let Some(renewal) = self.heartbeat.renewals().get_mut(&self.lease) {
             renewal.is_settling = true;
         }
     }
@@ -194,6 +195,6 @@ impl RenewalGuard {
 
 impl Drop for RenewalGuard {
     fn drop(&mut self) {
-        self.heartbeat.renewals().remove(&self.token);
+        self.heartbeat.renewals().remove(&self.lease);
     }
 }

@@ -31,6 +31,7 @@ mod slots;
 mod attempt_log;
 mod deliver;
 mod heartbeat;
+mod lanes;
 pub mod lease_protocol;
 mod settle;
 
@@ -58,7 +59,7 @@ pub use engine::{DrainReport, Engine, RunOnceError, Runtimes};
 pub use observe::{AttemptEvent, Observer, WorkerHealth};
 pub use publish::{Publisher, Subscription, SubscriptionGap};
 pub use sender::{LocalShortage, Sender};
-pub use settings::{InvalidSettings, Settings};
+pub use settings::{InvalidSettings, Settings, WINDOW_START};
 pub use settle::WriteFailure;
 pub use signing::{SECRETS_LEARNED_WITHIN, SharedSigningKeys};
 pub use worker::{Ports, RandomSource};

@@ -63,7 +63,7 @@ impl WorkerHealth {
 
     /// Returns the number of deliveries being sent, settled or released.
     pub fn in_flight(&self) -> usize {
-        self.0.upgrade().map_or(0, |worker| worker.slots.in_flight())
+        self.0.upgrade().map_or(0, |worker| worker.in_flight())
     }
 
     /// Returns the number of destinations whose circuit is open or half open.

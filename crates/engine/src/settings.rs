@@ -6,6 +6,9 @@ use posthaste_domain::{BreakerPolicy, LeaseTerms, RetryPolicy, WorkerId};
 
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
+/// Number of requests that may be in flight to a new destination or host by default.
+pub const WINDOW_START: usize = 2;
+
 /// The settings of one worker.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -24,6 +27,9 @@ pub struct Settings {
     pub concurrency: usize,
     /// Maximum number of requests in flight to one destination in this worker.
     pub per_destination: usize,
+    /// Number of requests that may be in flight to a new destination or host. It grows with the answers that arrive, up to
+    /// `per_destination` and [`Settings::per_host`].
+    pub window_start: usize,
     /// Maximum size of all payloads in flight in this worker together, in bytes. One event may exceed it, and small payloads
     /// are not counted: see [`Settings::small_payload_bytes`].
     pub in_flight_bytes_max: usize,
@@ -66,6 +72,7 @@ impl Settings {
             timeout: Duration::from_secs(30),
             concurrency: 512,
             per_destination: 20,
+            window_start: WINDOW_START,
             in_flight_bytes_max: 64 << 20,
             retry_batch: 100,
             poll_interval: Duration::from_secs(1),
@@ -75,6 +82,12 @@ impl Settings {
             retention: Some(Duration::from_secs(30 * 24 * 3_600)),
             dead_letter_retention: None,
         }
+    }
+
+    /// Returns the maximum number of requests in flight to one host, which several destinations may share: half of all, but
+    /// at least as many as to one destination.
+    pub fn per_host(&self) -> usize {
+        (self.concurrency / 2).max(self.per_destination)
     }
 
     /// Returns the size up to which payloads are small: 16 KiB by default. Small payloads are not counted in
@@ -91,6 +104,7 @@ impl Settings {
         };
         at_least_one("concurrency", self.concurrency)?;
         at_least_one("per_destination", self.per_destination)?;
+        at_least_one("window_start", self.window_start)?;
         at_least_one("in_flight_bytes_max", self.in_flight_bytes_max)?;
         require("retry_batch", &self.retry_batch, (1..=10_000).contains(&self.retry_batch), "1 to 10000")?;
         require("abandon_after", &self.abandon_after, self.abandon_after > 0, "at least 1")?;

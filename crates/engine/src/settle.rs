@@ -9,28 +9,32 @@
 //! quarantined: it is retried rarely, its lease is renewed, and the worker continues to claim.
 
 mod backlog;
+mod finished;
 mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{Transition, WorkerId};
-use posthaste_store::{SettleResult, Store};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use posthaste_domain::WorkerId;
+use posthaste_store::{LeaseRef, Store};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::supervise::catch_store_panic;
+use crate::worker::Worker;
 use backlog::{Backlog, WaitingResult};
 use write::BatchWriter;
 
 pub use backlog::WriteFailure;
+pub(crate) use finished::FinishedDelivery;
 
 /// Maximum number of settlements written by one call.
 const BATCH_MAX: usize = 500;
-/// How long the first result of a batch waits for others to join it.
-const BATCH_DELAY: Duration = Duration::from_millis(2);
+/// Number of results that are worth a call beside one that is in progress. Fewer wait until it has ended: they share the
+/// next commit.
+const BATCH_FULL: usize = 128;
 /// Batches written concurrently, so that one slow commit does not delay the next.
 const CONCURRENT_BATCHES: usize = 4;
 
@@ -43,17 +47,17 @@ pub(crate) struct Settler {
     clock: Arc<dyn Clock>,
 }
 
-/// The loop that batches and writes submitted results. The worker's slots bound the length of its queue.
+/// The loop that batches and writes submitted results. [`Settler::unwritten`] bounds the length of its queue, because the
+/// claimer observes it.
 pub(crate) struct SettleLoop {
     queue: mpsc::UnboundedReceiver<PendingSettle>,
-    writer: Arc<BatchWriter>,
+    backlog: Arc<Backlog>,
 }
 
-/// A submitted result, and the channel on which its delivery waits for the store's answer.
+/// A submitted result.
 struct PendingSettle {
-    transition: Arc<Transition>,
+    delivery: FinishedDelivery,
     ended_at: Duration,
-    reply: oneshot::Sender<SettleResult>,
     waiting: WaitingResult,
 }
 
@@ -63,29 +67,19 @@ pub(crate) fn settler(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> (Settler, SettleLoop) {
-    let (sender, receiver) = mpsc::unbounded_channel();
+    let (sender, queue) = mpsc::unbounded_channel();
     let backlog = Arc::new(Backlog::default());
-    let writer = Arc::new(BatchWriter {
-        backlog: Arc::clone(&backlog),
-        worker_id: worker_id.clone(),
-        store: Arc::clone(&store),
-        clock: Arc::clone(&clock),
-    });
-    (Settler { queue: sender, backlog, worker_id, store, clock }, SettleLoop { queue: receiver, writer })
+    let settle_loop = SettleLoop { queue, backlog: Arc::clone(&backlog) };
+    (Settler { queue: sender, backlog, worker_id, store, clock }, settle_loop)
 }
 
 impl Settler {
-    /// Submits a result and waits until the store has written it. Returns `None` if a drain ended before, or if the
-    /// write panicked.
-    pub(crate) async fn settle(
-        &self,
-        transition: Arc<Transition>,
-        ended_at: Duration,
-    ) -> Option<SettleResult> {
-        let (reply, result) = oneshot::channel();
-        let waiting = self.backlog.add(self.clock.monotonic());
-        self.queue.send(PendingSettle { transition, ended_at, reply, waiting }).ok()?;
-        result.await.ok()
+    /// Submits the result of a request that ended at `ended_at`.
+    pub(crate) fn submit(&self, delivery: FinishedDelivery, ended_at: Duration) {
+        delivery.mark_settling();
+        let waiting = self.backlog.add(ended_at);
+        // The loop ends with the process; the lease then expires.
+        let _ = self.queue.send(PendingSettle { delivery, ended_at, waiting });
     }
 
     /// Resolves when the store accepts a trial write. Called before the first claim: results of events that were claimed
@@ -124,6 +118,21 @@ impl Settler {
         self.backlog.delayed(self.clock.monotonic())
     }
 
+    /// Resolves when every result is written or given up.
+    pub(crate) async fn finished(&self) {
+        self.backlog.empty().await;
+    }
+
+    /// Returns the number of results that were given up and whose leases are still to be released.
+    pub(crate) fn given_up(&self) -> usize {
+        self.backlog.given_up()
+    }
+
+    /// Takes the leases of the results that were given up at the end of a drain.
+    pub(crate) fn take_given_up(&self) -> Vec<LeaseRef> {
+        self.backlog.take_given_up()
+    }
+
     /// Tries to write every result once more at once, and then gives it up.
     pub(crate) fn start_last_try(&self) {
         self.backlog.start_last_try();
@@ -131,17 +140,21 @@ impl Settler {
 }
 
 impl SettleLoop {
-    pub(crate) async fn run(mut self) {
-        let permits = Arc::new(Semaphore::new(CONCURRENT_BATCHES));
+    /// Writes results: at once if no batch is in progress, and otherwise as soon as enough wait for another one.
+    pub(crate) async fn run(mut self, worker: Arc<Worker>) {
+        let writer = Arc::new(BatchWriter { backlog: Arc::clone(&self.backlog), worker });
+        let turns = Turns::default();
         let mut writes = JoinSet::new();
-        while let Some(first) = self.queue.recv().await {
-            let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
-            let batch = self.collect_batch(first).await;
-            let writer = Arc::clone(&self.writer);
+        let mut results = Vec::new();
+        while self.receive(&mut results, &turns).await {
+            let Some(turn) = turns.take(results.len()) else { continue };
+            let rest = results.split_off(results.len().min(BATCH_MAX));
+            let batch = std::mem::replace(&mut results, rest);
+            let writer = Arc::clone(&writer);
             writes.spawn(async move {
                 let quarantined = writer.write(batch).await;
                 // Quarantined results must not take the place of batches that can be written.
-                drop(permit);
+                drop(turn);
                 writer.retry_quarantined(quarantined).await;
             });
             while let Some(ended) = writes.try_join_next() {
@@ -153,25 +166,71 @@ impl SettleLoop {
         }
     }
 
-    /// Collects `first` and the results submitted within the next [`BATCH_DELAY`], up to [`BATCH_MAX`] in total.
-    async fn collect_batch(&mut self, first: PendingSettle) -> Vec<PendingSettle> {
-        let mut batch = vec![first];
-        let mut delay = self.writer.clock.sleep(BATCH_DELAY);
-        while batch.len() < BATCH_MAX {
-            tokio::select! {
-                biased;
-                next = self.queue.recv() => match next {
-                    Some(next) => batch.push(next),
-                    None => break,
-                },
-                () = &mut delay => break,
-            }
+    /// Receives submitted results, or waits until a batch has ended if results wait already. Returns false once the queue is
+    /// closed and no result waits.
+    async fn receive(&mut self, results: &mut Vec<PendingSettle>, turns: &Turns) -> bool {
+        if !results.is_empty() && turns.allows(results.len()) {
+            return true;
         }
-        batch
+        let is_waiting = !results.is_empty();
+        tokio::select! {
+            biased;
+            received = self.queue.recv_many(results, BATCH_MAX) => received > 0 || {
+                if is_waiting {
+                    turns.ended.notified().await;
+                }
+                is_waiting
+            },
+            () = turns.ended.notified(), if is_waiting => true,
+        }
     }
 }
 
-/// Logs a panic while a batch was written. The deliveries of the batch get no result, and their leases expire.
+/// The batches in progress.
+struct Turns {
+    permits: Arc<Semaphore>,
+    ended: Arc<Notify>,
+}
+
+/// The right to write one batch. Dropping it says that the batch has ended.
+struct Turn {
+    permit: Option<OwnedSemaphorePermit>,
+    ended: Arc<Notify>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { permits: Arc::new(Semaphore::new(CONCURRENT_BATCHES)), ended: Arc::default() }
+    }
+}
+
+impl Turns {
+    /// Returns whether so many results are worth a batch now.
+    fn allows(&self, results: usize) -> bool {
+        match self.permits.available_permits() {
+            0 => false,
+            CONCURRENT_BATCHES => results > 0,
+            _ => results >= BATCH_FULL,
+        }
+    }
+
+    fn take(&self, results: usize) -> Option<Turn> {
+        if !self.allows(results) {
+            return None;
+        }
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        Some(Turn { permit, ended: Arc::clone(&self.ended) })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        self.ended.notify_one();
+    }
+}
+
+/// Logs a panic while a batch was written. Its results are lost, and their leases expire.
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "writing results panicked; this is a bug. Their events are claimed again");

@@ -120,11 +120,11 @@ impl Shortages {
         }
     }
 
-    /// Returns the destinations for which nothing may be claimed now.
-    pub(crate) fn paused_destinations(&self, now: Duration) -> Vec<DestinationId> {
+    /// Returns whether nothing may be claimed for a destination now.
+    pub(crate) fn is_paused(&self, destination: DestinationId, now: Duration) -> bool {
         let mut state = self.state();
         state.paused.retain(|_, until| now < *until);
-        state.paused.keys().copied().collect()
+        state.paused.contains_key(&destination)
     }
 
     /// Returns the kind of the latest shortage, if it is recent.
@@ -206,8 +206,8 @@ mod tests {
         let shortages = Shortages::default();
         shortages.record(LocalShortage::Ports, HERE, 512, ms(0));
         assert_eq!(shortages.available(512, ms(0)), Ok(usize::MAX));
-        assert_eq!(shortages.paused_destinations(ms(999)), [HERE]);
-        assert_eq!(shortages.paused_destinations(ms(1_000)), []);
+        assert!(shortages.is_paused(HERE, ms(999)));
+        assert!(!shortages.is_paused(HERE, ms(1_000)));
     }
 
     #[test]

@@ -1,134 +1,170 @@
-//! Concurrency limits: counts deliveries and payload bytes in flight, and computes how many more may be claimed.
+//! The slots of a worker: its deliveries without an answer, limited in total, for retries, in bytes, by the windows of
+//! destinations and hosts, and by the pace of hosts.
 //!
 //! Small payloads are not counted in bytes, because the number of slots bounds them. So large events that fill the byte
 //! limit, for example because their receivers hang, do not stop small ones.
 
-use std::collections::BTreeMap;
+mod limits;
+mod pace;
+mod table;
+mod window;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use posthaste_domain::{DestinationId, Lease};
+use posthaste_store::{PaceSlots, Receiver, ReceiverSlots};
 use tokio::sync::Notify;
 
+use crate::heartbeat::RenewalGuard;
 use crate::settings::Settings;
+use limits::Limits;
+use table::{NewDelivery, Started, Table, Usage};
 
-/// The part of the byte limit that must be available before large payloads are claimed again. Smaller steps would make
-/// many small claims.
-const AVAILABLE_PART_MIN: usize = 16;
+pub(crate) use limits::AvailablePayloads;
+pub(crate) use window::Answer;
 
-/// The delivery slots of a worker, limited in total, per destination, for retries, and in payload bytes.
+/// A claimed event whose lease is renewed.
+pub(crate) struct ClaimedEvent {
+    pub(crate) lease: Lease,
+    pub(crate) renewal: RenewalGuard,
+    /// When the claim was requested.
+    pub(crate) requested_at: Duration,
+}
+
+/// An event that may be sent now, with its slot.
+pub(crate) struct ReadyEvent {
+    pub(crate) event: ClaimedEvent,
+    pub(crate) slot: Slot,
+}
+
+/// What follows from an answer.
+pub(crate) struct AfterAnswer {
+    /// Events that may be sent now.
+    pub(crate) ready: Vec<ReadyEvent>,
+    /// Events that were claimed for a larger window and should be released.
+    pub(crate) unsent: Vec<ClaimedEvent>,
+}
+
+/// The deliveries of a worker that have no answer yet.
 pub(crate) struct Slots {
-    limits: Limits,
-    used: Mutex<UsedSlots>,
+    table: Mutex<Table<ClaimedEvent>>,
     released: Notify,
+    ended: Notify,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    total: usize,
-    retries: usize,
-    per_destination: usize,
-    large_bytes: usize,
-    /// Size of the largest payload that is not counted in bytes.
-    small_payload_bytes: usize,
-}
-
-#[derive(Debug, Default)]
-struct UsedSlots {
-    total: usize,
-    retries: usize,
-    /// Sizes of the payloads that are larger than [`Limits::small_payload_bytes`].
-    large_bytes: usize,
-    by_destination: BTreeMap<DestinationId, usize>,
-    /// Number of slots released since the start.
-    release_count: u64,
-}
-
-/// The number of slots that a claim may still fill.
+/// The slots that a claim may still fill. [`Slots::of`] returns those of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AvailableSlots {
     pub(crate) total: usize,
     pub(crate) retries: usize,
-    /// Only destinations with deliveries in flight; every other destination has its full limit.
-    pub(crate) by_destination: BTreeMap<DestinationId, usize>,
+    pub(crate) by_pace: PaceSlots,
     pub(crate) payloads: AvailablePayloads,
-}
-
-/// The payloads that a claim may bring into flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AvailablePayloads {
-    /// Payloads of any size, with at most this many bytes together.
-    AnySize(usize),
-    /// Only payloads of at most this many bytes each: the byte limit is reached.
-    OnlySmall(usize),
-}
-
-impl Limits {
-    /// Returns the payloads that may be claimed beside those in flight.
-    fn available_payloads(&self, used: &UsedSlots) -> AvailablePayloads {
-        let available = self.large_bytes.saturating_sub(used.large_bytes);
-        if used.large_bytes > 0 && available < self.large_bytes / AVAILABLE_PART_MIN {
-            AvailablePayloads::OnlySmall(self.small_payload_bytes)
-        } else {
-            AvailablePayloads::AnySize(available)
-        }
-    }
-
-    fn is_byte_limit_reached(&self, used: &UsedSlots) -> bool {
-        matches!(self.available_payloads(used), AvailablePayloads::OnlySmall(_))
-    }
 }
 
 impl Slots {
     pub(crate) fn new(settings: &Settings) -> Self {
-        // A quarter of the slots is reserved for first attempts, even if the configured retry batch is larger.
-        let reserved_for_first_attempts = (settings.concurrency / 4).max(1);
-        let retries_max = settings.concurrency.saturating_sub(reserved_for_first_attempts).max(1);
-        let limits = Limits {
-            total: settings.concurrency,
-            retries: settings.retry_batch.min(retries_max),
-            per_destination: settings.per_destination,
-            large_bytes: settings.in_flight_bytes_max,
-            small_payload_bytes: settings.small_payload_bytes(),
-        };
-        Self { limits, used: Mutex::default(), released: Notify::new() }
+        let table = Mutex::new(Table::new(Limits::new(settings)));
+        Self { table, released: Notify::new(), ended: Notify::new() }
     }
 
     pub(crate) fn available(&self) -> AvailableSlots {
-        let used = self.used();
-        let rest = |count: &usize| self.limits.per_destination.saturating_sub(*count);
+        let table = self.table();
         AvailableSlots {
-            total: self.limits.total.saturating_sub(used.total),
-            retries: self.limits.retries.saturating_sub(used.retries),
-            by_destination: used.by_destination.iter().map(|(id, count)| (*id, rest(count))).collect(),
-            payloads: self.limits.available_payloads(&used),
+            total: table.available(),
+            retries: table.available_retries(),
+            by_pace: table.available_by_pace(),
+            payloads: table.available_payloads(),
         }
     }
 
-    /// Takes a slot for a delivery. It is released when the returned guard is dropped.
-    pub(crate) fn acquire(self: &Arc<Self>, lease: &Lease) -> Slot {
-        let payload_bytes = lease.payload.len();
-        let slot = Slot {
-            slots: Arc::clone(self),
+    /// Returns how many events of a receiver may be claimed.
+    pub(crate) fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
+        self.table().slots_of(receiver)
+    }
+
+    /// Returns destinations that answer and have free slots.
+    pub(crate) fn known(&self) -> Vec<DestinationId> {
+        self.table().known()
+    }
+
+    /// Takes a slot for a claimed event. Returns the event if it may be sent at once; otherwise it waits for a place in the
+    /// windows of its destination and host.
+    pub(crate) fn add(self: &Arc<Self>, event: ClaimedEvent, now: Duration) -> Option<ReadyEvent> {
+        let lease = &event.lease;
+        let delivery = NewDelivery {
             destination: lease.destination_id,
+            host: lease.destination_url.origin(),
             is_retry: lease.is_retry(),
-            large_bytes: if payload_bytes > self.limits.small_payload_bytes { payload_bytes } else { 0 },
+            payload_bytes: lease.payload.len(),
         };
-        let mut used = self.used();
-        used.total += 1;
-        used.large_bytes += slot.large_bytes;
-        used.retries += usize::from(slot.is_retry);
-        *used.by_destination.entry(slot.destination).or_default() += 1;
-        slot
+        let mut table = self.table();
+        let usage = table.use_slot(delivery, now);
+        let started = table.add(usage, event);
+        drop(table);
+        started.map(|started| self.ready(started))
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
-        self.used().total
+    /// Ends a request that has an answer: learns from it, frees its slot, and starts the next deliveries.
+    pub(crate) fn record_answer(
+        self: &Arc<Self>,
+        mut slot: Slot,
+        answer: Answer,
+        took: Duration,
+        now: Duration,
+    ) -> AfterAnswer {
+        let usage = slot.usage.take().expect("only this method and drop take the usage");
+        let mut table = self.table();
+        let unsent = table.learn(&usage, answer, took, now);
+        let may_claim = table.end(&usage);
+        let started = table.start_waiting(&usage);
+        drop(table);
+        self.notify(may_claim);
+        AfterAnswer { ready: started.into_iter().map(|started| self.ready(started)).collect(), unsent }
     }
 
-    /// Returns how many slots have been released since the start. If the number grew during a claim, the claim was
-    /// planned with fewer slots than are available now.
-    pub(crate) fn release_count(&self) -> u64 {
-        self.used().release_count
+    /// Returns the events that wait although they may be sent: requests before them ended without an answer.
+    pub(crate) fn start_waiting(self: &Arc<Self>) -> Vec<ReadyEvent> {
+        let started = self.table().start_all();
+        started.into_iter().map(|started| self.ready(started)).collect()
+    }
+
+    /// Makes the window of a destination start again, because its circuit has opened. Returns the events that wait for it.
+    pub(crate) fn restart_window(&self, destination: DestinationId) -> Vec<ClaimedEvent> {
+        self.table().restart_window(destination)
+    }
+
+    /// Claims nothing for a destination until [`unhold`](Self::unhold), because a result that pauses it is not written yet.
+    /// Returns the events that wait for it.
+    pub(crate) fn hold(&self, destination: DestinationId) -> Vec<ClaimedEvent> {
+        self.table().hold(destination)
+    }
+
+    /// Ends a [`hold`](Self::hold): the store knows of the pause.
+    pub(crate) fn unhold(&self, destination: DestinationId) {
+        self.table().unhold(destination);
+        self.wake();
+    }
+
+    /// Starts no waiting event from now on, and returns those that wait.
+    pub(crate) fn close(&self) -> Vec<ClaimedEvent> {
+        self.table().close()
+    }
+
+    /// Forgets receivers that have not been used for a long time.
+    pub(crate) fn forget_unused(&self, now: Duration) {
+        self.table().forget_unused(now);
+    }
+
+    /// Returns the number of deliveries without an answer.
+    pub(crate) fn used(&self) -> usize {
+        self.table().total()
+    }
+
+    /// Returns how many deliveries have ended since the start. If the number grew during a claim, the claim was planned
+    /// with fewer slots than are available now.
+    pub(crate) fn ended_count(&self) -> u64 {
+        self.table().ended_count
     }
 
     /// Resolves when a slot becomes free at a limit that had been reached, or after [`wake`](Self::wake).
@@ -136,50 +172,44 @@ impl Slots {
         self.released.notified().await;
     }
 
-    /// Wakes the claimer although no slot was released: a circuit now allows more requests than before.
+    /// Resolves when a delivery has ended since the last call.
+    pub(crate) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Wakes the claimer although no slot was released: for example, a circuit allows more requests than before.
     pub(crate) fn wake(&self) {
         self.released.notify_one();
     }
 
-    fn release(&self, slot: &Slot) {
-        let mut used = self.used();
-        let at_destination = used.by_destination.get(&slot.destination).copied().unwrap_or_default();
-        let byte_limit_was_reached = self.limits.is_byte_limit_reached(&used);
-        let limit_was_reached = used.total == self.limits.total
-            || at_destination == self.limits.per_destination
-            || (slot.is_retry && used.retries == self.limits.retries);
-        used.total -= 1;
-        used.release_count += 1;
-        used.large_bytes -= slot.large_bytes;
-        used.retries -= usize::from(slot.is_retry);
-        if at_destination <= 1 {
-            used.by_destination.remove(&slot.destination);
-        } else {
-            used.by_destination.insert(slot.destination, at_destination - 1);
-        }
-        let is_byte_limit_lifted = byte_limit_was_reached && !self.limits.is_byte_limit_reached(&used);
-        drop(used);
-        if limit_was_reached || is_byte_limit_lifted {
+    fn notify(&self, may_claim: bool) {
+        self.ended.notify_one();
+        if may_claim {
             self.released.notify_one();
         }
     }
 
-    fn used(&self) -> MutexGuard<'_, UsedSlots> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ready(self: &Arc<Self>, started: Started<ClaimedEvent>) -> ReadyEvent {
+        let slot = Slot { slots: Arc::clone(self), usage: Some(started.usage) };
+        ReadyEvent { event: started.delivery, slot }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table<ClaimedEvent>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The slot of one delivery in flight. Dropping it releases the slot, also when the delivery panics or is aborted.
+/// The slot of one request in flight. Dropping it releases the slot, also when the delivery panics or is aborted.
 pub(crate) struct Slot {
     slots: Arc<Slots>,
-    destination: DestinationId,
-    is_retry: bool,
-    /// Size of the payload, or zero if it is not counted.
-    large_bytes: usize,
+    usage: Option<Usage>,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.release(self);
+        let Some(usage) = self.usage.take() else { return };
+        self.slots.table().end(&usage);
+        // The next claim also starts events that wait for the place.
+        self.slots.notify(true);
     }
 }

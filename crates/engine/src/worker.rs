@@ -1,17 +1,19 @@
 //! The state that the loops of one worker share, and the adapters that they call (store, sender, clock and others).
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, RandomDraw};
-use posthaste_store::Store;
+use posthaste_domain::{ClaimId, DestinationId, RandomDraw};
+use posthaste_store::{ClaimSlots, Receiver, ReceiverSlots, Store};
 
 use crate::circuits::Circuits;
 use crate::clock::Clock;
 use crate::cycle::CycleCounters;
 use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
+use crate::lanes::Lanes;
 use crate::observe::Observer;
 use crate::phase::PhaseTracker;
 use crate::publish::Publisher;
@@ -49,6 +51,7 @@ pub(crate) struct Worker {
     pub(crate) settings: Settings,
     pub(crate) ports: Ports,
     pub(crate) slots: Arc<Slots>,
+    pub(crate) lanes: Lanes,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) shortages: Shortages,
     pub(crate) due_times: DueTimes,
@@ -63,7 +66,33 @@ pub(crate) struct Worker {
     pub(crate) last_claim_ms: AtomicU64,
 }
 
+/// Results that may wait for the store, as a multiple of the slots. Beyond it the worker claims nothing.
+const UNSETTLED_PER_SLOT: usize = 4;
+
 impl Worker {
+    /// Returns how many more results may wait for the store.
+    pub(crate) fn unsettled_room(&self) -> usize {
+        (self.settings.concurrency * UNSETTLED_PER_SLOT).saturating_sub(self.settler.unwritten())
+    }
+
+    /// Wakes the claimer if results have been written and it may have waited for that.
+    pub(crate) fn wake_claimer_below_bound(&self) {
+        if self.unsettled_room() <= self.settings.concurrency {
+            self.slots.wake();
+        }
+    }
+
+    /// Returns whether an event is not sent any more, because its claim was requested a third of a lease ago. The store's clock
+    /// may have stepped since, and a receiver that lets events wait so long has stopped to answer.
+    pub(crate) fn is_outdated(&self, requested_at: Duration) -> bool {
+        self.ports.clock.monotonic().saturating_sub(requested_at) > self.settings.lease.duration() / 3
+    }
+
+    /// Returns the number of deliveries being sent, settled or released.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.slots.used() + self.settler.unwritten() + self.settler.given_up()
+    }
+
     /// Records that the claimer is healthy now: the store answered a claim, or no slot was available to claim for.
     pub(crate) fn record_claim(&self) {
         let now = self.ports.clock.monotonic().as_millis();
@@ -73,6 +102,34 @@ impl Worker {
     /// Returns the time of the last [`Worker::record_claim`], by the worker's clock.
     pub(crate) fn last_claim_at(&self) -> Duration {
         Duration::from_millis(self.last_claim_ms.load(Ordering::Relaxed))
+    }
+}
+
+/// The worker answers for each destination how many events of it can be sent: within the windows, and not to destinations
+/// with an open circuit or without a local port.
+impl ClaimSlots for Worker {
+    fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
+        let (destination, now) = (receiver.destination, self.ports.clock.monotonic());
+        let slots = self.slots.of(receiver);
+        if slots.destination == 0 {
+            return slots;
+        }
+        let limit = if self.shortages.is_paused(destination, now) {
+            0
+        } else {
+            self.circuits.send_limit(destination, now).unwrap_or(usize::MAX)
+        };
+        ReceiverSlots { destination: slots.destination.min(limit), ..slots }
+    }
+
+    fn known(&self) -> Vec<DestinationId> {
+        self.slots.known()
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Worker").field("worker_id", &self.settings.worker_id).finish_non_exhaustive()
     }
 }
 

@@ -160,6 +160,7 @@ impl Scenario {
         settings.timeout = random.millis(5_000..30_000);
         settings.concurrency = random.index(28) + 4;
         settings.per_destination = random.index(7) + 2;
+        settings.window_start = random.index(3) + 1;
         settings.retry_batch = random.index(14) + 2;
         // Payloads of more than 16 bytes are not small.
         settings.in_flight_bytes_max = settings.concurrency * 8 * 16;

@@ -44,7 +44,6 @@ mod session;
 mod settle;
 mod sweep;
 mod tls;
-mod wake;
 mod watermark;
 mod write_check;
 
@@ -99,8 +98,6 @@ pub(crate) struct StoreState {
     enqueue_queue: EnqueueQueue,
     notice_signal: NoticeSignal,
     retention_cursors: Mutex<RetentionCursors>,
-    /// Requests a notification of the workers of other processes.
-    ring_request: Arc<Notify>,
     /// Requests a sweep before the next periodic one.
     sweep_request: Arc<Notify>,
     clock_repair: ClockRepair,
@@ -168,7 +165,6 @@ impl PostgresStore {
             enqueue_queue,
             notice_signal: NoticeSignal::default(),
             retention_cursors: Mutex::default(),
-            ring_request: Arc::default(),
             sweep_request: Arc::default(),
             clock_repair: ClockRepair::default(),
             write_check: WriteCheck::default(),
@@ -178,8 +174,6 @@ impl PostgresStore {
         let background = [
             tokio::spawn(enqueue::run(weak(), queued_requests)).abort_handle(),
             tokio::spawn(listen::run(weak())).abort_handle(),
-            tokio::spawn(wake::poll(weak())).abort_handle(),
-            tokio::spawn(wake::ring(weak())).abort_handle(),
             tokio::spawn(sweep::run(weak())).abort_handle(),
             tokio::spawn(notices::run(weak())).abort_handle(),
             tokio::spawn(housekeeping::run(weak())).abort_handle(),

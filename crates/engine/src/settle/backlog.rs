@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_store::StoreError;
+use posthaste_store::{LeaseRef, StoreError};
 use tokio::sync::Notify;
 
 /// Age from which a result without an answer of the store counts as overdue.
@@ -33,6 +33,8 @@ struct State {
     /// When a failure was last logged; none since the last recovery.
     logged_at: Option<Duration>,
     is_last_try: bool,
+    /// Leases of results that were given up at the end of a drain.
+    given_up: Vec<LeaseRef>,
 }
 
 /// Why the store writes no results.
@@ -94,6 +96,32 @@ impl Backlog {
             }
             changed.await;
         }
+    }
+
+    /// Resolves when no result waits.
+    pub(super) async fn empty(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.unwritten() == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Keeps the lease of a result that is given up.
+    pub(super) fn give_up(&self, lease: LeaseRef) {
+        self.state().given_up.push(lease);
+    }
+
+    /// Returns the number of results that were given up and whose leases have not been taken.
+    pub(super) fn given_up(&self) -> usize {
+        self.state().given_up.len()
+    }
+
+    /// Takes the leases of results that were given up.
+    pub(super) fn take_given_up(&self) -> Vec<LeaseRef> {
+        std::mem::take(&mut self.state().given_up)
     }
 
     /// Ends the retries: every batch is tried once more at once, and then given up.

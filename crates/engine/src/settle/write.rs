@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::WorkerId;
-use posthaste_store::{SettleResult, Settlement, Store, StoreError};
+use posthaste_store::{LeaseRef, SettleResult, Settlement, StoreError};
 
 use super::PendingSettle;
 use super::backlog::{Backlog, FailingWrites};
 use crate::backoff::Backoff;
-use crate::clock::Clock;
 use crate::supervise::catch_store_panic;
+use crate::worker::Worker;
 
 /// Results refused alone, while nothing was accepted, after which a round asks for a trial write instead of splitting
 /// further.
@@ -22,9 +21,7 @@ const QUARANTINE_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Writes batches, with retries.
 pub(super) struct BatchWriter {
     pub(super) backlog: Arc<Backlog>,
-    pub(super) worker_id: WorkerId,
-    pub(super) store: Arc<dyn Store>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) worker: Arc<Worker>,
 }
 
 /// What one round of tries has left unwritten.
@@ -40,7 +37,7 @@ struct Round {
 
 impl BatchWriter {
     /// Writes a batch, and retries with backoff until every result is written or quarantined. Returns the quarantined
-    /// results. A drain ends the retries; the results that are dropped then have no reply.
+    /// results. A drain ends the retries and gives the results up that are not written.
     pub(super) async fn write(&self, batch: Vec<PendingSettle>) -> Vec<PendingSettle> {
         let (mut unwritten, mut quarantined) = (batch, Vec::new());
         let (mut failing, mut backoff) = (None, Backoff::new());
@@ -54,17 +51,21 @@ impl BatchWriter {
             }
             let Some(error) = round.failure else { continue };
             if is_last_try {
+                self.give_up(unwritten);
                 return quarantined;
             }
-            if failing.as_ref().is_some_and(|failing| failing.take_log_turn(self.clock.monotonic())) {
-                tracing::error!(worker_id = %self.worker_id, code = error.code(), %error,
+            if failing
+                .as_ref()
+                .is_some_and(|failing| failing.take_log_turn(self.worker.ports.clock.monotonic()))
+            {
+                tracing::error!(worker_id = %self.worker.settings.worker_id, code = error.code(), %error,
                     results = self.backlog.unwritten(),
                     "results cannot be written; they are kept, and nothing is claimed until they are written");
             }
             tokio::select! {
                 biased;
                 () = self.backlog.last_try() => {}
-                () = self.clock.sleep(backoff.next()) => {}
+                () = self.worker.ports.clock.sleep(backoff.next()) => {}
             }
         }
     }
@@ -76,12 +77,13 @@ impl BatchWriter {
             tokio::select! {
                 biased;
                 () = self.backlog.last_try() => {}
-                () = self.clock.sleep(delay) => {}
+                () = self.worker.ports.clock.sleep(delay) => {}
             }
             delay = (delay * 2).min(QUARANTINE_DELAY_MAX);
             let is_last_try = self.backlog.is_last_try();
             results = self.write(results).await;
             if is_last_try {
+                self.give_up(results);
                 return;
             }
         }
@@ -97,7 +99,7 @@ impl BatchWriter {
             let error = match self.settle(&part).await {
                 Ok(settled) => {
                     is_accepted = true;
-                    reply(part, settled);
+                    self.report(part, settled);
                     continue;
                 }
                 Err(error) => error,
@@ -130,7 +132,7 @@ impl BatchWriter {
     }
 
     async fn trial_write_fails(&self) -> bool {
-        catch_store_panic(self.store.check_writes()).await.is_err()
+        catch_store_panic(self.worker.ports.store.check_writes()).await.is_err()
     }
 
     /// Marks results as refused for reasons of their own, and logs each once.
@@ -139,8 +141,8 @@ impl BatchWriter {
             if !result.waiting.quarantine() {
                 continue;
             }
-            let event_id = result.transition.event_id();
-            tracing::error!(%event_id, worker_id = %self.worker_id, code = error.map(StoreError::code),
+            let event_id = result.delivery.transition.event_id();
+            tracing::error!(%event_id, worker_id = %self.worker.settings.worker_id, code = error.map(StoreError::code),
                 error = error.map(tracing::field::display),
                 "the store refuses this result but accepts other writes; it is kept and retried. Cancel the event to \
                  drop it");
@@ -150,15 +152,17 @@ impl BatchWriter {
 
     /// Writes results with one call.
     async fn settle(&self, batch: &[PendingSettle]) -> Result<Vec<SettleResult>, StoreError> {
-        let now = self.clock.monotonic();
+        let now = self.worker.ports.clock.monotonic();
         let settlements: Vec<Settlement> = batch
             .iter()
             .map(|pending| Settlement {
-                transition: Arc::clone(&pending.transition),
+                transition: Arc::clone(&pending.delivery.transition),
                 ended_ago: now.saturating_sub(pending.ended_at),
             })
             .collect();
-        match catch_store_panic(self.store.settle(&self.worker_id, &settlements)).await {
+        match catch_store_panic(self.worker.ports.store.settle(&self.worker.settings.worker_id, &settlements))
+            .await
+        {
             Ok(results) if results.len() != batch.len() => {
                 let reason =
                     format!("the store returned {} results for {} settlements", results.len(), batch.len());
@@ -167,12 +171,22 @@ impl BatchWriter {
             result => result,
         }
     }
-}
 
-/// Passes the store's answers to the deliveries.
-fn reply(batch: impl IntoIterator<Item = PendingSettle>, results: Vec<SettleResult>) {
-    for (pending, result) in batch.into_iter().zip(results) {
-        // An aborted delivery has dropped its receiver; the result is written all the same.
-        let _ = pending.reply.send(result);
+    /// Reports what the store did with each result. This ends the renewals of their leases, and may make room for claims.
+    fn report(&self, batch: Vec<PendingSettle>, results: Vec<SettleResult>) {
+        for (pending, result) in batch.into_iter().zip(results) {
+            pending.delivery.report(&self.worker, Some(result));
+        }
+        self.worker.wake_claimer_below_bound();
+    }
+
+    /// Gives up results at the end of a drain: the process ends before they are written. The drain releases their leases, so
+    /// that their events lose none when they are claimed again.
+    fn give_up(&self, results: Vec<PendingSettle>) {
+        for pending in results {
+            pending.delivery.report(&self.worker, None);
+            self.worker.drain.count_unwritten();
+            self.backlog.give_up(LeaseRef::from(&pending.delivery.lease));
+        }
     }
 }

@@ -36,7 +36,7 @@ async fn s1_circuit_an_open_circuit_defers_without_consuming_attempts() {
 #[tokio::test(start_paused = true)]
 async fn s1_circuit_half_open_sends_a_single_probe_and_closes_when_it_succeeds() {
     let fixture = Fixture::new();
-    fixture.receiver.script("down", (0..4).map(|_| Reply::Status(500)));
+    fixture.receiver.script("down", (0..4).map(|_| Reply::After(millis(10), 500)));
     fixture.receiver.always_reply("down", Reply::After(secs(2), 200));
     fixture.enqueue("down", 20).await;
     let _engine = fixture.start(|settings| {

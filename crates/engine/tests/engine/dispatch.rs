@@ -13,7 +13,7 @@ async fn released_slot_is_refilled_at_once() {
     fixture.receiver.always_reply("quick", Reply::After(secs(1), 200));
     fixture.enqueue("slow", 1).await;
     fixture.enqueue("quick", 12).await;
-    let _engine = fixture.start(|settings| settings.concurrency = 2);
+    let _engine = fixture.start(|settings| (settings.concurrency, settings.per_destination) = (8, 1));
     fixture.wait_until("all quick requests are sent", |_| fixture.receiver.requests_to("quick") == 12).await;
     let done_at = fixture.monotonic();
     assert!(done_at < secs(13), "twelve requests of one second took {done_at:?}");
@@ -37,8 +37,8 @@ async fn one_hanging_receiver_does_not_delay_another() {
 #[tokio::test(start_paused = true)]
 async fn concurrency_limits_are_never_exceeded() {
     let fixture = Fixture::new();
-    fixture.receiver.always_reply("a", Reply::After(millis(700), 200));
-    fixture.receiver.always_reply("b", Reply::After(millis(300), 200));
+    fixture.receiver.always_reply("a", Reply::After(millis(70), 200));
+    fixture.receiver.always_reply("b", Reply::After(millis(30), 200));
     fixture.enqueue("a", 40).await;
     fixture.enqueue("b", 40).await;
     let _engine = fixture.start(|settings| {
@@ -47,7 +47,8 @@ async fn concurrency_limits_are_never_exceeded() {
     });
     fixture.wait_until_all(DeliveryStatus::Delivered).await;
     assert_eq!(fixture.receiver.most_in_flight("a"), 4, "the limit per destination");
-    assert_eq!(fixture.receiver.most_in_flight("b"), 3, "the rest of the total limit");
+    assert!(fixture.receiver.most_in_flight("b") <= 4, "the limit per destination");
+    assert_eq!(fixture.receiver.most_in_flight_in_all(), 7, "the total limit");
 }
 
 #[tokio::test(start_paused = true)]

@@ -166,7 +166,7 @@ async fn many_leases_are_renewed_by_few_calls() {
     fixture.receiver.always_reply("slow", Reply::After(millis(1_500), 200));
     let _engine = fixture.start(|settings| {
         short_lease(settings);
-        settings.concurrency = 600;
+        settings.concurrency = 1_200;
         settings.per_destination = 600;
     });
     fixture.wait_until_all(DeliveryStatus::Delivered).await;

@@ -12,8 +12,8 @@ use posthaste_domain::{
 use posthaste_engine::{Clock, LocalShortage, Sender};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, FixedSlots, LayeredStore, LeaseRef,
-    NoticeCursor, NoticePage, PublishedNotice, SettleResult, Settlement, Store, StoreError, StoreLayer,
+    ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, LayeredStore, LeaseRef, NoticeCursor,
+    NoticePage, PublishedNotice, SettleResult, Settlement, Store, StoreError, StoreLayer,
 };
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);
@@ -301,15 +301,6 @@ engine_bug! {
 
     async fn release(&self, _held: &[LeaseRef]) -> Result<(), StoreError> {
         Ok(())
-    }
-}
-
-engine_bug! {
-    /// Claims as if no request were in flight to any destination.
-    SlotsAreIgnored;
-
-    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
-        self.store.claim(&ClaimRequest { slots: FixedSlots::per_destination(usize::MAX).share(), ..request.clone() }).await
     }
 }
 

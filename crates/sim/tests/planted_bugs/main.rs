@@ -182,11 +182,6 @@ fn more_payload_bytes_than_the_limit_are_caught() {
 }
 
 #[test]
-fn more_requests_than_slots_are_caught() {
-    assert_caught(engine_bugs::SlotsAreIgnored, &["slots"]);
-}
-
-#[test]
 fn heartbeat_stopped_before_the_settle_is_caught() {
     assert_caught(engine_bugs::HeartbeatStopsBeforeSettle, &["heartbeat"]);
 }

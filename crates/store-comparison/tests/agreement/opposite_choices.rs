@@ -1,6 +1,5 @@
 //! A correct store that decides every open choice of the port differently from the model.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 

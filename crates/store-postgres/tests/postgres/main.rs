@@ -31,6 +31,5 @@ mod stalls;
 mod tls;
 mod unused_destinations;
 mod url_form;
-mod wake;
 mod watermark;
 mod write_check;

@@ -1,6 +1,5 @@
 //! Fixture and builders for the tests of this crate.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,5 @@
 //! Puts events into a state by claiming and settling them directly on the store, as a worker would.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,0 +1,78 @@
+//! Lanes: tasks that send events, each one event after the other.
+//!
+//! When an answer arrives, its lane continues with an event that waited for the place in the window. More lanes start as
+//! windows grow and claims bring events.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::{JoinError, JoinSet};
+
+use crate::deliver::{InterruptedDelivery, deliver};
+use crate::slots::ReadyEvent;
+use crate::worker::Worker;
+
+/// The lanes of a worker. Dropping them aborts their deliveries.
+#[derive(Default)]
+pub(crate) struct Lanes(Mutex<JoinSet<Option<InterruptedDelivery>>>);
+
+impl Lanes {
+    /// Starts a lane for each event.
+    pub(crate) fn start(&self, worker: &Arc<Worker>, events: impl IntoIterator<Item = ReadyEvent>) {
+        let mut lanes = self.lanes();
+        for event in events {
+            lanes.spawn(run(Arc::clone(worker), event));
+        }
+    }
+
+    /// Removes lanes that have ended.
+    pub(crate) fn reap(&self) {
+        let mut lanes = self.lanes();
+        while let Some(ended) = lanes.try_join_next() {
+            log_panic(ended);
+        }
+    }
+
+    /// Waits for a lane to end, and returns the deliveries that have been interrupted. Returns `None` when no lane is left.
+    /// To be called when no lane can start any more.
+    pub(crate) async fn join(&self) -> Option<Vec<InterruptedDelivery>> {
+        let mut lanes = std::mem::take(&mut *self.lanes());
+        let first = lanes.join_next().await?;
+        let mut interrupted: Vec<_> = log_panic(first).into_iter().collect();
+        while let Some(ended) = lanes.try_join_next() {
+            interrupted.extend(log_panic(ended));
+        }
+        *self.lanes() = lanes;
+        Some(interrupted)
+    }
+
+    /// Ends all lanes at once, as a crash would.
+    pub(crate) fn abort(&self) {
+        self.lanes().abort_all();
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, JoinSet<Option<InterruptedDelivery>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends an event, then those that may be sent when its answer has arrived. The first one continues in this lane.
+async fn run(worker: Arc<Worker>, first: ReadyEvent) -> Option<InterruptedDelivery> {
+    let mut next = Some(first);
+    while let Some(event) = next {
+        let mut ready = match deliver(&worker, event).await {
+            Ok(ready) => ready.into_iter(),
+            Err(interrupted) => return Some(interrupted),
+        };
+        next = ready.next();
+        worker.lanes.start(&worker, ready);
+    }
+    None
+}
+
+/// Logs a panic of a delivery. Unwinding has already released its slot and ended its heartbeat, so its lease expires.
+fn log_panic(ended: Result<Option<InterruptedDelivery>, JoinError>) -> Option<InterruptedDelivery> {
+    ended.unwrap_or_else(|error| {
+        tracing::error!(%error, "a delivery panicked; this is a bug. Its event is claimed again");
+        None
+    })
+}

@@ -1,0 +1,84 @@
+//! The limits of a worker's deliveries.
+
+use posthaste_store::Pace;
+
+use crate::settings::Settings;
+
+/// The part of the byte limit that must be available before large payloads are claimed again. Smaller steps would make
+/// many small claims.
+const AVAILABLE_PART_MIN: usize = 16;
+
+/// How many deliveries a worker holds at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Requests in flight.
+    pub(super) in_flight: usize,
+    /// Deliveries, those that wait for a place in a window included.
+    pub(super) total: usize,
+    pub(super) retries: usize,
+    pub(super) per_destination: usize,
+    pub(super) per_host: usize,
+    /// The first window of a destination or host.
+    pub(super) window_start: usize,
+    pub(super) large_bytes: usize,
+    /// Size of the largest payload that is not counted in bytes.
+    pub(super) small_payload_bytes: usize,
+}
+
+/// The payloads that a claim may bring into flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AvailablePayloads {
+    /// Payloads of any size, with at most this many bytes together.
+    AnySize(usize),
+    /// Only payloads of at most this many bytes each: the byte limit is reached.
+    OnlySmall(usize),
+}
+
+impl Limits {
+    pub(super) fn new(settings: &Settings) -> Self {
+        // A quarter of the slots is reserved for first attempts, even if the configured retry batch is larger.
+        let reserved_for_first_attempts = (settings.concurrency / 4).max(1);
+        let retries_max = settings.concurrency.saturating_sub(reserved_for_first_attempts).max(1);
+        Self {
+            in_flight: settings.concurrency,
+            total: settings.concurrency + settings.concurrency / 2,
+            retries: settings.retry_batch.min(retries_max),
+            per_destination: settings.per_destination,
+            per_host: settings.per_host(),
+            window_start: settings.window_start,
+            large_bytes: settings.in_flight_bytes_max,
+            small_payload_bytes: settings.small_payload_bytes(),
+        }
+    }
+
+    /// Returns the slots for hosts of this pace and of every slower one together. A quarter is kept for prompt hosts, and a
+    /// half for those that answer within a second; silent hosts share a quarter.
+    pub(super) fn of_pace(&self, pace: Pace) -> usize {
+        let quarters = match pace {
+            Pace::Prompt => return self.total,
+            Pace::Steady => 3,
+            Pace::Slow => 2,
+            Pace::Silent => 1,
+        };
+        (self.in_flight * quarters).div_ceil(4)
+    }
+
+    /// Returns the size of a payload if it is counted in bytes, otherwise zero.
+    pub(super) fn large_bytes_of(&self, payload_bytes: usize) -> usize {
+        if payload_bytes > self.small_payload_bytes { payload_bytes } else { 0 }
+    }
+
+    /// Returns the payloads that may be claimed while large payloads of this size together are in flight.
+    pub(super) fn available_payloads(&self, used: usize) -> AvailablePayloads {
+        let available = self.large_bytes.saturating_sub(used);
+        if used > 0 && available < self.large_bytes / AVAILABLE_PART_MIN {
+            AvailablePayloads::OnlySmall(self.small_payload_bytes)
+        } else {
+            AvailablePayloads::AnySize(available)
+        }
+    }
+
+    pub(super) fn is_byte_limit_reached(&self, used: usize) -> bool {
+        matches!(self.available_payloads(used), AvailablePayloads::OnlySmall(_))
+    }
+}

@@ -1,0 +1,78 @@
+//! The pace of a host: how fast it has answered lately.
+
+use std::time::Duration;
+
+use posthaste_store::Pace;
+
+use super::window::Answer;
+
+/// A host that answers faster than this on average is prompt.
+const PROMPT_BELOW: Duration = Duration::from_millis(100);
+/// A host that answers faster than this on average is steady.
+const STEADY_BELOW: Duration = Duration::from_secs(1);
+
+/// Learns the pace of a host from its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PaceTracker {
+    /// This worker has had no answer yet. The store may know that the host's destinations fail.
+    New { is_failing: bool },
+    /// The time to an answer, smoothed over the last ones.
+    Answers(Duration),
+    /// The last request got no answer.
+    Silent,
+}
+
+impl PaceTracker {
+    pub(super) fn pace(self) -> Pace {
+        match self {
+            Self::New { is_failing: false } => Pace::Slow,
+            Self::New { is_failing: true } | Self::Silent => Pace::Silent,
+            Self::Answers(time) if time < PROMPT_BELOW => Pace::Prompt,
+            Self::Answers(time) if time < STEADY_BELOW => Pace::Steady,
+            Self::Answers(_) => Pace::Slow,
+        }
+    }
+
+    /// Returns whether the host answers soon enough to claim events ahead of free places in its window.
+    pub(super) fn allows_claims_ahead(self) -> bool {
+        self.pace() <= Pace::Steady
+    }
+
+    pub(super) fn record(&mut self, answer: Answer, took: Duration) {
+        *self = match (answer, *self) {
+            (Answer::Unknown, unchanged) => unchanged,
+            (Answer::Missing, _) => Self::Silent,
+            (_, Self::Answers(before)) => Self::Answers((before * 3 + took) / 4),
+            (_, Self::New { .. } | Self::Silent) => Self::Answers(took),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(answers: &[(Answer, u64)]) -> Pace {
+        let mut tracker = PaceTracker::New { is_failing: false };
+        for (answer, millis) in answers {
+            tracker.record(*answer, Duration::from_millis(*millis));
+        }
+        tracker.pace()
+    }
+
+    #[test]
+    fn pace_follows_the_smoothed_time_to_an_answer() {
+        assert_eq!(after(&[]), Pace::Slow);
+        assert_eq!(after(&[(Answer::Good, 5)]), Pace::Prompt);
+        assert_eq!(after(&[(Answer::Good, 5), (Answer::Failing, 500)]), Pace::Steady);
+        assert_eq!(after(&[(Answer::Good, 3_000)]), Pace::Slow);
+        assert_eq!(after(&[(Answer::Good, 5), (Answer::Missing, 30_000)]), Pace::Silent);
+        assert_eq!(after(&[(Answer::Missing, 30_000), (Answer::Good, 5)]), Pace::Prompt);
+        assert_eq!(after(&[(Answer::Good, 5), (Answer::Unknown, 30_000)]), Pace::Prompt);
+    }
+
+    #[test]
+    fn host_of_a_failing_destination_starts_as_silent() {
+        assert_eq!(PaceTracker::New { is_failing: true }.pace(), Pace::Silent);
+    }
+}

@@ -1,0 +1,416 @@
+//! The deliveries of a worker, by destination and host: which are sent, which wait for a place in a window.
+//!
+//! A worker claims more events of a receiver that answers than its window has places, so that the next request starts
+//! when an answer arrives, and not a claim later. Such events wait here in the order in which they were claimed.
+//!
+//! This module does no I/O. `Q` is what the caller keeps of a delivery that waits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use posthaste_domain::DestinationId;
+use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverSlots};
+
+use super::limits::{AvailablePayloads, Limits};
+use super::pace::PaceTracker;
+use super::window::{Answer, Window};
+
+/// How long a destination or host without deliveries is remembered.
+const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+/// Destinations without deliveries that are remembered at most.
+const REMEMBERED_MAX: usize = 4_096;
+/// Destinations that are offered as known to answer at most.
+const KNOWN_MAX: usize = 1_000;
+
+/// What the table has to know of a new delivery.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewDelivery<'a> {
+    pub(super) destination: DestinationId,
+    pub(super) host: &'a str,
+    pub(super) is_retry: bool,
+    pub(super) payload_bytes: usize,
+}
+
+/// What one delivery uses of the limits.
+#[derive(Debug, Clone)]
+pub(super) struct Usage {
+    pub(super) destination: DestinationId,
+    host: Arc<str>,
+    pace: Pace,
+    is_retry: bool,
+    large_bytes: usize,
+}
+
+/// A delivery that may be sent.
+pub(super) struct Started<Q> {
+    pub(super) usage: Usage,
+    pub(super) delivery: Q,
+}
+
+/// All deliveries of a worker that have no answer yet.
+pub(super) struct Table<Q> {
+    limits: Limits,
+    /// Deliveries that wait or are sent.
+    total: usize,
+    in_flight: usize,
+    retries: usize,
+    large_bytes: usize,
+    by_pace: BTreeMap<Pace, usize>,
+    destinations: BTreeMap<DestinationId, DestinationEntry<Q>>,
+    hosts: BTreeMap<Arc<str>, HostEntry>,
+    /// Destinations with results that are not written and that pause the destination, and the number of such results.
+    held: BTreeMap<DestinationId, usize>,
+    /// Number of deliveries that have ended.
+    pub(super) ended_count: u64,
+    /// No delivery starts any more.
+    is_closed: bool,
+}
+
+struct DestinationEntry<Q> {
+    host: Arc<str>,
+    window: Window,
+    in_flight: usize,
+    waiting: VecDeque<Started<Q>>,
+    /// Whether the last request that showed it got a good answer.
+    is_known: bool,
+    used_at: Duration,
+}
+
+impl<Q> DestinationEntry<Q> {
+    fn claimed(&self) -> usize {
+        self.in_flight + self.waiting.len()
+    }
+}
+
+struct HostEntry {
+    window: Window,
+    pace: PaceTracker,
+    /// Deliveries that wait or are sent.
+    claimed: usize,
+    in_flight: usize,
+    /// Destinations with deliveries that wait. The first one is served next.
+    turns: VecDeque<DestinationId>,
+    used_at: Duration,
+}
+
+/// Returns how many deliveries may be claimed for a window: twice its size if the receiver answers, so that a claim fills
+/// places before they are free.
+fn claimable(window: Window, claims_ahead: bool) -> usize {
+    if claims_ahead { window.size() * 2 } else { window.size() }
+}
+
+impl<Q> Table<Q> {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            total: 0,
+            in_flight: 0,
+            retries: 0,
+            large_bytes: 0,
+            by_pace: BTreeMap::new(),
+            destinations: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            held: BTreeMap::new(),
+            ended_count: 0,
+            is_closed: false,
+        }
+    }
+
+    /// Returns the number of deliveries that wait or are sent.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
+    pub(super) fn available(&self) -> usize {
+        self.limits.total.saturating_sub(self.total)
+    }
+
+    pub(super) fn available_retries(&self) -> usize {
+        self.limits.retries.saturating_sub(self.retries)
+    }
+
+    pub(super) fn available_payloads(&self) -> AvailablePayloads {
+        self.limits.available_payloads(self.large_bytes)
+    }
+
+    pub(super) fn available_by_pace(&self) -> PaceSlots {
+        PaceSlots::new(|pace| self.limits.of_pace(pace).saturating_sub(self.used_from(pace)))
+    }
+
+    /// Returns the number of deliveries to hosts of this pace and of every slower one.
+    fn used_from(&self, pace: Pace) -> usize {
+        self.by_pace.range(pace..).map(|(_, used)| used).sum()
+    }
+
+    /// Returns how many events of a receiver may be claimed.
+    pub(super) fn slots_of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
+        let host = self.hosts.get(receiver.host);
+        let pace = host.map_or(PaceTracker::New { is_failing: receiver.is_failing }, |host| host.pace);
+        let start = self.limits.window_start;
+        let claims_ahead = pace.allows_claims_ahead();
+        let at_host = host.map_or(start.min(self.limits.per_host), |host| {
+            claimable(host.window, claims_ahead).saturating_sub(host.claimed)
+        });
+        let destination = self.destinations.get(&receiver.destination);
+        let at_destination = destination.map_or(start.min(self.limits.per_destination), |destination| {
+            claimable(destination.window, claims_ahead && destination.is_known)
+                .saturating_sub(destination.claimed())
+        });
+        let is_held = self.held.contains_key(&receiver.destination);
+        let at_destination = if is_held { 0 } else { at_destination };
+        ReceiverSlots { destination: at_destination, host: at_host, pace: pace.pace() }
+    }
+
+    /// Returns destinations that answer and have free slots, the longest unused first.
+    pub(super) fn known(&self) -> Vec<DestinationId> {
+        let has_slots = |entry: &DestinationEntry<Q>| {
+            let host = &self.hosts[&entry.host];
+            entry.claimed() < claimable(entry.window, true) && host.claimed < claimable(host.window, true)
+        };
+        let known = self.destinations.iter().filter(|(_, entry)| entry.is_known && has_slots(entry));
+        let mut known: Vec<_> = known.map(|(id, entry)| (entry.used_at, *id)).collect();
+        known.sort_unstable();
+        known.into_iter().map(|(_, id)| id).take(KNOWN_MAX).collect()
+    }
+
+    /// Adds a claimed delivery under its usage. Returns it if it may be sent at once; otherwise it waits.
+    pub(super) fn add(&mut self, usage: Usage, delivery: Q) -> Option<Started<Q>> {
+        let started = Started { usage, delivery };
+        let has_place = self.in_flight < self.limits.in_flight && !self.is_closed;
+        let (destination, host) = self.entries(&started.usage);
+        let may_start = has_place
+            && destination.waiting.is_empty()
+            && destination.in_flight < destination.window.size()
+            && host.in_flight < host.window.size();
+        if may_start {
+            destination.in_flight += 1;
+            host.in_flight += 1;
+            self.in_flight += 1;
+            return Some(started);
+        }
+        if destination.waiting.is_empty() {
+            host.turns.push_back(started.usage.destination);
+        }
+        destination.waiting.push_back(started);
+        None
+    }
+
+    /// Learns from the result of a delivery that was sent. Returns the deliveries that should wait no longer: they were
+    /// claimed for a larger window.
+    pub(super) fn learn(&mut self, usage: &Usage, answer: Answer, took: Duration, now: Duration) -> Vec<Q> {
+        let (destination, host) = self.entries(usage);
+        let is_destination_full = destination.claimed() >= destination.window.size();
+        let is_host_full = host.claimed >= host.window.size();
+        destination.window.record(answer, is_destination_full);
+        host.window.record(answer, is_host_full);
+        host.pace.record(answer, took);
+        match answer {
+            Answer::Good => destination.is_known = true,
+            Answer::Missing | Answer::Overloaded => destination.is_known = false,
+            Answer::Failing | Answer::Unknown => {}
+        }
+        (destination.used_at, host.used_at) = (now, now);
+        let claims_ahead = host.pace.allows_claims_ahead() && destination.is_known;
+        let waiting_max = claimable(destination.window, claims_ahead) - destination.window.size();
+        self.stop_waiting(usage.destination, waiting_max)
+    }
+
+    /// Lets at most `waiting_max` deliveries of a destination wait, and returns the others, which use no slot any more.
+    pub(super) fn stop_waiting(&mut self, destination: DestinationId, waiting_max: usize) -> Vec<Q> {
+        let Some(entry) = self.destinations.get_mut(&destination) else { return Vec::new() };
+        let kept = entry.waiting.len().min(waiting_max);
+        let unsent: Vec<_> = entry.waiting.split_off(kept).into();
+        if kept == 0
+            && let Some(host) = self.hosts.get_mut(&entry.host)
+        {
+            host.turns.retain(|turn| *turn != destination);
+        }
+        unsent
+            .into_iter()
+            .map(|started| {
+                self.free(&started.usage);
+                started.delivery
+            })
+            .collect()
+    }
+
+    /// Ends a delivery that was sent. Returns whether a claim may find more to send now.
+    pub(super) fn end(&mut self, usage: &Usage) -> bool {
+        let was_limiting = self.is_limiting(usage);
+        let byte_limit_was_reached = self.limits.is_byte_limit_reached(self.large_bytes);
+        let (destination, host) = self.entries(usage);
+        destination.in_flight -= 1;
+        host.in_flight -= 1;
+        self.in_flight -= 1;
+        self.free(usage);
+        was_limiting || (byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.large_bytes))
+    }
+
+    /// Returns whether one of the limits that apply to a delivery is reached.
+    fn is_limiting(&self, usage: &Usage) -> bool {
+        let (destination, host) = (&self.destinations[&usage.destination], &self.hosts[&usage.host]);
+        self.total >= self.limits.total
+            || self.in_flight >= self.limits.in_flight
+            || (usage.is_retry && self.retries >= self.limits.retries)
+            || Pace::ALL
+                .into_iter()
+                .any(|pace| pace <= usage.pace && self.used_from(pace) >= self.limits.of_pace(pace))
+            || destination.claimed() >= destination.window.size()
+            || host.claimed >= host.window.size()
+    }
+
+    /// Starts the deliveries of a host that may be sent now, one of each destination in turn.
+    pub(super) fn start_waiting(&mut self, usage: &Usage) -> Vec<Started<Q>> {
+        self.start_at(&Arc::clone(&usage.host))
+    }
+
+    /// Starts the deliveries of all hosts that may be sent now.
+    pub(super) fn start_all(&mut self) -> Vec<Started<Q>> {
+        let waiting = self.hosts.iter().filter(|(_, entry)| !entry.turns.is_empty());
+        let hosts: Vec<Arc<str>> = waiting.map(|(host, _)| Arc::clone(host)).collect();
+        hosts.iter().flat_map(|host| self.start_at(host)).collect()
+    }
+
+    fn start_at(&mut self, host: &Arc<str>) -> Vec<Started<Q>> {
+        let mut started = Vec::new();
+        let Some(host) = self.hosts.get_mut(host) else { return started };
+        for _ in 0..host.turns.len() {
+            let has_place = self.in_flight < self.limits.in_flight && !self.is_closed;
+            if !has_place || host.in_flight >= host.window.size() {
+                break;
+            }
+            let Some(turn) = host.turns.pop_front() else { break };
+            let Some(destination) = self.destinations.get_mut(&turn) else { continue };
+            if destination.in_flight < destination.window.size()
+                && let Some(next) = destination.waiting.pop_front()
+            {
+                destination.in_flight += 1;
+                host.in_flight += 1;
+                self.in_flight += 1;
+                started.push(next);
+            }
+            if !destination.waiting.is_empty() {
+                host.turns.push_back(turn);
+            }
+        }
+        started
+    }
+
+    /// Makes the window of a destination start again, because its circuit has opened. Returns the deliveries that wait for
+    /// it, which use no slot any more.
+    pub(super) fn restart_window(&mut self, destination: DestinationId) -> Vec<Q> {
+        if let Some(entry) = self.destinations.get_mut(&destination) {
+            entry.window.restart();
+            entry.is_known = false;
+        }
+        self.stop_waiting(destination, 0)
+    }
+
+    /// Claims nothing for a destination until [`unhold`](Self::unhold): a result that pauses it is not written yet. Returns
+    /// the deliveries that wait for it, which use no slot any more.
+    pub(super) fn hold(&mut self, destination: DestinationId) -> Vec<Q> {
+        *self.held.entry(destination).or_default() += 1;
+        self.stop_waiting(destination, 0)
+    }
+
+    /// Ends one [`hold`](Self::hold) of a destination.
+    pub(super) fn unhold(&mut self, destination: DestinationId) {
+        if let Some(results) = self.held.get_mut(&destination) {
+            *results -= 1;
+            if *results == 0 {
+                self.held.remove(&destination);
+            }
+        }
+    }
+
+    /// Starts no delivery from now on, and returns those that wait. They use no slot any more.
+    pub(super) fn close(&mut self) -> Vec<Q> {
+        self.is_closed = true;
+        let destinations: Vec<DestinationId> = self.destinations.keys().copied().collect();
+        destinations.into_iter().flat_map(|destination| self.stop_waiting(destination, 0)).collect()
+    }
+
+    /// Forgets receivers that have not been used for a long time, or beyond a number.
+    pub(super) fn forget_unused(&mut self, now: Duration) {
+        let mut idle: Vec<(Duration, DestinationId)> = self
+            .destinations
+            .iter()
+            .filter(|(_, entry)| entry.claimed() == 0)
+            .map(|(id, entry)| (entry.used_at, *id))
+            .collect();
+        idle.sort_unstable();
+        let beyond = idle.len().saturating_sub(REMEMBERED_MAX);
+        for (position, (used_at, id)) in idle.into_iter().enumerate() {
+            if position < beyond || used_at + REMEMBERED_FOR <= now {
+                self.destinations.remove(&id);
+            }
+        }
+        let used: BTreeSet<Arc<str>> =
+            self.destinations.values().map(|entry| Arc::clone(&entry.host)).collect();
+        self.hosts.retain(|host, _| used.contains(host));
+    }
+
+    /// Counts a delivery in all limits, and remembers its destination and host. The caller passes the usage to
+    /// [`add`](Self::add).
+    pub(super) fn use_slot(&mut self, event: NewDelivery<'_>, now: Duration) -> Usage {
+        let limits = self.limits;
+        let origin = event.host;
+        let host = match self.hosts.get_key_value(origin) {
+            Some((host, _)) => Arc::clone(host),
+            None => Arc::from(origin),
+        };
+        let at_host = self.hosts.entry(Arc::clone(&host)).or_insert_with(|| HostEntry {
+            window: Window::new(limits.window_start, limits.per_host),
+            pace: PaceTracker::New { is_failing: event.is_retry },
+            claimed: 0,
+            in_flight: 0,
+            turns: VecDeque::new(),
+            used_at: now,
+        });
+        at_host.claimed += 1;
+        at_host.used_at = now;
+        let pace = at_host.pace.pace();
+        let destination = self.destinations.entry(event.destination).or_insert_with(|| DestinationEntry {
+            host: Arc::clone(&host),
+            window: Window::new(limits.window_start, limits.per_destination),
+            in_flight: 0,
+            waiting: VecDeque::new(),
+            is_known: false,
+            used_at: now,
+        });
+        destination.used_at = now;
+        let usage = Usage {
+            destination: event.destination,
+            host,
+            pace,
+            is_retry: event.is_retry,
+            large_bytes: limits.large_bytes_of(event.payload_bytes),
+        };
+        self.total += 1;
+        self.retries += usize::from(usage.is_retry);
+        self.large_bytes += usage.large_bytes;
+        *self.by_pace.entry(pace).or_default() += 1;
+        usage
+    }
+
+    /// Takes a delivery out of all limits.
+    fn free(&mut self, usage: &Usage) {
+        self.total -= 1;
+        self.ended_count += 1;
+        self.retries -= usize::from(usage.is_retry);
+        self.large_bytes -= usage.large_bytes;
+        *self.by_pace.entry(usage.pace).or_default() -= 1;
+        self.entries(usage).1.claimed -= 1;
+    }
+
+    /// Returns the entries of a delivery. They stay as long as the delivery uses a slot.
+    fn entries(&mut self, usage: &Usage) -> (&mut DestinationEntry<Q>, &mut HostEntry) {
+        let destination = self.destinations.get_mut(&usage.destination);
+        let host = self.hosts.get_mut(&usage.host);
+        destination.zip(host).expect("a receiver is not forgotten while it has deliveries")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+use super::*;
+use crate::settings::Settings;
+use posthaste_domain::WorkerId;
+use proptest::prelude::*;
+
+const NOW: Duration = Duration::from_secs(100);
+const FAST: Duration = Duration::from_millis(5);
+
+fn table(change: impl FnOnce(&mut Settings)) -> Table<u32> {
+    let mut settings = Settings::new(WorkerId::new("w").unwrap());
+    change(&mut settings);
+    Table::new(Limits::new(&settings))
+}
+
+fn event(destination: i64, host: &str) -> NewDelivery<'_> {
+    NewDelivery { destination: DestinationId(destination), host, is_retry: false, payload_bytes: 100 }
+}
+
+fn add(table: &mut Table<u32>, destination: i64, host: &str, number: u32) -> Option<Started<u32>> {
+    let usage = table.use_slot(event(destination, host), NOW);
+    table.add(usage, number)
+}
+
+/// Ends a request with an answer and returns what starts next.
+fn answer(table: &mut Table<u32>, sent: &Started<u32>, answer: Answer, took: Duration) -> Vec<Started<u32>> {
+    table.learn(&sent.usage, answer, took, NOW);
+    table.end(&sent.usage);
+    table.start_waiting(&sent.usage)
+}
+
+fn slots(table: &Table<u32>, destination: i64, host: &str) -> (usize, usize) {
+    let receiver = Receiver { destination: DestinationId(destination), host, is_failing: false };
+    let slots = table.slots_of(receiver);
+    (slots.destination, slots.host)
+}
+
+#[test]
+fn a_new_receiver_gets_its_first_window_and_one_that_answers_twice_the_window_it_has() {
+    let mut table = table(|_| {});
+    assert_eq!(slots(&table, 1, "h"), (2, 2));
+    let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).expect("the window has a place")).collect();
+    assert_eq!(slots(&table, 1, "h"), (0, 0));
+    for sent in &sent {
+        answer(&mut table, sent, Answer::Good, FAST);
+    }
+    assert_eq!(slots(&table, 1, "h"), (6, 6), "the window has grown from 2 to 3");
+    assert_eq!(slots(&table, 2, "h"), (2, 6), "another destination of the host is new");
+}
+
+#[test]
+fn events_beyond_the_window_wait_and_start_when_an_answer_arrives() {
+    let mut table = table(|_| {});
+    let first = add(&mut table, 1, "h", 1).unwrap();
+    add(&mut table, 1, "h", 2).unwrap();
+    assert!(add(&mut table, 1, "h", 3).is_none() && add(&mut table, 1, "h", 4).is_none());
+    let started = answer(&mut table, &first, Answer::Good, FAST);
+    assert_eq!(started.iter().map(|it| it.delivery).collect::<Vec<_>>(), [3]);
+    assert_eq!(table.total(), 3);
+}
+
+#[test]
+fn destinations_of_a_full_host_take_turns() {
+    let mut table = table(|settings| (settings.concurrency, settings.per_destination) = (2, 1));
+    let known = add(&mut table, 1, "h", 0).unwrap();
+    answer(&mut table, &known, Answer::Good, FAST);
+    let sent = add(&mut table, 1, "h", 10).unwrap();
+    for (destination, number) in [(1, 11), (2, 20)] {
+        assert!(add(&mut table, destination, "h", number).is_none());
+    }
+    let mut order = Vec::new();
+    let mut next = vec![sent];
+    while let Some(sent) = next.pop() {
+        order.push(sent.delivery);
+        next.extend(answer(&mut table, &sent, Answer::Good, FAST));
+    }
+    assert_eq!(order, [10, 11, 20]);
+}
+
+#[test]
+fn a_request_without_an_answer_sends_waiting_events_back() {
+    let mut table = table(|_| {});
+    let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).unwrap()).collect();
+    assert!(add(&mut table, 1, "h", 2).is_none());
+    assert_eq!(table.learn(&sent[0].usage, Answer::Missing, FAST, NOW), [2]);
+    table.end(&sent[0].usage);
+    assert_eq!(table.total(), 1);
+    assert_eq!(
+        table.slots_of(Receiver { destination: DestinationId(1), host: "h", is_failing: false }).pace,
+        Pace::Silent
+    );
+    assert_eq!(slots(&table, 1, "h"), (0, 0), "the window is one");
+}
+
+#[test]
+fn silent_hosts_share_a_quarter_of_the_slots() {
+    let mut table = table(|settings| settings.concurrency = 8);
+    for host in ["a", "b", "c"] {
+        let sent = add(&mut table, 1, host, 0).unwrap();
+        answer(&mut table, &sent, Answer::Missing, FAST);
+        table.destinations.clear();
+    }
+    for (destination, host) in [(1, "a"), (2, "b")] {
+        add(&mut table, destination, host, 0).unwrap();
+    }
+    let by_pace = table.available_by_pace();
+    let available =
+        [Pace::Silent, Pace::Slow, Pace::Steady, Pace::Prompt].map(|pace| by_pace.available(pace));
+    assert_eq!(available, [0, 2, 4, 10]);
+}
+
+#[test]
+fn an_opened_circuit_restarts_the_window() {
+    let mut table = table(|settings| settings.window_start = 4);
+    let sent = add(&mut table, 1, "h", 0).unwrap();
+    for number in 1..6 {
+        add(&mut table, 1, "h", number);
+    }
+    assert_eq!(table.restart_window(DestinationId(1)), [4, 5]);
+    assert!(answer(&mut table, &sent, Answer::Failing, FAST).is_empty());
+    assert_eq!(slots(&table, 1, "h").0, 0, "three are in flight in a window of one");
+}
+
+#[test]
+fn destinations_that_answer_are_known_until_they_are_silent() {
+    let mut table = table(|_| {});
+    let sent = add(&mut table, 1, "h", 0).unwrap();
+    assert_eq!(table.known(), []);
+    answer(&mut table, &sent, Answer::Good, FAST);
+    assert_eq!(table.known(), [DestinationId(1)]);
+    let sent = add(&mut table, 1, "h", 0).unwrap();
+    answer(&mut table, &sent, Answer::Missing, FAST);
+    assert_eq!(table.known(), []);
+}
+
+#[test]
+fn unused_receivers_are_forgotten_and_busy_ones_are_not() {
+    let mut table = table(|_| {});
+    let sent = add(&mut table, 1, "idle", 0).unwrap();
+    answer(&mut table, &sent, Answer::Good, FAST);
+    let busy = add(&mut table, 2, "busy", 0).unwrap();
+    table.forget_unused(NOW + REMEMBERED_FOR);
+    assert_eq!((table.destinations.len(), table.hosts.len()), (1, 1));
+    answer(&mut table, &busy, Answer::Good, FAST);
+}
+
+proptest! {
+    /// Random deliveries and answers: windows are never exceeded, nothing waits while it could be sent, and all counts
+    /// return to zero.
+    #[test]
+    fn windows_hold_and_no_slot_is_lost(steps in proptest::collection::vec((0..6_i64, 0..4_usize, 0..5_u8), 1..300)) {
+        let mut table = table(|settings| settings.concurrency = 40);
+        let mut sent: Vec<Started<u32>> = Vec::new();
+        let mut released = 0;
+        for (step, (destination, index, kind)) in steps.into_iter().enumerate() {
+            let host = ["a", "b"][usize::try_from(destination % 2).unwrap()];
+            let number = u32::try_from(step).unwrap();
+            if kind < 3 && table.available() > 0 {
+                sent.extend(add(&mut table, destination, host, number));
+            } else if !sent.is_empty() {
+                let ended = sent.swap_remove(index % sent.len());
+                let result = [Answer::Good, Answer::Missing, Answer::Failing][usize::from(kind) % 3];
+                released += table.learn(&ended.usage, result, FAST, NOW).len();
+                table.end(&ended.usage);
+                sent.extend(table.start_waiting(&ended.usage));
+            }
+            for entry in table.destinations.values() {
+                prop_assert!(entry.window.size() <= 20);
+            }
+            let in_flight: usize = table.hosts.values().map(|host| host.in_flight).sum();
+            prop_assert_eq!(in_flight, sent.len());
+        }
+        while let Some(ended) = sent.pop() {
+            table.end(&ended.usage);
+            sent.extend(table.start_all());
+        }
+        let _ = released;
+        prop_assert_eq!((table.total(), table.retries, table.large_bytes), (0, 0, 0));
+        prop_assert!(table.by_pace.values().all(|used| *used == 0));
+        prop_assert!(table.hosts.values().all(|host| host.claimed == 0 && host.in_flight == 0));
+    }
+}
