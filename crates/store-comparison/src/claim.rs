@@ -104,11 +104,11 @@ impl SequenceRun<'_> {
         }
         self.compare_abandoned(&store, &model)?;
         self.compare_resumed(&store, &model)?;
-        self.compare_leases(&store, &model, is_repeated)
+        self.compare_granted(&store.leases, &model.leases, is_repeated)
     }
 
     /// Returns the model's keys of the leased events. Fails if an event is unknown or granted twice.
-    fn model_keys(&self, leases: &[Lease]) -> ComparisonResult<Vec<EventKey>> {
+    pub(crate) fn model_keys(&self, leases: &[Lease]) -> ComparisonResult<Vec<EventKey>> {
         let mut keys = Vec::new();
         for lease in leases {
             let event_id = self.ids.events.model_of(&lease.event_id)?;
@@ -147,17 +147,18 @@ impl SequenceRun<'_> {
         compare("the resumed destinations", &expected, &resumed)
     }
 
-    fn compare_leases(
+    /// Compares the leases that a claim or an enqueue granted.
+    pub(crate) fn compare_granted(
         &mut self,
-        store: &ClaimResponse,
-        model: &ClaimResponse,
+        store: &[Lease],
+        model: &[Lease],
         is_repeated: bool,
     ) -> ComparisonResult<String> {
-        compare("the number of leases", &model.leases.len(), &store.leases.len())?;
+        compare("the number of leases", &model.len(), &store.len())?;
         let mut granted = Vec::new();
-        for store in &store.leases {
+        for store in store {
             let event_id = self.ids.events.model_of(&store.event_id)?;
-            let model = model.leases.iter().find(|lease| lease.event_id == event_id).ok_or_else(|| {
+            let model = model.iter().find(|lease| lease.event_id == event_id).ok_or_else(|| {
                 Difference::new(format!(
                     "the repeated claim returned event {}, which it does not hold",
                     store.event_id

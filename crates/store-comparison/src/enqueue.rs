@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use posthaste_domain::{NewEvent, NewEventSpec};
-use posthaste_store::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt, Store as _, StoreError};
+use posthaste_domain::{EventId, NewEvent, NewEventSpec, WorkerId};
+use posthaste_store::{
+    EnqueueLease, EnqueueRequest, EnqueueResponse, Idempotency, Receipt, Store as _, StoreError,
+};
 
 use crate::difference::{ComparisonResult, Difference, compare};
 use crate::operation::{EventSpec, Handle, RequestSpec};
@@ -21,12 +23,12 @@ impl SequenceRun<'_> {
         let store = join_all(batch.iter().map(|request| handle.enqueue(request.clone()))).await;
         let mut model = Vec::new();
         for request in &batch {
-            model.push(self.model.enqueue(request.clone()).await);
+            model.push(self.model.enqueue(EnqueueRequest { lease: None, ..request.clone() }).await);
         }
         let mut results = Vec::new();
         for ((request, store), model) in batch.iter().zip(store).zip(model) {
             results.push(match (store, model) {
-                (Ok(store), Ok(model)) => self.compare_responses(&store, &model)?,
+                (Ok(store), Ok(model)) => self.compare_responses(request, &store, &model)?,
                 (Err(error), _) if error.is_transient() => return Err(Difference::failed("enqueue", &error)),
                 (Err(store), Err(model)) => self.compare_refusals(request, &store, &model)?,
                 (store, model) => {
@@ -41,6 +43,7 @@ impl SequenceRun<'_> {
 
     fn compare_responses(
         &mut self,
+        request: &EnqueueRequest,
         store: &EnqueueResponse,
         model: &EnqueueResponse,
     ) -> ComparisonResult<String> {
@@ -59,6 +62,7 @@ impl SequenceRun<'_> {
             compare("a receipt", model, &converted)?;
         }
         if model.replayed {
+            compare("the number of leases of a replayed enqueue", &0, &store.leases.len())?;
             self.tally.add("replayed enqueues", 1);
             return Ok("replayed".to_owned());
         }
@@ -68,8 +72,30 @@ impl SequenceRun<'_> {
             model: model.event_id.clone(),
         }));
         self.tally.add("events", model.receipts.len());
+        self.compare_new_leases(request, store)?;
         let ids: Vec<&str> = store.receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
         Ok(ids.join(", "))
+    }
+
+    /// Checks the leases that the store granted on new events, then lets the model grant the same ones.
+    fn compare_new_leases(&mut self, request: &EnqueueRequest, store: &EnqueueResponse) -> ComparisonResult {
+        let Some(lease) = &request.lease else {
+            return compare("the number of leases without a request for them", &0, &store.leases.len());
+        };
+        let (keys, now) = (self.model_keys(&store.leases)?, self.now());
+        let is_new = |event_id: &EventId| store.receipts.iter().any(|receipt| receipt.event_id == *event_id);
+        for (granted, key) in store.leases.iter().zip(&keys) {
+            let is_paused =
+                self.model.with_state(|state| state.is_paused(state.rows[key].destination_id, now));
+            if is_paused || !is_new(&granted.event_id) {
+                let reason = if is_paused { "its destination is paused" } else { "it is not new" };
+                let event_id = &granted.event_id;
+                return Err(Difference::new(format!("event {event_id} was stored leased, but {reason}")));
+            }
+        }
+        let model = self.model.lease_enqueued(lease, &keys);
+        self.tally.add("events stored leased", model.len());
+        self.compare_granted(&store.leases, &model, false).map(drop)
     }
 
     /// Compares the errors of a refused request. If several ids are taken, the store may name any of them.
@@ -101,7 +127,11 @@ fn enqueue_request(request: &RequestSpec) -> EnqueueRequest {
         keep_for: key.keep,
     });
     let events = request.events.iter().map(new_event).collect();
-    EnqueueRequest { events, idempotency, stored_by: request.stored_by.map(str::to_owned), lease: None }
+    let lease = request.lease.map(|(owner, duration)| EnqueueLease {
+        owner: WorkerId::new(owner.name()).expect("visible ASCII"),
+        duration,
+    });
+    EnqueueRequest { events, idempotency, stored_by: request.stored_by.map(str::to_owned), lease }
 }
 
 fn new_event(event: &EventSpec) -> NewEvent {

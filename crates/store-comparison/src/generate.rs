@@ -63,8 +63,9 @@ fn enqueue() -> impl Strategy<Value = Operation> {
 
 fn request() -> impl Strategy<Value = RequestSpec> {
     let stored_by = weighted(0.5, select(&["orders", "invoices"][..]));
-    (vec(new_event(), 1..=3), weighted(0.3, key()), stored_by)
-        .prop_map(|(events, key, stored_by)| RequestSpec { events, key, stored_by })
+    let lease = weighted(0.2, (worker(), select(&LEASE_DURATIONS[..])));
+    (vec(new_event(), 1..=3), weighted(0.3, key()), stored_by, lease)
+        .prop_map(|(events, key, stored_by, lease)| RequestSpec { events, key, stored_by, lease })
 }
 
 fn new_event() -> impl Strategy<Value = EventSpec> {

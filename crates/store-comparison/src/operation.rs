@@ -127,6 +127,8 @@ pub(crate) struct RequestSpec {
     pub(crate) key: Option<KeySpec>,
     /// The name of the producer's API key.
     pub(crate) stored_by: Option<&'static str>,
+    /// The worker that wants leases on the new events, and for how long.
+    pub(crate) lease: Option<(Worker, Duration)>,
 }
 
 /// An event to enqueue.

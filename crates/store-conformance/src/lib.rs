@@ -21,6 +21,7 @@ mod destination;
 mod destinations;
 mod discard;
 mod enqueue;
+mod enqueue_lease;
 mod expire;
 mod fence;
 mod health;

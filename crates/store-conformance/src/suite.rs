@@ -33,6 +33,20 @@ macro_rules! conformance_suite {
                 acknowledged_event_is_visible_through_every_handle,
                 enqueue_wakes_waiting_workers,
             }
+            enqueue_lease {
+                an_event_stored_with_a_lease_has_it_at_once,
+                a_lease_of_an_enqueue_has_what_a_claim_would_return,
+                a_lease_of_an_enqueue_is_settled_like_that_of_a_claim,
+                a_retry_after_a_lease_of_an_enqueue_is_claimed,
+                a_lease_of_an_enqueue_can_be_renewed,
+                a_released_lease_of_an_enqueue_counts_no_loss,
+                an_expired_lease_of_an_enqueue_is_taken_over_and_counts_one_loss,
+                an_enqueue_leases_no_event_of_a_paused_destination,
+                a_replayed_enqueue_grants_no_lease,
+                a_refused_enqueue_leaves_no_lease,
+                a_repeated_claim_returns_no_lease_of_an_enqueue,
+                leases_of_concurrent_enqueues_are_separate,
+            }
             idempotency {
                 replay_returns_the_first_response,
                 replay_through_another_handle_returns_the_first_response,

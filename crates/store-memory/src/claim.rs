@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use posthaste_domain::{
-    DestinationId, EventId, EventKey, Lease, LeaseToken, TerminalState, Timestamp, Trigger,
+    ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, TerminalState, Timestamp, Trigger, WorkerId,
 };
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, LeaseRef, ManualAction, PayloadBudget, SlotBudget, split_held,
+    ClaimRequest, ClaimResponse, EnqueueLease, LeaseRef, ManualAction, PayloadBudget, SlotBudget, split_held,
 };
 use rand::RngExt as _;
 
@@ -26,7 +26,8 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -
     }
     let abandoned = abandon(state, now, request.abandon_after);
     let (keys, is_limited_by_bytes) = select(state, now, request);
-    let leases = keys.into_iter().map(|key| grant(state, now, key, request)).collect();
+    let terms = GrantTerms::of_claim(request);
+    let leases = keys.into_iter().map(|key| grant(state, now, key, &terms)).collect();
     ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes }
 }
 
@@ -39,7 +40,8 @@ pub(crate) fn claim_exactly(
 ) -> ClaimResponse {
     clock_repair::repair(state, now);
     let abandoned = abandon(state, now, request.abandon_after);
-    let leases = keys.iter().map(|key| grant(state, now, *key, request)).collect();
+    let terms = GrantTerms::of_claim(request);
+    let leases = keys.iter().map(|key| grant(state, now, *key, &terms)).collect();
     let resumed = resumed(state, now, request.resumed_within);
     ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes: false }
 }
@@ -133,16 +135,41 @@ fn abandon(state: &mut State, now: Timestamp, abandon_after: u32) -> Vec<EventId
     abandoned
 }
 
+/// What the leases of one grant have in common.
+struct GrantTerms<'a> {
+    claim: ClaimId,
+    owner: &'a WorkerId,
+    duration: Duration,
+}
+
+impl<'a> GrantTerms<'a> {
+    fn of_claim(request: &'a ClaimRequest) -> Self {
+        Self { claim: request.id, owner: &request.owner, duration: request.lease }
+    }
+}
+
+/// Grants the leases that an enqueue asks for on its events, under a claim id of their own.
+pub(crate) fn grant_enqueued(
+    state: &mut State,
+    now: Timestamp,
+    lease: &EnqueueLease,
+    keys: &[EventKey],
+) -> Vec<Lease> {
+    let claim = ClaimId::random(state.random.random());
+    let terms = GrantTerms { claim, owner: &lease.owner, duration: lease.duration };
+    keys.iter().map(|key| grant(state, now, *key, &terms)).collect()
+}
+
 /// Grants a lease under a new token. An expired lease that it replaces counts as lost.
-fn grant(state: &mut State, now: Timestamp, key: EventKey, request: &ClaimRequest) -> Lease {
+fn grant(state: &mut State, now: Timestamp, key: EventKey, terms: &GrantTerms<'_>) -> Lease {
     let token = LeaseToken::random(state.random.random());
     let row = state.row_mut(key).expect("claimed keys come from the rows");
     // Any lease that the row still has is expired, because the row is ready.
     row.lost_leases += u32::from(row.lease.is_some());
     row.claims += 1;
     row.updated_at = now;
-    let (owner, until) = (request.owner.clone(), now.after(request.lease));
-    row.lease = Some(GrantedLease { claim: request.id, token, owner, until, duration: request.lease });
+    let (owner, until) = (terms.owner.clone(), now.after(terms.duration));
+    row.lease = Some(GrantedLease { claim: terms.claim, token, owner, until, duration: terms.duration });
     build_lease(row, key, token, now)
 }
 

@@ -8,6 +8,7 @@ use posthaste_domain::{
 use posthaste_store::{EnqueueRequest, EnqueueResponse, Receipt, StoreError};
 use rand::RngExt as _;
 
+use crate::claim::grant_enqueued;
 use crate::state::{Destination, IdempotencyEntry, Row, State};
 
 pub(crate) fn enqueue(
@@ -20,13 +21,18 @@ pub(crate) fn enqueue(
     }
     check_event_ids(state, &request.events)?;
     let stored_by = request.stored_by.as_deref();
-    let receipts: Vec<Receipt> =
-        request.events.iter().map(|event| insert(state, now, event, stored_by)).collect();
+    let (keys, receipts): (Vec<EventKey>, Vec<Receipt>) =
+        request.events.iter().map(|event| insert(state, now, event, stored_by)).unzip();
+    let leases = request.lease.as_ref().map_or_else(Vec::new, |lease| {
+        let is_paused = |key: &EventKey| state.is_paused(state.rows[key].destination_id, now);
+        let keys: Vec<EventKey> = keys.into_iter().filter(|key| !is_paused(key)).collect();
+        grant_enqueued(state, now, lease, &keys)
+    });
     if let Some(idempotency) = &request.idempotency {
         let entry = IdempotencyEntry::new(idempotency, receipts.clone(), now);
         state.idempotency.insert(idempotency.key.clone(), entry);
     }
-    Ok(EnqueueResponse { replayed: false, receipts, leases: Vec::new() })
+    Ok(EnqueueResponse { replayed: false, receipts, leases })
 }
 
 /// Returns the first response to a request with the same key, if the key is still kept.
@@ -61,7 +67,12 @@ fn check_event_ids(state: &State, events: &[NewEvent]) -> Result<(), StoreError>
 }
 
 /// Stores one event, due now.
-fn insert(state: &mut State, now: Timestamp, event: &NewEvent, stored_by: Option<&str>) -> Receipt {
+fn insert(
+    state: &mut State,
+    now: Timestamp,
+    event: &NewEvent,
+    stored_by: Option<&str>,
+) -> (EventKey, Receipt) {
     let message_id = MessageId::v7(now, state.random.random());
     let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
     let destination_id = find_or_add_destination(state, now, event.destination_url());
@@ -98,7 +109,7 @@ fn insert(state: &mut State, now: Timestamp, event: &NewEvent, stored_by: Option
     let key = EventKey(state.last_key);
     state.rows.insert(key, row);
     state.keys.insert(event_id.clone(), key);
-    Receipt { event_id, status: DeliveryStatus::Pending, created_at: now }
+    (key, Receipt { event_id, status: DeliveryStatus::Pending, created_at: now })
 }
 
 fn find_or_add_destination(state: &mut State, now: Timestamp, url: &DestinationUrl) -> DestinationId {

@@ -23,13 +23,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
-use posthaste_domain::{DestinationId, EventId, EventKey, WorkerId};
+use posthaste_domain::{DestinationId, EventId, EventKey, Lease, WorkerId};
 use posthaste_store::{
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
-    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest,
-    SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueLease, EnqueueRequest,
+    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
+    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention,
+    RotateRequest, SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker,
+    Wakeups,
 };
 
 pub use clock::ManualClock;
@@ -63,6 +64,13 @@ impl MemoryStore {
     pub fn claim_exactly(&self, request: &ClaimRequest, keys: &[EventKey]) -> ClaimResponse {
         let now = self.clock.now();
         self.with_state(|state| claim::claim_exactly(state, now, request, keys))
+    }
+
+    /// Leases exactly these events, as an enqueue that has just stored them. A store may lease fewer of its new events than
+    /// an enqueue asks for; with this method the model repeats its choice.
+    pub fn lease_enqueued(&self, lease: &EnqueueLease, keys: &[EventKey]) -> Vec<Lease> {
+        let now = self.clock.now();
+        self.with_state(|state| claim::grant_enqueued(state, now, lease, keys))
     }
 }
 

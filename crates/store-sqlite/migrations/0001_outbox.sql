@@ -62,7 +62,7 @@ CREATE TABLE webhook_queue (
     requeued_at       INTEGER,
     last_attempted_at INTEGER,
     last_error        TEXT,
-    lease_token       BLOB,
+    lease_token       BLOB,    -- drawn per claim; the worker's token combines it with the id, src/token_seed.rs
     lease_claim       INTEGER, -- webhook_claims.id
     lease_until       INTEGER,
     lease_padding     BLOB,

@@ -1,7 +1,15 @@
-//! A checkpoint that makes room on a full disk.
+//! Checkpoints, which copy the write-ahead log into the database so that the log can start again.
 //!
-//! The write-ahead log holds many versions of the pages that change most, and every commit adds to it until the next
-//! checkpoint. A full disk refuses that, although the space that the log occupies would be enough for the pages alone.
+//! A thread with its own connection copies the log while the writer goes on committing. The log starts again with the
+//! first commit that finds all of it copied. A writer that never pauses leaves such a moment to chance, so it copies the
+//! rest itself when that is short, or when the log has become long.
+//!
+//! The log holds many versions of the pages that change most. A full disk refuses a longer log, although the space that the
+//! log occupies would be enough for the pages alone: then [`empty_log`] makes room.
+
+mod background;
+
+pub(crate) use background::Checkpointer;
 
 use std::time::Duration;
 
@@ -25,6 +33,38 @@ fn empty_without_waiting(db: &Connection) -> rusqlite::Result<bool> {
     let is_busy = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
     db.busy_timeout(Duration::from_millis(busy_timeout_ms.into()))?;
     Ok(!is_busy?)
+}
+
+/// The state of the log, in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LogState {
+    pages: i64,
+    /// Pages that a checkpoint has copied into the database, from the start of the log.
+    copied: i64,
+}
+
+/// How a checkpoint treats the writers and readers of the log.
+#[derive(Debug, Clone, Copy)]
+enum Checkpoint {
+    /// Copies nothing.
+    None,
+    /// Copies the pages that no reader still needs, and waits for no other connection.
+    Passive,
+}
+
+impl LogState {
+    /// Runs a checkpoint and returns the state of the log after it.
+    fn after(db: &Connection, checkpoint: Checkpoint) -> rusqlite::Result<Self> {
+        let sql = match checkpoint {
+            Checkpoint::None => "PRAGMA wal_checkpoint(NOOP)",
+            Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        };
+        db.prepare_cached(sql)?.query_row([], |row| Ok(Self { pages: row.get(1)?, copied: row.get(2)? }))
+    }
+
+    const fn is_copied(self) -> bool {
+        self.copied >= self.pages
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{EventKey, Timestamp};
+use posthaste_domain::{ClaimId, EventKey, Timestamp, WorkerId};
 use posthaste_store::ClaimRequest;
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -36,12 +36,20 @@ impl LeaseCounts {
     }
 }
 
-/// Stores a new claim with the events that it was granted. All its leases expire at `until`.
+/// A claim to store.
+pub(crate) struct NewClaim<'a> {
+    pub(crate) number: ClaimNumber,
+    pub(crate) id: ClaimId,
+    pub(crate) owner: &'a WorkerId,
+    pub(crate) lease: Duration,
+    /// When all its leases expire.
+    pub(crate) until: Timestamp,
+}
+
+/// Stores a new claim with the events that it was granted.
 pub(crate) fn insert(
     db: &Connection,
-    number: ClaimNumber,
-    request: &ClaimRequest,
-    until: Timestamp,
+    claim: &NewClaim<'_>,
     leases: LeaseCounts,
     keys: impl Iterator<Item = EventKey>,
 ) -> rusqlite::Result<()> {
@@ -51,13 +59,13 @@ pub(crate) fn insert(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute((
-        number.0,
-        request.id.as_uuid().into_bytes(),
-        request.owner.as_str(),
+        claim.number.0,
+        claim.id.as_uuid().into_bytes(),
+        claim.owner.as_str(),
         leases.first_attempts,
         leases.retries,
-        until.as_micros(),
-        lease_us(request.lease),
+        claim.until.as_micros(),
+        lease_us(claim.lease),
         pack_keys(keys),
     ))?;
     Ok(())

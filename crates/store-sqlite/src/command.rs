@@ -20,6 +20,8 @@ pub(crate) struct WriteContext<'a> {
     pub(crate) random: &'a mut StdRng,
     pub(crate) rotation: &'a mut ClaimRotation,
     pub(crate) clock_repair: &'a mut ClockRepair,
+    /// Set by an enqueue that leaves events for a claim: the writer wakes the workers after the commit.
+    pub(crate) has_due_events: &'a mut bool,
     /// Whether the disk has room for new events. Results of older events are written in any case.
     pub(crate) reserve: &'a Result<(), StoreError>,
 }
@@ -30,7 +32,7 @@ pub(crate) struct WriteContext<'a> {
 pub(crate) enum CommandKind {
     /// Renewals run first: a lease that expires while its renewal is queued makes another worker repeat the delivery.
     Renewal,
-    /// Inserts this many events, which are due: the writer wakes the workers after the commit.
+    /// Inserts this many events, and sets [`WriteContext::has_due_events`] if they are not all leased.
     Enqueue {
         events: usize,
     },
@@ -40,9 +42,9 @@ pub(crate) enum CommandKind {
 }
 
 impl CommandKind {
-    /// Returns true if the commit may make events due.
+    /// Returns true if any commit of this kind may make events due.
     pub(crate) const fn makes_due(self) -> bool {
-        matches!(self, Self::Enqueue { .. } | Self::MakesDue)
+        matches!(self, Self::MakesDue)
     }
 }
 

@@ -22,15 +22,24 @@ const WAL_SWITCH_ATTEMPTS: usize = 50;
 /// Memory mapping is off: with it, a disk error would be a signal that ends the process instead of an error for the
 /// caller.
 ///
-/// SQLite checkpoints every 32 MiB. A page that changes often is then copied once for many commits, and the write-ahead
-/// log, which is overwritten from its start, stays short enough to be read quickly at a restart.
+/// Commits run no checkpoint: `checkpoint.rs` does. It keeps the write-ahead log, which is overwritten from its start, short
+/// enough to be read quickly at a restart.
 const WRITER_SETTINGS: &str = "
     PRAGMA synchronous = FULL;
     PRAGMA foreign_keys = OFF;
     PRAGMA temp_store = MEMORY;
     PRAGMA mmap_size = 0;
     PRAGMA cache_size = -32768;
-    PRAGMA wal_autocheckpoint = 8192;
+    PRAGMA wal_autocheckpoint = 0;
+    PRAGMA journal_size_limit = 67108864;
+";
+
+/// Settings of the connection that runs checkpoints. It has no cache, because a checkpoint reads the log without it.
+const CHECKPOINTER_SETTINGS: &str = "
+    PRAGMA synchronous = FULL;
+    PRAGMA mmap_size = 0;
+    PRAGMA cache_size = 10;
+    PRAGMA wal_autocheckpoint = 0;
     PRAGMA journal_size_limit = 67108864;
 ";
 
@@ -92,6 +101,16 @@ pub(crate) fn open_reader(path: &Path, busy_timeout: Duration) -> rusqlite::Resu
     db.busy_timeout(busy_timeout)?;
     configure_statements(&db)?;
     db.execute_batch(READER_SETTINGS)?;
+    Ok(db)
+}
+
+/// Opens a connection that runs checkpoints of a database that a writer has opened before. It waits for no other
+/// connection.
+pub(crate) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(Duration::ZERO)?;
+    db.execute_batch(CHECKPOINTER_SETTINGS)?;
     Ok(db)
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A request is checked before any of it is written, so a refused request leaves nothing to undo.
 
+mod new_leases;
+
 use std::collections::BTreeSet;
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, MessageId, NewEvent, Timestamp};
@@ -13,6 +15,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 use crate::error::CallError;
 use crate::row;
 use crate::totals::{self, TotalsChange};
+use new_leases::NewLeases;
 
 /// Stores the events of a request, or returns the first response if its idempotency key was used before.
 pub(crate) fn enqueue(
@@ -26,11 +29,17 @@ pub(crate) fn enqueue(
     {
         return Ok(first_response);
     }
-    let receipts = enqueue_events(db, now, random, &request.events, request.stored_by.as_deref())?;
+    let mut leases = match &request.lease {
+        Some(lease) => Some(NewLeases::prepare(db, now, random, lease)?),
+        None => None,
+    };
+    let stored_by = request.stored_by.as_deref();
+    let receipts = insert_events(db, now, random, &request.events, stored_by, leases.as_mut())?;
+    let leases = leases.map_or_else(|| Ok(Vec::new()), NewLeases::finish)?;
     if let Some(idempotency) = &request.idempotency {
         store_key(db, now, idempotency, &receipts)?;
     }
-    Ok(EnqueueResponse { replayed: false, receipts, leases: Vec::new() })
+    Ok(EnqueueResponse { replayed: false, receipts, leases })
 }
 
 /// Stores events, all or none, and returns a receipt for each. `stored_by` is the name of the producer's API key.
@@ -41,6 +50,17 @@ pub(crate) fn enqueue_events(
     events: &[NewEvent],
     stored_by: Option<&str>,
 ) -> Result<Vec<Receipt>, CallError> {
+    insert_events(db, now, random, events, stored_by, None)
+}
+
+fn insert_events(
+    db: &Connection,
+    now: Timestamp,
+    random: &mut StdRng,
+    events: &[NewEvent],
+    stored_by: Option<&str>,
+    mut leases: Option<&mut NewLeases<'_>>,
+) -> Result<Vec<Receipt>, CallError> {
     check_ids_are_unused(db, events)?;
     let mut statements = InsertStatements::prepare(db)?;
     let mut totals = TotalsChange::default();
@@ -48,7 +68,7 @@ pub(crate) fn enqueue_events(
     let first_key = totals::last_event_key(db)? + 1;
     for (key, event) in (first_key..).zip(events) {
         let message_id = MessageId::v7(now, random.random());
-        receipts.push(statements.insert(now, key, message_id, event, stored_by)?);
+        receipts.push(statements.insert(now, key, message_id, event, stored_by, leases.as_deref_mut())?);
         totals.add_enqueued();
     }
     totals.write(db)?;
@@ -184,6 +204,7 @@ impl<'a> InsertStatements<'a> {
         message_id: MessageId,
         event: &NewEvent,
         stored_by: Option<&str>,
+        leases: Option<&mut NewLeases<'_>>,
     ) -> rusqlite::Result<Receipt> {
         let destination_id = self.find_or_add_destination(now, event.destination_url())?;
         let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
@@ -211,8 +232,14 @@ impl<'a> InsertStatements<'a> {
             event.session_id(),
             stored_by,
         ))?;
-        self.queue.execute((key, destination_id, now.as_micros()))?;
-        self.first_attempt.execute((key, destination_id))?;
+        let is_leased = match leases {
+            Some(leases) => leases.insert(key, destination_id, message_id, &event_id, event)?,
+            None => false,
+        };
+        if !is_leased {
+            self.queue.execute((key, destination_id, now.as_micros()))?;
+            self.first_attempt.execute((key, destination_id))?;
+        }
         Ok(Receipt { event_id, status: DeliveryStatus::Pending, created_at: now })
     }
 

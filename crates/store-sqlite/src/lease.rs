@@ -12,9 +12,10 @@ use crate::claims::{self, ClaimNumber, EndedLeases};
 use crate::destination::DestinationUpdates;
 use crate::destination_queue::{self, QueueEntry, queue_entry_columns};
 use crate::error::CallError;
+use crate::token_seed::TokenSeed;
 
 /// Reads the queue entry of a leased event and the claim that holds the lease. Returns no row if the event no longer
-/// has this lease token.
+/// has a lease under this seed.
 const HELD: &str = concat!(
     "SELECT ",
     queue_entry_columns!(),
@@ -25,7 +26,7 @@ fn find_held(
     held: &mut CachedStatement<'_>,
     lease: &LeaseRef,
 ) -> rusqlite::Result<Option<(QueueEntry, ClaimNumber)>> {
-    let by = (lease.key.0, lease.token.as_uuid().into_bytes());
+    let by = (lease.key.0, TokenSeed::of_lease(lease.key, lease.token).into_bytes());
     held.query_row(by, |row| Ok((QueueEntry::from_row(row)?, ClaimNumber(row.get(5)?)))).optional()
 }
 

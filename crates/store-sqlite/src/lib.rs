@@ -30,6 +30,7 @@ mod error;
 mod expire;
 mod free_space;
 mod job_queue;
+mod key_runs;
 mod lease;
 mod maintain;
 mod migrate;
@@ -45,6 +46,7 @@ mod row;
 mod secrets;
 mod settle;
 mod thread_group;
+mod token_seed;
 mod totals;
 mod unused_destinations;
 mod write_probe;
@@ -68,6 +70,7 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rusqlite::Connection;
 
+use checkpoint::Checkpointer;
 use claim::ClaimRotation;
 use clock_repair::ClockRepair;
 use command::{CommandKind, WriteContext};
@@ -142,6 +145,7 @@ impl SqliteStore {
         let file = Arc::new(file);
         let waker = Waker::default();
         let writer_thread = WriterThread {
+            checkpointer: Checkpointer::start(file.path().to_owned()).map_err(OpenError::Thread)?,
             db,
             file: Arc::clone(&file),
             clock: Arc::clone(&clock),
@@ -149,6 +153,7 @@ impl SqliteStore {
             waker: waker.clone(),
             rotation: ClaimRotation::default(),
             clock_repair: ClockRepair::default(),
+            has_due_events: false,
             failing: Arc::default(),
         };
         let shared = Shared {
@@ -253,7 +258,9 @@ impl Store for SqliteStore {
         let kind = CommandKind::Enqueue { events: request.events.len() };
         self.write(kind, move |context| {
             context.reserve.clone()?;
-            enqueue::enqueue(context.db, context.now, context.random, &request)
+            let response = enqueue::enqueue(context.db, context.now, context.random, &request)?;
+            *context.has_due_events |= response.leases.len() < response.receipts.len();
+            Ok(response)
         })
         .await
     }

@@ -2,14 +2,18 @@
 //! notice change in one transaction, fenced by the lease token. See `crates/engine/src/lease_protocol.md` for why these
 //! fences are enough.
 
-use posthaste_domain::{Decision, ErrorClass, NoticeKind, Timestamp, Transition, WorkerId};
+use posthaste_domain::{
+    Decision, ErrorClass, EventKey, FailureKind, NoticeKind, Timestamp, Transition, WorkerId,
+};
 use posthaste_store::{SettleResult, Settlement};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
 use crate::claims::{ClaimNumber, EndedLeases};
 use crate::destination::DestinationUpdates;
 use crate::error::CallError;
+use crate::key_runs::key_runs;
 use crate::notices::{LogBatch, LogEntry};
+use crate::token_seed::TokenSeed;
 use crate::totals::TotalsChange;
 
 /// Applies each settlement whose lease is still held, then records the others as not applied. Returns one result per
@@ -23,18 +27,32 @@ pub(crate) fn settle(
     let mut statements = Statements::prepare(db)?;
     let (mut destinations, mut totals) = (DestinationUpdates::default(), TotalsChange::default());
     let (mut ended, mut log) = (EndedLeases::default(), LogBatch::default());
-    let mut applied = Vec::with_capacity(batch.len());
+    let mut held = HeldLeases::find(db, batch)?;
+    let (mut applied, mut attempts, mut ended_events) = (Vec::new(), Vec::new(), Vec::new());
     for settlement in batch {
         let transition = settlement.transition.as_ref();
-        let lease = statements.find_lease(transition)?;
+        let lease = held.take(transition);
         applied.push(lease.is_some());
         let Some(lease) = lease else { continue };
-        let started_at = started_at(settlement, now);
-        statements.apply(transition, &lease, started_at, now)?;
-        statements.record_attempt(settlement, AttemptPosition::applied(&lease), now, worker)?;
+        match transition.decision() {
+            Decision::Retry { after } => statements.retry(settlement, now.after(after), now)?,
+            Decision::Delivered => ended_events.push(lease.key),
+            Decision::Failed(kind) => {
+                statements.fail(settlement, kind, &lease, now)?;
+                ended_events.push(lease.key);
+            }
+        }
+        let position = AttemptPosition::applied(&lease);
+        attempts.push((settlement, position));
         add_changes(&mut destinations, &mut totals, transition, now);
         ended.add(lease.claim, transition.attempt() > 1);
-        log.push(&log_entry(transition, transition.notice_kind(), AttemptPosition::applied(&lease)));
+        log.push(&log_entry(transition, transition.notice_kind(), position));
+    }
+    remove_pending(db, ended_events)?;
+    // In key order, so that attempts on the same page are written together.
+    attempts.sort_unstable_by_key(|(settlement, _)| settlement.transition.key());
+    for (settlement, position) in attempts {
+        statements.record_attempt(settlement, position, now, worker)?;
     }
     let mut results = Vec::with_capacity(batch.len());
     for (settlement, applied) in batch.iter().zip(applied) {
@@ -107,11 +125,60 @@ fn add_changes(
     destinations.add_health(destination, transition.outcome().health());
 }
 
+/// Leased events of a run, each with the seed of its token.
+const LEASED: &str = "
+    SELECT id, claims, lease_claim, lease_token
+    FROM webhook_queue
+    WHERE id BETWEEN ?1 AND ?2 AND lease_token IS NOT NULL";
+
+/// Removes the events of a run from the queue.
+const REMOVE_PENDING: &str = "DELETE FROM webhook_queue WHERE id BETWEEN ?1 AND ?2";
+
+fn remove_pending(db: &Connection, keys: Vec<EventKey>) -> rusqlite::Result<()> {
+    let mut remove = db.prepare_cached(REMOVE_PENDING)?;
+    for run in key_runs(keys) {
+        remove.execute(run)?;
+    }
+    Ok(())
+}
+
 /// The lease that a transition was made under.
+#[derive(Clone, Copy)]
 struct SettledLease {
+    key: EventKey,
     /// Ordinal of the lease within its event, from one.
     number: u32,
     claim: ClaimNumber,
+}
+
+/// The leases that the events of a batch have, in the order of their keys. `None` stands for a lease that a settlement has
+/// ended.
+struct HeldLeases(Vec<(SettledLease, Option<TokenSeed>)>);
+
+impl HeldLeases {
+    fn find(db: &Connection, batch: &[Settlement]) -> rusqlite::Result<Self> {
+        let mut leased = db.prepare_cached(LEASED)?;
+        let mut held = Vec::with_capacity(batch.len());
+        for run in key_runs(batch.iter().map(|settlement| settlement.transition.key()).collect()) {
+            let mut rows = leased.query(run)?;
+            while let Some(row) = rows.next()? {
+                let (key, claim) = (EventKey(row.get(0)?), ClaimNumber(row.get(2)?));
+                let lease = SettledLease { key, number: row.get(1)?, claim };
+                held.push((lease, Some(TokenSeed::from_row(row, 3)?)));
+            }
+        }
+        Ok(Self(held))
+    }
+
+    /// Ends the lease that a transition was made under and returns it. This is the fence: returns `None` if the event
+    /// has no lease with the transition's token, or an earlier settlement of the batch has ended it.
+    fn take(&mut self, transition: &Transition) -> Option<SettledLease> {
+        let key = transition.key();
+        let index = self.0.binary_search_by_key(&key, |(lease, _)| lease.key).ok()?;
+        let (lease, seed) = &mut self.0[index];
+        let expected = TokenSeed::of_lease(key, transition.token());
+        seed.take_if(|seed| *seed == expected).map(|_| *lease)
+    }
 }
 
 /// The position of a recorded attempt within its event: `webhook_attempts.position`.
@@ -144,11 +211,9 @@ impl AttemptPosition {
 
 /// The statements of a settle, prepared once per batch.
 struct Statements<'a> {
-    find_lease: CachedStatement<'a>,
     retry: CachedStatement<'a>,
     insert_retry: CachedStatement<'a>,
     fail: CachedStatement<'a>,
-    delete_pending: CachedStatement<'a>,
     record_attempt: CachedStatement<'a>,
     find_recorded: CachedStatement<'a>,
     last_position: CachedStatement<'a>,
@@ -157,9 +222,6 @@ struct Statements<'a> {
 impl<'a> Statements<'a> {
     fn prepare(db: &'a Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            find_lease: db.prepare_cached(
-                "SELECT claims, lease_claim FROM webhook_queue WHERE id = ?1 AND lease_token = ?2",
-            )?,
             retry: db.prepare_cached(
                 "UPDATE webhook_queue
                  SET attempts = ?2, lost_leases = 0, last_error = ?3, last_attempted_at = ?4,
@@ -176,7 +238,6 @@ impl<'a> Statements<'a> {
                       last_error, updated_at)
                  VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8)",
             )?,
-            delete_pending: db.prepare_cached("DELETE FROM webhook_queue WHERE id = ?1")?,
             record_attempt: db.prepare_cached(
                 "INSERT INTO webhook_attempts
                      (event_key, position, applied, lease_token, attempt, trigger, started_at, duration_us,
@@ -194,55 +255,41 @@ impl<'a> Statements<'a> {
         })
     }
 
-    /// Finds the lease that a transition was made under. This is the fence: it returns `None` if the event no longer
-    /// has the transition's token.
-    fn find_lease(&mut self, transition: &Transition) -> rusqlite::Result<Option<SettledLease>> {
-        let by = (transition.key().0, transition.token().as_uuid().into_bytes());
-        self.find_lease
-            .query_row(by, |row| Ok(SettledLease { number: row.get(0)?, claim: ClaimNumber(row.get(1)?) }))
-            .optional()
+    /// Returns an event to the queue of its destination, due at `due`.
+    fn retry(&mut self, settlement: &Settlement, due: Timestamp, now: Timestamp) -> rusqlite::Result<()> {
+        let transition = settlement.transition.as_ref();
+        let key = transition.key().0;
+        self.retry.execute((
+            key,
+            transition.attempt(),
+            transition.last_error(),
+            started_at(settlement, now).as_micros(),
+            due.as_micros(),
+            now.as_micros(),
+        ))?;
+        self.insert_retry.execute((transition.destination_id().0, due.as_micros(), key))?;
+        Ok(())
     }
 
-    /// Writes the event's new state.
-    fn apply(
+    /// Dead-letters an event. The caller removes it from the queue.
+    fn fail(
         &mut self,
-        transition: &Transition,
+        settlement: &Settlement,
+        kind: FailureKind,
         lease: &SettledLease,
-        started_at: Timestamp,
         now: Timestamp,
     ) -> rusqlite::Result<()> {
-        let (key, attempts) = (transition.key().0, transition.attempt());
-        let destination = transition.destination_id().0;
-        match transition.decision() {
-            Decision::Retry { after } => {
-                let due = now.after(after).as_micros();
-                self.retry.execute((
-                    key,
-                    attempts,
-                    transition.last_error(),
-                    started_at.as_micros(),
-                    due,
-                    now.as_micros(),
-                ))?;
-                self.insert_retry.execute((destination, due, key))?;
-            }
-            Decision::Delivered => {
-                self.delete_pending.execute([key])?;
-            }
-            Decision::Failed(kind) => {
-                self.fail.execute((
-                    key,
-                    destination,
-                    kind.as_str(),
-                    attempts,
-                    lease.number,
-                    started_at.as_micros(),
-                    transition.last_error(),
-                    now.as_micros(),
-                ))?;
-                self.delete_pending.execute([key])?;
-            }
-        }
+        let transition = settlement.transition.as_ref();
+        self.fail.execute((
+            lease.key.0,
+            transition.destination_id().0,
+            kind.as_str(),
+            transition.attempt(),
+            lease.number,
+            started_at(settlement, now).as_micros(),
+            transition.last_error(),
+            now.as_micros(),
+        ))?;
         Ok(())
     }
 

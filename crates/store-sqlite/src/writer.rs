@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::checkpoint;
+use crate::checkpoint::{self, Checkpointer};
 use crate::claim::ClaimRotation;
 use crate::clock_repair::ClockRepair;
 use crate::command::{Command, CommandKind, PendingCall, SharedWork, WriteContext};
@@ -48,6 +48,8 @@ pub(crate) struct Writer {
 
 /// State that the writer thread owns.
 pub(crate) struct WriterThread {
+    /// Before `db`, so that its connection is closed first: the last connection copies the log into the file.
+    pub(crate) checkpointer: Checkpointer,
     pub(crate) db: Connection,
     pub(crate) file: Arc<DatabaseFile>,
     pub(crate) clock: Arc<dyn StoreClock>,
@@ -55,6 +57,8 @@ pub(crate) struct WriterThread {
     pub(crate) waker: Waker,
     pub(crate) rotation: ClaimRotation,
     pub(crate) clock_repair: ClockRepair,
+    /// Whether a command of the current group left new events for a claim.
+    pub(crate) has_due_events: bool,
     /// Whether the last write ended with an SQLite error.
     pub(crate) failing: Arc<AtomicBool>,
 }
@@ -163,12 +167,14 @@ impl WriterThread {
             committed => {
                 self.update_failing(&committed, changes_before);
                 let committed = committed.map_err(|error| self.to_store_error(&error));
-                if committed.is_ok() && group.iter().any(|command| command.kind().makes_due()) {
+                let makes_due = self.has_due_events || group.iter().any(|command| command.kind().makes_due());
+                if committed.is_ok() && makes_due {
                     self.waker.wake();
                 }
                 for command in group {
                     command.respond(committed.clone());
                 }
+                self.checkpointer.after_commit(&self.db);
             }
         }
     }
@@ -221,12 +227,14 @@ impl WriterThread {
     fn transact(&mut self, group: &mut Group, reserve: &Result<(), StoreError>) -> Result<(), GroupError> {
         self.db.execute_batch("BEGIN IMMEDIATE").map_err(GroupError::Transaction)?;
         self.file.check_identity().map_err(GroupError::LostFile)?;
+        self.has_due_events = false;
         for command in group {
             let now = self.clock.now();
             self.clock_repair.observe(now);
             let (random, rotation) = (&mut self.random, &mut self.rotation);
-            let clock_repair = &mut self.clock_repair;
-            let mut context = WriteContext { db: &self.db, now, random, rotation, clock_repair, reserve };
+            let (clock_repair, has_due_events) = (&mut self.clock_repair, &mut self.has_due_events);
+            let mut context =
+                WriteContext { db: &self.db, now, random, rotation, clock_repair, has_due_events, reserve };
             command.run(&mut context).map_err(|error| GroupError::Command(Cause::Sqlite(error)))?;
         }
         self.db.execute_batch("COMMIT").map_err(GroupError::Transaction)?;

@@ -45,6 +45,7 @@ fn sequences_cover_every_kind_of_result() {
         "cancels",
         "events",
         "events removed by retention",
+        "events stored leased",
         "expired events",
         "leases granted",
         "leases returned again",

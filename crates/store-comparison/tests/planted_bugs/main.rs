@@ -44,6 +44,8 @@ bugs! {
     failing_since_of_the_last_failure_is_caught: settle::failing_since_is_overwritten, "failing_since";
     a_shorter_pause_that_replaces_a_longer_is_caught: settle::pauses_are_replaced, "receiver_pause";
     claim_that_ignores_pauses_is_caught: claim::claim_ignores_pauses, "its destination is paused";
+    an_enqueue_that_leases_in_a_pause_is_caught: claim::enqueue_leases_paused_destinations, "its destination is paused";
+    an_enqueue_that_forgets_its_leases_is_caught: claim::enqueue_forgets_its_leases, "lease_";
     claim_that_ignores_live_leases_is_caught: claim::claim_steals_leases, "the abandoned events";
     claim_beyond_the_retries_is_caught: claim::claim_ignores_retries_max, "beyond the limit of retries";
     claim_beyond_the_slots_is_caught: claim::claim_ignores_free_slots, "beyond the slots of its destination";

@@ -1,17 +1,18 @@
 //! Grants: writes leases onto rows of the queue and reads the rows as [`Lease`]s.
 
 use bytes::Bytes;
-use posthaste_domain::{DestinationId, EventId, EventKey, Lease, LeaseToken, MessageId, Timestamp, Trigger};
+use posthaste_domain::{DestinationId, EventId, EventKey, Lease, MessageId, Timestamp, Trigger};
 use posthaste_store::ClaimRequest;
-use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::abandon::HeldLease;
 use super::{ClaimBudget, WaitingDestination};
-use crate::claims::{self, ClaimNumber, EndedLeases, LeaseCounts};
+use crate::claims::{self, ClaimNumber, EndedLeases, LeaseCounts, NewClaim};
 use crate::destination_queue;
+use crate::key_runs::key_runs;
 use crate::row;
+use crate::token_seed::TokenSeed;
 
 /// Builds a query for [`lease_from_row`] on a queue table, named `l` in the conditions. Only these queries read the
 /// payload, and only up to the size `$payload_bytes_max`: SQLite reads the length of a larger one, but not its pages. Both
@@ -71,25 +72,24 @@ const PENDING_EVENT: &str =
 /// Beyond it, a claim deletes them. Until then a claim seeks past them at no extra cost.
 const CONSUMED_ROWS_MAX: i64 = 100;
 
-/// Writes a lease. If the row already has a lease, that lease has expired and counts as lost.
+/// Writes the leases of a run of events. If a row already has a lease, that lease has expired and counts as lost.
 const GRANT: &str = "
     UPDATE webhook_queue
-    SET lease_token = ?2, lease_claim = ?3, lease_until = ?4,
+    SET lease_token = ?3, lease_claim = ?4, lease_until = ?5,
         claims        = claims + 1,
         lost_leases   = lost_leases + (lease_token IS NOT NULL),
-        updated_at    = ?5,
+        updated_at    = ?6,
         lease_padding = NULL
-    WHERE id = ?1";
+    WHERE id BETWEEN ?1 AND ?2";
 
-/// Grants leases one after the other and stores the claim that holds them.
+/// Collects leases, then writes all of them and the claim that holds them.
 pub(super) struct ClaimWriter<'a> {
     pub(super) now: Timestamp,
     leases: Vec<Lease>,
     db: &'a Connection,
     request: &'a ClaimRequest,
-    random: &'a mut StdRng,
     number: ClaimNumber,
-    grant: CachedStatement<'a>,
+    seed: TokenSeed,
     read_destination: CachedStatement<'a>,
 }
 
@@ -98,16 +98,15 @@ impl<'a> ClaimWriter<'a> {
         db: &'a Connection,
         request: &'a ClaimRequest,
         now: Timestamp,
-        random: &'a mut StdRng,
+        random: &mut StdRng,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
             now,
             leases: Vec::new(),
             db,
             request,
-            random,
             number: claims::next_claim_number(db)?,
-            grant: db.prepare_cached(GRANT)?,
+            seed: TokenSeed::random(random),
             read_destination: db.prepare_cached(DESTINATION)?,
         })
     }
@@ -125,14 +124,12 @@ impl<'a> ClaimWriter<'a> {
         if budget.available(waiting.receiver(), is_retry) == 0 {
             return Ok(());
         }
-        let token = self.new_token();
         let payload_bytes_max = budget.payloads.next_event_bytes_max();
         let (lease, payload_bytes) =
-            read_lease(self.db, entry.key, entry.destination, token, self.now, payload_bytes_max)?;
+            read_lease(self.db, entry.key, entry.destination, self.seed, self.now, payload_bytes_max)?;
         if !budget.spend(waiting.receiver(), is_retry, payload_bytes) {
             return Ok(());
         }
-        self.write_lease(lease.key, lease.token)?;
         self.leases.push(lease);
         ended.add(expired.claim, is_retry);
         Ok(())
@@ -200,66 +197,65 @@ impl<'a> ClaimWriter<'a> {
         let first = self.leases.len();
         let mut last = None;
         while let Some(row) = rows.next()? {
-            let lease = lease_from_row(row, destination, self.new_token(), self.now)?;
+            let lease = lease_from_row(row, destination, self.seed, self.now)?;
             if !budget.spend(destination.receiver(), lease.is_retry(), payload_bytes(row)?) {
                 break;
             }
             last = Some((lease.key.0, row.get(2)?));
             self.leases.push(lease);
         }
-        drop(rows);
-        for index in first..self.leases.len() {
-            let (key, token) = (self.leases[index].key, self.leases[index].token);
-            self.write_lease(key, token)?;
-        }
         Ok((self.leases.len() - first, last))
     }
 
-    /// Stores the claim if it has any leases, and returns them.
+    /// Writes the leases and the claim, if it has any, and returns the leases.
     pub(super) fn finish(self) -> rusqlite::Result<Vec<Lease>> {
         if !self.leases.is_empty() {
+            self.write_leases()?;
             let mut counts = LeaseCounts::default();
             self.leases.iter().for_each(|lease| counts.add(lease.is_retry()));
             let keys = self.leases.iter().map(|lease| lease.key);
-            claims::insert(self.db, self.number, self.request, self.lease_until(), counts, keys)?;
+            let ClaimRequest { id, owner, lease, .. } = self.request;
+            let claim =
+                NewClaim { number: self.number, id: *id, owner, lease: *lease, until: self.lease_until() };
+            claims::insert(self.db, &claim, counts, keys)?;
         }
         Ok(self.leases)
-    }
-
-    fn new_token(&mut self) -> LeaseToken {
-        LeaseToken::random(self.random.random())
     }
 
     fn lease_until(&self) -> Timestamp {
         self.now.after(self.request.lease)
     }
 
-    fn write_lease(&mut self, key: EventKey, token: LeaseToken) -> rusqlite::Result<()> {
+    fn write_leases(&self) -> rusqlite::Result<()> {
+        let mut grant = self.db.prepare_cached(GRANT)?;
         let until = self.lease_until();
-        self.grant.execute((
-            key.0,
-            token.as_uuid().into_bytes(),
-            self.number.0,
-            until.as_micros(),
-            self.now.as_micros(),
-        ))?;
+        for (first, last) in key_runs(self.leases.iter().map(|lease| lease.key).collect()) {
+            grant.execute((
+                first,
+                last,
+                self.seed.into_bytes(),
+                self.number.0,
+                until.as_micros(),
+                self.now.as_micros(),
+            ))?;
+        }
         Ok(())
     }
 }
 
-/// Reads a pending event as a lease under `token`, with the size of its payload. The payload of the lease is empty if it
+/// Reads a pending event as a lease under `seed`, with the size of its payload. The payload of the lease is empty if it
 /// is larger than `payload_bytes_max`.
 pub(super) fn read_lease(
     db: &Connection,
     key: EventKey,
     destination: DestinationId,
-    token: LeaseToken,
+    seed: TokenSeed,
     now: Timestamp,
     payload_bytes_max: usize,
 ) -> rusqlite::Result<(Lease, usize)> {
     let Destination { waiting, .. } = read_destination(&mut db.prepare_cached(DESTINATION)?, destination)?;
     db.prepare_cached(PENDING_EVENT)?.query_row((key.0, to_i64(payload_bytes_max)), |row| {
-        Ok((lease_from_row(row, &waiting, token, now)?, payload_bytes(row)?))
+        Ok((lease_from_row(row, &waiting, seed, now)?, payload_bytes(row)?))
     })
 }
 
@@ -292,16 +288,17 @@ fn read_destination(
 fn lease_from_row(
     row: &Row<'_>,
     destination: &WaitingDestination,
-    token: LeaseToken,
+    seed: TokenSeed,
     now: Timestamp,
 ) -> rusqlite::Result<Lease> {
+    let key = EventKey(row.get(0)?);
     let attempts = row.get(1)?;
     let requeued = row::optional_timestamp(row, 3)?.is_some();
     // Payloads are expunged only after the event is delivered or failed.
     let payload = row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default();
     Ok(Lease {
-        token,
-        key: EventKey(row.get(0)?),
+        token: seed.token(key),
+        key,
         event_id: EventId::from_stored(row.get(4)?),
         message_id: MessageId::from_uuid(row::uuid(row, 5)?),
         destination_id: destination.id,

@@ -1,6 +1,6 @@
 //! Repeated claims: a worker that got no response claims again under the same id.
 
-use posthaste_domain::{DestinationId, EventKey, Lease, LeaseToken, Timestamp};
+use posthaste_domain::{DestinationId, EventKey, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, LeaseRef, split_held};
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -8,7 +8,7 @@ use super::grant::read_lease;
 use crate::claims::{self, ClaimNumber};
 use crate::error::CallError;
 use crate::lease;
-use crate::row;
+use crate::token_seed::TokenSeed;
 
 /// The leases that a repeated claim returns.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(super) struct RepeatedClaim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HeldLease {
     key: EventKey,
-    token: LeaseToken,
+    seed: TokenSeed,
     destination: DestinationId,
 }
 
@@ -42,17 +42,19 @@ pub(super) fn repeat(
         held.extend(find_held(db, claim, key)?);
     }
     let (kept, released) = split_held(held, request.payload_bytes_max);
-    let refs: Vec<LeaseRef> =
-        released.iter().map(|lease| LeaseRef { key: lease.key, token: lease.token }).collect();
+    let refs: Vec<LeaseRef> = released
+        .iter()
+        .map(|lease| LeaseRef { key: lease.key, token: lease.seed.token(lease.key) })
+        .collect();
     if !refs.is_empty() {
         lease::release(db, now, &refs)?;
     }
     let mut extend = db.prepare_cached("UPDATE webhook_queue SET lease_until = ?2 WHERE id = ?1")?;
     let until = now.after(request.lease);
     let mut leases = Vec::new();
-    for HeldLease { key, token, destination } in kept {
+    for HeldLease { key, seed, destination } in kept {
         extend.execute((key.0, until.as_micros()))?;
-        leases.push(read_lease(db, key, destination, token, now, usize::MAX)?.0);
+        leases.push(read_lease(db, key, destination, seed, now, usize::MAX)?.0);
     }
     leases.sort_unstable_by_key(|lease| lease.key);
     claims::record_check(db, claim, leases.iter().map(|lease| lease.key), until)?;
@@ -74,9 +76,9 @@ fn find_held(
          WHERE q.id = ?1 AND q.lease_claim = ?2",
     )?;
     find.query_row((key.0, claim.0), |row| {
-        let (destination, token) = (DestinationId(row.get(0)?), LeaseToken::from_uuid(row::uuid(row, 1)?));
+        let (destination, seed) = (DestinationId(row.get(0)?), TokenSeed::from_row(row, 1)?);
         let payload_bytes = usize::try_from(row.get::<_, i64>(2)?).unwrap_or(usize::MAX);
-        Ok((payload_bytes, HeldLease { key, token, destination }))
+        Ok((payload_bytes, HeldLease { key, seed, destination }))
     })
     .optional()
 }

@@ -42,6 +42,7 @@ impl Fixture {
         .unwrap();
         let waker = Waker::default();
         let thread = WriterThread {
+            checkpointer: Checkpointer::start(path.clone()).unwrap(),
             db,
             file: Arc::new(DatabaseFile::identify(path.clone()).unwrap()),
             clock: Arc::new(StoppedClock),
@@ -49,6 +50,7 @@ impl Fixture {
             waker: waker.clone(),
             rotation: ClaimRotation::default(),
             clock_repair: ClockRepair::default(),
+            has_due_events: false,
             failing: Arc::default(),
         };
         Self { writer: Arc::new(Writer::start(thread).unwrap()), waker, path, _directory: directory }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use posthaste_domain::{DestinationId, EventId, Lease};
-use posthaste_store::{ClaimRequest, LeaseRef, Retention, Store as _};
+use posthaste_store::{ClaimRequest, EnqueueLease, EnqueueRequest, LeaseRef, Retention, Store as _};
 use posthaste_store_sqlite::rusqlite::Connection;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -121,7 +121,16 @@ async fn totals_queues_and_claims_agree_with_the_rows_after_every_step() {
             match random.random_range(0..11) {
                 0 | 1 => {
                     let url = format!("https://receiver-{}.example/", random.random_range(0..4));
-                    ids.extend(enqueue(store, vec![new_event(spec(&url)); 3]).await);
+                    let owner = worker();
+                    let lease =
+                        EnqueueLease { owner, duration: Duration::from_secs(random.random_range(1..120)) };
+                    let request = EnqueueRequest {
+                        lease: random.random_bool(0.3).then_some(lease),
+                        ..EnqueueRequest::new(vec![new_event(spec(&url)); 3])
+                    };
+                    let response = store.enqueue(request).await.unwrap();
+                    ids.extend(response.receipts.into_iter().map(|receipt| receipt.event_id));
+                    leases.extend(response.leases);
                 }
                 2..=4 => {
                     let limit = random.random_range(1..8);

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-use posthaste_store::{EnqueueRequest, Idempotency, Store as _};
+use posthaste_store::{EnqueueLease, EnqueueRequest, Idempotency, Store as _};
 use posthaste_store_sqlite::{Options, SqliteStore, SystemClock, system_rng};
 
 use crate::support::{Fixture, HOUR, attempt_all, claim, enqueue, event, settlement, worker};
@@ -42,6 +42,22 @@ async fn a_single_event_writes_fifteen_pages_from_its_enqueue_to_its_delivery() 
         fixture.store.settle(&worker(), &[settlement(&lease, 200)]).await.unwrap();
         let settled = count_frames(&fixture);
         assert_eq!([enqueued - start, claimed - enqueued, settled - claimed], [7, 3, 5]);
+    }
+}
+
+/// An event that is stored leased enters no queue of its destination, and no claim writes it again.
+#[tokio::test]
+async fn an_event_that_is_stored_leased_writes_twelve_pages() {
+    let fixture = fixture_with_history().await;
+    for _ in 0..10 {
+        let start = count_frames(&fixture);
+        let lease = EnqueueLease { owner: worker(), duration: HOUR };
+        let request = EnqueueRequest { lease: Some(lease), ..EnqueueRequest::new(vec![event()]) };
+        let lease = fixture.store.enqueue(request).await.unwrap().leases.remove(0);
+        let enqueued = count_frames(&fixture);
+        fixture.store.settle(&worker(), &[settlement(&lease, 200)]).await.unwrap();
+        let settled = count_frames(&fixture);
+        assert_eq!([enqueued - start, settled - enqueued], [7, 5]);
     }
 }
 

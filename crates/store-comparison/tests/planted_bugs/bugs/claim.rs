@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste_domain::{ClaimId, DestinationId, EventId, LeaseToken, Timestamp};
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, ClaimSlots, LayeredStore, PaceSlots, Receiver, ReceiverSlots, Store,
-    StoreError, StoreLayer,
+    ClaimRequest, ClaimResponse, ClaimSlots, EnqueueRequest, EnqueueResponse, LayeredStore, PaceSlots,
+    Receiver, ReceiverSlots, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -37,6 +37,37 @@ store_bug! {
             }
         });
         claimed
+    }
+}
+
+store_bug! {
+    enqueue_leases_paused_destinations;
+
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let lease = request.lease.clone();
+        let mut enqueued = self.memory.enqueue(EnqueueRequest { lease: None, ..request }).await?;
+        if let Some(lease) = lease.filter(|_| !enqueued.replayed) {
+            let ids = enqueued.receipts.iter().map(|receipt| &receipt.event_id);
+            let keys: Vec<_> =
+                self.memory.with_state(|state| ids.map(|event_id| state.keys[event_id]).collect());
+            enqueued.leases = self.memory.lease_enqueued(&lease, &keys);
+        }
+        Ok(enqueued)
+    }
+}
+
+store_bug! {
+    /// Returns a lease that is not stored, so that a claim grants the event again.
+    enqueue_forgets_its_leases;
+
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let enqueued = self.memory.enqueue(request).await?;
+        self.memory.with_state(|state| {
+            for lease in &enqueued.leases {
+                state.row_mut(lease.key).expect("the event is stored").lease = None;
+            }
+        });
+        Ok(enqueued)
     }
 }
 
