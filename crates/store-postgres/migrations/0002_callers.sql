@@ -215,7 +215,6 @@ BEGIN
     INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
     VALUES (new.key, new.destination_id, new.key, app.webhook_now(), octet_length(new.bytes), app.webhook_now());
     INSERT INTO app.webhook_counts (pending) VALUES (1);
-    PERFORM pg_notify('posthaste_due', '');
     -- A worker may send the event as soon as it is visible. A crash must not undo a change that the receiver has already seen.
     PERFORM set_config('synchronous_commit', 'on', true)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
@@ -312,7 +311,6 @@ BEGIN
     VALUES (1, -1, CASE WHEN requeued.failure_kind = 'cancelled' THEN -1 ELSE 0 END);
     INSERT INTO app.webhook_audit (event_key, action, actor, at)
     VALUES (requeued.id, 'requeue', 'sql:' || session_user, app.webhook_now());
-    PERFORM pg_notify('posthaste_due', '');
     RETURN NEW;
 END
 $$;

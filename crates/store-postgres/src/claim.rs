@@ -1,29 +1,36 @@
-//! Claims: discover claimable rows, then grant leases on as many as fit the request.
+//! Claims: look for claimable rows, and grant leases on as many as fit the request.
 //!
+//! A claim takes what earlier looks have found. It looks for more if that may not fill the request, and at least every
+//! [`LOOK_INTERVAL`], in the same round trip as the grant. So a claim that returns fewer leases than requested has looked.
 //! A claim repeated under its id returns the leases that it was granted before and still holds.
 
 mod abandon;
 mod grant;
 mod grant_sql;
+mod look;
 mod receivers;
 mod repeat;
 
-use futures_util::future::join5;
-use posthaste_domain::Lease;
+use std::time::Duration;
+
+use futures_util::future::join;
+use posthaste_domain::{EventId, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, ResumedDestination, StoreError};
+use tokio::time::Instant;
 
 pub(crate) use grant::grant_in_transaction;
+pub(crate) use look::try_look;
 
 use crate::StoreState;
-use crate::claimable::{ClaimBudget, ClaimableIndex, ServerSnapshot};
-use crate::convert::{bytes, micros};
-use crate::discover::{
-    self, COMMITTED_IN_GAPS, DiscoveryCursors, EXPIRED_LEASES, NEW_ROWS, READ_SNAPSHOT, STEP_CLAIMS_MAX,
-    STEP_ROWS_MAX,
-};
+use crate::claimable::{ClaimBudget, ClaimPlan, ClaimableIndex};
+use crate::discover::DiscoveryCursors;
 use crate::session::Session;
 use crate::sweep::{self, FirstSweep};
+use look::{Look, LookRows};
 
+/// How long claims may take what earlier looks have found, without looking again. New destinations wait that long beside a
+/// backlog.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(3);
 /// The number of rounds that grant nothing because payloads do not fit the byte limits, after which a claim ends. Each
 /// round reads hundreds of destinations.
 const FRUITLESS_ROUNDS_MAX: usize = 4;
@@ -33,6 +40,25 @@ const FRUITLESS_ROUNDS_MAX: usize = 4;
 pub(crate) struct DiscoveryState {
     pub(crate) claimable: ClaimableIndex,
     pub(crate) cursors: DiscoveryCursors,
+    /// When discovery last looked for rows.
+    pub(crate) looked_at: Option<Instant>,
+}
+
+impl DiscoveryState {
+    /// Returns whether the last look is older than this.
+    pub(crate) fn is_look_older_than(&self, age: Duration) -> bool {
+        self.looked_at.is_none_or(|at| now() >= at + age)
+    }
+
+    /// Returns the server's clock: as the last look read it, and since then by this host's clock.
+    fn now(&self) -> Timestamp {
+        self.cursors.now().after(self.looked_at.map_or(Duration::ZERO, |at| now() - at))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "paces looks for rows; no event's timing depends on it")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
@@ -45,7 +71,8 @@ pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<
         {
             store.sweep_request.notify_one();
         }
-        claim_on(session, store, &mut discovery, request).await
+        let claim = Claim::new(session, store, request);
+        claim.run(&mut discovery).await
     });
     let response = response.await;
     match &response {
@@ -56,108 +83,126 @@ pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<
     response
 }
 
-async fn claim_on(
-    session: &Session,
-    store: &StoreState,
-    discovery: &mut DiscoveryState,
-    request: &ClaimRequest,
-) -> Result<ClaimResponse, tokio_postgres::Error> {
-    let Discovered { granted_before, has_released, snapshot, resumed } =
-        discover_rows(session, store, discovery, request).await?;
-    if !granted_before.is_empty() {
-        return Ok(ClaimResponse {
-            leases: granted_before,
-            abandoned: Vec::new(),
-            resumed,
-            now: snapshot.now,
-            is_limited_by_bytes: has_released,
-        });
-    }
-    let abandoned =
-        abandon::abandon_expired(session, &mut discovery.claimable, request.abandon_after).await?;
-    receivers::read_receivers(session, &mut discovery.claimable).await?;
-    let mut budget = ClaimBudget::new(request);
-    let mut leases = Vec::new();
-    // Terminates: each round removes the ranges that it claimed from the index, or keeps back a destination whose next
-    // payload does not fit. One round is almost always enough.
-    let mut fruitless_rounds = 0;
-    loop {
-        let plan = discovery.claimable.plan(&budget, snapshot.now);
-        if plan.is_empty() || fruitless_rounds >= FRUITLESS_ROUNDS_MAX {
-            let is_limited_by_bytes = budget.is_limited_by_bytes();
-            discovery.claimable.restore_locked(budget.into_locked());
-            return Ok(ClaimResponse { leases, abandoned, resumed, now: snapshot.now, is_limited_by_bytes });
-        }
-        let leases_before = leases.len();
-        grant::execute_plan(session, &mut discovery.claimable, request, &plan, &mut budget, &mut leases)
-            .await?;
-        fruitless_rounds += usize::from(budget.is_limited_by_bytes() && leases.len() == leases_before);
-    }
-}
-
-/// What a discovery step found, apart from the claimable rows.
-struct Discovered {
-    /// The leases that a repeated claim still holds.
-    granted_before: Vec<Lease>,
-    /// Whether the repeated claim released leases whose payloads did not fit its limit.
-    has_released: bool,
-    snapshot: ServerSnapshot,
+/// A claim in progress.
+struct Claim<'a> {
+    session: &'a Session,
+    store: &'a StoreState,
+    request: &'a ClaimRequest,
+    budget: ClaimBudget,
+    leases: Vec<Lease>,
+    abandoned: Vec<EventId>,
     resumed: Vec<ResumedDestination>,
+    /// The server's clock, once the claim has looked.
+    looked_at: Option<Timestamp>,
 }
 
-/// Runs one discovery step in one round trip. Reads the leases that a repeated claim still holds, the rows that have
-/// become claimable, the leases that have expired, and the destinations that operators have resumed.
-async fn discover_rows(
-    session: &Session,
-    store: &StoreState,
-    discovery: &mut DiscoveryState,
-    request: &ClaimRequest,
-) -> Result<Discovered, tokio_postgres::Error> {
-    let (repeat, snapshot, committed, new_rows, expired) = (
-        session.prepare(&repeat::REPEAT_CLAIM).await?,
-        session.prepare(&READ_SNAPSHOT).await?,
-        session.prepare(&COMMITTED_IN_GAPS).await?,
-        session.prepare(&NEW_ROWS).await?,
-        session.prepare(&EXPIRED_LEASES).await?,
-    );
-    let step = discovery.cursors.next_step();
-    let (lease, resumed_within) = (micros(request.lease), micros(request.resumed_within));
-    let claim = request.id.as_uuid();
-    let payload_bytes_max = bytes(request.payload_bytes_max);
-    let results = session.transaction(async {
-        let (granted_before, snapshot, committed, new_rows, expired) = join5(
-            session.send(&repeat, &[&claim, &lease, &payload_bytes_max]),
-            session.send(&snapshot, &[&resumed_within]),
-            session.send(&committed, &[&step.gap_lows, &step.gap_highs, &STEP_ROWS_MAX]),
-            session.send(&new_rows, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
-            session.send(&expired, &[&discovery.cursors.expiry_checked_to(), &STEP_CLAIMS_MAX]),
-        )
-        .await;
-        Ok((granted_before?, snapshot?, committed?, new_rows?, expired?))
-    });
-    let (granted_before, snapshot, committed, new_rows, expired) = results.await?;
-    let resumed = discover::parse_resumed(&snapshot)?;
-    let (snapshot, last_number) = discover::parse_snapshot(&snapshot)?;
-    let has_released = repeat::has_released(&granted_before)?;
-    let granted_before = granted_before.iter().map(grant::parse_lease).collect::<Result<_, _>>()?;
-    let discovered = Discovered { granted_before, has_released, snapshot, resumed };
-    if last_number < discovery.cursors.discovered_to().0 {
-        // The sequence went backwards: this is another server with fewer rows, and the index does not describe it.
-        *discovery = DiscoveryState::default();
-        return Ok(discovered);
+impl<'a> Claim<'a> {
+    fn new(session: &'a Session, store: &'a StoreState, request: &'a ClaimRequest) -> Self {
+        Self {
+            session,
+            store,
+            request,
+            budget: ClaimBudget::new(request),
+            leases: Vec::new(),
+            abandoned: Vec::new(),
+            resumed: Vec::new(),
+            looked_at: None,
+        }
     }
-    if discovery.cursors.has_clock_stepped_back(snapshot.now) {
-        // The next claim starts discovery again, from the new time.
-        *discovery = DiscoveryState::default();
-        store.clock_repair.request();
-        store.sweep_request.notify_one();
-        return Ok(discovered);
+
+    async fn run(mut self, discovery: &mut DiscoveryState) -> Result<ClaimResponse, tokio_postgres::Error> {
+        // Terminates: the claim looks once, and each other round removes the ranges that it claimed from the index, or
+        // keeps back a destination whose next payload does not fit. One round is almost always enough.
+        let mut fruitless_rounds = 0;
+        let mut has_failed = false;
+        loop {
+            receivers::read_receivers(self.session, &mut discovery.claimable).await?;
+            let plan = discovery.claimable.plan(&self.budget, discovery.now());
+            let is_end = plan.is_empty() || fruitless_rounds >= FRUITLESS_ROUNDS_MAX;
+            let has_looked = self.looked_at.is_some();
+            let leases_before = self.leases.len();
+            // A look tells whether the claim is a repeated one. A repeated claim takes no lease over, and is granted none.
+            let must_look_first = !plan.takeovers.is_empty() || has_failed || (is_end && !self.is_filled());
+            if !has_looked && must_look_first {
+                let look = Look::prepare(self.session, discovery, self.request).await?;
+                let rows = look.send(self.session).await?;
+                if let Some(repeated) = self.record_look(discovery, &look, &rows).await? {
+                    return Ok(repeated);
+                }
+                continue;
+            } else if is_end {
+                break;
+            } else if !has_looked && (!self.fills(&plan) || discovery.is_look_older_than(LOOK_INTERVAL)) {
+                let look = Look::prepare(self.session, discovery, self.request).await?;
+                let session = self.session;
+                let (granted, rows) = join(self.grant(discovery, &plan), look.send(session)).await;
+                granted?;
+                if let Some(repeated) = self.record_look(discovery, &look, &rows?).await? {
+                    return Ok(repeated);
+                }
+            } else {
+                self.grant(discovery, &plan).await?;
+            }
+            has_failed = self.leases.len() == leases_before;
+            fruitless_rounds += usize::from(has_failed && self.budget.is_limited_by_bytes());
+        }
+        let is_limited_by_bytes = self.budget.is_limited_by_bytes();
+        discovery.claimable.restore_locked(self.budget.into_locked());
+        Ok(ClaimResponse {
+            leases: self.leases,
+            abandoned: self.abandoned,
+            resumed: self.resumed,
+            now: self.looked_at.unwrap_or_else(|| discovery.now()),
+            is_limited_by_bytes,
+        })
     }
-    discovery.cursors.record_step(&step, snapshot, &committed, &new_rows, &mut discovery.claimable)?;
-    discovery.cursors.record_expired(snapshot, &expired, &mut discovery.claimable)?;
-    discovery.claimable.remove_ended_pauses(snapshot.now);
-    for resumed in &discovered.resumed {
-        discovery.claimable.record_resume(resumed.destination);
+
+    fn is_filled(&self) -> bool {
+        self.request.limit > 0 && self.leases.len() >= self.request.limit
     }
-    Ok(discovered)
+
+    /// Returns whether the plan fills the request, if every row of the plan is still claimable.
+    fn fills(&self, plan: &ClaimPlan) -> bool {
+        let planned: usize = plan.range_claims.iter().map(|claim| claim.limit).sum();
+        self.leases.len() + planned >= self.request.limit
+    }
+
+    /// Grants the leases of a plan.
+    async fn grant(
+        &mut self,
+        discovery: &mut DiscoveryState,
+        plan: &ClaimPlan,
+    ) -> Result<(), tokio_postgres::Error> {
+        let is_checked = self.looked_at.is_some() || !self.leases.is_empty();
+        let (claimable, budget, leases) = (&mut discovery.claimable, &mut self.budget, &mut self.leases);
+        grant::execute_plan(self.session, claimable, self.request, plan, is_checked, budget, leases).await
+    }
+
+    /// Adds what a look found to the index. Returns the response if the claim is a repeated one that still holds leases.
+    async fn record_look(
+        &mut self,
+        discovery: &mut DiscoveryState,
+        look: &Look,
+        rows: &LookRows,
+    ) -> Result<Option<ClaimResponse>, tokio_postgres::Error> {
+        let found = look.record(rows, self.store, discovery)?;
+        self.looked_at = Some(found.now);
+        // A claim that has been granted leases in this call is known because of them.
+        if found.is_claim_known && self.leases.is_empty() {
+            let (leases, is_limited_by_bytes) = repeat::repeat_claim(self.session, self.request).await?;
+            if !leases.is_empty() {
+                let (resumed, now) = (found.resumed, found.now);
+                let abandoned = Vec::new();
+                return Ok(Some(ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes }));
+            }
+        }
+        self.resumed = found.resumed;
+        if found.has_due_expiry_checks {
+            look::find_expired_leases(self.session, discovery, found.now).await?;
+        }
+        let abandon_after = self.request.abandon_after;
+        self.abandoned
+            .extend(abandon::abandon_expired(self.session, &mut discovery.claimable, abandon_after).await?);
+        Ok(None)
+    }
 }

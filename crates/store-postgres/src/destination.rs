@@ -97,7 +97,7 @@ audit AS (
     INSERT INTO app.webhook_destination_audit (destination_id, action, actor, at)
     SELECT id, $2, $3, app.webhook_now() FROM resumed
 )
-SELECT pg_notify('posthaste_due', '') FROM resumed",
+SELECT FROM resumed",
     types: &[Type::INT8, Type::TEXT, Type::TEXT],
 };
 
@@ -161,7 +161,7 @@ pub(crate) async fn resume(
 ) -> Result<DestinationStatus, StoreError> {
     let action = DestinationAction::Resume.as_str();
     let status = change(store, id, &RESUME, &[&id.0, &action, &actor]).await?;
-    store.waker.wake();
+    store.wake_all();
     Ok(status)
 }
 

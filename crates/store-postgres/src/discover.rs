@@ -30,15 +30,23 @@ pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
 const START_BELOW_LAST: i64 = 10_000;
 
 /// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
-/// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). It runs before the
-/// statements that read rows, so every transaction that had ended by then is visible to them.
+/// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). Tells whether the claim $2 has
+/// been granted leases (index webhook_claims_id), and whether the expiry check of a claim is due, after $3 (index
+/// webhook_claims_expiry_check_at). It runs before the statements that read rows, so every transaction that had ended by
+/// then is visible to them.
 pub(crate) static READ_SNAPSHOT: Sql = Sql {
     text: "
 SELECT app.webhook_now(),
        pg_snapshot_xmin(s)::text::bigint,
        pg_snapshot_xmax(s)::text::bigint,
        (SELECT last_value FROM app.webhook_event_key),
-       r.destinations, r.ago_us
+       r.destinations, r.ago_us,
+       EXISTS (SELECT FROM app.webhook_claims c WHERE c.id = $2),
+       EXISTS (
+           SELECT FROM app.webhook_claims c
+           WHERE c.expiry_check_at > timestamptz 'epoch' + $3 * interval '1 microsecond'
+                 AND c.expiry_check_at <= app.webhook_now()
+       )
 FROM pg_current_snapshot() s
 CROSS JOIN (
     SELECT array_agg(d.id) AS destinations,
@@ -46,7 +54,7 @@ CROSS JOIN (
     FROM app.webhook_destinations d
     WHERE d.resumed_at > app.webhook_now() - $1 * interval '1 microsecond'
 ) r",
-    types: &[Type::INT8],
+    types: &[Type::INT8, Type::UUID, Type::INT8],
 };
 
 /// Reads the queued events of each position range that are due, ascending, leased or not. Uses index
@@ -149,6 +157,11 @@ impl DiscoveryCursors {
         };
     }
 
+    /// Returns the server's clock at the last step.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     pub(crate) fn has_started(&self) -> bool {
         self.first_attempts.is_some()
     }
@@ -169,6 +182,18 @@ impl DiscoveryCursors {
     /// Returns the time, in microseconds, up to which the expiry checks of claims have been done.
     pub(crate) fn expiry_checked_to(&self) -> i64 {
         self.expiry_checks
+    }
+
+    /// Records that no expiry check was due at this time.
+    pub(crate) fn skip_expiry_checks(&mut self, now: Timestamp) {
+        self.expiry_checks = self.expiry_checks.max(now.as_micros());
+    }
+
+    /// Returns the ranges in which the next step reads first attempts, as columns of lower and upper bounds.
+    pub(crate) fn first_attempt_ranges(&self) -> (Vec<i64>, Vec<i64>) {
+        let (first_attempts, _) = self.discovered_to();
+        let above = PositionRange { low: first_attempts, high: RETRY_POSITION_MIN - 1 };
+        std::iter::once(above).chain(self.gaps.ranges()).map(|range| (range.low, range.high)).unzip()
     }
 
     /// Returns the positions up to which discovery has read first attempts and retries.
@@ -246,7 +271,7 @@ impl DiscoveryCursors {
     /// Adds expired leases to the index, and advances the cursor of expiry checks.
     pub(crate) fn record_expired(
         &mut self,
-        snapshot: ServerSnapshot,
+        now: Timestamp,
         rows: &[Row],
         claimable: &mut ClaimableIndex,
     ) -> Result<(), tokio_postgres::Error> {
@@ -264,26 +289,44 @@ impl DiscoveryCursors {
         let claims_checked: i64 = row.try_get(0)?;
         self.expiry_checks = match row.try_get::<_, Option<PgTimestamp>>(1)? {
             Some(PgTimestamp(last)) if claims_checked >= STEP_CLAIMS_MAX => last.as_micros(),
-            _ => self.expiry_checks.max(snapshot.now.as_micros()),
+            _ => self.expiry_checks.max(now.as_micros()),
         };
         Ok(())
     }
 }
 
-/// Parses the row of [`READ_SNAPSHOT`]: the snapshot, and the sequence's last number.
-pub(crate) fn parse_snapshot(rows: &[Row]) -> Result<(ServerSnapshot, i64), tokio_postgres::Error> {
-    let row = rows.first().expect("the statement returns one row");
-    let snapshot = ServerSnapshot {
-        now: row.try_get::<_, PgTimestamp>(0)?.0,
-        xmin: row.try_get(1)?,
-        xmax: row.try_get(2)?,
-    };
-    Ok((snapshot, row.try_get(3)?))
+/// The row of [`READ_SNAPSHOT`].
+pub(crate) struct SnapshotRow {
+    pub(crate) snapshot: ServerSnapshot,
+    /// The sequence's last number.
+    pub(crate) last_number: i64,
+    pub(crate) resumed: Vec<ResumedDestination>,
+    /// Whether the claim has been granted leases.
+    pub(crate) is_claim_known: bool,
+    /// Whether the expiry check of a claim is due.
+    pub(crate) has_due_expiry_checks: bool,
+}
+
+impl SnapshotRow {
+    pub(crate) fn parse(rows: &[Row]) -> Result<Self, tokio_postgres::Error> {
+        let row = rows.first().expect("the statement returns one row");
+        let snapshot = ServerSnapshot {
+            now: row.try_get::<_, PgTimestamp>(0)?.0,
+            xmin: row.try_get(1)?,
+            xmax: row.try_get(2)?,
+        };
+        Ok(Self {
+            snapshot,
+            last_number: row.try_get(3)?,
+            resumed: parse_resumed(row)?,
+            is_claim_known: row.try_get(6)?,
+            has_due_expiry_checks: row.try_get(7)?,
+        })
+    }
 }
 
 /// Parses the resumed destinations in the row of [`READ_SNAPSHOT`].
-pub(crate) fn parse_resumed(rows: &[Row]) -> Result<Vec<ResumedDestination>, tokio_postgres::Error> {
-    let row = rows.first().expect("the statement returns one row");
+fn parse_resumed(row: &Row) -> Result<Vec<ResumedDestination>, tokio_postgres::Error> {
     let destinations: Option<Vec<i64>> = row.try_get(4)?;
     let ago_us: Option<Vec<i64>> = row.try_get(5)?;
     let resumed = destinations.unwrap_or_default().into_iter().zip(ago_us.unwrap_or_default());

@@ -44,6 +44,7 @@ mod session;
 mod settle;
 mod sweep;
 mod tls;
+mod wake;
 mod watermark;
 mod write_check;
 
@@ -98,6 +99,8 @@ pub(crate) struct StoreState {
     enqueue_queue: EnqueueQueue,
     notice_signal: NoticeSignal,
     retention_cursors: Mutex<RetentionCursors>,
+    /// Requests a notification of the workers of other processes.
+    ring_request: Arc<Notify>,
     /// Requests a sweep before the next periodic one.
     sweep_request: Arc<Notify>,
     clock_repair: ClockRepair,
@@ -165,6 +168,7 @@ impl PostgresStore {
             enqueue_queue,
             notice_signal: NoticeSignal::default(),
             retention_cursors: Mutex::default(),
+            ring_request: Arc::default(),
             sweep_request: Arc::default(),
             clock_repair: ClockRepair::default(),
             write_check: WriteCheck::default(),
@@ -174,6 +178,8 @@ impl PostgresStore {
         let background = [
             tokio::spawn(enqueue::run(weak(), queued_requests)).abort_handle(),
             tokio::spawn(listen::run(weak())).abort_handle(),
+            tokio::spawn(wake::poll(weak())).abort_handle(),
+            tokio::spawn(wake::ring(weak())).abort_handle(),
             tokio::spawn(sweep::run(weak())).abort_handle(),
             tokio::spawn(notices::run(weak())).abort_handle(),
             tokio::spawn(housekeeping::run(weak())).abort_handle(),

@@ -1,4 +1,4 @@
-//! Wake-ups from other processes, through LISTEN and NOTIFY.
+//! Wake-ups from processes without a worker, through LISTEN and NOTIFY. `wake` sends them.
 //!
 //! A dedicated connection listens. A notification has no payload: workers read the tables. After every new connection
 //! the workers are woken once, because notifications may have been missed. A transaction pooler delivers no

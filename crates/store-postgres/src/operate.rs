@@ -42,7 +42,7 @@ audit AS (
     INSERT INTO app.webhook_audit (event_key, action, actor, at, operation_key)
     SELECT id, $2, $3, app.webhook_now(), $4 FROM requeued
 )
-SELECT pg_notify('posthaste_due', '') FROM requeued",
+SELECT FROM requeued",
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
@@ -119,7 +119,7 @@ pub(crate) async fn requeue(
     let params: Params<'_> = &[&event_id.as_str(), &action.as_str(), &request.actor, &key];
     match change(store, &EventChange { event_id, key: &key, sql: &[(&REQUEUE, params)] }, action).await? {
         ChangeResult::Changed(event) => {
-            store.waker.wake();
+            store.wake_after_enqueue();
             Ok(event)
         }
         ChangeResult::Repeated(event) => Ok(event),

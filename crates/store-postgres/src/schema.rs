@@ -18,7 +18,7 @@ pub(crate) use statements::{SqlText, Statements};
 
 /// The schema for which statements and migrations are written.
 const WRITTEN_FOR: &str = "app";
-/// The channel that every enqueue notifies, in the schema `app`.
+/// The channel of wake-ups, in the schema `app`.
 const WAKE_CHANNEL: &str = "posthaste_due";
 /// The classes of advisory locks, in the schema `app`.
 const LOCK_CLASSES: [&str; 2] = ["7526", "7527"];
@@ -63,7 +63,7 @@ impl SchemaName {
         self.channel(NOTICE_TOPIC)
     }
 
-    /// Returns the channel that every enqueue notifies.
+    /// Returns the channel of wake-ups.
     pub(crate) fn wake_channel(&self) -> Cow<'static, str> {
         self.channel(WAKE_CHANNEL)
     }

@@ -240,20 +240,16 @@ impl Session {
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.prepare(sql).await?;
-        self.send_transaction(&statement, params).await
+        self.pipeline(self.send(&statement, params)).await
     }
 
-    /// Like [`Self::transact`], for a statement that is prepared. It is sent at the first poll.
-    pub(crate) async fn send_transaction(
+    /// Runs the statements of `work` with the settings of [`BEGIN`], each in a transaction of its own or all in one.
+    /// Statements that `work` sends at its first poll share one round trip.
+    pub(crate) async fn pipeline<T>(
         &self,
-        statement: &PreparedSql,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        if self.pooler.needs_local_settings() {
-            self.run_between(&BEGIN, self.send(statement, params)).await
-        } else {
-            self.send(statement, params).await
-        }
+        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, tokio_postgres::Error> {
+        if self.pooler.needs_local_settings() { self.transaction(work).await } else { work.await }
     }
 
     /// Runs one statement in a transaction that starts with `begin`, in one round trip.

@@ -12,10 +12,11 @@ use posthaste_domain::DestinationId;
 use posthaste_store::StoreError;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
 use crate::claim::DiscoveryState;
 use crate::claimable::{PositionRange, RETRY_POSITION_MIN};
-use crate::discover::{self, READ_SNAPSHOT};
+use crate::discover::{READ_SNAPSHOT, SnapshotRow};
 use crate::session::{Session, Sql};
 use crate::watermark::{self, StepSize};
 use crate::{StoreState, sleep};
@@ -72,8 +73,8 @@ pub(crate) async fn start_discovery(
     session: &Session,
     discovery: &mut DiscoveryState,
 ) -> Result<FirstSweep, tokio_postgres::Error> {
-    let rows = session.query(&READ_SNAPSHOT, &[&0_i64]).await?;
-    let (snapshot, last_number) = discover::parse_snapshot(&rows)?;
+    let rows = session.query(&READ_SNAPSHOT, &[&0_i64, &Uuid::nil(), &0_i64]).await?;
+    let SnapshotRow { snapshot, last_number, .. } = SnapshotRow::parse(&rows)?;
     discovery.cursors.start(last_number, snapshot.now);
     let (_, retries_to) = discovery.cursors.discovered_to();
     let mut after = i64::MIN;

@@ -14,8 +14,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::StoreState;
-use crate::claim::grant_in_transaction;
-use crate::discover::READ_SNAPSHOT;
+use crate::claim::{grant_in_transaction, try_look};
 use crate::enqueue::insert_in_transaction;
 use crate::error::unavailable;
 use crate::session::{BEGIN, Session, SessionPools, Sql};
@@ -53,7 +52,7 @@ pub(crate) async fn run(sessions: &SessionPools) -> Result<(), StoreError> {
 async fn try_writes(session: &Session) -> Result<(), tokio_postgres::Error> {
     session.begin(&BEGIN).await?;
     let destination = insert_in_transaction(session, &trial::event(PAYLOAD_BYTES)).await?;
-    session.query(&READ_SNAPSHOT, &[&0_i64]).await?;
+    try_look(session).await?;
     let lease = grant_in_transaction(session, &trial::claim(), destination).await?;
     // Without a lease, an operator has paused the destination of the trial.
     if let Some(lease) = lease {

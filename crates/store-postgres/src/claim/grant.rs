@@ -22,12 +22,13 @@ static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
 };
 
 /// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges
-/// from the index.
+/// from the index. Unless `is_checked`, grants none within ranges if the claim has been granted leases before.
 pub(super) async fn execute_plan(
     session: &Session,
     claimable: &mut ClaimableIndex,
     request: &ClaimRequest,
     plan: &ClaimPlan,
+    is_checked: bool,
     budget: &mut ClaimBudget,
     leases: &mut Vec<Lease>,
 ) -> Result<(), tokio_postgres::Error> {
@@ -35,7 +36,7 @@ pub(super) async fn execute_plan(
         take_over(session, claimable, request, &plan.takeovers, budget, leases).await?;
     }
     if !plan.range_claims.is_empty() {
-        claim_ranges(session, claimable, request, &plan.range_claims, budget, leases).await?;
+        claim_ranges(session, claimable, request, &plan.range_claims, is_checked, budget, leases).await?;
     }
     Ok(())
 }
@@ -102,6 +103,7 @@ async fn claim_ranges(
     claimable: &mut ClaimableIndex,
     request: &ClaimRequest,
     range_claims: &[RangeClaim],
+    is_checked: bool,
     budget: &mut ClaimBudget,
     leases: &mut Vec<Lease>,
 ) -> Result<(), tokio_postgres::Error> {
@@ -111,8 +113,12 @@ async fn claim_ranges(
     let limits: Vec<i64> =
         range_claims.iter().map(|claim| i64::try_from(claim.limit).unwrap_or(i64::MAX)).collect();
     let grant = Grant::new(request, budget.payloads());
-    let ranges: [Param<'_>; 4] = [&destinations, &lows, &highs, &limits];
+    let ranges: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &is_checked];
     let rows = session.transact(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
+    if rows.is_empty() && !is_checked {
+        // The claim may be a repeated one, and the ranges may hold rows.
+        return Ok(());
+    }
 
     let mut results = vec![RangeResult::default(); range_claims.len()];
     let mut paused = vec![false; range_claims.len()];
@@ -154,7 +160,7 @@ pub(crate) async fn grant_in_transaction(
 ) -> Result<Option<Lease>, tokio_postgres::Error> {
     let grant = Grant::new(request, &PayloadBudget::new(request));
     let (destinations, lows, highs, limits) = (vec![destination], vec![0_i64], vec![i64::MAX], vec![1_i64]);
-    let ranges: [Param<'_>; 4] = [&destinations, &lows, &highs, &limits];
+    let ranges: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &true];
     let rows = session.query(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
     let granted = parse_rows(&rows)?.into_iter().find_map(|(_, row)| match row {
         GrantRow::Granted { lease, .. } => Some(lease),

@@ -112,7 +112,8 @@ HAVING 2 * count(r.queue_position) > count(*)",
 
 /// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
 /// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
-/// pause is read again after five seconds at the latest, because an operator may have ended it.
+/// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $11, grants nothing
+/// if the claim has been granted leases before.
 pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
@@ -120,6 +121,7 @@ pub(super) static GRANT_RANGES: Sql = Sql {
     FROM unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
          WITH ORDINALITY AS r (destination_id, low, high, rows_max, n)
     JOIN app.webhook_destinations d ON d.id = r.destination_id
+    WHERE $11 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.id = $1)
 ),
 candidates AS (
     SELECT r.n, r.url, NULL::uuid AS lost_claim, q.row_ctid, q.queue_position, q.payload_bytes
@@ -152,6 +154,7 @@ WHERE r.paused_until > app.webhook_now()"
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
+        Type::BOOL,
     ],
 };
 

@@ -1,14 +1,17 @@
 //! Repeated claims: a worker that got no response claims again under the same id.
 
-use tokio_postgres::Row;
+use posthaste_domain::Lease;
+use posthaste_store::ClaimRequest;
 use tokio_postgres::types::Type;
 
-use crate::session::Sql;
+use super::grant::parse_lease;
+use crate::convert::{bytes, micros};
+use crate::session::{Session, Sql};
 
 /// Extends the leases that the claim $1 still holds to the full length $2 and returns them. Keeps the largest payload, and
 /// of the others the smallest that have at most $3 bytes together. Releases the leases on the others, which return to the
 /// end of the queue, and reports in the last column whether there are any. Uses index webhook_claims_id, then the queue by
-/// key. A new claim pays one lookup in a small index.
+/// key.
 pub(super) static REPEAT_CLAIM: Sql = Sql {
     text: "
 WITH held AS MATERIALIZED (
@@ -49,7 +52,14 @@ JOIN app.webhook_messages m ON m.id = e.message_id",
     types: &[Type::UUID, Type::INT8, Type::INT8],
 };
 
-/// Returns whether the statement released leases, from the rows that it returned.
-pub(super) fn has_released(rows: &[Row]) -> Result<bool, tokio_postgres::Error> {
-    rows.first().map_or(Ok(false), |row| row.try_get(17))
+/// Returns the leases that the claim still holds, and whether leases whose payloads did not fit were released.
+pub(super) async fn repeat_claim(
+    session: &Session,
+    request: &ClaimRequest,
+) -> Result<(Vec<Lease>, bool), tokio_postgres::Error> {
+    let (claim, lease, payload_bytes_max) =
+        (request.id.as_uuid(), micros(request.lease), bytes(request.payload_bytes_max));
+    let rows = session.transact(&REPEAT_CLAIM, &[&claim, &lease, &payload_bytes_max]).await?;
+    let has_released = rows.first().map_or(Ok(false), |row| row.try_get(17))?;
+    Ok((rows.iter().map(parse_lease).collect::<Result<_, _>>()?, has_released))
 }

@@ -68,7 +68,7 @@ queue AS (
 counted AS (
     INSERT INTO app.webhook_counts (pending) SELECT count(*) FROM new_events
 )
-SELECT app.webhook_now(), d.ids, pg_notify('posthaste_due', ''), ",
+SELECT app.webhook_now(), d.ids, ",
         durable_commit!(),
         " FROM destinations d"
     ),

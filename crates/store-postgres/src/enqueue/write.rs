@@ -77,7 +77,7 @@ async fn write_together(
         })
         .await;
     match &written {
-        Ok(TransactionResult::Committed(_)) => store.waker.wake(),
+        Ok(TransactionResult::Committed(_)) => store.wake_after_enqueue(),
         Ok(TransactionResult::Blocked(_)) => {}
         // After a failover, the new server may lack destinations that the old one had.
         Err(_) => store.destination_ids.clear(),

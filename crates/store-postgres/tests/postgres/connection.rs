@@ -126,7 +126,7 @@ async fn after_a_restart_the_store_listens_again_and_wakes_workers_for_missed_ev
     server.stop(StopMode::Fast).unwrap();
     let mut wakeups = store.wakeups();
     server.start_again().unwrap();
-    // No connection listens yet, so this notification is lost.
+    // No connection listens yet, and no worker has claimed: neither a notification nor a poll finds this event.
     query_text(&server, &database.name, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')"));
     within(2 * TIMEOUT, "workers are woken", wakeups.wait()).await;
     wait_until(TIMEOUT, "the event is claimed", async || {
@@ -136,7 +136,7 @@ async fn after_a_restart_the_store_listens_again_and_wakes_workers_for_missed_ev
 
     assert_ne!(listening_pid(&database.url).await, first);
     let mut wakeups = store.wakeups();
-    query_text(&server, &database.name, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')"));
+    query_text(&server, &database.name, "NOTIFY posthaste_due");
     expect_soon("the new connection receives notifications", wakeups.wait()).await;
 }
 

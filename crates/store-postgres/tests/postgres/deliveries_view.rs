@@ -50,8 +50,11 @@ async fn s4_reset_through_the_view_of_postgres_makes_a_dead_event_due_now() {
     let store = harness.store();
     let event_id = dead(&*store, "dead").await;
     let other = dead(&*store, "other").await;
-    assert_eq!(event_ids(&claim(&*store).await), [""; 0]);
-    let mut wakeups = [store.wakeups(), harness.second_handle().wakeups()];
+    let second = harness.second_handle();
+    for store in [&store, &second] {
+        assert_eq!(event_ids(&claim(&**store).await), [""; 0]);
+    }
+    let mut wakeups = [store.wakeups(), second.wakeups()];
     let client = client(&harness.database.url).await;
     assert_eq!(client.execute(&reset_of(&event_id), &[]).await.unwrap(), 1);
     for wakeups in &mut wakeups {

@@ -31,5 +31,6 @@ mod stalls;
 mod tls;
 mod unused_destinations;
 mod url_form;
+mod wake;
 mod watermark;
 mod write_check;

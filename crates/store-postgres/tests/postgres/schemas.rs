@@ -62,7 +62,7 @@ async fn two_schemas_of_one_database_have_events_and_keys_of_their_own() {
 #[tokio::test]
 async fn wake_ups_and_notices_stay_in_their_schema() {
     let database = empty();
-    let (billing, _shop) = (open_in(&database, "billing").await, open_in(&database, "shop").await);
+    let (billing, shop) = (open_in(&database, "billing").await, open_in(&database, "shop").await);
     let channels = [
         "posthaste_due:billing",
         "gateway:webhooks:billing",
@@ -76,10 +76,12 @@ async fn wake_ups_and_notices_stay_in_their_schema() {
         listeners.push(Listener::on(&database.url, channel).await);
     }
     enqueue_and_attempt(&billing, spec_with_id("heard"), 200).await;
+    let mut wakeups = billing.wakeups();
     psql(&database, &format!("SELECT billing.enqueue_webhook('{URL}', 'x', '1')"));
+    expect_soon("the worker of the schema is woken", wakeups.wait()).await;
+    assert!(claim(&shop).await.is_empty(), "the event is in the other schema");
     let [due, notices, others @ ..] = listeners.as_mut_slice() else { panic!("there are six") };
-    assert_eq!(due.next().await, "", "by the store");
-    assert_eq!(due.next().await, "", "by the function");
+    assert_eq!(due.next().await, "", "by a store whose process has no worker yet");
     assert!(notices.next().await.contains("\"webhook_delivery_id\":\"heard\""));
     for (listener, channel) in others.iter_mut().zip(&channels[2..]) {
         psql(&database, &format!("NOTIFY \"{channel}\", 'end'"));
