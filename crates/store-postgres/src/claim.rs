@@ -14,6 +14,7 @@ mod repeat;
 use std::time::Duration;
 
 use futures_util::future::join;
+use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, DiscoveryCursors};
 use posthaste_domain::{EventId, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, ResumedDestination, StoreError};
 use tokio::time::Instant;
@@ -22,8 +23,6 @@ pub(crate) use grant::grant_in_transaction;
 pub(crate) use look::try_look;
 
 use crate::StoreState;
-use crate::claimable::{ClaimBudget, ClaimPlan, ClaimableIndex};
-use crate::discover::DiscoveryCursors;
 use crate::session::Session;
 use crate::sweep::{self, FirstSweep};
 use look::{Look, LookRows};

@@ -9,10 +9,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use posthaste_claimable::RETRY_POSITION_MIN;
 use posthaste_store::StoreError;
 use tokio_postgres::types::Type;
 
-use crate::claimable::RETRY_POSITION_MIN;
 use crate::session::Sql;
 use crate::{StoreState, sleep};
 

@@ -2,6 +2,7 @@
 //! up to a limit, so that no statement costs more as the backlog grows.
 
 use futures_util::future::join;
+use posthaste_claimable::RETRY_POSITION_MIN;
 use posthaste_domain::DestinationId;
 use posthaste_store::{
     DESTINATION_AUDIT_MAX, DestinationAction, DestinationAudit, DestinationDetail, DestinationState,
@@ -12,7 +13,6 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::StoreState;
-use crate::claimable::RETRY_POSITION_MIN;
 use crate::convert::PgTimestamp;
 use crate::destination::{join_circuit, parse_status, status_columns};
 use crate::error::store_error;

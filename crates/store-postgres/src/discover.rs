@@ -1,19 +1,19 @@
-//! Discovery: finds rows that have become claimable, at a cost that does not grow with the backlog.
+//! The statements of discovery, which find rows that have become claimable, at a cost that does not grow with the backlog.
 //!
 //! Discovery reads each row about once: first attempts above the last position read, retries as they become due. It
 //! never reads from the start of an index, which holds the dead entries of delivered events. Sequence numbers without
-//! a row are read again ([`Gaps`]). A periodic sweep over all destinations finds rows that discovery has missed.
+//! a row are read again. A periodic sweep over all destinations finds rows that discovery has missed.
 
 use std::time::Duration;
 
+use posthaste_claimable::{
+    ClaimableIndex, CommittedNumber, DiscoveryCursors, ExpiredLease, QueuedRow, ServerSnapshot, StepRows,
+};
 use posthaste_domain::{DestinationId, EventKey, Timestamp};
 use posthaste_store::ResumedDestination;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::claimable::{
-    ClaimableIndex, ExpiredLease, Gaps, PositionRange, RETRY_POSITION_MIN, ServerSnapshot,
-};
 use crate::convert::{PgTimestamp, unsigned};
 use crate::session::Sql;
 
@@ -21,13 +21,8 @@ use crate::session::Sql;
 const STEP_ROWS: usize = 5_000;
 /// [`STEP_ROWS`] as a statement parameter.
 pub(crate) const STEP_ROWS_MAX: i64 = 5_000;
-/// How far back each step reads retries again, because their transaction may have committed since the last step. For
-/// example, releasing the lease of a retry makes the retry due at once.
-const RETRY_OVERLAP_US: i64 = 100_000;
 /// Claims checked for expired leases in one step.
 pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
-/// How far below the sequence's last number discovery starts, so that it finds rows that are being committed.
-const START_BELOW_LAST: i64 = 10_000;
 
 /// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
 /// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). Tells whether the claim $2 has
@@ -122,177 +117,49 @@ LEFT JOIN leased l ON l.lease_until <= app.webhook_now()",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// How far discovery has read the queue, and the gaps below that open transactions may still fill.
-#[derive(Default)]
-pub(crate) struct DiscoveryCursors {
-    /// Last position read of first attempts; none before discovery has started.
-    first_attempts: Option<i64>,
-    /// Last position read of retries.
-    retries: i64,
-    /// Time, in microseconds, up to which the expiry checks of claims have been done.
-    expiry_checks: i64,
-    gaps: Gaps,
-    /// The server's clock at the last step.
+/// Parses what a step has read: the rows of [`NEW_ROWS`] and of [`COMMITTED_IN_GAPS`].
+pub(crate) fn parse_step(queued: &[Row], committed: &[Row]) -> Result<StepRows, tokio_postgres::Error> {
+    let queued = queued.iter().map(|row| {
+        let (position, destination) = (row.try_get(1)?, DestinationId(row.try_get(2)?));
+        Ok(QueuedRow { range: range_index(row)?, position, destination, is_leased: row.try_get(3)? })
+    });
+    let committed = committed.iter().map(|row| {
+        let number = row.try_get(1)?;
+        Ok(CommittedNumber { gap: range_index(row)?, number })
+    });
+    Ok(StepRows {
+        queued: queued.collect::<Result<_, tokio_postgres::Error>>()?,
+        committed: committed.collect::<Result<_, tokio_postgres::Error>>()?,
+        rows_max: STEP_ROWS,
+    })
+}
+
+/// Adds the rows of [`EXPIRED_LEASES`] to the index, and advances the cursor of expiry checks.
+pub(crate) fn record_expired(
+    rows: &[Row],
     now: Timestamp,
-}
-
-/// The ranges that one discovery step reads, as columns of lower and upper bounds.
-pub(crate) struct DiscoveryStep {
-    /// Bounds of first attempts, of retries, then of each gap.
-    pub(crate) lows: Vec<i64>,
-    pub(crate) highs: Vec<i64>,
-    /// Bounds of the gaps alone.
-    pub(crate) gap_lows: Vec<i64>,
-    pub(crate) gap_highs: Vec<i64>,
-}
-
-impl DiscoveryCursors {
-    /// Starts discovery just below the sequence's last number. The first sweep covers the rows below.
-    pub(crate) fn start(&mut self, last_number: i64, now: Timestamp) {
-        *self = Self {
-            first_attempts: Some((last_number - START_BELOW_LAST).max(0)),
-            retries: now.as_micros(),
-            now,
-            ..Self::default()
-        };
-    }
-
-    /// Returns the server's clock at the last step.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    pub(crate) fn has_started(&self) -> bool {
-        self.first_attempts.is_some()
-    }
-
-    /// Returns whether the server's clock has stepped back since the last step. Retries that become due by the new time
-    /// lie below the positions that discovery has read. Every step reads the last [`RETRY_OVERLAP_US`] again, which covers
-    /// smaller steps back.
-    pub(crate) fn has_clock_stepped_back(&self, now: Timestamp) -> bool {
-        now.as_micros() < self.now.as_micros() - RETRY_OVERLAP_US
-    }
-
-    /// Makes the next steps check every claim whose expiry check is due, not only those that have become due since the
-    /// last step.
-    pub(crate) fn restart_expiry_checks(&mut self) {
-        self.expiry_checks = 0;
-    }
-
-    /// Returns the time, in microseconds, up to which the expiry checks of claims have been done.
-    pub(crate) fn expiry_checked_to(&self) -> i64 {
-        self.expiry_checks
-    }
-
-    /// Records that no expiry check was due at this time.
-    pub(crate) fn skip_expiry_checks(&mut self, now: Timestamp) {
-        self.expiry_checks = self.expiry_checks.max(now.as_micros());
-    }
-
-    /// Returns the ranges in which the next step reads first attempts, as columns of lower and upper bounds.
-    pub(crate) fn first_attempt_ranges(&self) -> (Vec<i64>, Vec<i64>) {
-        let (first_attempts, _) = self.discovered_to();
-        let above = PositionRange { low: first_attempts, high: RETRY_POSITION_MIN - 1 };
-        std::iter::once(above).chain(self.gaps.ranges()).map(|range| (range.low, range.high)).unzip()
-    }
-
-    /// Returns the positions up to which discovery has read first attempts and retries.
-    pub(crate) fn discovered_to(&self) -> (i64, i64) {
-        (self.first_attempts.unwrap_or(0), self.retries)
-    }
-
-    /// Returns the ranges that the next step reads.
-    pub(crate) fn next_step(&self) -> DiscoveryStep {
-        let (gap_lows, gap_highs): (Vec<i64>, Vec<i64>) =
-            self.gaps.ranges().map(|range| (range.low, range.high)).unzip();
-        let (first_attempts, retries) = self.discovered_to();
-        let lows = [first_attempts, retries].into_iter().chain(gap_lows.iter().copied()).collect();
-        let highs = [RETRY_POSITION_MIN - 1, i64::MAX].into_iter().chain(gap_highs.iter().copied()).collect();
-        DiscoveryStep { lows, highs, gap_lows, gap_highs }
-    }
-
-    /// Adds the rows that a step has read to the index, and advances the cursors.
-    pub(crate) fn record_step(
-        &mut self,
-        step: &DiscoveryStep,
-        snapshot: ServerSnapshot,
-        committed: &[Row],
-        rows: &[Row],
-        claimable: &mut ClaimableIndex,
-    ) -> Result<(), tokio_postgres::Error> {
-        let mut queued: Vec<Vec<i64>> = vec![Vec::new(); step.lows.len()];
-        for row in rows {
-            let (position, is_leased): (i64, bool) = (row.try_get(1)?, row.try_get(3)?);
-            queued[range_index(row)?].push(position);
-            // Another claim holds a leased row. If the lease expires, the expiry check of that claim finds the row.
-            if !is_leased {
-                claimable.record_row(DestinationId(row.try_get(2)?), position);
-            }
+    cursors: &mut DiscoveryCursors,
+    claimable: &mut ClaimableIndex,
+) -> Result<(), tokio_postgres::Error> {
+    for row in rows {
+        if let Some(key) = row.try_get::<_, Option<i64>>(2)? {
+            let expired = ExpiredLease {
+                destination: DestinationId(row.try_get(3)?),
+                attempts: unsigned(row.try_get(4)?),
+                lost_leases: unsigned(row.try_get(5)?),
+            };
+            claimable.record_expired(EventKey(key), expired);
         }
-        let mut committed_by_gap: Vec<Vec<i64>> = vec![Vec::new(); step.gap_lows.len()];
-        for row in committed {
-            committed_by_gap[range_index(row)?].push(row.try_get(1)?);
-        }
-        self.advance(step, snapshot, &queued, &committed_by_gap);
-        Ok(())
     }
-
-    fn advance(
-        &mut self,
-        step: &DiscoveryStep,
-        snapshot: ServerSnapshot,
-        queued: &[Vec<i64>],
-        committed: &[Vec<i64>],
-    ) {
-        self.now = snapshot.now;
-        // A reading that stopped at the limit reached only its last row.
-        let read_to = |rows: &[i64], high: i64| match rows.last() {
-            Some(last) if rows.len() >= STEP_ROWS => *last,
-            _ => high,
-        };
-        self.gaps.close(snapshot);
-        for (gap, (low, high)) in step.gap_lows.iter().zip(&step.gap_highs).enumerate() {
-            let (queued, committed) = (&queued[gap + 2], &committed[gap]);
-            let high = read_to(queued, *high).min(read_to(committed, *high));
-            let mut found = [&queued[..], &committed[..]].concat();
-            found.sort_unstable();
-            found.dedup();
-            self.gaps.narrow(PositionRange { low: *low, high }, &found);
+    let Some(row) = rows.first() else { return Ok(()) };
+    let claims_checked: i64 = row.try_get(0)?;
+    match row.try_get::<_, Option<PgTimestamp>>(1)? {
+        Some(PgTimestamp(last)) if claims_checked >= STEP_CLAIMS_MAX => {
+            cursors.record_partial_expiry_checks(last);
         }
-        self.gaps.add_missing(step.lows[0], queued[0].iter().copied(), snapshot.now);
-        if let Some(last) = queued[0].last() {
-            self.first_attempts = Some(*last);
-        }
-        // Retries may share a position, so the last position read may have more rows: the next step reads it again.
-        let due_to = self.retries.max(snapshot.now.as_micros() - RETRY_OVERLAP_US);
-        self.retries = self.retries.max(read_to(&queued[1], due_to + 1) - 1);
+        _ => cursors.record_expiry_checks(now),
     }
-
-    /// Adds expired leases to the index, and advances the cursor of expiry checks.
-    pub(crate) fn record_expired(
-        &mut self,
-        now: Timestamp,
-        rows: &[Row],
-        claimable: &mut ClaimableIndex,
-    ) -> Result<(), tokio_postgres::Error> {
-        for row in rows {
-            if let Some(key) = row.try_get::<_, Option<i64>>(2)? {
-                let expired = ExpiredLease {
-                    destination: DestinationId(row.try_get(3)?),
-                    attempts: unsigned(row.try_get(4)?),
-                    lost_leases: unsigned(row.try_get(5)?),
-                };
-                claimable.record_expired(EventKey(key), expired);
-            }
-        }
-        let Some(row) = rows.first() else { return Ok(()) };
-        let claims_checked: i64 = row.try_get(0)?;
-        self.expiry_checks = match row.try_get::<_, Option<PgTimestamp>>(1)? {
-            Some(PgTimestamp(last)) if claims_checked >= STEP_CLAIMS_MAX => last.as_micros(),
-            _ => self.expiry_checks.max(now.as_micros()),
-        };
-        Ok(())
-    }
+    Ok(())
 }
 
 /// The row of [`READ_SNAPSHOT`].

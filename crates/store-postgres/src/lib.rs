@@ -3,7 +3,7 @@
 //! The modules are named after the operations of the `Store` trait. Each statement is beside the code that runs it,
 //! with the index that serves it.
 //!
-//! - Each process *discovers* claimable rows and keeps them in an in-memory index (`claimable`). A claim names the
+//! - Each process *discovers* claimable rows and keeps them in an in-memory index (`posthaste-claimable`). A claim names the
 //!   destinations and ranges that it can send, so its cost does not grow with the backlog.
 //! - A call is usually one transaction in one round trip. Leases, delays and dates use the server's clock.
 //! - Each call takes a connection from the pool of its purpose. After an error the connection is closed and the next
@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod claim;
-mod claimable;
 mod clock_repair;
 mod config;
 mod convert;

@@ -8,6 +8,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use posthaste_claimable::{PositionRange, RETRY_POSITION_MIN};
 use posthaste_domain::DestinationId;
 use posthaste_store::StoreError;
 use tokio_postgres::Row;
@@ -15,7 +16,6 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::claim::DiscoveryState;
-use crate::claimable::{PositionRange, RETRY_POSITION_MIN};
 use crate::discover::{READ_SNAPSHOT, SnapshotRow};
 use crate::session::{Session, Sql};
 use crate::watermark::{self, StepSize};

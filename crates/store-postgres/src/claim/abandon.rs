@@ -1,11 +1,11 @@
 //! Abandoned events: an event that has lost too many leases in a row is dead-lettered instead of claimed again.
 
+use posthaste_claimable::ClaimableIndex;
 use posthaste_domain::{EventId, EventKey, TerminalState};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::grant;
-use crate::claimable::ClaimableIndex;
 use crate::session::{Session, Sql};
 
 /// Moves events whose lease is still expired to their terminal state, with counts and notices. `lost_leases` fences the

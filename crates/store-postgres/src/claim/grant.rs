@@ -1,6 +1,7 @@
 //! Executes a claim plan: runs the statements that grant leases, and updates the budget and the index.
 
 use bytes::Bytes;
+use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
 use posthaste_domain::{
     DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Timestamp, Trigger,
 };
@@ -10,7 +11,6 @@ use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use super::grant_sql::{GRANT_RANGES, TAKE_OVER_EXPIRED};
-use crate::claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
 use crate::convert::{PgTimestamp, bytes, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::{Session, Sql};

@@ -1,6 +1,7 @@
 //! A look: one discovery step, which finds the rows that have become claimable.
 
 use futures_util::future::join3;
+use posthaste_claimable::DiscoveryStep;
 use posthaste_domain::Timestamp;
 use posthaste_store::{ClaimRequest, ResumedDestination};
 use tokio_postgres::Row;
@@ -10,8 +11,8 @@ use super::DiscoveryState;
 use crate::StoreState;
 use crate::convert::micros;
 use crate::discover::{
-    COMMITTED_IN_GAPS, DiscoveryStep, EXPIRED_LEASES, NEW_ROWS, READ_SNAPSHOT, STEP_CLAIMS_MAX,
-    STEP_ROWS_MAX, SnapshotRow,
+    self, COMMITTED_IN_GAPS, EXPIRED_LEASES, NEW_ROWS, READ_SNAPSHOT, STEP_CLAIMS_MAX, STEP_ROWS_MAX,
+    SnapshotRow,
 };
 use crate::session::{PreparedSql, Session};
 
@@ -115,13 +116,14 @@ impl Look {
             return Ok(result);
         }
         let (cursors, claimable) = (&mut discovery.cursors, &mut discovery.claimable);
-        cursors.record_step(&self.step, snapshot, &rows.committed, &rows.new_rows, claimable)?;
+        let read = discover::parse_step(&rows.new_rows, &rows.committed)?;
+        cursors.record_step(&self.step, snapshot, &read, claimable);
         claimable.remove_ended_pauses(now);
         for resumed in &result.resumed {
             claimable.record_resume(resumed.destination);
         }
         if !has_due_expiry_checks {
-            cursors.skip_expiry_checks(now);
+            cursors.record_expiry_checks(now);
         }
         discovery.looked_at = Some(super::now());
         Ok(result)
@@ -136,7 +138,7 @@ pub(super) async fn find_expired_leases(
 ) -> Result<(), tokio_postgres::Error> {
     let checked_to = discovery.cursors.expiry_checked_to();
     let expired = session.transact(&EXPIRED_LEASES, &[&checked_to, &STEP_CLAIMS_MAX]).await?;
-    discovery.cursors.record_expired(now, &expired, &mut discovery.claimable)
+    discover::record_expired(&expired, now, &mut discovery.cursors, &mut discovery.claimable)
 }
 
 /// Runs the first statement of a look in the transaction of a trial write.

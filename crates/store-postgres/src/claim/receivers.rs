@@ -1,9 +1,9 @@
 //! Reads the hosts of destinations with claimable rows, once per destination and process.
 
+use posthaste_claimable::ClaimableIndex;
 use posthaste_domain::{DestinationId, DestinationUrl};
 use tokio_postgres::types::Type;
 
-use crate::claimable::ClaimableIndex;
 use crate::session::{Session, Sql};
 
 /// Destinations that one statement reads.

@@ -20,10 +20,10 @@ const MERGE_DISTANCE_MAX: i64 = 64;
 /// The server's clock and transaction snapshot. Transactions below `xmin` have ended; those from `xmax` on had not
 /// begun.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ServerSnapshot {
-    pub(crate) now: Timestamp,
-    pub(crate) xmin: i64,
-    pub(crate) xmax: i64,
+pub struct ServerSnapshot {
+    pub now: Timestamp,
+    pub xmin: i64,
+    pub xmax: i64,
 }
 
 /// Consecutive sequence numbers whose rows discovery has not found. The lower bound is the key of the map in [`Gaps`].
@@ -62,14 +62,16 @@ impl Gaps {
     }
 
     /// Removes the ascending positions `found` from a gap, which may split it. Discovery has read the gap up to
-    /// `read.high`; beyond that the gap is unchanged.
+    /// `read.high`; beyond that the gap stays until a later step has read it.
     pub(crate) fn narrow(&mut self, read: PositionRange, found: &[i64]) {
         let Some(gap) = self.by_low.remove(&read.low) else { return };
         let mut low = read.low;
         let found = found.iter().copied().filter(|position| *position <= read.high);
         for position in found.chain([gap.high + 1]) {
             if position > low + 1 {
-                self.by_low.insert(low, Gap { high: position - 1, ..gap });
+                let is_read = position <= read.high || read.high >= gap.high;
+                let filler_xmax = gap.filler_xmax.filter(|_| is_read);
+                self.by_low.insert(low, Gap { high: position - 1, filler_xmax, ..gap });
             }
             low = position;
         }

@@ -1,12 +1,29 @@
-//! An in-memory index of the rows that this process believes to be claimable.
+//! What a worker of the PostgreSQL store can claim: the pure part of discovery, without SQL and without I/O.
 //!
-//! A claim reads only the rows that it can send: a destination that is saturated, paused or behind an open circuit is
-//! left out of the statement and costs nothing. The index holds *ranges* of queue positions per destination.
-//! Discovery adds ranges, claims use them up. First attempts are ordered by arrival, retries by due time.
-//! The index may be stale: a range whose rows another worker has claimed yields no rows and is dropped.
+//! **The problem.** A claim must not read rows that cannot be sent now, nor the dead index entries of delivered events. So each
+//! process *discovers* claimable rows, keeps them here as ranges of queue positions, and names ranges in its claims.
 //!
-//! This module does no I/O. Callers run the statements and record their rows here.
+//! **Positions.** Each queued event has a position: a first attempt the number that it drew from a sequence, a retry its due
+//! time in microseconds, which is larger than any such number ([`RETRY_POSITION_MIN`]).
+//!
+//! **Discovery.** [`DiscoveryCursors`] say how far the queue has been read. Each step reads what lies above
+//! ([`DiscoveryCursors::next_step`]), and adds the rows to the [`ClaimableIndex`] ([`DiscoveryCursors::record_step`]). So each row
+//! is read about once.
+//!
+//! **Gaps.** A transaction draws its number before it commits, so a row can appear below a position that has been read. Each
+//! number that was passed without a row is in a *gap*. Every step reads the gaps again, until no transaction that could fill
+//! them is running. PostgreSQL's snapshot can miss a transaction that began last; a periodic sweep of the store finds its
+//! rows, and those of transactions that were open when the process started.
+//!
+//! **Claims.** [`ClaimableIndex::plan`] chooses ranges and expired leases that fit the free slots. What the claim used up is
+//! removed from the index ([`ClaimableIndex::record_claimed`]). A range may be stale: if other workers have claimed its rows, it
+//! yields none and is dropped. Rows that other transactions had locked stay: their transaction may roll back.
+//!
+//! **The invariant.** Every committed row is above the cursors, in a gap, in the index, or leased. A sweep restores it for rows
+//! that the reasoning about gaps missed.
+#![forbid(unsafe_code)]
 
+mod cursors;
 mod gaps;
 mod plan;
 mod ranges;
@@ -16,58 +33,60 @@ use std::collections::BTreeMap;
 
 use posthaste_domain::{DestinationId, EventKey, Timestamp};
 
-pub(crate) use gaps::{Gaps, ServerSnapshot};
-pub(crate) use plan::{ClaimBudget, ClaimPlan, RangeClaim};
-pub(crate) use ranges::{DestinationRanges, PositionRange};
-pub(crate) use receivers::Receivers;
+pub use cursors::{CommittedNumber, DiscoveryCursors, DiscoveryStep, QueuedRow, StepRows};
+use gaps::Gaps;
+pub use gaps::ServerSnapshot;
+pub use plan::{ClaimBudget, ClaimPlan, RangeClaim};
+pub use ranges::{DestinationRanges, PositionRange};
+pub use receivers::Receivers;
 
 /// The lowest queue position of a retry. First attempts are numbered by a sequence and stay below it; retries use
 /// microseconds since the Unix epoch, which have been above it since 2001.
-pub(crate) const RETRY_POSITION_MIN: i64 = 1_000_000_000_000_000;
+pub const RETRY_POSITION_MIN: i64 = 1_000_000_000_000_000;
 
 /// An event whose lease has expired and that no worker is known to have taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ExpiredLease {
-    pub(crate) destination: DestinationId,
-    pub(crate) attempts: u32,
+pub struct ExpiredLease {
+    pub destination: DestinationId,
+    pub attempts: u32,
     /// Leases that the event lost in a row before this one.
-    pub(crate) lost_leases: u32,
+    pub lost_leases: u32,
 }
 
 /// What a claim was granted within one range.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct RangeResult {
+pub struct RangeResult {
     /// The number of granted rows.
-    pub(crate) granted: usize,
+    pub granted: usize,
     /// The position of the last granted row.
-    pub(crate) granted_to: Option<i64>,
+    pub granted_to: Option<i64>,
     /// Describes the rows, if the claim found rows that it was not granted.
-    pub(crate) remainder: Option<UngrantedRows>,
+    pub remainder: Option<UngrantedRows>,
 }
 
 /// The rows that a claim found within one range and was granted in part: other claims hold the others, or their payloads
 /// did not fit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct UngrantedRows {
+pub struct UngrantedRows {
     /// The number of rows, granted or not.
-    pub(crate) rows: usize,
+    pub rows: usize,
     /// The number of rows that other transactions have locked: they are granting them, or are about to be rolled back.
-    pub(crate) locked_rows: usize,
+    pub locked_rows: usize,
     /// The position of the last row, granted or not.
-    pub(crate) last_position: i64,
+    pub last_position: i64,
     /// The position of the first row whose payload did not fit.
-    pub(crate) first_left: Option<i64>,
+    pub first_left: Option<i64>,
 }
 
 /// An index of the rows that this process believes to be claimable: new, due for a retry, or with an expired lease.
 #[derive(Debug, Default)]
-pub(crate) struct ClaimableIndex {
-    pub(crate) first_attempts: DestinationRanges,
-    pub(crate) retries: DestinationRanges,
-    pub(crate) expired: BTreeMap<EventKey, ExpiredLease>,
+pub struct ClaimableIndex {
+    pub first_attempts: DestinationRanges,
+    pub retries: DestinationRanges,
+    pub expired: BTreeMap<EventKey, ExpiredLease>,
     /// Destinations that a claim found paused, with the end of the pause.
     paused: BTreeMap<DestinationId, Timestamp>,
-    pub(crate) receivers: Receivers,
+    pub receivers: Receivers,
 }
 
 impl ClaimableIndex {
@@ -77,35 +96,35 @@ impl ClaimableIndex {
     }
 
     /// Adds a row that discovery found unleased.
-    pub(crate) fn record_row(&mut self, destination: DestinationId, position: i64) {
+    pub fn record_row(&mut self, destination: DestinationId, position: i64) {
         self.receivers.note(destination);
         self.ranges_of(position).record_row(destination, position);
     }
 
     /// Adds a range of rows that a sweep found unleased.
-    pub(crate) fn record_range(&mut self, destination: DestinationId, range: PositionRange) {
+    pub fn record_range(&mut self, destination: DestinationId, range: PositionRange) {
         self.receivers.note(destination);
         self.ranges_of(range.high).add_range(destination, range);
     }
 
     /// Adds an event whose lease has expired.
-    pub(crate) fn record_expired(&mut self, key: EventKey, expired: ExpiredLease) {
+    pub fn record_expired(&mut self, key: EventKey, expired: ExpiredLease) {
         self.receivers.note(expired.destination);
         self.expired.insert(key, expired);
     }
 
     /// Records that a destination is paused. Claims leave it out until the pause ends.
-    pub(crate) fn record_pause(&mut self, destination: DestinationId, until: Timestamp) {
+    pub fn record_pause(&mut self, destination: DestinationId, until: Timestamp) {
         self.paused.insert(destination, until);
     }
 
     /// Records that an operator has resumed a destination.
-    pub(crate) fn record_resume(&mut self, destination: DestinationId) {
+    pub fn record_resume(&mut self, destination: DestinationId) {
         self.paused.remove(&destination);
     }
 
     /// Forgets receivers without claimable rows if there are too many.
-    pub(crate) fn trim_receivers(&mut self) {
+    pub fn trim_receivers(&mut self) {
         let Self { first_attempts, retries, receivers, .. } = self;
         receivers.trim(|destination| {
             first_attempts.first_range(destination).is_some() || retries.first_range(destination).is_some()
@@ -117,17 +136,13 @@ impl ClaimableIndex {
     }
 
     /// Forgets pauses that have ended.
-    pub(crate) fn remove_ended_pauses(&mut self, now: Timestamp) {
+    pub fn remove_ended_pauses(&mut self, now: Timestamp) {
         self.paused.retain(|_, until| *until > now);
     }
 
     /// Removes the part of a range that a claim has used up. Returns this part if it contains rows that other transactions
     /// have locked.
-    pub(crate) fn record_claimed(
-        &mut self,
-        claim: &RangeClaim,
-        result: &RangeResult,
-    ) -> Option<PositionRange> {
+    pub fn record_claimed(&mut self, claim: &RangeClaim, result: &RangeResult) -> Option<PositionRange> {
         let range = claim.range;
         let is_retry = range.high >= RETRY_POSITION_MIN;
         let used_to = match (result.granted_to, result.remainder) {
@@ -146,10 +161,7 @@ impl ClaimableIndex {
     }
 
     /// Adds ranges of locked rows again, so that the next claim finds the rows whose transaction was rolled back.
-    pub(crate) fn restore_locked(
-        &mut self,
-        locked: impl IntoIterator<Item = (DestinationId, PositionRange)>,
-    ) {
+    pub fn restore_locked(&mut self, locked: impl IntoIterator<Item = (DestinationId, PositionRange)>) {
         for (destination, range) in locked {
             self.ranges_of(range.high).add_range(destination, range);
         }

@@ -9,29 +9,29 @@ use super::{ClaimableIndex, DestinationRanges, PositionRange, Receivers};
 
 /// A request for up to `limit` rows of one destination within one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RangeClaim {
-    pub(crate) destination: DestinationId,
-    pub(crate) range: PositionRange,
-    pub(crate) limit: usize,
+pub struct RangeClaim {
+    pub destination: DestinationId,
+    pub range: PositionRange,
+    pub limit: usize,
 }
 
 /// The rows that one round of a claim requests from PostgreSQL.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClaimPlan {
-    pub(crate) range_claims: Vec<RangeClaim>,
+pub struct ClaimPlan {
+    pub range_claims: Vec<RangeClaim>,
     /// Events whose expired leases the claim takes over.
-    pub(crate) takeovers: Vec<EventKey>,
+    pub takeovers: Vec<EventKey>,
 }
 
 impl ClaimPlan {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.range_claims.is_empty() && self.takeovers.is_empty()
     }
 }
 
 /// What a claim in progress may still grant.
 #[derive(Debug, Clone)]
-pub(crate) struct ClaimBudget {
+pub struct ClaimBudget {
     slots: SlotBudget,
     payloads: PayloadBudget,
     /// Destinations whose next payload did not fit. The claim takes nothing more of them.
@@ -41,7 +41,7 @@ pub(crate) struct ClaimBudget {
 }
 
 impl ClaimBudget {
-    pub(crate) fn new(request: &ClaimRequest) -> Self {
+    pub fn new(request: &ClaimRequest) -> Self {
         Self {
             slots: SlotBudget::new(request),
             payloads: PayloadBudget::new(request),
@@ -52,33 +52,33 @@ impl ClaimBudget {
 
     /// Subtracts a lease that a statement granted. The leases of a statement are subtracted in the order of its ranges, so
     /// that the lease that is not counted in bytes is the first of the claim.
-    pub(crate) fn take_lease(&mut self, receivers: &Receivers, lease: &Lease) {
+    pub fn take_lease(&mut self, receivers: &Receivers, lease: &Lease) {
         self.slots.take(receivers.get(lease.destination_id), 1, lease.is_retry());
         self.payloads.take(lease.payload.len());
     }
 
     /// Returns the byte limits of the next statement.
-    pub(crate) fn payloads(&self) -> &PayloadBudget {
+    pub fn payloads(&self) -> &PayloadBudget {
         &self.payloads
     }
 
     /// Records that the next payload of a destination did not fit.
-    pub(crate) fn keep_back(&mut self, destination: DestinationId) {
+    pub fn keep_back(&mut self, destination: DestinationId) {
         self.kept_back.insert(destination);
     }
 
     /// Records a range with rows that other transactions have locked. The claim continues after them.
-    pub(crate) fn skip_locked(&mut self, destination: DestinationId, range: PositionRange) {
+    pub fn skip_locked(&mut self, destination: DestinationId, range: PositionRange) {
         self.locked.push((destination, range));
     }
 
     /// Returns the ranges with locked rows.
-    pub(crate) fn into_locked(self) -> Vec<(DestinationId, PositionRange)> {
+    pub fn into_locked(self) -> Vec<(DestinationId, PositionRange)> {
         self.locked
     }
 
     /// Returns whether a payload did not fit.
-    pub(crate) fn is_limited_by_bytes(&self) -> bool {
+    pub fn is_limited_by_bytes(&self) -> bool {
         !self.kept_back.is_empty()
     }
 }
@@ -86,7 +86,7 @@ impl ClaimBudget {
 impl ClaimableIndex {
     /// Plans the next round of a claim: expired leases first, then retries, then first attempts, each destination up to
     /// its free slots. The request limits the number of retries, so they cannot crowd out first attempts.
-    pub(crate) fn plan(&self, budget: &ClaimBudget, now: Timestamp) -> ClaimPlan {
+    pub fn plan(&self, budget: &ClaimBudget, now: Timestamp) -> ClaimPlan {
         let mut planner = Planner { index: self, budget: budget.clone(), now, plan: ClaimPlan::default() };
         for (key, expired) in &self.expired {
             let is_retry = expired.attempts > 0;

@@ -10,7 +10,7 @@ const RECEIVERS_MAX: usize = 100_000;
 
 /// Hosts of destinations. The URL of a destination never changes, so an entry stays true.
 #[derive(Debug, Default)]
-pub(crate) struct Receivers {
+pub struct Receivers {
     known: BTreeMap<DestinationId, KnownReceiver>,
     /// Destinations with claimable rows whose host has not been read.
     unread: BTreeSet<DestinationId>,
@@ -31,23 +31,23 @@ impl Receivers {
     }
 
     /// Returns destinations whose host has not been read.
-    pub(crate) fn unread(&self, limit: usize) -> Vec<DestinationId> {
+    pub fn unread(&self, limit: usize) -> Vec<DestinationId> {
         self.unread.iter().copied().take(limit).collect()
     }
 
     /// Records the host of a destination.
-    pub(crate) fn record(&mut self, destination: DestinationId, host: &str, is_failing: bool) {
+    pub fn record(&mut self, destination: DestinationId, host: &str, is_failing: bool) {
         self.unread.remove(&destination);
         self.known.insert(destination, KnownReceiver { host: host.into(), is_failing });
     }
 
     /// Ends the search for the host of a destination that does not exist.
-    pub(crate) fn forget_unread(&mut self, destination: DestinationId) {
+    pub fn forget_unread(&mut self, destination: DestinationId) {
         self.unread.remove(&destination);
     }
 
     /// Returns the receiver of a destination. One that has not been read has a host without a name.
-    pub(crate) fn get(&self, destination: DestinationId) -> Receiver<'_> {
+    pub fn get(&self, destination: DestinationId) -> Receiver<'_> {
         let known = self.known.get(&destination);
         Receiver {
             destination,

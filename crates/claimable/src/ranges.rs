@@ -6,21 +6,21 @@ use posthaste_domain::DestinationId;
 
 /// Queue positions above `low`, up to and including `high`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PositionRange {
-    pub(crate) low: i64,
-    pub(crate) high: i64,
+pub struct PositionRange {
+    pub low: i64,
+    pub high: i64,
 }
 
 impl PositionRange {
     /// Returns how many positions the range holds.
-    pub(crate) fn length(self) -> usize {
+    pub fn length(self) -> usize {
         usize::try_from(self.high - self.low).unwrap_or(0)
     }
 }
 
 /// Claimable position ranges per destination. Iteration starts with the destination that has waited longest.
 #[derive(Debug, Default)]
-pub(crate) struct DestinationRanges {
+pub struct DestinationRanges {
     /// Disjoint, ascending and non-empty ranges. A destination without ranges has no entry.
     ranges: BTreeMap<DestinationId, VecDeque<PositionRange>>,
     /// Every destination once, ordered by the start of its first range.
@@ -30,7 +30,7 @@ pub(crate) struct DestinationRanges {
 impl DestinationRanges {
     /// Adds a row that discovery found. A row beyond the last range, the common case, extends that range. A row that
     /// committed late lies below and gets a range of its own.
-    pub(crate) fn record_row(&mut self, destination: DestinationId, position: i64) {
+    pub fn record_row(&mut self, destination: DestinationId, position: i64) {
         let ranges = self.ranges.entry(destination).or_default();
         match ranges.back_mut() {
             None => {
@@ -43,7 +43,7 @@ impl DestinationRanges {
     }
 
     /// Adds every position of a range, merging the ranges that it touches.
-    pub(crate) fn add_range(&mut self, destination: DestinationId, range: PositionRange) {
+    pub fn add_range(&mut self, destination: DestinationId, range: PositionRange) {
         if range.low >= range.high {
             return;
         }
@@ -66,7 +66,7 @@ impl DestinationRanges {
     }
 
     /// Removes every position of a range, splitting the ranges that it cuts.
-    pub(crate) fn remove_range(&mut self, destination: DestinationId, removed: PositionRange) {
+    pub fn remove_range(&mut self, destination: DestinationId, removed: PositionRange) {
         let Some(ranges) = self.ranges.get_mut(&destination) else { return };
         let old_low = ranges.front().map(|first| first.low);
         let split = |old: PositionRange| {
@@ -90,12 +90,12 @@ impl DestinationRanges {
     }
 
     /// Returns the first range of a destination.
-    pub(crate) fn first_range(&self, destination: DestinationId) -> Option<PositionRange> {
+    pub fn first_range(&self, destination: DestinationId) -> Option<PositionRange> {
         self.ranges.get(&destination).and_then(VecDeque::front).copied()
     }
 
     /// Returns the first range of every destination, the longest waiting destination first.
-    pub(crate) fn first_ranges(&self) -> impl Iterator<Item = (DestinationId, PositionRange)> {
+    pub fn first_ranges(&self) -> impl Iterator<Item = (DestinationId, PositionRange)> {
         self.order.iter().map(|(_, destination)| (*destination, self.ranges[destination][0]))
     }
 }
