@@ -15,11 +15,14 @@
 //!
 //! `check` validates the properties, with records and arithmetic independent of the code under test. [`PlantedBug`] lets
 //! a test replace the store or the engines by ones with a known bug, to show that the simulation finds it.
+//!
+//! `crowd` is a second, smaller simulation: one engine among many receivers that hang, crawl or fail.
 #![forbid(unsafe_code)]
 
 mod chaos;
 mod check;
 mod client;
+mod crowd;
 mod fault;
 mod in_flight;
 mod panics;
@@ -35,6 +38,7 @@ mod worker_ports;
 mod world;
 
 pub use check::{ActivityCounts, Violation};
+pub use crowd::{Crowd, CrowdBehavior, CrowdReport, CrowdScenario, run_crowd};
 pub use fault::{Fault, FaultCounts};
 pub use planted_bug::{NoBug, PlantedBug};
 pub use run::{Report, run, run_with_bug};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_domain::RetryPolicySpec;
-use posthaste_engine::{Clock, Sender};
+use posthaste_engine::{Clock, Sender, Settings};
 use posthaste_store::Store;
 use posthaste_store_memory::MemoryStore;
 
@@ -20,6 +20,11 @@ pub trait PlantedBug: Send + Sync + 'static {
     /// Returns the settings of the policy that the engines use. The checker applies the rules of the scenario.
     fn policy(&self, rules: &RetryRules) -> RetryPolicySpec {
         rules.spec()
+    }
+
+    /// Returns the settings that one engine gets.
+    fn settings(&self, settings: Settings) -> Settings {
+        settings
     }
 
     /// Returns the store and the sender that one engine gets.

@@ -66,8 +66,8 @@ async fn run_process(
         policy: RetryPolicy::new(bug.policy(&world.scenario.retry)).expect("a valid policy"),
         ..world.scenario.settings.clone()
     };
-    let engine =
-        Engine::start(settings, ports, &Runtimes::current()).expect("the scenario's settings are valid");
+    let engine = Engine::start(bug.settings(settings), ports, &Runtimes::current())
+        .expect("the scenario's settings are valid");
     let publisher = engine.publisher().clone();
     tokio::select! {
         biased;

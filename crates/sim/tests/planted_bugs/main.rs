@@ -3,10 +3,11 @@
 mod engine_bugs;
 mod policy_bugs;
 mod store_bugs;
+mod window_bugs;
 
 use std::sync::Arc;
 
-use posthaste_sim::{PlantedBug, Scenario, run_with_bug};
+use posthaste_sim::{CrowdScenario, PlantedBug, Scenario, run_crowd, run_with_bug};
 
 /// Number of seeds within which every bug must be found.
 const SEEDS: u64 = 30;
@@ -24,6 +25,17 @@ fn assert_caught(bug: impl PlantedBug, properties: &[&str]) {
         properties.contains(&violation.property),
         "found, but as a violation of another property: {violation}"
     );
+}
+
+/// Runs seeds of the crowd simulation until one finds the bug. Panics if none does.
+fn assert_caught_in_a_crowd(bug: &dyn PlantedBug) {
+    let found = (1..=SEEDS).find_map(|seed| {
+        let report = run_crowd(seed, &CrowdScenario::from_seed(seed), bug);
+        report.violation.map(|violation| (seed, violation))
+    });
+    let Some((seed, violation)) = found else { panic!("{SEEDS} crowds did not find the bug") };
+    println!("seed {seed}: {violation}");
+    assert_eq!(violation.property, "P15", "{violation}");
 }
 
 #[test]
@@ -284,4 +296,24 @@ fn late_results_that_are_missing_from_the_history_are_caught() {
 #[test]
 fn removal_of_used_destinations_is_caught() {
     assert_caught(store_bugs::RetentionTakesUsedDestinations, &["destination"]);
+}
+
+#[test]
+fn windows_that_are_fixed_are_caught() {
+    assert_caught_in_a_crowd(&window_bugs::WindowsAreFixed);
+}
+
+#[test]
+fn windows_that_never_shrink_are_caught() {
+    assert_caught_in_a_crowd(&window_bugs::WindowsNeverShrink);
+}
+
+#[test]
+fn slots_that_are_not_kept_for_prompt_receivers_are_caught() {
+    assert_caught_in_a_crowd(&window_bugs::NoSlotIsKeptForPromptReceivers);
+}
+
+#[test]
+fn slots_that_leak_are_caught() {
+    assert_caught_in_a_crowd(&window_bugs::SlotsLeak);
 }
