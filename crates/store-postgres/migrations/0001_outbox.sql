@@ -1,6 +1,6 @@
--- The outbox. Messages and events are inserted once and never updated. The table that holds an event's key defines its
--- state: in webhook_queue it is pending, in webhook_terminal_events it is delivered or failed. A settle deletes a narrow
--- row from one and inserts one into the other, and writes no index of webhook_events.
+-- The outbox. Events are inserted once and never updated. The table that holds an event's key defines its state: in
+-- webhook_queue it is pending, in webhook_failures it is failed, and in neither it is delivered. A settle deletes a narrow
+-- row of the queue, inserts the attempt, and writes no index of webhook_events.
 
 -- CREATE SCHEMA IF NOT EXISTS would require the CREATE privilege on the database even where the schema exists.
 DO $$
@@ -32,23 +32,6 @@ CREATE SEQUENCE app.webhook_event_key AS bigint CACHE 1;
 CREATE FUNCTION app.webhook_next_event_key() RETURNS bigint
 LANGUAGE sql VOLATILE
 AS 'SELECT CASE WHEN pg_catalog.pg_current_xact_id() IS NOT NULL THEN pg_catalog.nextval(''app.webhook_event_key'') END';
-
--- What a producer published. Never updated.
-
-CREATE TABLE app.webhook_messages (
-    id                 uuid        NOT NULL,
-    app_id             bigint      NOT NULL DEFAULT 0,
-    created_at         timestamptz NOT NULL,
-    event_type         text        NOT NULL,
-    content_type       text        NOT NULL,
-    payment_request_id text,
-    session_id         text,
-    traceparent        text,
-    payload            bytea
-);
-CREATE UNIQUE INDEX webhook_messages_id ON app.webhook_messages (id);
--- Compressing payloads costs more time on insert than it saves.
-ALTER TABLE app.webhook_messages ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 -- Destinations with what receivers and workers have reported about them. Half of each page stays empty, so that an update
 -- finds space beside its row and writes no index.
@@ -101,53 +84,54 @@ CREATE TABLE app.webhook_destination_audit (
 );
 CREATE INDEX webhook_destination_audit_destination ON app.webhook_destination_audit (destination_id, id);
 
--- One message to one destination: the immutable part of an event. Never updated.
+-- One message to one destination: the immutable part of an event, with its payload. Never updated.
 CREATE TABLE app.webhook_events (
     id                 bigint      NOT NULL,
     app_id             bigint      NOT NULL DEFAULT 0,
-    message_id         uuid        NOT NULL,
     destination_id     bigint      NOT NULL,
     created_at         timestamptz NOT NULL,
+    message_id         uuid        NOT NULL,
     max_attempts       integer     NOT NULL,
     event_id           text        NOT NULL,
     event_type         text        NOT NULL,
+    content_type       text        NOT NULL,
     webhook_id         text,
     payment_request_id text,
     session_id         text,
+    traceparent        text,
     -- The name of the producer's API key; NULL where it used none.
-    stored_by          text
+    stored_by          text,
+    payload            bytea
 );
+-- Compressing payloads costs more time on insert than it saves.
+ALTER TABLE app.webhook_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX webhook_events_id ON app.webhook_events (id);
 CREATE UNIQUE INDEX webhook_events_event_id ON app.webhook_events (event_id);
-CREATE INDEX webhook_events_message_id ON app.webhook_events (message_id);
 CREATE INDEX webhook_events_destination ON app.webhook_events (destination_id, id);
 
 -- Pending events. A claim changes no indexed column, and the fillfactor leaves space on the page for the new versions of
--- all its rows: so a claim writes no index, even when it takes every row of a page.
+-- all its rows: so a claim writes no index, even when it takes every row of a page. The columns that a claim changes come
+-- last: PostgreSQL logs an updated row from its first changed byte on.
 CREATE TABLE app.webhook_queue (
     id                 bigint      NOT NULL,
     destination_id     bigint      NOT NULL,
     -- Order within the queue. First attempt: a number of webhook_event_key. Retry: webhook_retry_position of its due time.
     queue_position     bigint      NOT NULL,
     next_attempt_at    timestamptz NOT NULL,
-    attempts           integer     NOT NULL DEFAULT 0,
     -- Size of the payload. A claim limits the payloads that it reads by this column, before it reads them.
     payload_bytes      integer     NOT NULL,
+    attempts           integer     NOT NULL DEFAULT 0,
     last_attempted_at  timestamptz,
     last_error         text,
-    manual_last_action text,
-    manual_last_actor  text,
-    manual_last_at     timestamptz,
+    -- The last requeue by an operator, who makes the event due and restarts its expiry.
+    requeued_at        timestamptz,
     claims             integer     NOT NULL DEFAULT 0,
     lost_leases        integer     NOT NULL DEFAULT 0,
     updated_at         timestamptz NOT NULL,
     lease_until        timestamptz,
-    lease_token        uuid,
+    -- The claim that holds the lease: the fence of every write on behalf of the lease.
     lease_claim        uuid,
-    CONSTRAINT webhook_queue_lease_form CHECK (
-        (lease_until IS NULL) = (lease_token IS NULL)
-        AND (lease_until IS NULL) = (lease_claim IS NULL)
-    )
+    CONSTRAINT webhook_queue_lease_form CHECK ((lease_until IS NULL) = (lease_claim IS NULL))
 ) WITH (
     fillfactor = 40,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -156,8 +140,9 @@ CREATE TABLE app.webhook_queue (
 CREATE UNIQUE INDEX webhook_queue_id ON app.webhook_queue (id);
 -- Claims scan one range of this index per destination.
 CREATE INDEX webhook_queue_destination_position ON app.webhook_queue (destination_id, queue_position);
--- Discovery scans this index: first attempts above the last position seen, and retries that have become due since.
-CREATE INDEX webhook_queue_position ON app.webhook_queue (queue_position);
+-- Discovery scans webhook_queue_id for new events, whose position is their key, and this index for the others: retries that
+-- have become due, and events that were released or requeued. So a new event has no entry in this index.
+CREATE INDEX webhook_queue_position ON app.webhook_queue (queue_position) WHERE queue_position <> id;
 
 -- One row: no pending event has a smaller key than min_key. Queries for the oldest pending event start here and so skip
 -- the dead index entries of events that were delivered since the last vacuum. Every sweep checks the row, and lowers it
@@ -167,66 +152,59 @@ CREATE TABLE app.webhook_pending_watermark (
 );
 INSERT INTO app.webhook_pending_watermark (min_key) VALUES (0);
 
--- Delivered and failed events. A failed event has a failure_kind, a delivered one has none.
-CREATE TABLE app.webhook_terminal_events (
-    id                    bigint      NOT NULL,
-    updated_at            timestamptz NOT NULL,
-    last_attempted_at     timestamptz,
-    attempts              integer     NOT NULL,
-    claims                integer     NOT NULL,
-    lost_leases           integer     NOT NULL,
-    failure_kind          text,
-    last_error            text,
-    manual_last_action    text,
-    manual_last_actor     text,
-    manual_last_at        timestamptz,
-    manual_last_reason    text,
-    -- Set by a trigger on failed events only, so that the index below lists the dead letters of a destination and a
-    -- delivery pays for no further index.
-    failed_destination_id bigint
+-- Failed events.
+CREATE TABLE app.webhook_failures (
+    id                bigint      NOT NULL,
+    destination_id    bigint      NOT NULL,
+    updated_at        timestamptz NOT NULL,
+    last_attempted_at timestamptz,
+    attempts          integer     NOT NULL,
+    claims            integer     NOT NULL,
+    lost_leases       integer     NOT NULL,
+    failure_kind      text        NOT NULL,
+    last_error        text
 );
-CREATE UNIQUE INDEX webhook_terminal_events_id ON app.webhook_terminal_events (id);
-CREATE INDEX webhook_terminal_events_failed ON app.webhook_terminal_events (id) WHERE failure_kind IS NOT NULL;
-CREATE INDEX webhook_terminal_events_dead_letters ON app.webhook_terminal_events (updated_at, id)
-WHERE failure_kind IS NOT NULL;
-CREATE INDEX webhook_terminal_events_failed_destination ON app.webhook_terminal_events (failed_destination_id, id)
-WHERE failure_kind IS NOT NULL;
+CREATE UNIQUE INDEX webhook_failures_id ON app.webhook_failures (id);
+CREATE INDEX webhook_failures_updated_at ON app.webhook_failures (updated_at, id);
+CREATE INDEX webhook_failures_destination ON app.webhook_failures (destination_id, id);
 
-CREATE FUNCTION app.webhook_set_failed_destination() RETURNS trigger
-LANGUAGE plpgsql
+-- The lease token of an event: the id of the claim that granted the lease, with the event's key in its upper half. So one
+-- random id per claim makes a token that no other lease of any event has.
+CREATE FUNCTION app.webhook_lease_token(claim uuid, key bigint) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
-BEGIN
-    SELECT e.destination_id INTO NEW.failed_destination_id FROM app.webhook_events e WHERE e.id = NEW.id;
-    RETURN NEW;
-END
+    SELECT encode(
+        int8send(('x' || encode(substring(uuid_send(claim) FOR 8), 'hex'))::bit(64)::bigint # key)
+        || substring(uuid_send(claim) FROM 9),
+        'hex'
+    )::uuid
 $$;
-CREATE TRIGGER webhook_terminal_events_failed_destination
-BEFORE INSERT ON app.webhook_terminal_events
-FOR EACH ROW WHEN (NEW.failure_kind IS NOT NULL) EXECUTE FUNCTION app.webhook_set_failed_destination();
 
--- One row per request whose result reached the store, one partition per day. The lease token is the attempt's public id. A
--- result whose lease had been lost was not applied: it changed nothing.
+-- One row per request whose result reached the store, one partition per day. webhook_lease_token of the claim and the key
+-- is the attempt's public id. A result whose lease had been lost was not applied: it changed nothing.
 CREATE TABLE app.webhook_attempts (
-    event_key      bigint      NOT NULL,
-    destination_id bigint      NOT NULL,
-    lease_token    uuid        NOT NULL,
-    recorded_at    timestamptz NOT NULL,
-    started_at     timestamptz NOT NULL,
-    duration_us    bigint      NOT NULL,
-    attempt        integer     NOT NULL,
-    http_status    smallint,
-    trigger        text        NOT NULL,
-    worker_id      text        NOT NULL,
-    error_class    text,
-    excerpt        text        NOT NULL,
-    applied        boolean     NOT NULL DEFAULT true
+    event_key       bigint      NOT NULL,
+    lease_claim     uuid        NOT NULL,
+    recorded_at     timestamptz NOT NULL,
+    started_at      timestamptz NOT NULL,
+    duration_us     bigint      NOT NULL,
+    attempt         integer     NOT NULL,
+    -- The claims of the event, on the attempt that delivered it; NULL on every other attempt. A delivered event has no
+    -- other row than this one that says when it was delivered.
+    delivery_claims integer,
+    http_status     smallint,
+    applied         boolean     NOT NULL DEFAULT true,
+    trigger         text        NOT NULL,
+    worker_id       text        NOT NULL,
+    error_class     text,
+    excerpt         text        NOT NULL
 ) PARTITION BY RANGE (recorded_at);
 CREATE INDEX webhook_attempts_event ON app.webhook_attempts (event_key);
 -- Holds attempts of days without a partition, so that a settle does not fail for lack of one.
 CREATE TABLE app.webhook_attempts_default PARTITION OF app.webhook_attempts DEFAULT;
 
--- One row per claim that was granted leases: the owner and the keys of the events. A repeated claim finds its leases here
--- by id; a sweep finds leases that may have expired by expiry_check_at, which is never later than the first expiry. The
+-- One row per statement that granted leases: the owner and the keys of the events. The id is random and new for every
+-- grant, and is the fence of its leases. A repeated claim finds its leases here by the id of its request; a sweep finds leases that may have expired by expiry_check_at, which is never later than the first expiry. The
 -- leases themselves are in webhook_queue.
 CREATE TABLE app.webhook_claims (
     id              uuid        NOT NULL,
@@ -234,9 +212,12 @@ CREATE TABLE app.webhook_claims (
     -- Length of a lease in microseconds: the longest that the claim or a renewal has set.
     lease_us        bigint      NOT NULL,
     owner           text        NOT NULL,
+    -- The id of the worker's claim request; NULL for leases that were granted with the insert of their events.
+    request_id      uuid,
     event_keys      bigint[]    NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_claims_id ON app.webhook_claims (id);
+CREATE INDEX webhook_claims_request ON app.webhook_claims (request_id) WHERE request_id IS NOT NULL;
 CREATE INDEX webhook_claims_expiry_check_at ON app.webhook_claims (expiry_check_at);
 
 -- Changes of the numbers of events by state, one row per commit. The sums of all rows are the numbers; maintenance merges
@@ -349,29 +330,35 @@ CREATE UNIQUE INDEX webhook_secrets_id ON app.webhook_secrets (id);
 CREATE VIEW app.webhook_outbox_events AS
 SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id, d.url AS destination_url,
        e.event_type, e.payment_request_id, e.session_id,
-       CASE WHEN q.id IS NOT NULL THEN 'pending'
-            WHEN x.failure_kind IS NOT NULL THEN 'failed'
-            WHEN x.id IS NOT NULL THEN 'delivered' END AS delivery_status,
-       x.failure_kind,
-       coalesce(q.attempts, x.attempts) AS attempts,
+       CASE WHEN q.id IS NOT NULL THEN 'pending' WHEN f.id IS NOT NULL THEN 'failed' ELSE 'delivered' END AS delivery_status,
+       f.failure_kind,
+       coalesce(q.attempts, f.attempts, a.attempt, 1) AS attempts,
        e.max_attempts,
-       coalesce(q.claims, x.claims) AS claims,
-       coalesce(q.lost_leases, x.lost_leases) AS lost_leases,
-       q.next_attempt_at, q.lease_token, c.owner AS lease_owner, q.lease_until,
-       CASE WHEN q.id IS NOT NULL THEN q.last_error ELSE x.last_error END AS last_error,
-       coalesce(q.last_attempted_at, x.last_attempted_at) AS last_attempted_at,
-       CASE WHEN x.failure_kind IS NULL THEN x.updated_at END AS delivered_at,
-       coalesce(q.manual_last_action, x.manual_last_action) AS manual_last_action,
-       coalesce(q.manual_last_actor, x.manual_last_actor) AS manual_last_actor,
-       coalesce(q.manual_last_at, x.manual_last_at) AS manual_last_at,
+       coalesce(q.claims, f.claims, a.delivery_claims, 1) AS claims,
+       coalesce(q.lost_leases, f.lost_leases, 0) AS lost_leases,
+       q.next_attempt_at, app.webhook_lease_token(q.lease_claim, e.id) AS lease_token, c.owner AS lease_owner,
+       q.lease_until,
+       coalesce(q.last_error, f.last_error) AS last_error,
+       coalesce(q.last_attempted_at, f.last_attempted_at, a.started_at) AS last_attempted_at,
+       a.recorded_at AS delivered_at,
+       m.action AS manual_last_action, m.actor AS manual_last_actor, m.at AS manual_last_at,
        e.created_at,
-       coalesce(q.updated_at, x.updated_at) AS updated_at,
-       x.manual_last_reason, e.stored_by
+       coalesce(q.updated_at, f.updated_at, a.recorded_at, e.created_at) AS updated_at,
+       m.reason AS manual_last_reason, e.stored_by
 FROM app.webhook_events e
 JOIN app.webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN app.webhook_queue q ON q.id = e.id
 LEFT JOIN app.webhook_claims c ON c.id = q.lease_claim
-LEFT JOIN app.webhook_terminal_events x ON x.id = e.id;
+LEFT JOIN app.webhook_failures f ON f.id = e.id
+LEFT JOIN LATERAL (
+    SELECT a.attempt, a.delivery_claims, a.started_at, a.recorded_at
+    FROM app.webhook_attempts a
+    WHERE q.id IS NULL AND f.id IS NULL AND a.event_key = e.id AND a.delivery_claims IS NOT NULL
+    LIMIT 1
+) a ON true
+LEFT JOIN LATERAL (
+    SELECT m.action, m.actor, m.at, m.reason FROM app.webhook_audit m WHERE m.event_key = e.id ORDER BY m.id DESC LIMIT 1
+) m ON true;
 
 -- Returns the id of a URL's destination, inserting the destination if it is new. VOLATILE, so that each statement of the
 -- function sees destinations that were committed after the calling statement began.

@@ -195,22 +195,17 @@ BEGIN
     new.destination_id := app.webhook_destination_id(app.webhook_normalized_url(enqueue_webhook.destination_url));
     new.key := app.webhook_next_event_key();
 
-    INSERT INTO app.webhook_messages (
-        id, created_at, event_type, content_type, payment_request_id, session_id, traceparent, payload
+    INSERT INTO app.webhook_events (
+        id, destination_id, created_at, message_id, max_attempts, event_id, event_type, content_type, webhook_id,
+        payment_request_id, session_id, traceparent, payload
     ) VALUES (
-        new.message_id, app.webhook_now(), app.webhook_checked_label('event_type', enqueue_webhook.event_type),
+        new.key, new.destination_id, app.webhook_now(), new.message_id, new.max_attempts, new.event_id,
+        app.webhook_checked_label('event_type', enqueue_webhook.event_type),
         app.webhook_checked_label('content_type', enqueue_webhook.content_type),
+        app.webhook_checked_label('webhook_id', enqueue_webhook.webhook_id),
         app.webhook_checked_label('payment_request_id', enqueue_webhook.payment_request_id),
         app.webhook_checked_label('session_id', enqueue_webhook.session_id),
         app.webhook_checked_label('traceparent', enqueue_webhook.traceparent), new.bytes
-    );
-    INSERT INTO app.webhook_events (
-        id, message_id, destination_id, created_at, max_attempts, event_id, event_type, webhook_id,
-        payment_request_id, session_id
-    ) VALUES (
-        new.key, new.message_id, new.destination_id, app.webhook_now(), new.max_attempts, new.event_id,
-        enqueue_webhook.event_type, app.webhook_checked_label('webhook_id', enqueue_webhook.webhook_id),
-        enqueue_webhook.payment_request_id, enqueue_webhook.session_id
     );
     INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
     VALUES (new.key, new.destination_id, new.key, app.webhook_now(), octet_length(new.bytes), app.webhook_now());
@@ -290,20 +285,19 @@ BEGIN
                   HINT = 'UPDATE app.webhook_deliveries SET status = ''pending'', attempt_count = 0 WHERE id = …; '
                          'next_retry_at may be set to now() or NULL.';
     END IF;
-    DELETE FROM app.webhook_terminal_events x USING app.webhook_events e
-    WHERE e.event_id = OLD.id AND x.id = e.id AND x.failure_kind IS NOT NULL
-    RETURNING x.id, x.last_attempted_at, x.claims, x.failure_kind, e.destination_id, e.message_id INTO requeued;
+    DELETE FROM app.webhook_failures f USING app.webhook_events e
+    WHERE e.event_id = OLD.id AND f.id = e.id
+    RETURNING f.id, f.destination_id, f.last_attempted_at, f.claims, f.failure_kind, octet_length(e.payload) AS payload_bytes
+    INTO requeued;
     IF NOT FOUND THEN
         -- Another transaction has requeued it.
         RETURN NULL;
     END IF;
     INSERT INTO app.webhook_queue (
-        id, destination_id, queue_position, next_attempt_at, payload_bytes, last_attempted_at, claims, updated_at,
-        manual_last_action, manual_last_actor, manual_last_at
+        id, destination_id, queue_position, next_attempt_at, payload_bytes, last_attempted_at, requeued_at, claims, updated_at
     ) VALUES (
         requeued.id, requeued.destination_id, app.webhook_next_event_key(), app.webhook_now(),
-        coalesce((SELECT octet_length(m.payload) FROM app.webhook_messages m WHERE m.id = requeued.message_id), 0),
-        requeued.last_attempted_at, requeued.claims, app.webhook_now(), 'requeue', 'sql:' || session_user, app.webhook_now()
+        coalesce(requeued.payload_bytes, 0), requeued.last_attempted_at, app.webhook_now(), requeued.claims, app.webhook_now()
     );
     PERFORM pg_advisory_xact_lock_shared(7526, 2);
     UPDATE app.webhook_pending_watermark w SET min_key = requeued.id WHERE w.min_key > requeued.id;

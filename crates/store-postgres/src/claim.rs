@@ -75,7 +75,7 @@ pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<
     });
     let response = response.await;
     match &response {
-        Ok(response) => store.outstanding.add(request.id, &response.leases),
+        Ok(response) => store.outstanding.add(&response.leases),
         // The next connection may lead to another server that has fewer rows.
         Err(_) => *discovery = DiscoveryState::default(),
     }

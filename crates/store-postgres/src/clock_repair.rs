@@ -58,7 +58,7 @@ static RESTART_DELAYS: Sql = Sql {
 WITH examined AS MATERIALIZED (
     SELECT q.id, q.queue_position, q.updated_at
     FROM app.webhook_queue q
-    WHERE q.queue_position > greatest($1, app.webhook_retry_position(app.webhook_now()))
+    WHERE q.queue_position > greatest($1, app.webhook_retry_position(app.webhook_now())) AND q.queue_position <> q.id
     ORDER BY q.queue_position
     LIMIT $2
 ),

@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use posthaste_domain::{FailureKind, Timestamp};
+use posthaste_domain::{EventKey, FailureKind, LeaseToken, Timestamp};
 use tokio_postgres::types::{FromSql, Type};
+use uuid::Uuid;
 
 /// PostgreSQL's epoch, 2000-01-01, in microseconds since the Unix epoch.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
@@ -55,4 +56,45 @@ pub(crate) fn bytes(bytes: usize) -> i64 {
 /// Converts a stored count, which is signed only because SQL has no unsigned integers. A negative one becomes zero.
 pub(crate) fn unsigned(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)
+}
+
+/// Returns the token of the lease that a claim holds on an event: the id of the claim, with the key in its upper half. A
+/// claim draws one random id for all its leases, and every lease has a token that no other lease of any event has. SQL has
+/// the same function, `app.webhook_lease_token`.
+pub(crate) fn lease_token(claim: Uuid, key: EventKey) -> LeaseToken {
+    LeaseToken::from_uuid(combine(claim, key))
+}
+
+/// Returns the id of the claim that granted a lease: the inverse of [`lease_token`].
+pub(crate) fn lease_claim(token: LeaseToken, key: EventKey) -> Uuid {
+    combine(token.as_uuid(), key)
+}
+
+fn combine(id: Uuid, EventKey(key): EventKey) -> Uuid {
+    let (high, low) = id.as_u64_pair();
+    Uuid::from_u64_pair(high ^ u64::from_ne_bytes(key.to_ne_bytes()), low)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_token_names_its_claim_and_differs_from_those_of_other_leases(
+            claim in any::<u128>(), other in any::<u128>(), key in any::<i64>(), other_key in any::<i64>()
+        ) {
+            let (claim, other) = (Uuid::from_u128(claim), Uuid::from_u128(other));
+            let token = lease_token(claim, EventKey(key));
+            prop_assert_eq!(lease_claim(token, EventKey(key)), claim);
+            if other_key != key {
+                prop_assert_ne!(lease_token(claim, EventKey(other_key)), token);
+            }
+            if other != claim {
+                prop_assert_ne!(lease_token(other, EventKey(key)), token);
+            }
+        }
+    }
 }

@@ -11,26 +11,23 @@ use crate::operation::{EventChange, operation_key};
 use crate::read;
 use crate::session::{Params, Sql};
 
-/// Deletes a failed event with its message. Deleting the terminal row comes first: it waits for another operator's change of
-/// the event, and finds nothing after a requeue. Changes nothing if an action has the key $5. Uses indexes
-/// webhook_events_event_id and webhook_events_message_id.
+/// Deletes a failed event. Deleting its row of webhook_failures comes first: it waits for another operator's change of the
+/// event, and finds nothing after a requeue. Changes nothing if an action has the key $5. Uses indexes
+/// webhook_events_event_id and webhook_failures_id.
 static DISCARD: Sql = Sql {
     text: "
 WITH discarded AS (
-    DELETE FROM app.webhook_terminal_events x
+    DELETE FROM app.webhook_failures f
     USING app.webhook_events e
-    WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
+    WHERE e.event_id = $1 AND f.id = e.id
           AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $5)
-    RETURNING x.id, x.failure_kind
+    RETURNING f.id, f.failure_kind
 ),
 events AS (
-    DELETE FROM app.webhook_events e USING discarded d WHERE e.id = d.id RETURNING e.*
-),
-messages AS (
-    DELETE FROM app.webhook_messages m
-    USING events e
-    WHERE m.id = e.message_id
-          AND NOT EXISTS (SELECT FROM app.webhook_events o WHERE o.message_id = e.message_id AND o.id <> e.id)
+    DELETE FROM app.webhook_events e
+    USING discarded d
+    WHERE e.id = d.id
+    RETURNING e.id, e.event_id, e.webhook_id, e.payment_request_id, e.session_id
 ),
 discarded_events AS (
     INSERT INTO app.webhook_discarded_events (id, discarded_at, event_id, webhook_id, payment_request_id, session_id)

@@ -26,7 +26,7 @@ pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
 
 /// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
 /// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). Tells whether the claim $2 has
-/// been granted leases (index webhook_claims_id), and whether the expiry check of a claim is due, after $3 (index
+/// been granted leases (index webhook_claims_request), and whether the expiry check of a claim is due, after $3 (index
 /// webhook_claims_expiry_check_at). It runs before the statements that read rows, so every transaction that had ended by
 /// then is visible to them.
 pub(crate) static READ_SNAPSHOT: Sql = Sql {
@@ -36,7 +36,7 @@ SELECT app.webhook_now(),
        pg_snapshot_xmax(s)::text::bigint,
        (SELECT last_value FROM app.webhook_event_key),
        r.destinations, r.ago_us,
-       EXISTS (SELECT FROM app.webhook_claims c WHERE c.id = $2),
+       EXISTS (SELECT FROM app.webhook_claims c WHERE c.request_id = $2),
        EXISTS (
            SELECT FROM app.webhook_claims c
            WHERE c.expiry_check_at > timestamptz 'epoch' + $3 * interval '1 microsecond'
@@ -52,16 +52,33 @@ CROSS JOIN (
     types: &[Type::INT8, Type::UUID, Type::INT8],
 };
 
-/// Reads the queued events of each position range that are due, ascending, leased or not. Uses index
-/// webhook_queue_position.
+/// Reads the queued events of each position range that are due, ascending, leased or not. Uses index webhook_queue_id for
+/// new events, whose position is their key, and webhook_queue_position for the others.
 pub(crate) static NEW_ROWS: Sql = Sql {
     text: "
 SELECT s.n, q.queue_position, q.destination_id, q.leased
 FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS s (low, high, n)
 CROSS JOIN LATERAL (
-    SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
-    FROM app.webhook_queue q
-    WHERE q.queue_position > s.low AND q.queue_position <= least(s.high, app.webhook_retry_position(app.webhook_now()))
+    SELECT q.queue_position, q.destination_id, q.leased
+    FROM (
+        (
+            SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
+            FROM app.webhook_queue q
+            WHERE q.id > s.low AND q.id <= s.high AND q.queue_position = q.id
+            ORDER BY q.id
+            LIMIT $3
+        )
+        UNION ALL
+        (
+            SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
+            FROM app.webhook_queue q
+            WHERE q.queue_position > s.low
+                  AND q.queue_position <= least(s.high, app.webhook_retry_position(app.webhook_now()))
+                  AND q.queue_position <> q.id
+            ORDER BY q.queue_position
+            LIMIT $3
+        )
+    ) q
     ORDER BY q.queue_position
     LIMIT $3
 ) q",

@@ -17,6 +17,7 @@ mod destination_ids;
 #[cfg(test)]
 mod fake_writer;
 mod insert;
+mod insert_sql;
 mod lock_wait;
 mod transaction;
 mod write;

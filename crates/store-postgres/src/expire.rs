@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 
 use crate::StoreState;
 use crate::convert::micros;
+use crate::fail::{insert_failures, insert_notices};
 use crate::session::{Session, Sql};
 
 /// Examines up to $3 pending events after the key $1, in key order, which is the order of creation. Uses index
@@ -17,14 +18,14 @@ WITH horizon AS (
     SELECT app.webhook_now() - $2 * interval '1 microsecond' AS at
 ),
 examined AS MATERIALIZED (
-    SELECT q.id, q.destination_id, q.claims, q.lease_until, q.last_error, q.manual_last_at
+    SELECT q.id, q.destination_id, q.claims, q.lease_until, q.last_error, q.requeued_at
     FROM app.webhook_queue q
     WHERE q.id > $1 AND q.id >= (SELECT w.min_key FROM app.webhook_pending_watermark w)
     ORDER BY q.id
     LIMIT $3
 )
 SELECT x.id, x.claims, x.last_error, e.created_at <= h.at,
-       coalesce(x.manual_last_at, e.created_at) <= h.at AND coalesce(x.lease_until <= app.webhook_now(), true),
+       coalesce(x.requeued_at, e.created_at) <= h.at AND coalesce(x.lease_until <= app.webhook_now(), true),
        coalesce(d.paused_until > app.webhook_now(), false),
        EXISTS (SELECT FROM app.webhook_circuits c
                WHERE c.destination_id = x.destination_id AND c.expires_at > app.webhook_now())
@@ -39,44 +40,32 @@ ORDER BY x.id",
 /// since (`claims`), and no operator has requeued them since. Skips events that another transaction is changing; the next
 /// walk finds them if they are still pending.
 static EXPIRE_EVENTS: Sql = Sql {
-    text: "
+    text: concat!(
+        "
 WITH found AS MATERIALIZED (
     SELECT q.id, g.failure_kind, g.last_error
     FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[]) AS g (key, claims, failure_kind, last_error)
     JOIN app.webhook_queue q ON q.id = g.key
     JOIN app.webhook_events e ON e.id = q.id
     WHERE q.claims = g.claims
-          AND coalesce(q.manual_last_at, e.created_at) <= app.webhook_now() - $5 * interval '1 microsecond'
+          AND coalesce(q.requeued_at, e.created_at) <= app.webhook_now() - $5 * interval '1 microsecond'
           AND (q.lease_until IS NULL OR q.lease_until <= app.webhook_now())
     ORDER BY q.id
     FOR UPDATE OF q SKIP LOCKED
 ),
-expired AS (
+ended AS (
     DELETE FROM app.webhook_queue q
     USING found f
     WHERE q.id = f.id
-    RETURNING q.*, f.failure_kind, f.last_error AS terminal_error
-),
-terminal_events AS (
-    INSERT INTO app.webhook_terminal_events (
-        id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
-        manual_last_action, manual_last_actor, manual_last_at
-    )
-    SELECT id, app.webhook_now(), last_attempted_at, attempts, claims, lost_leases, failure_kind, terminal_error,
-           manual_last_action, manual_last_actor, manual_last_at
-    FROM expired
-),
-counts AS (
-    INSERT INTO app.webhook_counts (pending, retrying, failed)
-    SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM expired HAVING count(*) > 0
-),
-notices AS (
-    INSERT INTO app.webhook_notices (at, event_keys, failure_kinds, attempts)
-    SELECT app.webhook_now(), array_agg(o.id), array_agg(o.failure_kind), array_agg(o.attempts)
-    FROM (SELECT x.id, x.failure_kind, x.attempts FROM expired x ORDER BY x.id) o
-    HAVING count(*) > 0
-)
-SELECT e.event_id FROM expired x JOIN app.webhook_events e ON e.id = x.id ORDER BY x.id",
+    RETURNING q.id, q.destination_id, q.last_attempted_at, q.attempts, q.attempts > 0 AS was_retrying, q.claims,
+              q.lost_leases, f.failure_kind, f.last_error AS failure_error
+),",
+        insert_failures!(),
+        ",",
+        insert_notices!("SELECT id AS key, failure_kind, attempts, id AS n FROM ended"),
+        "
+SELECT e.event_id FROM ended x JOIN app.webhook_events e ON e.id = x.id ORDER BY x.id"
+    ),
     types: &[Type::INT8_ARRAY, Type::INT4_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::INT8],
 };
 

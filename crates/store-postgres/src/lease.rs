@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use posthaste_domain::{EventKey, LeaseToken};
+use posthaste_domain::EventKey;
 use posthaste_store::{LeaseRef, StoreError};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::StoreState;
-use crate::convert::micros;
+use crate::convert::{lease_claim, lease_token, micros};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::Sql;
 
-/// Extends leases. Finds each event in the queue by key, fenced by the lease token. Returns the leases that are still
+/// Extends leases. Finds each event in the queue by key, fenced by the claim that holds the lease. Returns the leases that are still
 /// held.
 ///
 /// A holder may extend an expired lease that no worker has taken over. A renewal skips locked rows instead of waiting:
@@ -22,17 +22,17 @@ use crate::session::Sql;
 static RENEW_LEASES: Sql = Sql {
     text: "
 WITH held AS MATERIALIZED (
-    SELECT q.id, q.lease_token, q.lease_until > app.webhook_now() AS is_live
-    FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)
-    JOIN app.webhook_queue q ON q.id = h.key AND q.lease_token = h.token
+    SELECT q.id, q.lease_claim, q.lease_until > app.webhook_now() AS is_live
+    FROM unnest($1::bigint[], $2::uuid[]) AS h (key, claim)
+    JOIN app.webhook_queue q ON q.id = h.key AND q.lease_claim = h.claim
 ),
 unlocked AS MATERIALIZED (
     SELECT q.row_ctid
-    FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)
+    FROM unnest($1::bigint[], $2::uuid[]) AS h (key, claim)
     CROSS JOIN LATERAL (
         SELECT q.ctid AS row_ctid
         FROM app.webhook_queue q
-        WHERE q.id = h.key AND q.lease_token = h.token
+        WHERE q.id = h.key AND q.lease_claim = h.claim
         FOR UPDATE SKIP LOCKED
     ) q
 ),
@@ -41,11 +41,11 @@ renewed AS (
     SET lease_until = app.webhook_now() + $3 * interval '1 microsecond'
     FROM unlocked u
     WHERE q.ctid = u.row_ctid
-    RETURNING q.id, q.lease_token
+    RETURNING q.id, q.lease_claim
 )
-SELECT id, lease_token FROM renewed
+SELECT id, lease_claim FROM renewed
 UNION
-SELECT id, lease_token FROM held WHERE is_live",
+SELECT id, lease_claim FROM held WHERE is_live",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY, Type::INT8],
 };
 
@@ -72,18 +72,18 @@ UPDATE app.webhook_queue q
 SET queue_position = CASE WHEN q.attempts > 0 THEN app.webhook_retry_position(app.webhook_now())
                 ELSE app.webhook_next_event_key() END,
     updated_at = app.webhook_now(),
-    lease_until = NULL, lease_token = NULL, lease_claim = NULL
-FROM unnest($1::bigint[], $2::uuid[]) AS h (key, token)
-WHERE q.id = h.key AND q.lease_token = h.token",
+    lease_until = NULL, lease_claim = NULL
+FROM unnest($1::bigint[], $2::uuid[]) AS h (key, claim)
+WHERE q.id = h.key AND q.lease_claim = h.claim",
     types: &[Type::INT8_ARRAY, Type::UUID_ARRAY],
 };
 
-/// Returns keys and tokens as parameters, in key order. Every statement that locks several rows locks them in key
+/// Returns keys and the claims that granted the leases as parameters, in key order. Every statement that locks several rows locks them in key
 /// order, which rules out deadlocks.
 fn sorted_columns(held: &[LeaseRef]) -> (Vec<i64>, Vec<Uuid>) {
     let mut held = held.to_vec();
     held.sort_unstable();
-    held.iter().map(|held| (held.key.0, held.token.as_uuid())).unzip()
+    held.iter().map(|held| (held.key.0, lease_claim(held.token, held.key))).unzip()
 }
 
 /// Extends leases so that they expire `lease` from now. Returns the leases that the holder has lost.
@@ -95,14 +95,14 @@ pub(crate) async fn renew(
     if held.is_empty() {
         return Ok(Vec::new());
     }
-    let (keys, tokens) = sorted_columns(held);
+    let (keys, claims) = sorted_columns(held);
     let lease = micros(lease);
     let renewed = store.sessions.heartbeat.with(async |session| {
         let (renew, reschedule) =
             (session.prepare(&RENEW_LEASES).await?, session.prepare(&RESCHEDULE_RENEWED_CLAIMS).await?);
         let rows = session.transaction(async {
             let (renewed, rescheduled) = join(
-                session.send(&renew, &[&keys, &tokens, &lease]),
+                session.send(&renew, &[&keys, &claims, &lease]),
                 session.send(&reschedule, &[&keys, &lease]),
             )
             .await;
@@ -110,8 +110,8 @@ pub(crate) async fn renew(
         });
         let mut renewed = Vec::new();
         for row in rows.await? {
-            let token = LeaseToken::from_uuid(row.try_get(1)?);
-            renewed.push(LeaseRef { key: EventKey(row.try_get(0)?), token });
+            let key = EventKey(row.try_get(0)?);
+            renewed.push(LeaseRef { key, token: lease_token(row.try_get(1)?, key) });
         }
         renewed.sort_unstable();
         Ok(renewed)
@@ -125,11 +125,11 @@ pub(crate) async fn release(store: &StoreState, held: &[LeaseRef]) -> Result<(),
     if held.is_empty() {
         return Ok(());
     }
-    let (keys, tokens) = sorted_columns(held);
+    let (keys, claims) = sorted_columns(held);
     store
         .sessions
         .dispatch
-        .with(async |session| session.transact(&RELEASE_LEASES, &[&keys, &tokens]).await)
+        .with(async |session| session.transact(&RELEASE_LEASES, &[&keys, &claims]).await)
         .await?;
     store.outstanding.remove(held.iter().map(|held| held.token));
     store.waker.wake();

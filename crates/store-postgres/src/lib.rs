@@ -25,6 +25,7 @@ mod error;
 mod event;
 mod expire;
 mod expiry_check;
+mod fail;
 mod housekeeping;
 mod lease;
 mod list;

@@ -11,7 +11,7 @@ use crate::error::store_error;
 use crate::event::{event_columns, parse_event};
 use crate::session::Sql;
 
-/// Lists failed events, the latest change first. Uses index webhook_terminal_events_dead_letters, backwards. Skips rows
+/// Lists failed events, the latest change first. Uses index webhook_failures_updated_at, backwards. Skips rows
 /// whose kind is not $4, or is $5: an index by kind would serve only lists of a few among many.
 pub(crate) static DEAD_LETTERS: Sql = Sql {
     text: concat!(
@@ -20,12 +20,11 @@ SELECT ",
         event_columns!(),
         "
 FROM (
-    SELECT x.id
-    FROM app.webhook_terminal_events x
-    WHERE x.failure_kind IS NOT NULL
-          AND (x.updated_at, x.id) < (timestamptz 'epoch' + $1 * interval '1 microsecond', $2)
-          AND ($4 IS NULL OR x.failure_kind = $4) AND x.failure_kind IS DISTINCT FROM $5
-    ORDER BY x.updated_at DESC, x.id DESC
+    SELECT f.id
+    FROM app.webhook_failures f
+    WHERE (f.updated_at, f.id) < (timestamptz 'epoch' + $1 * interval '1 microsecond', $2)
+          AND ($4 IS NULL OR f.failure_kind = $4) AND f.failure_kind IS DISTINCT FROM $5
+    ORDER BY f.updated_at DESC, f.id DESC
     LIMIT $3
 ) d
 JOIN app.webhook_outbox_events v ON v.id = d.id
@@ -76,11 +75,15 @@ static PENDING: Sql = list_events!(
     "SELECT d.id FROM app.webhook_queue d
      WHERE d.id < $1 AND d.id >= (SELECT w.min_key FROM app.webhook_pending_watermark w) ORDER BY d.id DESC"
 );
-static FAILED: Sql = list_events!(
-    "SELECT d.id FROM app.webhook_terminal_events d WHERE d.id < $1 AND d.failure_kind IS NOT NULL ORDER BY d.id DESC"
-);
+static FAILED: Sql =
+    list_events!("SELECT d.id FROM app.webhook_failures d WHERE d.id < $1 ORDER BY d.id DESC");
+/// Lists delivered events. Uses index webhook_attempts_event, backwards, of all partitions together. Skips attempts that
+/// delivered nothing.
 static DELIVERED: Sql = list_events!(
-    "SELECT d.id FROM app.webhook_terminal_events d WHERE d.id < $1 AND d.failure_kind IS NULL ORDER BY d.id DESC"
+    "SELECT d.event_key AS id
+     FROM app.webhook_attempts d
+     WHERE d.event_key < $1 AND d.delivery_claims IS NOT NULL
+     ORDER BY d.event_key DESC"
 );
 /// Lists all events of a destination. Uses index webhook_events_destination, backwards.
 static ALL_OF_DESTINATION: Sql =
@@ -116,17 +119,16 @@ static PENDING_OF_DESTINATION: Sql = list_events!(
      ) d
      ORDER BY d.id DESC"
 );
-/// Lists the failed events of a destination. Uses index webhook_terminal_events_failed_destination, backwards.
-static FAILED_OF_DESTINATION: Sql = list_events!(
-    "SELECT d.id FROM app.webhook_terminal_events d WHERE d.failure_kind IS NOT NULL AND ",
-    of_destination!("d.failed_destination_id")
-);
+/// Lists the failed events of a destination. Uses index webhook_failures_destination, backwards.
+static FAILED_OF_DESTINATION: Sql =
+    list_events!("SELECT d.id FROM app.webhook_failures d WHERE ", of_destination!("d.destination_id"));
 /// Lists the delivered events of a destination. Uses index webhook_events_destination, backwards. Skips newer events
 /// of the destination that are failed or pending, at about a microsecond each: an index of deliveries by destination
 /// would slow down every settle.
 static DELIVERED_OF_DESTINATION: Sql = list_events!(
     "SELECT d.id FROM app.webhook_events d
-     WHERE EXISTS (SELECT FROM app.webhook_terminal_events x WHERE x.id = d.id AND x.failure_kind IS NULL) AND ",
+     WHERE NOT EXISTS (SELECT FROM app.webhook_queue q WHERE q.id = d.id)
+           AND NOT EXISTS (SELECT FROM app.webhook_failures f WHERE f.id = d.id) AND ",
     of_destination!("d.destination_id")
 );
 

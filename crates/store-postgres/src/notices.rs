@@ -28,16 +28,25 @@ const COMMITS_MAX: i64 = 64;
 const NOTIFICATION_BYTES_MAX: usize = 7_900;
 
 /// Joins the notices `u` with the fields of their events, as `e`, also of discarded events. Omits notices whose events
-/// retention has removed. Uses indexes webhook_events_id and webhook_discarded_events_id.
+/// retention has removed. Reads the discarded events only for an event that is missing. Uses indexes webhook_events_id and
+/// webhook_discarded_events_id.
 macro_rules! event_references {
     () => {
-        "CROSS JOIN LATERAL (
-    SELECT e.event_id, e.webhook_id, e.session_id, e.payment_request_id
-    FROM app.webhook_events e WHERE e.id = u.key
-    UNION ALL
+        "LEFT JOIN app.webhook_events e ON e.id = u.key
+LEFT JOIN LATERAL (
     SELECT d.event_id, d.webhook_id, d.session_id, d.payment_request_id
-    FROM app.webhook_discarded_events d WHERE d.id = u.key
-) e"
+    FROM app.webhook_discarded_events d
+    WHERE e.id IS NULL AND d.id = u.key
+    LIMIT 1
+) d ON true"
+    };
+}
+
+/// The fields that [`event_references`] joins.
+macro_rules! reference_columns {
+    () => {
+        "coalesce(e.event_id, d.event_id), coalesce(e.webhook_id, d.webhook_id), coalesce(e.session_id, d.session_id),
+       coalesce(e.payment_request_id, d.payment_request_id)"
     };
 }
 
@@ -63,13 +72,16 @@ positioned AS (
     RETURNING n.position, to_char(n.at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') AS at,
               n.event_keys, n.failure_kinds, n.attempts
 )
-SELECT p.at, u.failure_kind, u.attempts, e.event_id, e.webhook_id, e.session_id, e.payment_request_id
+SELECT p.at, u.failure_kind, u.attempts, ",
+        reference_columns!(),
+        "
 FROM positioned p
 CROSS JOIN LATERAL unnest(p.event_keys, p.failure_kinds, p.attempts)
            WITH ORDINALITY AS u (key, failure_kind, attempts, n)
 ",
         event_references!(),
         "
+WHERE e.id IS NOT NULL OR d.event_id IS NOT NULL
 ORDER BY p.position, u.n"
     ),
     types: &[Type::INT8],
@@ -95,14 +107,16 @@ FROM app.webhook_notice_position s",
 static NOTICES_AFTER: Sql = Sql {
     text: concat!(
         "
-SELECT n.position, u.n, n.at, e.event_id, e.webhook_id, e.session_id, e.payment_request_id, u.failure_kind, u.attempts
+SELECT n.position, u.n, n.at, ",
+        reference_columns!(),
+        ", u.failure_kind, u.attempts
 FROM app.webhook_notices n
 CROSS JOIN LATERAL unnest(n.event_keys, n.failure_kinds, n.attempts)
            WITH ORDINALITY AS u (key, failure_kind, attempts, n)
 ",
         event_references!(),
         "
-WHERE n.position >= $1 AND (n.position > $1 OR u.n > $2)
+WHERE n.position >= $1 AND (n.position > $1 OR u.n > $2) AND (e.id IS NOT NULL OR d.event_id IS NOT NULL)
 ORDER BY n.position, u.n
 LIMIT $3"
     ),
@@ -169,14 +183,21 @@ async fn assign_positions(session: &Session, lock: &Sql) -> Result<i64, tokio_po
 /// Packs notices into JSON arrays, each short enough for one PostgreSQL notification.
 fn notification_payloads(notices: &[Row]) -> Result<Vec<String>, tokio_postgres::Error> {
     let mut payloads: Vec<String> = Vec::new();
+    let mut notice = String::new();
     for row in notices {
-        let notice = notice_json(row)?;
+        notice.clear();
+        write_json(row, &mut notice)?;
         match payloads.last_mut() {
             Some(last) if last.len() + notice.len() + 2 <= NOTIFICATION_BYTES_MAX => {
                 last.push(',');
                 last.push_str(&notice);
             }
-            _ => payloads.push(format!("[{notice}")),
+            _ => {
+                let mut payload = String::with_capacity(NOTIFICATION_BYTES_MAX);
+                payload.push('[');
+                payload.push_str(&notice);
+                payloads.push(payload);
+            }
         }
     }
     for payload in &mut payloads {
@@ -185,21 +206,41 @@ fn notification_payloads(notices: &[Row]) -> Result<Vec<String>, tokio_postgres:
     Ok(payloads)
 }
 
-/// Formats one notice as the JSON object of the broadcast.
-fn notice_json(row: &Row) -> Result<String, tokio_postgres::Error> {
+/// Writes one notice as the JSON object of the broadcast. It is written by hand, because every delivery has a notice.
+fn write_json(row: &Row, json: &mut String) -> Result<(), tokio_postgres::Error> {
     let kind = parse_kind(row, 1)?;
-    let notice = serde_json::json!({
-        "topic": NOTICE_TOPIC,
-        "type": kind.as_str(),
-        "webhook_delivery_id": row.try_get::<_, &str>(3)?,
-        "webhook_id": row.try_get::<_, Option<&str>>(4)?,
-        "session_id": row.try_get::<_, Option<&str>>(5)?,
-        "payment_request_id": row.try_get::<_, Option<&str>>(6)?,
-        "attempts": row.try_get::<_, i32>(2)?,
-        "failure_kind": kind.failure_kind().map(FailureKind::as_str),
-        "at": row.try_get::<_, &str>(0)?,
-    });
-    Ok(notice.to_string())
+    let attempts = row.try_get::<_, i32>(2)?.to_string();
+    push_field(json, '{', "at", row.try_get::<_, Option<&str>>(0)?);
+    json.push_str(",\"attempts\":");
+    json.push_str(&attempts);
+    push_field(json, ',', "failure_kind", kind.failure_kind().map(FailureKind::as_str));
+    push_field(json, ',', "payment_request_id", row.try_get::<_, Option<&str>>(6)?);
+    push_field(json, ',', "session_id", row.try_get::<_, Option<&str>>(5)?);
+    push_field(json, ',', "topic", Some(NOTICE_TOPIC));
+    push_field(json, ',', "type", Some(kind.as_str()));
+    push_field(json, ',', "webhook_delivery_id", row.try_get::<_, Option<&str>>(3)?);
+    push_field(json, ',', "webhook_id", row.try_get::<_, Option<&str>>(4)?);
+    json.push('}');
+    Ok(())
+}
+
+/// Appends a field of a JSON object after `separator`.
+fn push_field(json: &mut String, separator: char, name: &str, value: Option<&str>) {
+    json.push(separator);
+    json.push('"');
+    json.push_str(name);
+    json.push_str("\":");
+    match value {
+        None => json.push_str("null"),
+        Some(text)
+            if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') =>
+        {
+            json.push('"');
+            json.push_str(text);
+            json.push('"');
+        }
+        Some(text) => json.push_str(&serde_json::Value::from(text).to_string()),
+    }
 }
 
 /// Reads notices after a cursor. Without a cursor, and with one beyond the end of the log, returns no notices and the

@@ -6,30 +6,29 @@ use tokio_postgres::types::Type;
 
 use crate::StoreState;
 use crate::error::unavailable;
+use crate::fail::{insert_failures, insert_notices};
 use crate::operation::{EventChange, operation_key};
 use crate::read;
 use crate::session::{Params, Sql};
 
 /// Moves a failed event to the end of the queue, due now and with its attempts reset. Changes nothing if an action has the
-/// key $4. Uses indexes webhook_events_event_id, webhook_messages_id and webhook_audit_operation.
+/// key $4. Uses indexes webhook_events_event_id, webhook_failures_id and webhook_audit_operation.
 static REQUEUE: Sql = Sql {
     text: "
 WITH requeued AS (
-    DELETE FROM app.webhook_terminal_events x
+    DELETE FROM app.webhook_failures f
     USING app.webhook_events e
-    WHERE e.event_id = $1 AND x.id = e.id AND x.failure_kind IS NOT NULL
+    WHERE e.event_id = $1 AND f.id = e.id
           AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $4)
-    RETURNING x.*, e.destination_id, e.message_id
+    RETURNING f.*, coalesce(octet_length(e.payload), 0) AS payload_bytes
 ),
 queued AS (
     INSERT INTO app.webhook_queue (
-        id, destination_id, queue_position, next_attempt_at, payload_bytes, last_attempted_at, claims, updated_at,
-        manual_last_action, manual_last_actor, manual_last_at
+        id, destination_id, queue_position, next_attempt_at, payload_bytes, last_attempted_at, requeued_at, claims, updated_at
     )
-    SELECT r.id, r.destination_id, app.webhook_next_event_key(), app.webhook_now(),
-           coalesce((SELECT octet_length(m.payload) FROM app.webhook_messages m WHERE m.id = r.message_id), 0),
-           r.last_attempted_at, r.claims, app.webhook_now(), $2, $3, app.webhook_now()
-    FROM requeued r
+    SELECT id, destination_id, app.webhook_next_event_key(), app.webhook_now(), payload_bytes, last_attempted_at,
+           app.webhook_now(), claims, app.webhook_now()
+    FROM requeued
 ),
 watermark AS (
     UPDATE app.webhook_pending_watermark w SET min_key = r.id FROM requeued r WHERE w.min_key > r.id
@@ -50,62 +49,51 @@ SELECT FROM requeued",
 /// `failure` keeps the kind before the change, on which the counts depend, from changing in between. Changes nothing if an
 /// action has the key $7.
 static CANCEL: Sql = Sql {
-    text: "
-WITH pending AS (
+    text: concat!(
+        "
+WITH ended AS (
     DELETE FROM app.webhook_queue q
     USING app.webhook_events e
     WHERE e.event_id = $1 AND q.id = e.id
           AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $7)
-    RETURNING q.*
-),
-terminal_events AS (
-    INSERT INTO app.webhook_terminal_events (
-        id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
-        manual_last_action, manual_last_actor, manual_last_at, manual_last_reason
-    )
-    SELECT id, app.webhook_now(), last_attempted_at, attempts, claims, lost_leases, $4, $5,
-           $2, $3, app.webhook_now(), $6
-    FROM pending
-),
+    RETURNING q.id, q.destination_id, q.last_attempted_at, q.attempts, q.attempts > 0 AS was_retrying, q.claims,
+              q.lost_leases, $4 AS failure_kind, $5 AS failure_error
+),",
+        insert_failures!(),
+        ",",
+        insert_notices!("SELECT id AS key, failure_kind, attempts, id AS n FROM ended"),
+        ",
 failure AS (
-    SELECT x.id, x.failure_kind
+    SELECT f.id, f.failure_kind
     FROM app.webhook_events e
-    JOIN app.webhook_terminal_events x ON x.id = e.id
-    WHERE e.event_id = $1 AND x.failure_kind IS NOT NULL
+    JOIN app.webhook_failures f ON f.id = e.id
+    WHERE e.event_id = $1
           AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $7)
-    FOR UPDATE OF x
+    FOR UPDATE OF f
 ),
 failed AS (
-    UPDATE app.webhook_terminal_events x
-    SET failure_kind = $4, last_error = $5, updated_at = app.webhook_now(),
-        manual_last_action = $2, manual_last_actor = $3, manual_last_at = app.webhook_now(),
-        manual_last_reason = $6
-    FROM failure f
-    WHERE x.id = f.id
-    RETURNING x.id, f.failure_kind AS kind_before
+    UPDATE app.webhook_failures f
+    SET failure_kind = $4, last_error = $5, updated_at = app.webhook_now()
+    FROM failure b
+    WHERE f.id = b.id
+    RETURNING f.id, b.failure_kind AS kind_before
 ),
-counts AS (
-    INSERT INTO app.webhook_counts (pending, retrying, failed, cancelled)
-    SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*), count(*) FROM pending HAVING count(*) > 0
-    UNION ALL
-    SELECT 0, 0, 0, count(*) FROM failed WHERE kind_before <> $4 HAVING count(*) > 0
-),
-notices AS (
-    INSERT INTO app.webhook_notices (at, event_keys, failure_kinds, attempts)
-    SELECT app.webhook_now(), array_agg(id), array_agg($4), array_agg(attempts) FROM pending HAVING count(*) > 0
+recount AS (
+    INSERT INTO app.webhook_counts (cancelled) SELECT count(*) FROM failed WHERE kind_before <> $4 HAVING count(*) > 0
 ),
 changed AS (
-    SELECT id FROM pending UNION ALL SELECT id FROM failed
+    SELECT id FROM ended UNION ALL SELECT id FROM failed
 ),
 audit AS (
     INSERT INTO app.webhook_audit (event_key, action, actor, at, reason, operation_key)
     SELECT id, $2, $3, app.webhook_now(), $6, $7 FROM changed
 )
-SELECT id FROM changed",
+SELECT id FROM changed"
+    ),
     types: &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
-/// Attempts to cancel an event that moves between the queue and the terminal events meanwhile.
+/// Attempts to cancel an event that moves between the queue and the failures meanwhile.
 const CANCEL_TRIES_MAX: usize = 10;
 
 /// Requeues a failed event.

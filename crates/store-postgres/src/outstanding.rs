@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use posthaste_domain::{ClaimId, Lease, LeaseToken};
 use uuid::Uuid;
 
+use crate::convert::lease_claim;
+
 /// Upper bound of the set, far above the claims of one worker. Beyond it, the set is cleared.
 const CLAIMS_MAX: usize = 10_000;
 
@@ -43,13 +45,14 @@ impl OutstandingLeases {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the leases of a claim. A repeated claim returns leases that may already be here; they count once.
-    pub(crate) fn add(&self, claim: ClaimId, leases: &[Lease]) {
+    /// Adds leases. A repeated claim returns leases that may already be here; they count once.
+    pub(crate) fn add(&self, leases: &[Lease]) {
         let mut state = self.lock();
         if state.counts.len() >= CLAIMS_MAX {
             *state = LeasesByClaim::default();
         }
         for lease in leases {
+            let claim = ClaimId::from_uuid(lease_claim(lease.token, lease.key));
             if state.claims.insert(lease.token, claim).is_none() {
                 let count = state.counts.entry(claim).or_default();
                 count.granted += 1;
@@ -102,11 +105,12 @@ mod tests {
     use posthaste_domain::{DestinationId, DestinationUrl, EventId, EventKey, MessageId, Trigger};
 
     use super::*;
+    use crate::convert::lease_token;
 
     const CLAIM: fn() -> ClaimId = || ClaimId::random([7; 16]);
 
     fn token(number: u8) -> LeaseToken {
-        LeaseToken::random([number; 16])
+        lease_token(CLAIM().as_uuid(), EventKey(i64::from(number)))
     }
 
     fn lease(number: u8) -> Lease {
@@ -131,9 +135,9 @@ mod tests {
     #[test]
     fn the_last_lease_completes_its_claim_with_the_number_of_granted_leases() {
         let outstanding = OutstandingLeases::default();
-        outstanding.add(CLAIM(), &[lease(1), lease(2), lease(3)]);
+        outstanding.add(&[lease(1), lease(2), lease(3)]);
         // A repeated claim: leases that come twice count once.
-        outstanding.add(CLAIM(), &[lease(2), lease(3)]);
+        outstanding.add(&[lease(2), lease(3)]);
         assert_eq!(outstanding.completed_by([token(1), token(1)].into_iter()), CompletedClaims::default());
         outstanding.remove([token(1)].into_iter());
         assert_eq!(outstanding.completed_by([token(2)].into_iter()), CompletedClaims::default());

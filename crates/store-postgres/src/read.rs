@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join3;
-use posthaste_domain::{ErrorClass, EventId, Excerpt, LeaseToken, Trigger, WorkerId};
+use posthaste_domain::{ErrorClass, EventId, EventKey, Excerpt, Trigger, WorkerId};
 use posthaste_store::{
     AttemptView, AuditView, EventDetail, HELD_COUNT_MAX, ManualAction, Overview, PendingCount, StoreError,
     StoreHealth,
@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::StoreState;
-use crate::convert::{PgTimestamp, unsigned};
+use crate::convert::{PgTimestamp, lease_token, unsigned};
 use crate::error::store_error;
 use crate::event::{SELECT_EVENT, parse_event};
 use crate::migrate::supported_schema_version;
@@ -47,7 +47,9 @@ held AS MATERIALIZED (
     ) q
 )
 SELECT c.pending, c.retrying, c.delivered, c.failed,
-       (SELECT count(*) FROM app.webhook_queue q WHERE q.queue_position > app.webhook_retry_position(app.webhook_now())),
+       (SELECT count(*)
+        FROM app.webhook_queue q
+        WHERE q.queue_position > app.webhook_retry_position(app.webhook_now()) AND q.queue_position <> q.id),
        (SELECT count(*)
         FROM app.webhook_claims l
         CROSS JOIN LATERAL unnest(l.event_keys) AS k (key)
@@ -78,8 +80,8 @@ pub(crate) static HEALTH: Sql =
 /// Reads the attempts of an event, oldest first. Uses index webhook_attempts_event, in every partition.
 static ATTEMPT_HISTORY: Sql = Sql {
     text: "
-SELECT a.lease_token, a.attempt, a.trigger, a.started_at, a.duration_us, a.http_status, a.error_class, a.excerpt, a.worker_id,
-       a.applied
+SELECT a.lease_claim, a.attempt, a.trigger, a.started_at, a.duration_us, a.http_status, a.error_class, a.excerpt, a.worker_id,
+       a.applied, a.event_key
 FROM app.webhook_attempts a
 WHERE a.event_key = (SELECT e.id FROM app.webhook_events e WHERE e.event_id = $1)
 ORDER BY a.recorded_at, a.attempt",
@@ -198,7 +200,7 @@ pub(crate) async fn explain_missing(store: &StoreState, event_id: &EventId) -> S
 fn parse_attempt(row: &Row) -> Result<AttemptView, tokio_postgres::Error> {
     let duration_us: i64 = row.try_get(4)?;
     Ok(AttemptView {
-        token: LeaseToken::from_uuid(row.try_get(0)?),
+        token: lease_token(row.try_get(0)?, EventKey(row.try_get(10)?)),
         attempt: unsigned(row.try_get(1)?),
         trigger: Trigger::from_name(row.try_get(2)?).unwrap_or(Trigger::Scheduled),
         started_at: row.try_get::<_, PgTimestamp>(3)?.0,

@@ -49,11 +49,10 @@ impl ReusableHarness {
         let old = std::mem::replace(&mut *self.sequence.lock().expect("no holder of this lock panics"), new);
         drop(old);
         let tables = [
-            "messages",
             "destinations",
             "events",
             "queue",
-            "terminal_events",
+            "failures",
             "attempts",
             "claims",
             "counts",

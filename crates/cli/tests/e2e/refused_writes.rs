@@ -53,7 +53,7 @@ fn deliver_while_results_are_refused(sandbox: &Sandbox, missing: &str, spoil: &s
     }
     let recorded = "SELECT count(DISTINCT event_key) || ' of ' || count(*) FROM webhook_attempts";
     assert_eq!(sandbox.sql(recorded), format!("{0} of {0}", COUNT + 1));
-    assert_eq!(sandbox.sql("SELECT sum(lost_leases) FROM webhook_terminal_events"), "0");
+    assert_eq!(sandbox.sql("SELECT sum(lost_leases) FROM webhook_outbox_events"), "0");
     service.stop();
 }
 
@@ -77,9 +77,9 @@ fn results_whose_table_is_missing_are_kept_until_the_table_is_back() {
     let (sandbox, _) = limited_sandbox();
     deliver_while_results_are_refused(
         &sandbox,
-        "app.webhook_terminal_events\\\" does not exist",
-        "ALTER TABLE webhook_terminal_events RENAME TO elsewhere",
-        "ALTER TABLE elsewhere RENAME TO webhook_terminal_events",
+        "app.webhook_attempts\\\" does not exist",
+        "ALTER TABLE webhook_attempts RENAME TO elsewhere",
+        "ALTER TABLE elsewhere RENAME TO webhook_attempts",
     );
 }
 

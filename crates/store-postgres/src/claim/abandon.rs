@@ -6,38 +6,28 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::grant;
+use crate::fail::{insert_failures, insert_notices};
 use crate::session::{Session, Sql};
 
 /// Moves events whose lease is still expired to their terminal state, with counts and notices. `lost_leases` fences the
 /// update: it differs once another worker has taken the event over.
 static ABANDON_EVENTS: Sql = Sql {
-    text: "
-WITH abandoned AS (
+    text: concat!(
+        "
+WITH ended AS (
     DELETE FROM app.webhook_queue q
     USING unnest($1::bigint[], $2::integer[], $3::text[], $4::text[])
-          AS g (key, lost_leases, failure_kind, last_error)
+          AS g (key, lost_leases, failure_kind, failure_error)
     WHERE q.id = g.key AND q.lost_leases = g.lost_leases AND q.lease_until <= app.webhook_now()
-    RETURNING q.*, g.failure_kind, g.last_error AS terminal_error
-),
-terminal_events AS (
-    INSERT INTO app.webhook_terminal_events (
-        id, updated_at, last_attempted_at, attempts, claims, lost_leases, failure_kind, last_error,
-        manual_last_action, manual_last_actor, manual_last_at
-    )
-    SELECT id, app.webhook_now(), last_attempted_at, attempts, claims, lost_leases + 1, failure_kind, terminal_error,
-           manual_last_action, manual_last_actor, manual_last_at
-    FROM abandoned
-),
-counts AS (
-    INSERT INTO app.webhook_counts (pending, retrying, failed)
-    SELECT -count(*), -count(*) FILTER (WHERE attempts > 0), count(*) FROM abandoned HAVING count(*) > 0
-),
-notices AS (
-    INSERT INTO app.webhook_notices (at, event_keys, failure_kinds, attempts)
-    SELECT app.webhook_now(), array_agg(id), array_agg(failure_kind), array_agg(attempts)
-    FROM abandoned HAVING count(*) > 0
-)
-SELECT e.event_id, a.lease_claim FROM abandoned a JOIN app.webhook_events e ON e.id = a.id",
+    RETURNING q.id, q.destination_id, q.last_attempted_at, q.attempts, q.attempts > 0 AS was_retrying, q.claims,
+              q.lost_leases + 1 AS lost_leases, g.failure_kind, g.failure_error, q.lease_claim
+),",
+        insert_failures!(),
+        ",",
+        insert_notices!("SELECT id AS key, failure_kind, attempts, id AS n FROM ended"),
+        "
+SELECT e.event_id, x.lease_claim FROM ended x JOIN app.webhook_events e ON e.id = x.id"
+    ),
     types: &[Type::INT8_ARRAY, Type::INT4_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY],
 };
 

@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
 use posthaste_domain::{
-    DestinationId, DestinationUrl, EventId, EventKey, Lease, LeaseToken, MessageId, Timestamp, Trigger,
+    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, MessageId, Timestamp, Trigger,
 };
-use posthaste_store::{ClaimRequest, ManualAction, PayloadBudget};
+use posthaste_store::{ClaimRequest, PayloadBudget};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use super::grant_sql::{GRANT_RANGES, TAKE_OVER_EXPIRED};
-use crate::convert::{PgTimestamp, bytes, micros, unsigned};
+use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::{Session, Sql};
 
@@ -56,7 +56,7 @@ async fn take_over(
     let mut lost_claims: Vec<Uuid> = Vec::new();
     // Whether the index keeps the expired lease.
     let mut kept = vec![false; expired.len()];
-    for (index, row) in parse_rows(&rows)? {
+    for (index, row) in parse_rows(grant.id, &rows)? {
         match row {
             GrantRow::Granted { lease, lost_claim, .. } => {
                 budget.take_lease(&claimable.receivers, &lease);
@@ -123,7 +123,7 @@ async fn claim_ranges(
     let mut results = vec![RangeResult::default(); range_claims.len()];
     let mut paused = vec![false; range_claims.len()];
     leases.reserve(rows.len());
-    for (index, row) in parse_rows(&rows)? {
+    for (index, row) in parse_rows(grant.id, &rows)? {
         let result = &mut results[index];
         match row {
             GrantRow::Granted { position, lease, .. } => {
@@ -162,7 +162,7 @@ pub(crate) async fn grant_in_transaction(
     let (destinations, lows, highs, limits) = (vec![destination], vec![0_i64], vec![i64::MAX], vec![1_i64]);
     let ranges: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &true];
     let rows = session.query(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
-    let granted = parse_rows(&rows)?.into_iter().find_map(|(_, row)| match row {
+    let granted = parse_rows(grant.id, &rows)?.into_iter().find_map(|(_, row)| match row {
         GrantRow::Granted { lease, .. } => Some(lease),
         _ => None,
     });
@@ -173,7 +173,9 @@ type Param<'a> = &'a (dyn ToSql + Sync);
 
 /// The parameters that the statements of this module share.
 struct Grant<'a> {
-    claim: Uuid,
+    /// The random id of this grant, which fences its leases.
+    id: Uuid,
+    request: Uuid,
     owner: &'a str,
     lease_us: i64,
     payload_bytes_max: i64,
@@ -182,9 +184,11 @@ struct Grant<'a> {
 }
 
 impl<'a> Grant<'a> {
+    #[expect(clippy::disallowed_methods, reason = "lease tokens are random, and nothing is decided by them")]
     fn new(request: &'a ClaimRequest, payloads: &PayloadBudget) -> Self {
         Self {
-            claim: request.id.as_uuid(),
+            id: ClaimId::random(rand::random()).as_uuid(),
+            request: request.id.as_uuid(),
             owner: request.owner.as_str(),
             lease_us: micros(request.lease),
             payload_bytes_max: bytes(payloads.bytes_left()),
@@ -193,14 +197,15 @@ impl<'a> Grant<'a> {
         }
     }
 
-    fn params(&self) -> [Param<'_>; 6] {
+    fn params(&self) -> [Param<'_>; 7] {
         [
-            &self.claim,
+            &self.id,
             &self.owner,
             &self.lease_us,
             &self.payload_bytes_max,
             &self.event_payload_bytes_max,
             &self.is_first_free,
+            &self.request,
         ]
     }
 }
@@ -217,22 +222,22 @@ enum GrantRow {
 }
 
 /// Parses the rows of a statement. Returns each with the index of its range or key, in that order.
-fn parse_rows(rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio_postgres::Error> {
+fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio_postgres::Error> {
     let mut parsed = Vec::with_capacity(rows.len());
     for row in rows {
         let index = usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("WITH ORDINALITY numbers from one");
         let position = row.try_get::<_, Option<i64>>(1)?;
-        let row = match (position, row.try_get::<_, Option<PgTimestamp>>(15)?) {
+        let row = match (position, row.try_get::<_, Option<PgTimestamp>>(14)?) {
             (Some(position), _) => {
-                GrantRow::Granted { position, lease: parse_lease(row)?, lost_claim: row.try_get(17)? }
+                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(16)? }
             }
             (None, Some(PgTimestamp(until))) => {
-                GrantRow::Paused { destination: DestinationId(row.try_get(6)?), until }
+                GrantRow::Paused { destination: DestinationId(row.try_get(5)?), until }
             }
             (None, None) => GrantRow::Ungranted(UngrantedRows {
-                rows: usize::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
-                locked_rows: usize::try_from(row.try_get::<_, i32>(13)?).unwrap_or(0),
-                last_position: row.try_get(6)?,
+                rows: usize::try_from(row.try_get::<_, i32>(11)?).unwrap_or(0),
+                locked_rows: usize::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
+                last_position: row.try_get(5)?,
                 first_left: row.try_get(2)?,
             }),
         };
@@ -246,25 +251,25 @@ fn parse_rows(rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio_postgres::Er
 }
 
 /// Parses a row of [`GRANT_RANGES`], [`TAKE_OVER_EXPIRED`] or `REPEAT_CLAIM`, which select the same columns.
-pub(super) fn parse_lease(row: &Row) -> Result<Lease, tokio_postgres::Error> {
-    let attempts = unsigned(row.try_get(12)?);
-    let is_requeued =
-        row.try_get::<_, Option<&str>>(14)?.and_then(ManualAction::from_name) == Some(ManualAction::Requeue);
-    let (due, now): (PgTimestamp, PgTimestamp) = (row.try_get(15)?, row.try_get(16)?);
+/// `claim` is the id of the grant.
+pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgres::Error> {
+    let key = EventKey(row.try_get(2)?);
+    let attempts = unsigned(row.try_get(11)?);
+    let (due, now): (PgTimestamp, PgTimestamp) = (row.try_get(14)?, row.try_get(15)?);
     Ok(Lease {
-        key: EventKey(row.try_get(2)?),
-        token: LeaseToken::from_uuid(row.try_get(3)?),
-        event_id: EventId::from_stored(row.try_get(4)?),
-        message_id: MessageId::from_uuid(row.try_get(5)?),
-        destination_id: DestinationId(row.try_get(6)?),
-        destination_url: DestinationUrl::from_stored(row.try_get(7)?),
-        event_type: row.try_get(8)?,
-        content_type: row.try_get(9)?,
-        payload: Bytes::copy_from_slice(row.try_get::<_, Option<&[u8]>>(10)?.unwrap_or_default()),
-        traceparent: row.try_get(11)?,
+        key,
+        token: lease_token(claim, key),
+        event_id: EventId::from_stored(row.try_get(3)?),
+        message_id: MessageId::from_uuid(row.try_get(4)?),
+        destination_id: DestinationId(row.try_get(5)?),
+        destination_url: DestinationUrl::from_stored(row.try_get(6)?),
+        event_type: row.try_get(7)?,
+        content_type: row.try_get(8)?,
+        payload: Bytes::copy_from_slice(row.try_get::<_, Option<&[u8]>>(9)?.unwrap_or_default()),
+        traceparent: row.try_get(10)?,
         attempts,
-        max_attempts: unsigned(row.try_get(13)?),
-        trigger: Trigger::for_attempt(is_requeued, attempts),
+        max_attempts: unsigned(row.try_get(12)?),
+        trigger: Trigger::for_attempt(row.try_get(13)?, attempts),
         overdue: now.0.since(due.0),
     })
 }

@@ -4,8 +4,8 @@ use tokio_postgres::types::Type;
 
 use crate::session::Sql;
 
-/// Builds a statement that grants leases on rows of the CTE `candidates` (n, url, lost_claim, row_ctid, queue_position,
-/// payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows that report paused
+/// Builds a statement that grants leases on rows of the CTE `candidates` (n, url, lost_claim, id, row_ctid, is_locked,
+/// queue_position, payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows that report paused
 /// destinations.
 ///
 /// The sizes of the payloads limit the grant before a payload is read, and only rows that the claim is granted are locked:
@@ -15,8 +15,12 @@ use crate::session::Sql;
 /// claim at most. A payload of more than $5 bytes keeps back its own n only. If all candidates fit, as they nearly always
 /// do, they are not ordered for this.
 ///
-/// `picked` locks its rows, so their ctid is stable until the update. No indexed column changes, so a lease writes no
-/// index entry. $1 is the claim's id, $2 the owner, $3 the length of a lease; the parameters of `$candidates` begin at $7.
+/// A row is granted only in the version that `candidates` read: `granted` finds it by its ctid, and every change of a row
+/// gives it another one. Nearly all candidates have no xmax, so no transaction has locked them, and the update is their
+/// only lock. It may wait for a transaction that is a moment faster, and then skips the row; so it goes in key order, like
+/// every statement that locks several rows. A row with an xmax may be locked for any length of time: `picked` locks it
+/// first, or skips it. No indexed column changes, so a lease writes no index entry. $1 is the id of the grant, $2 the owner,
+/// $3 the length of a lease, $7 the id of the claim's request; the parameters of `$candidates` begin at $8.
 ///
 /// Returns, beside the granted events, a row without a queue position for each n with candidates that were not granted:
 /// the position of the first one whose payload did not fit, the last position of all candidates, their number, and the
@@ -46,25 +50,33 @@ numbered AS (
     FROM sized s
 ),
 chosen AS MATERIALIZED (
-    SELECT c.n, c.url, c.lost_claim, c.row_ctid, c.queue_position, true AS fits
+    SELECT c.n, c.url, c.lost_claim, c.id, c.row_ctid, c.is_locked, c.queue_position, true AS fits
     FROM candidates c
     WHERE (SELECT t.fits FROM total t)
     UNION ALL
-    SELECT o.n, o.url, o.lost_claim, o.row_ctid, o.queue_position,
+    SELECT o.n, o.url, o.lost_claim, o.id, o.row_ctid, o.is_locked, o.queue_position,
            NOT o.is_too_large AND sum(CASE WHEN o.is_too_large OR ($6 AND o.is_first) THEN 0 ELSE o.payload_bytes END)
                OVER (ORDER BY NOT o.is_first, o.round, o.payload_bytes, o.n ROWS UNBOUNDED PRECEDING) <= $4
     FROM numbered o
 ),
 picked AS MATERIALIZED (
-    SELECT c.n, c.url, c.lost_claim, q.row_ctid
-    FROM chosen c
-    CROSS JOIN LATERAL (
-        SELECT q.ctid AS row_ctid
-        FROM app.webhook_queue q
-        WHERE q.ctid = c.row_ctid AND (q.lease_until IS NULL OR q.lease_until <= app.webhook_now())
-        FOR UPDATE SKIP LOCKED
-    ) q
-    WHERE c.fits
+    SELECT p.n, p.url, p.lost_claim, p.row_ctid
+    FROM (
+        SELECT c.n, c.url, c.lost_claim, c.id, c.row_ctid
+        FROM chosen c
+        WHERE c.fits AND NOT c.is_locked
+        UNION ALL
+        SELECT c.n, c.url, c.lost_claim, c.id, q.row_ctid
+        FROM chosen c
+        CROSS JOIN LATERAL (
+            SELECT q.ctid AS row_ctid
+            FROM app.webhook_queue q
+            WHERE q.ctid = c.row_ctid
+            FOR UPDATE SKIP LOCKED
+        ) q
+        WHERE c.fits AND c.is_locked
+    ) p
+    ORDER BY p.id
 ),
 granted AS (
     UPDATE app.webhook_queue q
@@ -72,37 +84,32 @@ granted AS (
         lost_leases = q.lost_leases + (p.lost_claim IS NOT NULL)::integer,
         updated_at = app.webhook_now(),
         lease_until = app.webhook_now() + $3 * interval '1 microsecond',
-        lease_token = gen_random_uuid(),
         lease_claim = $1
     FROM picked p
     WHERE q.ctid = p.row_ctid
-    RETURNING p.n, p.url, p.lost_claim, q.id, q.queue_position, q.lease_token, q.attempts, q.manual_last_action,
-              q.next_attempt_at
+    RETURNING p.n, p.url, p.lost_claim, q.id, q.queue_position, q.attempts, q.requeued_at, q.next_attempt_at
 ),
 claim AS (
-    INSERT INTO app.webhook_claims AS c (id, expiry_check_at, lease_us, owner, event_keys)
-    SELECT $1, app.webhook_now() + $3 * interval '1 microsecond', $3, $2, array_agg(g.id)
+    INSERT INTO app.webhook_claims (id, expiry_check_at, lease_us, owner, request_id, event_keys)
+    SELECT $1, app.webhook_now() + $3 * interval '1 microsecond', $3, $2, $7, array_agg(g.id)
     FROM granted g
     HAVING count(*) > 0
-    ON CONFLICT (id) DO UPDATE
-    SET event_keys = ARRAY(SELECT DISTINCT unnest(c.event_keys || excluded.event_keys)), expiry_check_at = least(c.expiry_check_at, excluded.expiry_check_at)
 )
-SELECT g.n, g.queue_position, g.id, g.lease_token, e.event_id, e.message_id, e.destination_id, g.url, e.event_type,
-       m.content_type, m.payload, m.traceparent, g.attempts, e.max_attempts, g.manual_last_action,
-       g.next_attempt_at, app.webhook_now(), g.lost_claim
+SELECT g.n, g.queue_position, g.id, e.event_id, e.message_id, e.destination_id, g.url, e.event_type, e.content_type,
+       e.payload, e.traceparent, g.attempts, e.max_attempts, g.requeued_at IS NOT NULL, g.next_attempt_at, app.webhook_now(),
+       g.lost_claim
 FROM granted g
 JOIN app.webhook_events e ON e.id = g.id
-JOIN app.webhook_messages m ON m.id = e.message_id
 UNION ALL
-SELECT r.n, NULL, min(r.queue_position) FILTER (WHERE NOT r.fits), NULL, NULL, NULL, max(r.queue_position), NULL, NULL,
-       NULL, NULL, NULL, count(r.queue_position)::integer,
+SELECT r.n, NULL, min(r.queue_position) FILTER (WHERE NOT r.fits), NULL, NULL, max(r.queue_position), NULL, NULL, NULL,
+       NULL, NULL, count(r.queue_position)::integer,
        (2 * count(r.queue_position) FILTER (WHERE r.fits) - count(*) FILTER (WHERE r.fits))::integer, NULL, NULL, NULL, NULL
 FROM (
     SELECT c.n, c.queue_position, c.fits FROM chosen c
     UNION ALL
-    SELECT p.n, NULL, true FROM picked p
+    SELECT g.n, NULL, true FROM granted g
 ) r
-WHERE (SELECT count(*) FROM chosen) > (SELECT count(*) FROM picked)
+WHERE (SELECT count(*) FROM chosen) > (SELECT count(*) FROM granted)
 GROUP BY r.n
 HAVING 2 * count(r.queue_position) > count(*)",
             $paused
@@ -112,22 +119,22 @@ HAVING 2 * count(r.queue_position) > count(*)",
 
 /// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
 /// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
-/// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $11, grants nothing
+/// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $12, grants nothing
 /// if the claim has been granted leases before.
 pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
     SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.paused_until
-    FROM unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+    FROM unnest($8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
          WITH ORDINALITY AS r (destination_id, low, high, rows_max, n)
     JOIN app.webhook_destinations d ON d.id = r.destination_id
-    WHERE $11 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.id = $1)
+    WHERE $12 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.request_id = $7)
 ),
 candidates AS (
-    SELECT r.n, r.url, NULL::uuid AS lost_claim, q.row_ctid, q.queue_position, q.payload_bytes
+    SELECT r.n, r.url, NULL::uuid AS lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
     FROM requested r
     CROSS JOIN LATERAL (
-        SELECT q.ctid AS row_ctid, q.queue_position, q.payload_bytes
+        SELECT q.id, q.ctid AS row_ctid, q.xmax <> 0 AS is_locked, q.queue_position, q.payload_bytes
         FROM app.webhook_queue q
         WHERE q.destination_id = r.destination_id AND q.queue_position > r.low AND q.queue_position <= r.high
               AND q.lease_until IS NULL
@@ -138,7 +145,7 @@ candidates AS (
 )",
         "
 UNION ALL
-SELECT r.n, NULL, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT r.n, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
 FROM requested r
 WHERE r.paused_until > app.webhook_now()"
@@ -150,6 +157,7 @@ WHERE r.paused_until > app.webhook_now()"
         Type::INT8,
         Type::INT8,
         Type::BOOL,
+        Type::UUID,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
@@ -163,10 +171,11 @@ WHERE r.paused_until > app.webhook_now()"
 pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
     text: grant_leases!(
         "candidates AS (
-    SELECT k.n, d.url, q.lost_claim, q.row_ctid, q.queue_position, q.payload_bytes
-    FROM unnest($7::bigint[]) WITH ORDINALITY AS k (key, n)
+    SELECT k.n, d.url, q.lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
+    FROM unnest($8::bigint[]) WITH ORDINALITY AS k (key, n)
     CROSS JOIN LATERAL (
-        SELECT q.ctid AS row_ctid, q.lease_claim AS lost_claim, q.destination_id, q.queue_position, q.payload_bytes
+        SELECT q.id, q.ctid AS row_ctid, q.xmax <> 0 AS is_locked, q.lease_claim AS lost_claim, q.destination_id,
+               q.queue_position, q.payload_bytes
         FROM app.webhook_queue q
         WHERE q.id = k.key AND q.lease_until <= app.webhook_now()
     ) q
@@ -175,12 +184,21 @@ pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
 )",
         "
 UNION ALL
-SELECT k.n, NULL, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
-FROM unnest($7::bigint[]) WITH ORDINALITY AS k (key, n)
+FROM unnest($8::bigint[]) WITH ORDINALITY AS k (key, n)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id
 WHERE d.paused_until > app.webhook_now()"
     ),
-    types: &[Type::UUID, Type::TEXT, Type::INT8, Type::INT8, Type::INT8, Type::BOOL, Type::INT8_ARRAY],
+    types: &[
+        Type::UUID,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::BOOL,
+        Type::UUID,
+        Type::INT8_ARRAY,
+    ],
 };

@@ -8,24 +8,24 @@ use super::grant::parse_lease;
 use crate::convert::{bytes, micros};
 use crate::session::{Session, Sql};
 
-/// Extends the leases that the claim $1 still holds to the full length $2 and returns them. Keeps the largest payload, and
-/// of the others the smallest that have at most $3 bytes together. Releases the leases on the others, which return to the
-/// end of the queue, and reports in the last column whether there are any. Uses index webhook_claims_id, then the queue by
-/// key.
+/// Extends the leases that the claim of the request $1 still holds to the full length $2 and returns them. Keeps the largest
+/// payload, and of the others the smallest that have at most $3 bytes together. Releases the leases on the others, which return to the
+/// end of the queue, and reports in the last column whether there are any. Uses index webhook_claims_request, then the queue
+/// by key.
 pub(super) static REPEAT_CLAIM: Sql = Sql {
     text: "
 WITH held AS MATERIALIZED (
-    SELECT q.id,
+    SELECT q.id, q.lease_claim,
            sum(q.payload_bytes) OVER (ORDER BY q.payload_bytes, q.id ROWS UNBOUNDED PRECEDING) <= $3
            OR row_number() OVER (ORDER BY q.payload_bytes DESC, q.id DESC) = 1 AS is_kept
-    FROM (SELECT unnest(c.event_keys) AS key FROM app.webhook_claims c WHERE c.id = $1) k
-    JOIN app.webhook_queue q ON q.id = k.key AND q.lease_claim = $1
+    FROM (SELECT c.id AS claim, unnest(c.event_keys) AS key FROM app.webhook_claims c WHERE c.request_id = $1) k
+    JOIN app.webhook_queue q ON q.id = k.key AND q.lease_claim = k.claim
 ),
 kept AS (
     UPDATE app.webhook_queue q
     SET lease_until = app.webhook_now() + $2 * interval '1 microsecond'
     FROM held h
-    WHERE h.is_kept AND q.id = h.id AND q.lease_claim = $1
+    WHERE h.is_kept AND q.id = h.id AND q.lease_claim = h.lease_claim
     RETURNING q.*
 ),
 released AS (
@@ -33,22 +33,22 @@ released AS (
     SET queue_position = CASE WHEN q.attempts > 0 THEN app.webhook_retry_position(app.webhook_now())
                     ELSE app.webhook_next_event_key() END,
         updated_at = app.webhook_now(),
-        lease_until = NULL, lease_token = NULL, lease_claim = NULL
+        lease_until = NULL, lease_claim = NULL
     FROM held h
-    WHERE NOT h.is_kept AND q.id = h.id AND q.lease_claim = $1
+    WHERE NOT h.is_kept AND q.id = h.id AND q.lease_claim = h.lease_claim
 ),
 claim AS (
     UPDATE app.webhook_claims c
-    SET expiry_check_at = app.webhook_now() + $2 * interval '1 microsecond', event_keys = ARRAY(SELECT id FROM kept)
-    WHERE c.id = $1 AND EXISTS (SELECT FROM kept)
+    SET expiry_check_at = app.webhook_now() + $2 * interval '1 microsecond',
+        event_keys = ARRAY(SELECT k.id FROM kept k WHERE k.lease_claim = c.id)
+    WHERE c.request_id = $1 AND EXISTS (SELECT FROM kept k WHERE k.lease_claim = c.id)
 )
-SELECT 0::bigint, q.queue_position, q.id, q.lease_token, e.event_id, e.message_id, e.destination_id, d.url, e.event_type,
-       m.content_type, m.payload, m.traceparent, q.attempts, e.max_attempts, q.manual_last_action,
-       q.next_attempt_at, app.webhook_now(), EXISTS (SELECT FROM held h WHERE NOT h.is_kept)
+SELECT 0::bigint, q.queue_position, q.id, e.event_id, e.message_id, e.destination_id, d.url, e.event_type, e.content_type,
+       e.payload, e.traceparent, q.attempts, e.max_attempts, q.requeued_at IS NOT NULL, q.next_attempt_at, app.webhook_now(),
+       EXISTS (SELECT FROM held h WHERE NOT h.is_kept), q.lease_claim
 FROM kept q
 JOIN app.webhook_events e ON e.id = q.id
-JOIN app.webhook_destinations d ON d.id = e.destination_id
-JOIN app.webhook_messages m ON m.id = e.message_id",
+JOIN app.webhook_destinations d ON d.id = e.destination_id",
     types: &[Type::UUID, Type::INT8, Type::INT8],
 };
 
@@ -60,6 +60,7 @@ pub(super) async fn repeat_claim(
     let (claim, lease, payload_bytes_max) =
         (request.id.as_uuid(), micros(request.lease), bytes(request.payload_bytes_max));
     let rows = session.transact(&REPEAT_CLAIM, &[&claim, &lease, &payload_bytes_max]).await?;
-    let has_released = rows.first().map_or(Ok(false), |row| row.try_get(17))?;
-    Ok((rows.iter().map(parse_lease).collect::<Result<_, _>>()?, has_released))
+    let has_released = rows.first().map_or(Ok(false), |row| row.try_get(16))?;
+    let leases = rows.iter().map(|row| parse_lease(row.try_get(17)?, row)).collect::<Result<_, _>>()?;
+    Ok((leases, has_released))
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use posthaste_domain::Lease;
 use posthaste_store::{EnqueueRequest, EnqueueResponse, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -30,6 +31,9 @@ const BATCHES_IN_PROGRESS_MAX: usize = 2;
 #[async_trait]
 pub(super) trait BatchWriter: Send + Sync {
     async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError>;
+
+    /// Releases the leases of a response that no caller receives.
+    async fn release(&self, leases: &[Lease]);
 }
 
 /// The result of one request of a batch.
@@ -80,10 +84,19 @@ pub(super) struct PendingEnqueue {
 }
 
 impl PendingEnqueue {
-    /// Sends the result to the caller. The result is lost if the caller has gone away; it can repeat the request under
-    /// its idempotency key.
-    pub(super) fn respond(self, result: Result<EnqueueResponse, StoreError>) {
-        let _ = self.reply.send(result);
+    /// Sends the response to the caller. The response is lost if the caller has gone away; it can repeat the request under
+    /// its idempotency key. Leases of a lost response are released, because no worker would settle them.
+    pub(super) async fn respond(self, writer: &dyn BatchWriter, response: EnqueueResponse) {
+        if let Err(Ok(lost)) = self.reply.send(Ok(response))
+            && !lost.leases.is_empty()
+        {
+            writer.release(&lost.leases).await;
+        }
+    }
+
+    /// Sends an error to the caller, unless it has gone away.
+    pub(super) fn refuse(self, error: StoreError) {
+        let _ = self.reply.send(Err(error));
     }
 
     /// Returns whether the caller has gone away.
@@ -164,8 +177,8 @@ async fn write_batches(
         for ((request, reply), result) in batch.requests.into_iter().zip(batch.replies).zip(results) {
             let pending = PendingEnqueue { request, reply };
             match result {
-                Ok(response) => pending.respond(Ok(response)),
-                Err(WriteError::Failed(error)) => pending.respond(Err(error)),
+                Ok(response) => pending.respond(&*writer, response).await,
+                Err(WriteError::Failed(error)) => pending.refuse(error),
                 Err(WriteError::Blocked { resource }) => {
                     contended.mark_locked(resource);
                     contended.add(pending);

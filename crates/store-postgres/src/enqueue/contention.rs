@@ -73,7 +73,7 @@ impl ContendedRequests {
             self.changed.notify_one();
         } else {
             drop(state);
-            pending.respond(Err(still_locked()));
+            pending.refuse(still_locked());
         }
     }
 
@@ -115,17 +115,20 @@ impl ContendedRequests {
 
     async fn retry(&self, writer: &dyn BatchWriter, contended: ContendedRequest) {
         let batch = std::slice::from_ref(&contended.pending.request);
-        let result = match write_contained(writer, batch).await.remove(0) {
+        match write_contained(writer, batch).await.remove(0) {
             Err(WriteError::Blocked { resource }) => {
                 self.mark_locked(resource.clone());
                 self.requeue(contended, resource.as_deref());
-                return;
             }
-            Err(WriteError::Failed(error)) => Err(error),
-            Ok(response) => Ok(response),
-        };
-        self.mark_unlocked(&contended.pending.request);
-        contended.pending.respond(result);
+            Err(WriteError::Failed(error)) => {
+                self.mark_unlocked(&contended.pending.request);
+                contended.pending.refuse(error);
+            }
+            Ok(response) => {
+                self.mark_unlocked(&contended.pending.request);
+                contended.pending.respond(writer, response).await;
+            }
+        }
     }
 
     /// Moves a blocked request behind all others, together with the requests that need the same resource: their tries
@@ -147,7 +150,7 @@ impl ContendedRequests {
             given_up
         };
         for request in given_up {
-            request.pending.respond(Err(still_locked()));
+            request.pending.refuse(still_locked());
         }
     }
 

@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use posthaste_domain::{EventId, NewEvent, Timestamp};
+use futures_util::future::{join3, join4};
+use posthaste_domain::{EventId, NewEvent};
 use posthaste_store::{EnqueueRequest, EnqueueResponse, StoreError};
-use tokio_postgres::types::Type;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
-use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
+use super::insert::{Insert, MessageIds, pending_receipts, stored_responses};
 use super::write::RequestResults;
 use crate::StoreState;
 use crate::convert::{PgTimestamp, micros};
@@ -42,13 +44,15 @@ SELECT d.event_id FROM app.webhook_discarded_events d WHERE d.event_id = ANY ($1
 };
 
 /// Stores keys with the event ids of their requests. `$5` has the event ids of all keys, and `ids_from` and `ids_to`
-/// delimit those of one key: PostgreSQL's arrays of arrays must all have one length.
+/// delimit those of one key: PostgreSQL's arrays of arrays must all have one length. A key has the time of its events, so
+/// that a replay returns the receipts of the first request. Uses index webhook_events_event_id.
 static INSERT_KEYS: Sql = Sql {
     text: "
 INSERT INTO app.webhook_idempotency (key, fingerprint, expires_at, created_at, event_ids)
 SELECT k.key, k.fingerprint, app.webhook_now() + k.keep_us * interval '1 microsecond',
-       timestamptz 'epoch' + $6 * interval '1 microsecond', ($5::text[])[k.ids_from : k.ids_to]
-FROM unnest($1::text[], $2::bytea[], $3::bigint[], $4::integer[], $7::integer[])
+       coalesce((SELECT e.created_at FROM app.webhook_events e WHERE e.event_id = ($5::text[])[k.ids_from]), app.webhook_now()),
+       ($5::text[])[k.ids_from : k.ids_to]
+FROM unnest($1::text[], $2::bytea[], $3::bigint[], $4::integer[], $6::integer[])
      AS k (key, fingerprint, keep_us, ids_from, ids_to)
 ON CONFLICT (key) DO UPDATE
 SET fingerprint = excluded.fingerprint, expires_at = excluded.expires_at, created_at = excluded.created_at,
@@ -59,7 +63,6 @@ SET fingerprint = excluded.fingerprint, expires_at = excluded.expires_at, create
         Type::INT8_ARRAY,
         Type::INT4_ARRAY,
         Type::TEXT_ARRAY,
-        Type::INT8,
         Type::INT4_ARRAY,
     ],
 };
@@ -88,37 +91,44 @@ enum Decision {
     Refuse(StoreError),
 }
 
-/// Checks the batch for duplicates and inserts the requests that are new, in one transaction. `begin` is the statement
-/// that starts the transaction.
+/// Checks the batch for duplicates and inserts the requests that are new, in one transaction of two round trips. `begin` is
+/// the statement that starts the transaction.
 pub(super) async fn enqueue(
     begin: &Begin,
     store: &StoreState,
     session: &Session,
     batch: &[EnqueueRequest],
 ) -> Result<RequestResults, tokio_postgres::Error> {
-    session.begin(begin).await?;
-    let keys = lock_and_select_keys(session, batch).await?;
-    let taken = select_taken_ids(session, batch).await?;
+    let (keys, taken) = begin_and_look_up(begin, session, batch).await?;
     let decisions = decide(batch, keys, taken);
     let accepted: Vec<usize> =
         (0..batch.len()).filter(|index| matches!(decisions[*index], Decision::Store)).collect();
-    let stored = insert(store, session, batch, &accepted).await?;
-    session.client().batch_execute("COMMIT").await?;
+    let stored = insert_and_commit(store, session, batch, &accepted).await?;
     Ok(results(decisions, stored))
 }
 
-async fn lock_and_select_keys(
+/// Begins the transaction, locks the idempotency keys of the batch, and returns their earlier uses and the event ids that are
+/// taken. The statements are sent together and run in order: each has a snapshot of its own, after the lock.
+async fn begin_and_look_up(
+    begin: &Begin,
     session: &Session,
     batch: &[EnqueueRequest],
-) -> Result<HashMap<String, UsedKey>, tokio_postgres::Error> {
+) -> Result<(HashMap<String, UsedKey>, HashSet<String>), tokio_postgres::Error> {
     let keys: Vec<&str> =
         batch.iter().filter_map(|request| Some(request.idempotency.as_ref()?.key.as_str())).collect();
-    if keys.is_empty() {
-        return Ok(HashMap::new());
-    }
-    session.query(&LOCK_KEYS, &[&keys]).await?;
-    let mut used = HashMap::new();
-    for row in session.query(&SELECT_KEYS, &[&keys]).await? {
+    let events = batch.iter().flat_map(|request| &request.events);
+    let ids: Vec<&str> = events.filter_map(NewEvent::event_id).map(EventId::as_str).collect();
+    let (begun, locked, used, taken) = join4(
+        session.begin(begin),
+        query_unless_empty(session, &LOCK_KEYS, &keys).await?,
+        query_unless_empty(session, &SELECT_KEYS, &keys).await?,
+        query_unless_empty(session, &SELECT_TAKEN_EVENT_IDS, &ids).await?,
+    )
+    .await;
+    begun?;
+    locked?;
+    let mut earlier_uses = HashMap::new();
+    for row in used? {
         let created_at = row.try_get::<_, PgTimestamp>(2)?.0;
         let ids = row.try_get::<_, Vec<String>>(3)?.into_iter().map(EventId::from_stored);
         let response = EnqueueResponse {
@@ -127,21 +137,22 @@ async fn lock_and_select_keys(
             leases: Vec::new(),
         };
         let key = UsedKey { fingerprint: row.try_get(1)?, first_use: FirstUse::Stored(response) };
-        used.insert(row.try_get(0)?, key);
+        earlier_uses.insert(row.try_get(0)?, key);
     }
-    Ok(used)
+    let taken = taken?.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    Ok((earlier_uses, taken))
 }
 
-async fn select_taken_ids(
-    session: &Session,
-    batch: &[EnqueueRequest],
-) -> Result<HashSet<String>, tokio_postgres::Error> {
-    let events = batch.iter().flat_map(|request| &request.events);
-    let ids: Vec<&str> = events.filter_map(NewEvent::event_id).map(EventId::as_str).collect();
-    if ids.is_empty() {
-        return Ok(HashSet::new());
-    }
-    session.query(&SELECT_TAKEN_EVENT_IDS, &[&ids]).await?.iter().map(|row| row.try_get(0)).collect()
+/// Prepares a statement with one parameter, and returns the call that runs it. Runs nothing without values.
+async fn query_unless_empty<'a>(
+    session: &'a Session,
+    sql: &'static Sql,
+    values: &'a [&'a str],
+) -> Result<impl Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + 'a, tokio_postgres::Error> {
+    let statement = session.prepare(sql).await?;
+    Ok(
+        async move { if values.is_empty() { Ok(Vec::new()) } else { session.send(&statement, &[&values]).await } },
+    )
 }
 
 /// Decides what to do with each request, in order: the keys and event ids of one are taken for the next.
@@ -179,51 +190,79 @@ fn decide(
     batch.iter().enumerate().map(&mut decide_one).collect()
 }
 
-/// Inserts the events of the accepted requests, and their keys. `accepted` has the indexes of these requests in the
-/// batch. Returns their responses by index.
-async fn insert(
+/// Inserts the events of the accepted requests, and their keys, and commits, in one round trip. `accepted` has the indexes
+/// of these requests in the batch. Returns their responses by index.
+async fn insert_and_commit(
     store: &StoreState,
     session: &Session,
     batch: &[EnqueueRequest],
     accepted: &[usize],
 ) -> Result<HashMap<usize, EnqueueResponse>, tokio_postgres::Error> {
-    let requests = accepted.iter().map(|index| &batch[*index]);
-    let insert = Insert::of_requests(requests, &store.destination_ids, &mut MessageIds::from_system());
-    let rows = session.query(&INSERT, &insert.params()).await?;
-    let created_at = insert.read_result(&rows, &store.destination_ids)?;
-    let mut ids = insert.event_ids();
-    let mut responses = HashMap::new();
-    for index in accepted {
-        let receipts = pending_receipts(ids.by_ref().take(batch[*index].events.len()), created_at);
-        responses.insert(*index, EnqueueResponse { replayed: false, receipts, leases: Vec::new() });
+    let commit = session.client().batch_execute("COMMIT");
+    if accepted.is_empty() {
+        commit.await?;
+        return Ok(HashMap::new());
     }
-    insert_keys(session, batch, accepted, &responses, created_at).await?;
-    Ok(responses)
+    let requests = accepted.iter().map(|index| &batch[*index]);
+    let insert =
+        Insert::of_requests(requests.clone(), &store.destination_ids, &mut MessageIds::from_system());
+    let event_ids: Vec<EventId> = insert.event_ids().collect();
+    let keys = KeyColumns::new(requests.clone(), &event_ids);
+    let (insert_events, insert_keys) =
+        (session.prepare(insert.statement()).await?, session.prepare(&INSERT_KEYS).await?);
+    let insert_params = insert.params();
+    // If a statement fails, PostgreSQL skips the next ones and rolls back at the COMMIT.
+    let (rows, inserted_keys, committed) = join3(
+        session.send(&insert_events, &insert_params),
+        async {
+            if keys.is_empty() { Ok(Vec::new()) } else { session.send(&insert_keys, &keys.params()).await }
+        },
+        commit,
+    )
+    .await;
+    let rows = rows?;
+    inserted_keys?;
+    committed?;
+    let (_, responses) = stored_responses(store, &insert, &rows, requests)?;
+    Ok(accepted.iter().copied().zip(responses).collect())
 }
 
-async fn insert_keys(
-    session: &Session,
-    batch: &[EnqueueRequest],
-    accepted: &[usize],
-    responses: &HashMap<usize, EnqueueResponse>,
-    created_at: Timestamp,
-) -> Result<(), tokio_postgres::Error> {
-    let (mut keys, mut fingerprints, mut keeps, mut from, mut to) = (vec![], vec![], vec![], vec![], vec![]);
-    let mut ids: Vec<&str> = Vec::new();
-    for index in accepted {
-        let Some(idempotency) = &batch[*index].idempotency else { continue };
-        keys.push(idempotency.key.as_str());
-        fingerprints.push(&idempotency.fingerprint[..]);
-        keeps.push(micros(idempotency.keep_for));
-        from.push(array_index(ids.len()) + 1);
-        ids.extend(responses[index].receipts.iter().map(|receipt| receipt.event_id.as_str()));
-        to.push(array_index(ids.len()));
+/// The parameters of [`INSERT_KEYS`].
+#[derive(Default)]
+struct KeyColumns<'a> {
+    keys: Vec<&'a str>,
+    fingerprints: Vec<&'a [u8]>,
+    keep_us: Vec<i64>,
+    ids_from: Vec<i32>,
+    ids: Vec<&'a str>,
+    ids_to: Vec<i32>,
+}
+
+impl<'a> KeyColumns<'a> {
+    /// The keys of requests. `event_ids` has the ids of all their events, in order.
+    fn new(requests: impl Iterator<Item = &'a EnqueueRequest>, mut event_ids: &'a [EventId]) -> Self {
+        let mut columns = Self::default();
+        for request in requests {
+            let (own, others) = event_ids.split_at(request.events.len());
+            event_ids = others;
+            let Some(idempotency) = &request.idempotency else { continue };
+            columns.keys.push(&idempotency.key);
+            columns.fingerprints.push(&idempotency.fingerprint);
+            columns.keep_us.push(micros(idempotency.keep_for));
+            columns.ids_from.push(array_index(columns.ids.len()) + 1);
+            columns.ids.extend(own.iter().map(EventId::as_str));
+            columns.ids_to.push(array_index(columns.ids.len()));
+        }
+        columns
     }
-    if !keys.is_empty() {
-        let at = created_at.as_micros();
-        session.query(&INSERT_KEYS, &[&keys, &fingerprints, &keeps, &from, &ids, &at, &to]).await?;
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty()
     }
-    Ok(())
+
+    fn params(&self) -> [&(dyn ToSql + Sync); 6] {
+        [&self.keys, &self.fingerprints, &self.keep_us, &self.ids_from, &self.ids, &self.ids_to]
+    }
 }
 
 fn array_index(index: usize) -> i32 {
@@ -236,7 +275,7 @@ fn results(decisions: Vec<Decision>, mut stored: HashMap<usize, EnqueueResponse>
         .iter()
         .map(|decision| match decision {
             Decision::ReplayInBatch(first) => {
-                Some(EnqueueResponse { replayed: true, ..stored[first].clone() })
+                Some(EnqueueResponse { replayed: true, leases: Vec::new(), ..stored[first].clone() })
             }
             _ => None,
         })

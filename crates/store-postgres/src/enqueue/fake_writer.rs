@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use posthaste_domain::{NewEvent, NewEventSpec, Timestamp};
-use posthaste_store::{EnqueueRequest, EnqueueResponse, Store as _, StoreError};
+use posthaste_domain::{Lease, NewEvent, NewEventSpec, Timestamp};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, LeaseRef, Store as _, StoreError};
 use posthaste_store_memory::{ManualClock, MemoryStore};
 use tokio::task::JoinHandle;
 
@@ -74,6 +74,11 @@ impl FakeWriter {
 
 #[async_trait]
 impl BatchWriter for FakeWriter {
+    async fn release(&self, leases: &[Lease]) {
+        let held: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
+        self.memory.release(&held).await.unwrap();
+    }
+
     async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError> {
         self.batches.lock().unwrap().push(batch.len());
         if self.panic_once.swap(false, Ordering::Relaxed) {

@@ -1,95 +1,23 @@
-//! The statement that inserts events, and its parameters.
+//! New events as the parameters of the statement that inserts them, and its result.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventId, MessageId, NewEvent, Timestamp};
-use posthaste_store::{EnqueueRequest, Receipt};
+use posthaste_domain::{
+    ClaimId, DeliveryStatus, DestinationId, EventId, EventKey, Lease, MessageId, NewEvent, Timestamp, Trigger,
+};
+use posthaste_store::{EnqueueRequest, EnqueueResponse, Receipt};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::destination_ids::DestinationIds;
-use crate::convert::PgTimestamp;
-use crate::session::{Session, Sql, durable_commit};
-
-/// Inserts messages, events, their queue rows and the change of the pending count, and notifies workers. Destinations
-/// whose ids this process has cached come with those ids, which hold if the server has them too and does not remove
-/// them; other destinations are looked up or inserted. Destinations and event ids are inserted in one order, so that
-/// two statements cannot deadlock. The commit becomes durable in a caller's transaction too: a worker may send an event
-/// as soon as it is visible, and a crash must not undo a change that the receiver has already seen.
-pub(crate) static INSERT: Sql = Sql {
-    text: concat!(
-        "
-WITH destinations AS MATERIALIZED (
-    SELECT ARRAY(
-        SELECT coalesce(
-            (SELECT d.id FROM app.webhook_destinations d WHERE d.id = p.id AND d.url = p.url AND d.removal_xid IS NULL),
-            app.webhook_destination_id(p.url)
-        )
-        FROM unnest($1::text[], $2::bigint[]) AS p (url, id)
-    ) AS ids
-),
-new_events AS MATERIALIZED (
-    SELECT app.webhook_next_event_key() AS id, d.ids[i.destination_index] AS destination_id, i.*
-    FROM destinations d, unnest(
-        $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::integer[],
-        $14::text[], $15::integer[]
-    ) AS i (
-        destination_index, message_id, event_id, event_type, webhook_id, payment_request_id, session_id, max_attempts,
-        stored_by, payload_bytes
-    )
-),
-messages AS (
-    INSERT INTO app.webhook_messages (
-        id, created_at, event_type, content_type, payment_request_id, session_id, traceparent, payload
-    )
-    SELECT m.id, app.webhook_now(), m.event_type, m.content_type, m.payment_request_id, m.session_id,
-           m.traceparent, m.payload
-    FROM unnest(
-        $4::uuid[], $6::text[], $11::text[], $8::text[], $9::text[], $12::text[], $13::bytea[]
-    ) AS m (id, event_type, content_type, payment_request_id, session_id, traceparent, payload)
-),
-events AS (
-    INSERT INTO app.webhook_events (
-        id, message_id, destination_id, created_at, max_attempts, event_id, event_type, webhook_id,
-        payment_request_id, session_id, stored_by
-    )
-    SELECT id, message_id, destination_id, app.webhook_now(), max_attempts, event_id, event_type, webhook_id,
-           payment_request_id, session_id, stored_by
-    FROM new_events
-    ORDER BY event_id COLLATE \"C\"
-),
-queue AS (
-    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
-    SELECT id, destination_id, id, app.webhook_now(), payload_bytes, app.webhook_now() FROM new_events
-),
-counted AS (
-    INSERT INTO app.webhook_counts (pending) SELECT count(*) FROM new_events
-)
-SELECT app.webhook_now(), d.ids, ",
-        durable_commit!(),
-        " FROM destinations d"
-    ),
-    types: &[
-        Type::TEXT_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT4_ARRAY,
-        Type::UUID_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::INT4_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::INT4_ARRAY,
-    ],
-};
+use super::insert_sql::{INSERT, INSERT_LEASED};
+use crate::StoreState;
+use crate::convert::{PgTimestamp, lease_token, micros};
+use crate::session::{Session, Sql};
 
 /// Generates message ids from this host's clock and random numbers. The clock only sorts the ids; the time at which an
 /// event was accepted is the server's.
@@ -109,13 +37,19 @@ impl MessageIds {
         Self { now: Timestamp::default().after(since_epoch), random: rand::make_rng() }
     }
 
+    /// Draws the id of a claim.
+    fn claim_id(&mut self) -> ClaimId {
+        ClaimId::random(self.random.random())
+    }
+
     fn next(&mut self) -> MessageId {
         MessageId::v7(self.now, self.random.random())
     }
 }
 
-/// The parameters of [`INSERT`]: one column per field. Payloads are borrowed, not copied.
+/// The parameters of [`INSERT`] or [`INSERT_LEASED`]: one column per field. Payloads are borrowed, not copied.
 pub(crate) struct Insert<'a> {
+    events: Vec<&'a NewEvent>,
     /// The distinct destination URLs, sorted.
     urls: Vec<&'a str>,
     /// The cached ids of these destinations, in the order of `urls`.
@@ -134,7 +68,17 @@ pub(crate) struct Insert<'a> {
     traceparents: Vec<Option<&'a str>>,
     payloads: Vec<&'a [u8]>,
     stored_by: Vec<Option<&'a str>>,
-    payload_bytes: Vec<i32>,
+    lease: Option<BatchLease<'a>>,
+}
+
+/// The claim that leases events of a batch. Its requests come from one process, so they want the same lease; a request that
+/// wants another one gets none.
+struct BatchLease<'a> {
+    /// Per event, whether its request wants the lease.
+    wants_lease: Vec<bool>,
+    claim: Uuid,
+    owner: &'a str,
+    lease_us: i64,
 }
 
 impl<'a> Insert<'a> {
@@ -145,11 +89,23 @@ impl<'a> Insert<'a> {
         message_ids: &mut MessageIds,
     ) -> Self {
         let events: Vec<&'a NewEvent> = requests.clone().flat_map(|request| &request.events).collect();
-        let names = requests.flat_map(|request| {
+        let names = requests.clone().flat_map(|request| {
             let name = request.stored_by.as_deref();
             request.events.iter().map(move |_| name)
         });
-        Self { stored_by: names.collect(), ..Self::new(&events, cache, message_ids) }
+        let terms = requests.clone().find_map(|request| request.lease.as_ref());
+        let lease = terms.map(|terms| BatchLease {
+            wants_lease: requests
+                .flat_map(|request| {
+                    let wants_lease = request.lease.as_ref() == Some(terms);
+                    request.events.iter().map(move |_| wants_lease)
+                })
+                .collect(),
+            claim: message_ids.claim_id().as_uuid(),
+            owner: terms.owner.as_str(),
+            lease_us: micros(terms.duration),
+        });
+        Self { stored_by: names.collect(), lease, ..Self::new(&events, cache, message_ids) }
     }
 
     /// Inserts events of a producer without an API key.
@@ -174,6 +130,8 @@ impl<'a> Insert<'a> {
             })
             .collect();
         Self {
+            events: events.to_vec(),
+            lease: None,
             cached_ids: cache.get(&urls),
             urls,
             destination_indexes,
@@ -192,16 +150,17 @@ impl<'a> Insert<'a> {
             traceparents: optional(NewEvent::traceparent),
             payloads: events.iter().map(|event| &event.payload()[..]).collect(),
             stored_by: vec![None; events.len()],
-            payload_bytes: events
-                .iter()
-                .map(|event| i32::try_from(event.payload().len()).unwrap_or(i32::MAX))
-                .collect(),
         }
     }
 
+    /// Returns the statement that inserts the events.
+    pub(crate) fn statement(&self) -> &'static Sql {
+        if self.lease.is_some() { &INSERT_LEASED } else { &INSERT }
+    }
+
     /// Returns the parameters, in the statement's order.
-    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 15] {
-        [
+    pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             &self.urls,
             &self.cached_ids,
             &self.destination_indexes,
@@ -216,8 +175,13 @@ impl<'a> Insert<'a> {
             &self.traceparents,
             &self.payloads,
             &self.stored_by,
-            &self.payload_bytes,
-        ]
+        ];
+        if let Some(lease) = &self.lease {
+            let lease: [&(dyn ToSql + Sync); 4] =
+                [&lease.wants_lease, &lease.claim, &lease.owner, &lease.lease_us];
+            params.extend(lease);
+        }
+        params
     }
 
     /// Returns the time at which the events were stored, and caches the ids of their destinations.
@@ -227,8 +191,46 @@ impl<'a> Insert<'a> {
         cache: &DestinationIds,
     ) -> Result<Timestamp, tokio_postgres::Error> {
         let row = rows.first().expect("the statement returns one row");
-        cache.insert(&self.urls, &row.try_get::<_, Vec<i64>>(1)?);
-        Ok(row.try_get::<_, PgTimestamp>(0)?.0)
+        cache.insert(&self.urls, &row.try_get::<_, Vec<i64>>("ids")?);
+        Ok(row.try_get::<_, PgTimestamp>("now")?.0)
+    }
+
+    /// Returns the lease of each event, in order, if any was leased.
+    pub(crate) fn read_leases(
+        &self,
+        rows: &[Row],
+    ) -> Result<Option<Vec<Option<Lease>>>, tokio_postgres::Error> {
+        let Some(lease) = &self.lease else { return Ok(None) };
+        let claim = lease.claim;
+        let row = rows.first().expect("the statement returns one row");
+        let Some(leased) = row.try_get::<_, Option<Vec<i64>>>("leased_keys")? else { return Ok(None) };
+        let (keys, destinations): (Vec<i64>, Vec<i64>) = (row.try_get("keys")?, row.try_get("ids")?);
+        let lease = |(index, key): (usize, &i64)| {
+            leased.binary_search(key).is_ok().then(|| self.lease(index, EventKey(*key), claim, &destinations))
+        };
+        Ok(Some(keys.iter().enumerate().map(lease).collect()))
+    }
+
+    /// Builds the lease of one event.
+    fn lease(&self, index: usize, key: EventKey, claim: Uuid, destinations: &[i64]) -> Lease {
+        let event = self.events[index];
+        let destination = usize::try_from(self.destination_indexes[index] - 1).expect("indexes begin at 1");
+        Lease {
+            token: lease_token(claim, key),
+            key,
+            event_id: self.event_ids[index].clone(),
+            message_id: MessageId::from_uuid(self.message_ids[index]),
+            destination_id: DestinationId(destinations[destination]),
+            destination_url: event.destination_url().clone(),
+            event_type: event.event_type().to_owned(),
+            content_type: event.content_type().to_owned(),
+            payload: event.payload().clone(),
+            traceparent: event.traceparent().map(str::to_owned),
+            attempts: 0,
+            max_attempts: event.max_attempts(),
+            trigger: Trigger::Scheduled,
+            overdue: Duration::ZERO,
+        }
     }
 
     /// Returns the ids of the events, in order.
@@ -244,12 +246,41 @@ pub(crate) async fn insert_in_transaction(
 ) -> Result<i64, tokio_postgres::Error> {
     let uncached = DestinationIds::default();
     let insert = Insert::new(&[event], &uncached, &mut MessageIds::from_system());
-    let rows = session.query(&INSERT, &insert.params()).await?;
-    let ids: Vec<i64> = rows.first().expect("the statement returns one row").try_get(1)?;
+    let rows = session.query(insert.statement(), &insert.params()).await?;
+    let ids: Vec<i64> = rows.first().expect("the statement returns one row").try_get("ids")?;
     Ok(ids[0])
 }
 
 /// Returns the receipts of events that were just stored, all pending.
 pub(crate) fn pending_receipts(ids: impl Iterator<Item = EventId>, created_at: Timestamp) -> Vec<Receipt> {
     ids.map(|event_id| Receipt { event_id, status: DeliveryStatus::Pending, created_at }).collect()
+}
+
+/// Returns the responses of requests that were just stored, with the time at which they were, and remembers their leases.
+pub(crate) fn stored_responses<'a>(
+    store: &StoreState,
+    insert: &Insert<'_>,
+    rows: &[Row],
+    requests: impl Iterator<Item = &'a EnqueueRequest>,
+) -> Result<(Timestamp, Vec<EnqueueResponse>), tokio_postgres::Error> {
+    let created_at = insert.read_result(rows, &store.destination_ids)?;
+    let mut leases = match insert.read_leases(rows)? {
+        None => Vec::new(),
+        Some(leases) => {
+            let granted: Vec<Lease> = leases.iter().flatten().cloned().collect();
+            store.outstanding.add(&granted);
+            leases
+        }
+    }
+    .into_iter();
+    let mut ids = insert.event_ids();
+    let respond = |request: &EnqueueRequest| {
+        let count = request.events.len();
+        EnqueueResponse {
+            replayed: false,
+            receipts: pending_receipts(ids.by_ref().take(count), created_at),
+            leases: leases.by_ref().take(count).flatten().collect(),
+        }
+    };
+    Ok((created_at, requests.map(respond).collect()))
 }

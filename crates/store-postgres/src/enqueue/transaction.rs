@@ -8,7 +8,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Transaction};
 
 use super::destination_ids::DestinationIds;
-use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
+use super::insert::{Insert, MessageIds, pending_receipts};
+use super::insert_sql::INSERT;
 use crate::schema::{SchemaName, Statements};
 
 /// Why [`enqueue_in`] stored nothing. PostgreSQL has aborted the caller's transaction, as after any failed statement:

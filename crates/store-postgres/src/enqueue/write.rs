@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Weak;
 
 use async_trait::async_trait;
-use posthaste_store::{EnqueueRequest, EnqueueResponse, StoreError};
+use posthaste_domain::Lease;
+use posthaste_store::{EnqueueRequest, EnqueueResponse, LeaseRef, StoreError};
 use tokio_postgres::error::SqlState;
 
 use super::batch::{BatchWriter, WriteError, WriteResult};
 use super::contention::lockable_resources;
 use super::deduplicate;
-use super::insert::{INSERT, Insert, MessageIds, pending_receipts};
+use super::insert::{Insert, MessageIds, stored_responses};
 use super::lock_wait::LockedTable;
 use crate::StoreState;
 use crate::error::{is_lock_conflict, unavailable};
+use crate::lease;
 use crate::session::{BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Begin, Session};
 
 pub(super) type RequestResults = Vec<Result<EnqueueResponse, StoreError>>;
@@ -40,6 +42,14 @@ impl BatchWriter for Weak<StoreState> {
     async fn write_batch(&self, batch: &[EnqueueRequest]) -> Result<Vec<WriteResult>, StoreError> {
         let store = self.upgrade().ok_or_else(|| unavailable("the store is closed; open it again"))?;
         write(&store, batch).await
+    }
+
+    async fn release(&self, leases: &[Lease]) {
+        let Some(store) = self.upgrade() else { return };
+        let held: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
+        if let Err(error) = lease::release(&store, &held).await {
+            tracing::debug!(code = error.code(), %error, "leases of a lost response not released; they expire");
+        }
     }
 }
 
@@ -153,14 +163,9 @@ async fn insert_all(
     batch: &[EnqueueRequest],
 ) -> Result<RequestResults, tokio_postgres::Error> {
     let insert = Insert::of_requests(batch.iter(), &store.destination_ids, &mut MessageIds::from_system());
-    let rows = session.transact_with(begin, &INSERT, &insert.params()).await?;
-    let created_at = insert.read_result(&rows, &store.destination_ids)?;
-    let mut ids = insert.event_ids();
-    let respond = |request: &EnqueueRequest| {
-        let receipts = pending_receipts(ids.by_ref().take(request.events.len()), created_at);
-        Ok(EnqueueResponse { replayed: false, receipts, leases: Vec::new() })
-    };
-    Ok(batch.iter().map(respond).collect())
+    let rows = session.transact_with(begin, insert.statement(), &insert.params()).await?;
+    let (_, responses) = stored_responses(store, &insert, &rows, batch.iter())?;
+    Ok(responses.into_iter().map(Ok).collect())
 }
 
 /// Checks idempotency keys and event ids, then inserts the requests that are new, in one transaction. Tries again if

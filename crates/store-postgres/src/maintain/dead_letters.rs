@@ -8,38 +8,28 @@ use crate::session::{Session, Sql};
 
 /// Deletes up to $3 failed events whose last change is more than $2 ago and not before $1, with all their rows. The
 /// condition is repeated in the DELETE, because an operator may change an event meanwhile. Uses indexes
-/// webhook_terminal_events_dead_letters, webhook_events_message_id, and webhook_attempts_event in every partition.
+/// webhook_failures_updated_at, webhook_failures_id, webhook_events_id, and webhook_attempts_event in every partition.
 static DELETE_DEAD_LETTERS: Sql = Sql {
     text: "
 WITH cutoff AS MATERIALIZED (
     SELECT app.webhook_now() - $2 * interval '1 microsecond' AS at
 ),
 old AS MATERIALIZED (
-    SELECT x.id, x.updated_at
-    FROM app.webhook_terminal_events x
-    WHERE x.failure_kind IS NOT NULL
-          AND x.updated_at >= timestamptz 'epoch' + $1 * interval '1 microsecond'
-          AND x.updated_at <= (SELECT at FROM cutoff)
-    ORDER BY x.updated_at, x.id
+    SELECT f.id, f.updated_at
+    FROM app.webhook_failures f
+    WHERE f.updated_at >= timestamptz 'epoch' + $1 * interval '1 microsecond'
+          AND f.updated_at <= (SELECT at FROM cutoff)
+    ORDER BY f.updated_at, f.id
     LIMIT $3
 ),
 failures AS (
-    DELETE FROM app.webhook_terminal_events x
+    DELETE FROM app.webhook_failures f
     USING old o
-    WHERE x.id = o.id AND x.failure_kind IS NOT NULL AND x.updated_at <= (SELECT at FROM cutoff)
-    RETURNING x.id, x.failure_kind
+    WHERE f.id = o.id AND f.updated_at <= (SELECT at FROM cutoff)
+    RETURNING f.id, f.failure_kind
 ),
 events AS (
-    DELETE FROM app.webhook_events e USING failures f WHERE e.id = f.id RETURNING e.id, e.message_id
-),
-messages AS (
-    DELETE FROM app.webhook_messages m
-    USING events e
-    WHERE m.id = e.message_id
-          AND NOT EXISTS (
-              SELECT FROM app.webhook_events o
-              WHERE o.message_id = e.message_id AND o.id <> ALL (ARRAY(SELECT id FROM failures))
-          )
+    DELETE FROM app.webhook_events e USING failures f WHERE e.id = f.id
 ),
 attempts AS (
     DELETE FROM app.webhook_attempts a USING failures f WHERE a.event_key = f.id

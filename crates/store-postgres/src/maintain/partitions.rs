@@ -18,7 +18,7 @@ WHERE to_regclass(format('app.webhook_attempts_%s', to_char(day, 'YYYYMMDD'))) I
     types: &[],
 };
 
-/// Selects the partitions of days that ended more than $1 ago.
+/// Selects the partitions of days that ended before $1, in microseconds since the epoch.
 static OLD_PARTITIONS: Sql = Sql {
     text: "
 SELECT c.relname
@@ -27,19 +27,19 @@ JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'app.webhook_attempts'::regclass
       AND c.relname ~ '^webhook_attempts_[0-9]{8}$'
       AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1
-          <= (app.webhook_now() - $1 * interval '1 microsecond') AT TIME ZONE 'UTC'
+          <= (timestamptz 'epoch' + $1 * interval '1 microsecond') AT TIME ZONE 'UTC'
 ORDER BY c.relname",
     types: &[Type::INT8],
 };
 
-/// Deletes old attempts from the default partition, which holds those of days without a partition.
+/// Deletes attempts before $1 from the default partition, which holds those of days without a partition.
 static DELETE_UNPARTITIONED: Sql = Sql {
     text: "
 DELETE FROM app.webhook_attempts_default a
 WHERE a.ctid = ANY (ARRAY(
     SELECT o.ctid
     FROM app.webhook_attempts_default o
-    WHERE o.recorded_at <= app.webhook_now() - $1 * interval '1 microsecond'
+    WHERE o.recorded_at <= timestamptz 'epoch' + $1 * interval '1 microsecond'
     LIMIT $2
 ))
 RETURNING 1",
@@ -62,17 +62,17 @@ pub(crate) async fn create_partitions(session: &Session) -> Result<(), tokio_pos
     Ok(())
 }
 
-/// Drops the partitions of attempts older than `keep_for` microseconds, and deletes up to `rows_max` such attempts
-/// from the default partition. Returns whether the default partition may hold more.
+/// Drops the partitions of attempts before `before`, in microseconds since the epoch, and deletes up to `rows_max` such
+/// attempts from the default partition. Returns whether the default partition may hold more.
 pub(crate) async fn drop_old_partitions(
     session: &Session,
-    keep_for: i64,
+    before: i64,
     rows_max: i64,
 ) -> Result<bool, tokio_postgres::Error> {
-    for row in session.query(&OLD_PARTITIONS, &[&keep_for]).await? {
+    for row in session.query(&OLD_PARTITIONS, &[&before]).await? {
         try_ddl(session, &format!("DROP TABLE IF EXISTS app.{}", row.try_get::<_, &str>(0)?)).await?;
     }
-    let deleted = session.query(&DELETE_UNPARTITIONED, &[&keep_for, &rows_max]).await?.len();
+    let deleted = session.query(&DELETE_UNPARTITIONED, &[&before, &rows_max]).await?.len();
     Ok(i64::try_from(deleted).unwrap_or(i64::MAX) >= rows_max)
 }
 

@@ -10,7 +10,7 @@ const BOUND: Duration = Duration::from_secs(30);
 
 /// The migrations of a later version, which changes a table.
 fn later_migrations() -> Vec<Migration> {
-    let change = ("change", "ALTER TABLE app.webhook_terminal_events ADD COLUMN added text");
+    let change = ("change", "ALTER TABLE app.webhook_failures ADD COLUMN added text");
     MIGRATIONS.iter().copied().chain([change]).collect()
 }
 
@@ -31,7 +31,7 @@ async fn a_migration_that_waits_for_a_reader_does_not_block_workers() {
     let config = PostgresConfig::from_url(&database.url).expect("the URL is the server's own");
     migrate(&config).await.unwrap();
     let (reader, worker) = (connect(&database.url).await, connect(&database.url).await);
-    reader.batch_execute("BEGIN; SELECT count(*) FROM app.webhook_terminal_events").await.unwrap();
+    reader.batch_execute("BEGIN; SELECT count(*) FROM app.webhook_failures").await.unwrap();
     let migrating = tokio::spawn(async move { apply(&config, &later_migrations()).await });
     let migration_waits = async {
         let sql = "SELECT count(*) FROM pg_stat_activity
@@ -41,8 +41,8 @@ async fn a_migration_that_waits_for_a_reader_does_not_block_workers() {
         }
     };
     within_bound("the migration waits", migration_waits).await;
-    let insert = "INSERT INTO app.webhook_terminal_events (id, updated_at, attempts, claims, lost_leases)
-                  VALUES (1, now(), 1, 1, 0)";
+    let insert = "INSERT INTO app.webhook_failures (id, destination_id, updated_at, attempts, claims, lost_leases, failure_kind)
+                  VALUES (1, 1, now(), 1, 1, 0, 'exhausted')";
     within_bound("a result is written meanwhile", worker.batch_execute(insert)).await.unwrap();
     reader.batch_execute("COMMIT").await.unwrap();
     let report = within_bound("the reader has finished", migrating).await.unwrap().unwrap();

@@ -64,7 +64,7 @@ async fn each_damage_is_named() {
         (
             "DROP INDEX app.webhook_queue_position",
             "index webhook_queue_position is missing: CREATE INDEX webhook_queue_position ON app.webhook_queue USING btree \
-             (queue_position)",
+             (queue_position) WHERE (queue_position <> id)",
         ),
         (
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'app.webhook_queue_id'::regclass",
@@ -76,8 +76,8 @@ async fn each_damage_is_named() {
             "function webhook_destination_id(wanted_url text) is missing",
         ),
         (
-            "ALTER TABLE app.webhook_terminal_events DISABLE TRIGGER USER",
-            "trigger webhook_terminal_events_failed_destination on webhook_terminal_events differs",
+            "DROP TRIGGER webhook_deliveries_requeue ON app.webhook_deliveries",
+            "trigger webhook_deliveries_requeue on webhook_deliveries is missing",
         ),
         (
             "ALTER TABLE app.webhook_queue DROP CONSTRAINT webhook_queue_lease_form",

@@ -15,7 +15,7 @@ use posthaste_store::Settlement;
 use tokio_postgres::types::Type;
 
 use super::Scope;
-use super::columns::SettlementColumns;
+use super::columns::LateResults;
 use crate::session::{Session, Sql};
 
 /// Locks events in key order. A repetition of a call then waits for the first one and sees what it has recorded, and a
@@ -25,43 +25,43 @@ static LOCK_EVENTS: Sql = Sql {
     types: &[Type::INT8_ARRAY],
 };
 
-/// Records results as not applied, unless their tokens are on record or their events no longer exist. Returns the tokens
-/// of results that were applied before: replays. The attempts of one batch get distinct times, so that a history shows
+/// Records results as not applied, unless their leases have one on record or their events no longer exist. Returns the batch
+/// indexes of results that were applied before: replays. The attempts of one batch get distinct times, so that a history shows
 /// them in the order of the batch. Uses indexes webhook_events_id, and webhook_attempts_event in every partition.
 static RECORD_LATE: Sql = Sql {
     text: "
 WITH late AS MATERIALIZED (
-    SELECT i.*, e.destination_id, a.applied
+    SELECT i.*, e.id AS event_key, a.applied
     FROM unnest(
-        $1::bigint[], $2::uuid[], $3::integer[], $4::bigint[], $5::bigint[], $6::smallint[], $7::text[], $8::text[],
-        $9::text[], $10::integer[]
-    ) AS i (key, token, attempt, started_us, duration_us, http_status, error_class, excerpt, trigger, n)
+        $1::bigint[], $2::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::text[], $7::integer[],
+        $8::integer[], $9::text[], $10::text[]
+    ) AS i (key, claim, started_us, duration_us, http_status, excerpt, n, attempt, error_class, trigger)
     LEFT JOIN app.webhook_events e ON e.id = i.key
-    LEFT JOIN app.webhook_attempts a ON a.event_key = i.key AND a.lease_token = i.token
+    LEFT JOIN app.webhook_attempts a ON a.event_key = i.key AND a.lease_claim = i.claim
 ),
 recorded AS (
     INSERT INTO app.webhook_attempts (
-        event_key, destination_id, lease_token, recorded_at, started_at, duration_us, attempt, http_status, trigger,
-        worker_id, error_class, excerpt, applied
+        event_key, lease_claim, recorded_at, started_at, duration_us, attempt, http_status, applied, trigger, worker_id,
+        error_class, excerpt
     )
-    SELECT key, destination_id, token, app.webhook_now() + n * interval '1 microsecond',
-           app.webhook_now() - started_us * interval '1 microsecond', duration_us, attempt, http_status, trigger,
-           $11, error_class, excerpt, false
+    SELECT event_key, claim, app.webhook_now() + n * interval '1 microsecond',
+           app.webhook_now() - started_us * interval '1 microsecond', duration_us, attempt, http_status, false, trigger, $11,
+           error_class, excerpt
     FROM late
-    WHERE destination_id IS NOT NULL AND applied IS NULL
+    WHERE event_key IS NOT NULL AND applied IS NULL
 )
-SELECT token FROM late WHERE applied",
+SELECT n FROM late WHERE applied",
     types: &[
         Type::INT8_ARRAY,
         Type::UUID_ARRAY,
-        Type::INT4_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT2_ARRAY,
         Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
         Type::INT4_ARRAY,
+        Type::INT4_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
         Type::TEXT,
     ],
 };
@@ -74,7 +74,7 @@ pub(super) async fn record(
     batch: &[Settlement],
     applied: &HashSet<LeaseToken>,
 ) -> Result<HashSet<LeaseToken>, tokio_postgres::Error> {
-    let (mut late, mut seen) = (SettlementColumns::default(), applied.clone());
+    let (mut late, mut seen) = (LateResults::default(), applied.clone());
     for (batch_index, settlement) in batch.iter().enumerate() {
         if seen.insert(settlement.transition.token()) {
             late.push(batch_index, settlement);
@@ -85,7 +85,7 @@ pub(super) async fn record(
     }
     let worker = worker.as_str();
     let mut params = Vec::with_capacity(RECORD_LATE.types.len());
-    params.extend(late.late_params());
+    params.extend(late.params());
     params.push(&worker);
     let (lock, record) = (session.prepare(&LOCK_EVENTS).await?, session.prepare(&RECORD_LATE).await?);
     // The statements are sent together and run in order: the second has a new snapshot.
@@ -98,5 +98,5 @@ pub(super) async fn record(
         Scope::OwnTransaction => session.transaction(work).await?,
         Scope::OpenTransaction => work.await?,
     };
-    rows.iter().map(|row| Ok(LeaseToken::from_uuid(row.try_get(0)?))).collect()
+    rows.iter().map(|row| Ok(super::token_at(batch, row.try_get(0)?))).collect()
 }

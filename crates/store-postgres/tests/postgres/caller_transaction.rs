@@ -8,8 +8,7 @@ use posthaste_store_postgres::{CallerError, enqueue_in};
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-const TABLES: [&str; 5] =
-    ["webhook_messages", "webhook_events", "webhook_queue", "webhook_counts", "webhook_destinations"];
+const TABLES: [&str; 4] = ["webhook_events", "webhook_queue", "webhook_counts", "webhook_destinations"];
 
 /// The number of rows in each table that an enqueue writes to.
 fn rows(harness: &PostgresHarness) -> String {

@@ -127,7 +127,7 @@ async fn s4_reset_by_psql_needs_only_select_and_update_on_the_view() {
         settle(&*store, &[claim_one(&*store).await], 200).await;
     }
     for refused in [
-        "UPDATE app.webhook_terminal_events SET attempts = 0",
+        "UPDATE app.webhook_failures SET attempts = 0",
         "DELETE FROM app.webhook_deliveries",
         "CREATE TEMP TABLE t (id text);
          CREATE TRIGGER x BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION app.webhook_requeue_delivery()",

@@ -101,19 +101,18 @@ async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     assert_eq!(migrate(&config(&database.url)).await.unwrap(), all_applied());
 }
 
-/// A cancelled event, written without its destination and without a reason.
+/// A cancelled event, written without a reason.
 fn dead_letter(key: u8) -> String {
     format!(
         "INSERT INTO app.webhook_events (
-             id, message_id, destination_id, created_at, max_attempts, event_id, event_type
+             id, message_id, destination_id, created_at, max_attempts, event_id, event_type, content_type
          ) VALUES (
-             {key}, gen_random_uuid(), app.webhook_destination_id('{URL}'), now(), 6, 'dead_{key}', 'invoice.paid'
+             {key}, gen_random_uuid(), app.webhook_destination_id('{URL}'), now(), 6, 'dead_{key}', 'invoice.paid', 'text/plain'
          );
-         INSERT INTO app.webhook_terminal_events (
-             id, updated_at, attempts, claims, lost_leases, failure_kind, last_error,
-             manual_last_action, manual_last_actor, manual_last_at
+         INSERT INTO app.webhook_failures (
+             id, destination_id, updated_at, attempts, claims, lost_leases, failure_kind, last_error
          ) VALUES (
-             {key}, now(), 0, 0, 0, 'cancelled', 'manual_cancelled: why', 'cancel', 'ops', now()
+             {key}, app.webhook_destination_id('{URL}'), now(), 0, 0, 0, 'cancelled', 'manual_cancelled: why'
          );
          INSERT INTO app.webhook_audit (event_key, action, actor, at) VALUES ({key}, 'cancel', 'ops', now());
          INSERT INTO app.webhook_counts (failed, cancelled) VALUES (1, 1);"
@@ -121,7 +120,7 @@ fn dead_letter(key: u8) -> String {
 }
 
 #[tokio::test]
-async fn dead_letters_written_without_their_destination_are_listed_by_destination() {
+async fn dead_letters_written_by_sql_are_listed_by_destination() {
     let database = empty();
     let store = open(&database.url).await;
     let client = client(&database.url).await;

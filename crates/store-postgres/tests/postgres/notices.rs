@@ -135,16 +135,14 @@ async fn stale_rolled_back_and_replayed_settlements_broadcast_nothing() {
     // Rolled back: one settlement of the batch cannot be written, so none is.
     let client = client(&harness.database.url).await;
     client
-        .batch_execute(
-            "ALTER TABLE app.webhook_terminal_events ADD CONSTRAINT no CHECK (failure_kind IS NULL)",
-        )
+        .batch_execute("ALTER TABLE app.webhook_failures ADD CONSTRAINT no CHECK (failure_kind IS NULL)")
         .await
         .unwrap();
     enqueue_all(&*store, vec![spec(), spec()]).await;
     let leases = claim(&*store).await;
     let batch = [settlement(&leases[0], 200), settlement(&leases[1], 410)];
     assert!(store.settle(&worker("worker-a"), &batch).await.is_err());
-    client.batch_execute("ALTER TABLE app.webhook_terminal_events DROP CONSTRAINT no").await.unwrap();
+    client.batch_execute("ALTER TABLE app.webhook_failures DROP CONSTRAINT no").await.unwrap();
     // Replayed: the notices were broadcast with the first settle.
     assert_next_is_a_new_delivery(&*store, &mut listener).await;
     assert_eq!(settle(&*store, &leases, 200).await, [SettleResult::Applied; 2]);

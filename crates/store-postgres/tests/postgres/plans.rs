@@ -101,19 +101,13 @@ fn assert_indexed_plans(plans: &[StatementPlan]) {
     let new_rows = scans_of(plans, &["q.lease_until IS NOT NULL AS leased"]);
     assert_uses_indexes(&new_rows, &["webhook_queue_position"]);
     let grant = scans_of(plans, &["UPDATE app.webhook_queue", "SKIP LOCKED"]);
-    assert_uses_indexes(
-        &grant,
-        &["webhook_queue_destination_position", "webhook_events_id", "webhook_messages_id"],
-    );
+    assert_uses_indexes(&grant, &["webhook_queue_destination_position", "webhook_events_id"]);
     let settle = scans_of(plans, &["INSERT INTO app.webhook_attempts", "DELETE FROM app.webhook_queue"]);
     assert_uses_indexes(&settle, &["webhook_queue_id"]);
-    assert!(
-        settle.iter().all(|scan| !["webhook_events", "webhook_messages"].contains(&&*scan.table)),
-        "{settle:?}"
-    );
+    assert!(settle.iter().all(|scan| scan.table != "webhook_events"), "{settle:?}");
     let late = scans_of(plans, &["WITH late AS MATERIALIZED"]);
     assert_uses_indexes(&late, &["webhook_events_id", "webhook_attempts_default_event_key_idx"]);
-    let renew = scans_of(plans, &["SET lease_until = app.webhook_now()", "RETURNING q.id, q.lease_token"]);
+    let renew = scans_of(plans, &["SET lease_until = app.webhook_now()", "RETURNING q.id, q.lease_claim"]);
     assert_uses_indexes(&renew, &["webhook_queue_id"]);
     let expire = scans_of(plans, &["horizon AS", "ORDER BY q.id"]);
     assert_uses_indexes(&expire, &["webhook_queue_id", "webhook_events_id", "webhook_destinations_id"]);
@@ -141,6 +135,9 @@ async fn no_statement_scans_a_large_table_sequentially_on_a_fresh_or_a_filled_da
 async fn s2_nfr001_overview_and_dead_letters_of_postgres_read_no_payload_and_scan_no_table() {
     let explained = ExplainServer::start();
     let store = open(&explained.database.url).await;
+    let sql = "SELECT count(*) FROM information_schema.columns
+               WHERE table_name = 'webhook_outbox_events' AND column_name LIKE '%payload%'";
+    assert_eq!(query_text(&explained.server, &explained.database.name, sql), "0");
     for filled in [false, true] {
         if filled {
             run_all_operations(&store).await;
@@ -152,13 +149,11 @@ async fn s2_nfr001_overview_and_dead_letters_of_postgres_read_no_payload_and_sca
             let overview = scans_of(&plans, &["sum(pending)", "webhook_retry_position"]);
             assert_uses_indexes(&overview, &["webhook_queue_position", "webhook_queue_id"]);
             let dead_letters =
-                scans_of(&plans, &["x.failure_kind IS NOT NULL", "ORDER BY x.updated_at DESC"]);
-            assert_uses_indexes(
-                &dead_letters,
-                &["webhook_terminal_events_dead_letters", "webhook_events_id"],
-            );
-            for scan in overview.iter().chain(&dead_letters) {
-                assert_ne!(scan.table, "webhook_messages", "payloads are in webhook_messages");
+                scans_of(&plans, &["f.failure_kind IS DISTINCT FROM", "ORDER BY f.updated_at DESC"]);
+            assert_uses_indexes(&dead_letters, &["webhook_failures_updated_at", "webhook_events_id"]);
+            // The view through which they read events has no payload either.
+            for plan in &plans {
+                assert!(!plan.text.contains("payload"), "{}", plan.text);
             }
         }
     }
@@ -173,9 +168,10 @@ async fn add_history(explained: &ExplainServer, url: &str, failure_kind: &str) {
          WITH destination AS MATERIALIZED (SELECT app.webhook_destination_id('{url}') AS id),
          events AS (
              INSERT INTO app.webhook_events (
-                 id, message_id, destination_id, created_at, max_attempts, event_id, event_type
+                 id, message_id, destination_id, created_at, max_attempts, event_id, event_type, content_type
              )
-             SELECT nextval('app.webhook_event_key'), gen_random_uuid(), destination.id, now(), 6, gen_random_uuid()::text, 't'
+             SELECT nextval('app.webhook_event_key'), gen_random_uuid(), destination.id, now(), 6, gen_random_uuid()::text,
+                    't', 'text/plain'
              FROM destination, generate_series(1, 30000)
              RETURNING id, destination_id
          ),
@@ -183,8 +179,9 @@ async fn add_history(explained: &ExplainServer, url: &str, failure_kind: &str) {
              INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
              SELECT id, destination_id, id, now(), 2, now() FROM events WHERE id % 1000 = 0
          )
-         INSERT INTO app.webhook_terminal_events (id, updated_at, attempts, claims, lost_leases, failure_kind)
-         SELECT id, now(), 1, 1, 0, {failure_kind} FROM events WHERE id % 1000 <> 0"
+         INSERT INTO app.webhook_failures (id, destination_id, updated_at, attempts, claims, lost_leases, failure_kind)
+         SELECT id, destination_id, now(), 1, 1, 0, {failure_kind} FROM events
+         WHERE id % 1000 <> 0 AND {failure_kind} IS NOT NULL"
     );
     client.batch_execute(&sql).await.expect("the store has migrated the schema");
 }
@@ -218,7 +215,7 @@ async fn listing_one_destination_reads_few_rows_of_its_history() {
         let fragments = ["app.webhook_outbox_events v ON v.id = d.id"];
         let scans = scans_of(&plans, &fragments);
         let index = match status {
-            Some(DeliveryStatus::Failed) => "webhook_terminal_events_failed_destination",
+            Some(DeliveryStatus::Failed) => "webhook_failures_destination",
             _ => "webhook_events_destination",
         };
         assert_uses_indexes(&scans, &[index, "webhook_events_id"]);
@@ -365,7 +362,7 @@ async fn claims_write_no_index_and_settles_rewrite_no_event() {
     })
     .await;
     assert_eq!(updates("webhook_queue").await.0, 3_000, "a delivery updates no row of the queue");
-    for table in ["webhook_events", "webhook_messages", "webhook_terminal_events"] {
+    for table in ["webhook_events", "webhook_failures"] {
         assert_eq!(updates(table).await.0, 0, "{table}");
     }
 }

@@ -213,7 +213,7 @@ async fn commits_are_durable_behind_poolers_that_refuse_or_ignore_options() {
         retry("a settle", async || store.settle(&worker("worker-a"), &batch).await).await;
         let sql = "SELECT DISTINCT of, setting FROM commits ORDER BY 1";
         let commits = query_text(server, &database.name, sql);
-        assert_eq!(commits, "webhook_events|on\nwebhook_terminal_events|on", "{settings}");
+        assert_eq!(commits, "webhook_attempts|on\nwebhook_events|on", "{settings}");
     }
 }
 

@@ -198,7 +198,7 @@ async fn a_rolled_back_function_call_leaves_no_rows() {
     let harness = PostgresHarness::start().await;
     let call = format!("SELECT app.enqueue_webhook('{URL}', 'x', '1')");
     psql(&harness, &format!("BEGIN; {call}; SAVEPOINT a; {call}; ROLLBACK TO a; ROLLBACK;"));
-    let sql = "SELECT (SELECT count(*) FROM app.webhook_messages) + (SELECT count(*) FROM app.webhook_events)
+    let sql = "SELECT (SELECT count(*) FROM app.webhook_events)
                     + (SELECT count(*) FROM app.webhook_queue) + (SELECT count(*) FROM app.webhook_counts)
                     + (SELECT count(*) FROM app.webhook_destinations)";
     assert_eq!(psql(&harness, sql), "0");
@@ -221,9 +221,7 @@ async fn a_producer_with_usage_and_execute_enqueues_and_reads_nothing() {
     assert!(refused.contains("permission denied for function enqueue_webhook"), "{refused}");
     psql(&harness, &format!("GRANT EXECUTE ON FUNCTION app.enqueue_webhook({ARGUMENTS}) TO {role}"));
     assert_eq!(as_producer(&call).unwrap(), "theirs");
-    for table in
-        ["messages", "events", "queue", "terminal_events", "attempts", "destinations", "secrets", "settings"]
-    {
+    for table in ["events", "queue", "failures", "attempts", "destinations", "secrets", "settings"] {
         let refused = as_producer(&format!("SELECT 1 FROM app.webhook_{table}")).unwrap_err().to_string();
         assert!(refused.contains("permission denied"), "{table}: {refused}");
     }

@@ -74,14 +74,14 @@ async fn an_event_whose_insert_was_blocked_while_housekeeping_ran_is_found_after
     enqueue_and_attempt(&store, spec(), 200).await;
     // Locks the table as CREATE INDEX does. Both inserts wait, after their events have drawn their keys.
     let (indexer, watch) = (client(&database.url).await, client(&database.url).await);
-    indexer.batch_execute("BEGIN; LOCK TABLE app.webhook_messages IN SHARE MODE").await.unwrap();
+    indexer.batch_execute("BEGIN; LOCK TABLE app.webhook_events IN SHARE MODE").await.unwrap();
     let enqueue =
         |event_id: &str| format!("SELECT app.enqueue_webhook('{URL}', 'x', '1', event_id => '{event_id}')");
     let (late, behind) = (client(&database.url).await, client(&database.url).await);
     let (begin_late, enqueue_behind) = (format!("BEGIN; {}", enqueue("late")), enqueue("behind"));
     let blocked = async |callers: i64| {
         wait_until(TIMEOUT, "the caller waits for the table", async || {
-            let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'app.webhook_messages'::regclass";
+            let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'app.webhook_events'::regclass";
             watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == callers
         })
         .await;

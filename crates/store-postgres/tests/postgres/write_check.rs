@@ -26,8 +26,8 @@ async fn health_fails_when_a_table_or_a_column_is_missing_and_names_it() {
             "function app.webhook_destination_id(text) does not exist",
         ),
         (
-            "DROP INDEX app.webhook_claims_id",
-            "CREATE UNIQUE INDEX webhook_claims_id ON app.webhook_claims (id)",
+            "DROP INDEX app.webhook_destinations_url",
+            "CREATE UNIQUE INDEX webhook_destinations_url ON app.webhook_destinations (url) WHERE kind = 'url'",
             "ON CONFLICT",
         ),
     ] {

@@ -9,8 +9,7 @@ use serde_json::Value;
 use crate::fixture::*;
 
 /// Tables that grow with the number of events.
-const LARGE_TABLES: [&str; 5] =
-    ["webhook_queue", "webhook_events", "webhook_messages", "webhook_terminal_events", "webhook_attempts"];
+const LARGE_TABLES: [&str; 4] = ["webhook_queue", "webhook_events", "webhook_failures", "webhook_attempts"];
 
 /// A server that logs plans, with one database.
 pub(crate) struct ExplainServer {
