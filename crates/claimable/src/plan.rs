@@ -119,7 +119,8 @@ impl Planner<'_> {
             if left == 0 {
                 break;
             }
-            if let Some(range) = ranges.first_range(destination)
+            if !planned.contains(&destination)
+                && let Some(range) = ranges.first_range(destination)
                 && self.plan_range(destination, range, left, is_retry)
             {
                 planned.insert(destination);

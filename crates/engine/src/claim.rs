@@ -247,7 +247,7 @@ impl Claimer {
         worker.record_claim();
         record_store_time(worker, response.now, requested_at);
         self.claim_id = worker.ports.random.new_claim_id();
-        worker.cycle.count_claim(&response);
+        worker.cycle.count_failed(response.abandoned.len());
         for event_id in &response.abandoned {
             tracing::error!(%event_id, worker_id = %worker.settings.worker_id,
                 "event abandoned: it lost too many leases in a row");
@@ -266,7 +266,7 @@ impl Claimer {
             && let Ok(response) = self.call_store(&self.plan_claim(ONLY_GRANTED_EARLIER)).await
         {
             let leases: Vec<LeaseRef> = response.leases.iter().map(LeaseRef::from).collect();
-            release_leases(&self.worker, &leases).await;
+            release_unsent(&self.worker, &leases).await;
         }
     }
 
@@ -303,8 +303,9 @@ impl Claimer {
         let release_all = worker.is_outdated(requested_at) || worker.phases.current() != Phase::Running;
         if release_all {
             let leases: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
-            return release_leases(worker, &leases).await;
+            return release_unsent(worker, &leases).await;
         }
+        worker.cycle.count_claimed(leases.len());
         let now = worker.ports.clock.monotonic();
         let claimed = leases.into_iter().map(|lease| ClaimedEvent {
             renewal: worker.heartbeat.start_renewing(&lease),
@@ -392,35 +393,49 @@ fn record_store_time(worker: &Worker, now: Timestamp, requested_at: Duration) {
 pub(crate) async fn release_events(worker: &Worker, events: Vec<ClaimedEvent>) {
     let leases: Vec<LeaseRef> = events.iter().map(|event| LeaseRef::from(&event.lease)).collect();
     events.iter().for_each(|event| event.renewal.mark_settling());
-    release_leases(worker, &leases).await;
+    release_unsent(worker, &leases).await;
 }
 
-/// Releases leases. Gives up when the store is unavailable for a whole lease duration: the leases have expired then.
+/// Releases leases of events that were not sent. The report of a drain does not count them as released: no delivery was
+/// interrupted. It counts those that cannot be released.
+async fn release_unsent(worker: &Worker, leases: &[LeaseRef]) {
+    if try_release(worker, leases).await {
+        worker.drain.remove_pending(leases.len());
+    }
+}
+
+/// Releases the leases of deliveries that a drain interrupted.
 pub(crate) async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
+    if try_release(worker, leases).await {
+        worker.drain.mark_released(leases.len());
+    }
+}
+
+/// Releases leases, and returns whether they are released. Gives up when the store is unavailable for a whole lease
+/// duration: the leases have expired then. The leases count as pending before and, if they could not be released during a
+/// drain, afterwards.
+async fn try_release(worker: &Worker, leases: &[LeaseRef]) -> bool {
     if leases.is_empty() {
-        return;
+        return true;
     }
     let clock = &worker.ports.clock;
     let deadline = clock.monotonic() + worker.settings.lease.duration();
     let mut backoff = Backoff::new();
     worker.drain.add_pending(leases.len());
-    let released = loop {
+    loop {
         match catch_store_panic(worker.ports.store.release(leases)).await {
-            Ok(()) => break true,
+            Ok(()) => return true,
             Err(error) if error.is_transient() && clock.monotonic() < deadline => {
                 clock.sleep(backoff.next()).await;
             }
             Err(error) => {
                 tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
                     leases = leases.len(), "leases were not released; their events wait until they expire");
-                break false;
+                if worker.phases.current() == Phase::Running {
+                    worker.drain.remove_pending(leases.len());
+                }
+                return false;
             }
         }
-    };
-    // Leases released while the worker runs, because a circuit opened, do not belong to the drain report.
-    if worker.phases.current() == Phase::Running {
-        worker.drain.remove_pending(leases.len());
-    } else if released {
-        worker.drain.mark_released(leases.len());
     }
 }

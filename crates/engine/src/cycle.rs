@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{CycleReport, Transition, WorkerId};
-use posthaste_store::{ClaimResponse, SettleResult};
+use posthaste_store::SettleResult;
 
 use crate::worker::Worker;
 
@@ -23,15 +23,13 @@ impl CycleCounters {
         Self { current: Mutex::new(CurrentCycle { report: CycleReport::default(), started_at: now }) }
     }
 
-    /// Counts granted leases as claimed, and abandoned events as failed.
-    pub(crate) fn count_claim(&self, response: &ClaimResponse) {
-        let report = &mut self.current().report;
-        report.claimed_count += u64::try_from(response.leases.len()).unwrap_or(u64::MAX);
-        report.failed_count += u64::try_from(response.abandoned.len()).unwrap_or(u64::MAX);
+    /// Counts events that were claimed in order to be sent.
+    pub(crate) fn count_claimed(&self, events: usize) {
+        self.current().report.claimed_count += u64::try_from(events).unwrap_or(u64::MAX);
     }
 
-    /// Counts expired events as failed.
-    pub(crate) fn count_expired(&self, events: usize) {
+    /// Counts events that ended without an attempt, because they were abandoned or have expired, as failed.
+    pub(crate) fn count_failed(&self, events: usize) {
         self.current().report.failed_count += u64::try_from(events).unwrap_or(u64::MAX);
     }
 

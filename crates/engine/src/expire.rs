@@ -83,6 +83,6 @@ fn report(worker: &Worker, expired: &[EventId]) {
     if let Some(more @ 1..) = expired.len().checked_sub(LOGGED_MAX) {
         tracing::info!(events = more, %worker_id, "more events expired; events dead-lettered");
     }
-    worker.cycle.count_expired(expired.len());
+    worker.cycle.count_failed(expired.len());
     worker.ports.observer.on_expired(expired.len());
 }

@@ -107,7 +107,7 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
                 limit,
                 retries_max,
                 (per_destination, destination_slots),
-                (per_host, paces, pace_slots, known),
+                HostSlots { per_host, paces, pace_slots, known },
                 payload_bytes_max,
                 event_payload_bytes_max,
                 lease,
@@ -132,8 +132,16 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
         )
 }
 
-/// Slots per host, paces of hosts, slots by pace, and known destinations.
-fn host_slots() -> impl Strategy<Value = (usize, Vec<(Destination, Pace)>, [usize; 4], Vec<Destination>)> {
+/// The part of a claim request that concerns hosts and known destinations.
+#[derive(Debug, Clone)]
+struct HostSlots {
+    per_host: usize,
+    paces: Vec<(Destination, Pace)>,
+    pace_slots: [usize; Pace::ALL.len()],
+    known: Vec<Destination>,
+}
+
+fn host_slots() -> impl Strategy<Value = HostSlots> {
     let pace_slots = || prop_oneof![12 => Just(6_usize), 1 => 0..=3_usize];
     (
         prop_oneof![6 => Just(6_usize), 1 => 0..=3_usize],
@@ -141,6 +149,12 @@ fn host_slots() -> impl Strategy<Value = (usize, Vec<(Destination, Pace)>, [usiz
         [pace_slots(), pace_slots(), pace_slots(), pace_slots()],
         vec(destination(), 0..=2),
     )
+        .prop_map(|(per_host, paces, pace_slots, known)| HostSlots {
+            per_host,
+            paces,
+            pace_slots,
+            known,
+        })
 }
 
 fn repeat_claim() -> impl Strategy<Value = Operation> {

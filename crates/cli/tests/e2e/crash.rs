@@ -25,15 +25,24 @@ fn count_requests(receiver: &Receiver) -> BTreeMap<String, usize> {
 
 fn deliveries_in_flight_of_a_killed_process_are_sent_by_the_next_process(sandbox: Sandbox) {
     const IN_FLIGHT: usize = 20;
+    // Enough answers for the window of the receiver to grow to its full size.
+    const ANSWERED: usize = 200;
     let sandbox = sandbox.with_env("POSTHASTE_LEASE_SECONDS", "5");
-    let receiver =
-        Receiver::scripted(
-            |_, earlier| if earlier < IN_FLIGHT { Reply::Blocked(200) } else { Reply::Status(200) },
-        );
+    let receiver = Receiver::scripted(|_, earlier| {
+        if (ANSWERED..ANSWERED + IN_FLIGHT).contains(&earlier) {
+            Reply::Blocked(200)
+        } else {
+            Reply::Status(200)
+        }
+    });
     let service = sandbox.serve();
+    for event_id in service.enqueue_all(&vec![Event::to(&receiver); ANSWERED]) {
+        service.wait_until_delivered(&event_id);
+    }
     let event_ids = service.enqueue_all(&vec![Event::to(&receiver); IN_FLIGHT + 10]);
+    let requests = receiver.wait_for_requests(ANSWERED + IN_FLIGHT);
     let in_flight: BTreeSet<_> =
-        receiver.wait_for_requests(IN_FLIGHT).iter().map(|request| request.event_id().to_owned()).collect();
+        requests[ANSWERED..].iter().map(|request| request.event_id().to_owned()).collect();
     assert_eq!(in_flight.len(), IN_FLIGHT);
     service.kill();
 
@@ -113,20 +122,20 @@ fn worker_takes_over_the_events_of_a_killed_worker() {
     const TOLERANCE: Duration = Duration::from_secs(15);
     let mut sandbox = Sandbox::new(Store::Postgres).with_env("POSTHASTE_LEASE_SECONDS", "5");
     let receiver =
-        Receiver::scripted(|_, earlier| if earlier < 5 { Reply::Blocked(200) } else { Reply::Status(200) });
+        Receiver::scripted(|_, earlier| if earlier < 2 { Reply::Blocked(200) } else { Reply::Status(200) });
     let service = sandbox.serve_with(&["--no-worker"]);
     sandbox.set_env("POSTHASTE_WORKER_ID", "first");
     let first = sandbox.start_worker();
     sandbox.set_env("POSTHASTE_WORKER_ID", "second");
-    let event_ids = service.enqueue_all(&vec![Event::to(&receiver); 5]);
-    receiver.wait_for_requests(5);
+    let event_ids = service.enqueue_all(&vec![Event::to(&receiver); 2]);
+    receiver.wait_for_requests(2);
     let second = sandbox.start_worker();
     first.kill();
     let killed_at = RealInstant::now();
 
-    let requests = receiver.wait_for_requests(10);
+    let requests = receiver.wait_for_requests(4);
     let poll = Duration::from_millis(100);
-    let took = requests[9].received_at.duration_since(killed_at);
+    let took = requests[3].received_at.duration_since(killed_at);
     assert!(took <= LEASE + poll + TOLERANCE, "the second worker sent the events only after {took:?}");
     for event_id in &event_ids {
         let delivered = service.wait_until_delivered(event_id);

@@ -56,7 +56,7 @@ bugs! {
     a_repeated_claim_beyond_the_bytes_is_caught: claim::repeated_claim_ignores_bytes, "the repeated claim released leases";
     claim_of_too_large_an_event_is_caught: claim::claim_ignores_the_size_of_events, "bytes were granted";
     claim_that_leaves_a_claimable_event_is_caught: claim::claim_leaves_one, "though it was claimable";
-    claim_that_abandons_too_late_is_caught: claim::claim_abandons_late, "the abandoned events";
+    claim_that_abandons_too_late_is_caught: claim::claim_abandons_late, "had lost too many leases";
     claim_that_names_an_abandoned_event_twice_is_caught: claim::claim_names_abandoned_twice, "the abandoned events";
     a_repeated_claim_that_grants_new_leases_is_caught: claim::claim_forgets_its_id, "the number of leases";
     a_repeated_claim_that_extends_no_lease_is_caught: claim::repeated_claim_extends_nothing, "lease_until";

