@@ -87,7 +87,7 @@ impl DiscoveryCursors {
     }
 
     /// Returns whether the server's clock has stepped back since the last step. Retries that become due by the new time
-    /// lie below the positions that discovery has read. Every step reads the last [`RETRY_OVERLAP_US`] again, which covers
+    /// lie below the positions that discovery has read. Every step reads the last `RETRY_OVERLAP_US` again, which covers
     /// smaller steps back.
     pub fn has_clock_stepped_back(&self, now: Timestamp) -> bool {
         now.as_micros() < self.now.as_micros() - RETRY_OVERLAP_US

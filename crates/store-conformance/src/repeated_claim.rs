@@ -192,8 +192,11 @@ pub async fn repeated_claim_takes_no_other_event(harness: &dyn Harness) {
     assert_eq!((details(&store, &others).await, end_of_log(&store).await), before);
 
     let claimed = claim(&store, &request("worker-c")).await;
-    assert_eq!((claimed.leases.len(), claimed.abandoned), (1, vec![expired.event_id]));
-    assert_eq!(claimed.leases[0].event_id, due);
+    assert_eq!((claimed.leases.len(), &claimed.leases[0].event_id), (1, &due));
+    // A claim that is filled with due events may leave expired leases to the next one.
+    let next = claim(&store, &request("worker-c")).await;
+    assert_eq!(next.leases, []);
+    assert_eq!([claimed.abandoned, next.abandoned].concat(), [expired.event_id]);
 }
 
 pub async fn repeated_claim_returns_leases_of_a_destination_paused_meanwhile(harness: &dyn Harness) {

@@ -242,10 +242,11 @@ fn grant_shares(
 
 /// Seeks the next destination with first attempts; the cost does not depend on how many it has.
 pub(crate) const NEXT_DESTINATION: &str = "
-    SELECT f.destination_id, d.url, d.failing_since IS NOT NULL
-    FROM webhook_first_attempts f CROSS JOIN webhook_destinations d ON d.id = f.destination_id
-    WHERE f.destination_id > ?1 AND f.destination_id <= ?2
-    ORDER BY f.destination_id LIMIT 1";
+    SELECT d.id, d.url, d.failing_since IS NOT NULL
+    FROM (SELECT destination_id FROM webhook_first_attempts
+          WHERE destination_id > ?1 AND destination_id <= ?2
+          ORDER BY destination_id LIMIT 1) f
+    CROSS JOIN webhook_destinations d ON d.id = f.destination_id";
 
 /// Returns the destinations that the worker knows to answer, as far as they have first attempts and free slots.
 fn known_destinations(db: &Connection, budget: &ClaimBudget) -> rusqlite::Result<Vec<WaitingDestination>> {

@@ -71,7 +71,7 @@ async fn enqueues_and_settles_commit_durably_whatever_the_database_has_set() {
 
 #[tokio::test]
 async fn a_setting_that_is_weakened_later_does_not_weaken_open_connections() {
-    let server = PostgresServer::start(&TEST_SETTINGS).unwrap_or_else(|error| panic!("{error}"));
+    let server = PostgresServer::start(TEST_SETTINGS).unwrap_or_else(|error| panic!("{error}"));
     let database = server.create_database("reloaded");
     let store = open(&database.url).await;
     query_text(&server, &database.name, RECORD_COMMITS);
