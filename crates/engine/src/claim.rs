@@ -266,7 +266,7 @@ impl Claimer {
             && let Ok(response) = self.call_store(&self.plan_claim(ONLY_GRANTED_EARLIER)).await
         {
             let leases: Vec<LeaseRef> = response.leases.iter().map(LeaseRef::from).collect();
-            release_unsent(&self.worker, &leases).await;
+            release_leases(&self.worker, &leases).await;
         }
     }
 
@@ -404,7 +404,8 @@ async fn release_unsent(worker: &Worker, leases: &[LeaseRef]) {
     }
 }
 
-/// Releases the leases of deliveries that a drain interrupted.
+/// Releases leases that a drain reports: of interrupted deliveries, of results that were given up, and of a claim whose
+/// response was lost.
 pub(crate) async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
     if try_release(worker, leases).await {
         worker.drain.mark_released(leases.len());

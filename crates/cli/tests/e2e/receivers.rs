@@ -36,7 +36,7 @@ fn receiver_that_never_responds_does_not_delay_others(sandbox: Sandbox) {
 
 fn lack_of_descriptors_costs_no_attempt_and_leaves_the_api_reachable(sandbox: Sandbox) {
     // Enough answers for the windows of the destinations and their host to grow beyond the descriptors.
-    const ANSWERED: usize = 1_200;
+    const ANSWERED: usize = 1_000;
     let receiver =
         Receiver::scripted(
             |_, earlier| {
