@@ -21,7 +21,8 @@ use crate::worker::Worker;
 const RESUME_OVERLAP: Duration = Duration::from_secs(10);
 /// Maximum number of events that one claim requests. A larger one would delay the events that arrive meanwhile.
 const CLAIM_MAX: usize = 500;
-/// How long a claim waits for more slots after one has become free. A claim has a fixed cost, so it should fill many.
+/// How long a claim waits for more slots after one has become free. A claim has a fixed cost, so it should fill many: it
+/// does not wait when a quarter of the slots has become free since the last claim was planned.
 const CLAIM_DELAY: Duration = Duration::from_millis(1);
 /// How often receivers that have not been used for long are forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
@@ -96,8 +97,10 @@ enum NextClaim {
     AfterRelease,
     /// A local shortage has slowed sending down: check again after this time.
     AfterPause(Duration),
-    /// Slots are available and more events may be due: claim at once.
+    /// Many slots are available and more events may be due: claim at once.
     Now,
+    /// More events may be due, and slots have become free during the claim: claim when more are free.
+    WithMoreSlots,
     /// Slots are available, but no due event can be sent: claim after a wake-up, a release, the due time of a retry or
     /// the poll interval.
     AfterWakeup,
@@ -114,6 +117,8 @@ struct Claimer {
     answered_at: Duration,
     /// When unused receivers were last forgotten.
     forgot_at: Duration,
+    /// Number of deliveries that had ended when the last claim was planned.
+    ended_before: u64,
 }
 
 impl Claimer {
@@ -124,6 +129,7 @@ impl Claimer {
             claim_bytes: ClaimBytes::default(),
             answered_at: worker.ports.clock.monotonic(),
             forgot_at: worker.ports.clock.monotonic(),
+            ended_before: 0,
             worker,
         }
     }
@@ -149,6 +155,7 @@ impl Claimer {
             let wait = async {
                 match claimed.map(|claimed| claimed.next) {
                     Ok(NextClaim::Now) => {}
+                    Ok(NextClaim::WithMoreSlots) => self.wait_for_more_slots().await,
                     Ok(NextClaim::AfterRelease) => {
                         worker.slots.released().await;
                         self.wait_for_more_slots().await;
@@ -178,7 +185,7 @@ impl Claimer {
 
     /// Makes one claim and starts a delivery for each granted lease.
     async fn claim(&mut self, quota: Quota) -> Result<ClaimSummary, StoreError> {
-        let ended_before = self.worker.slots.ended_count();
+        self.ended_before = self.worker.slots.ended_count();
         let unthrottled = match self.check_shortages() {
             Ok(available) => available,
             Err(pause) => {
@@ -202,11 +209,14 @@ impl Claimer {
         self.start_deliveries(response.leases, requested_at).await;
         // Slots released during the call were not part of the request. They are worth another claim only if this one
         // found anything. The same holds for events whose payloads did not fit.
-        let released_meanwhile = self.worker.slots.ended_count() != ended_before;
-        let may_have_more = leases >= request.limit
-            || (leases > 0 && (released_meanwhile || is_limited_by_bytes))
-            || resumed_circuits > 0;
-        let next = if may_have_more { NextClaim::Now } else { NextClaim::AfterWakeup };
+        let released_meanwhile = self.worker.slots.ended_count() != self.ended_before;
+        let next = if resumed_circuits > 0 || (leases > 0 && is_limited_by_bytes) || leases >= CLAIM_MAX {
+            NextClaim::Now
+        } else if leases >= request.limit || (leases > 0 && released_meanwhile) {
+            NextClaim::WithMoreSlots
+        } else {
+            NextClaim::AfterWakeup
+        };
         Ok(ClaimSummary { leases, retries, next })
     }
 
@@ -315,10 +325,11 @@ impl Claimer {
         worker.lanes.start(worker, claimed.filter_map(|event| worker.slots.add(event, now)));
     }
 
-    /// Waits a moment for more slots to become free, unless many are.
+    /// Waits a moment for more slots to become free, unless many have since the last claim was planned.
     async fn wait_for_more_slots(&self) {
         let worker = &self.worker;
-        if worker.slots.available().total < worker.settings.concurrency / 4 {
+        let ended = worker.slots.ended_count() - self.ended_before;
+        if ended < u64::try_from(worker.settings.concurrency / 4).unwrap_or(u64::MAX) {
             worker.ports.clock.sleep(CLAIM_DELAY).await;
         }
     }
