@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{DestinationId, DestinationUrl, EventId, EventKey, LeaseToken, MessageId};
+use crate::{DestinationId, DestinationUrl, EventId, EventKey, LeaseToken, MessageId, NewEvent};
 
 /// What caused an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,7 +55,37 @@ pub struct Lease {
     pub overdue: Duration,
 }
 
+/// The ids that a store gives to a new event.
+#[derive(Debug, Clone)]
+pub struct NewEventIds {
+    pub key: EventKey,
+    pub event_id: EventId,
+    pub message_id: MessageId,
+    pub destination_id: DestinationId,
+}
+
 impl Lease {
+    /// Returns the lease on an event that is stored and leased in the same commit.
+    pub fn on_new_event(event: &NewEvent, ids: NewEventIds, token: LeaseToken) -> Self {
+        let NewEventIds { key, event_id, message_id, destination_id } = ids;
+        Self {
+            token,
+            key,
+            event_id,
+            message_id,
+            destination_id,
+            destination_url: event.destination_url().clone(),
+            event_type: event.event_type().to_owned(),
+            content_type: event.content_type().to_owned(),
+            payload: event.payload().clone(),
+            traceparent: event.traceparent().map(str::to_owned),
+            attempts: 0,
+            max_attempts: event.max_attempts(),
+            trigger: Trigger::Scheduled,
+            overdue: Duration::ZERO,
+        }
+    }
+
     /// Returns true if an earlier attempt is recorded. Retries count against `retries_max` of a claim.
     pub fn is_retry(&self) -> bool {
         self.attempts > 0

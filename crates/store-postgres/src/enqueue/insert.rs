@@ -1,10 +1,10 @@
 //! New events as the parameters of the statement that inserts them, and its result.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use posthaste_domain::{
-    ClaimId, DeliveryStatus, DestinationId, EventId, EventKey, Lease, MessageId, NewEvent, Timestamp, Trigger,
+    ClaimId, DeliveryStatus, DestinationId, EventId, EventKey, Lease, MessageId, NewEvent, NewEventIds,
+    Timestamp,
 };
 use posthaste_store::{EnqueueRequest, EnqueueResponse, Receipt};
 use rand::RngExt as _;
@@ -213,24 +213,14 @@ impl<'a> Insert<'a> {
 
     /// Builds the lease of one event.
     fn lease(&self, index: usize, key: EventKey, claim: Uuid, destinations: &[i64]) -> Lease {
-        let event = self.events[index];
         let destination = usize::try_from(self.destination_indexes[index] - 1).expect("indexes begin at 1");
-        Lease {
-            token: lease_token(claim, key),
+        let ids = NewEventIds {
             key,
             event_id: self.event_ids[index].clone(),
             message_id: MessageId::from_uuid(self.message_ids[index]),
             destination_id: DestinationId(destinations[destination]),
-            destination_url: event.destination_url().clone(),
-            event_type: event.event_type().to_owned(),
-            content_type: event.content_type().to_owned(),
-            payload: event.payload().clone(),
-            traceparent: event.traceparent().map(str::to_owned),
-            attempts: 0,
-            max_attempts: event.max_attempts(),
-            trigger: Trigger::Scheduled,
-            overdue: Duration::ZERO,
-        }
+        };
+        Lease::on_new_event(self.events[index], ids, lease_token(claim, key))
     }
 
     /// Returns the ids of the events, in order.

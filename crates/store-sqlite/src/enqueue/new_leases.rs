@@ -1,10 +1,8 @@
 //! Leases on new events, granted in the commit that stores the events. Such an event never enters the queue of its
 //! destination unless its worker releases it.
 
-use std::time::Duration;
-
 use posthaste_domain::{
-    ClaimId, DestinationId, EventId, EventKey, Lease, MessageId, NewEvent, Timestamp, Trigger,
+    ClaimId, DestinationId, EventId, EventKey, Lease, MessageId, NewEvent, NewEventIds, Timestamp,
 };
 use posthaste_store::EnqueueLease;
 use rand::RngExt as _;
@@ -75,22 +73,9 @@ impl<'a> NewLeases<'a> {
             until.as_micros(),
         ))?;
         let key = EventKey(key);
-        self.leases.push(Lease {
-            token: self.seed.token(key),
-            key,
-            event_id: event_id.clone(),
-            message_id,
-            destination_id: DestinationId(destination_id),
-            destination_url: event.destination_url().clone(),
-            event_type: event.event_type().to_owned(),
-            content_type: event.content_type().to_owned(),
-            payload: event.payload().clone(),
-            traceparent: event.traceparent().map(str::to_owned),
-            attempts: 0,
-            max_attempts: event.max_attempts(),
-            trigger: Trigger::Scheduled,
-            overdue: Duration::ZERO,
-        });
+        let destination_id = DestinationId(destination_id);
+        let ids = NewEventIds { key, event_id: event_id.clone(), message_id, destination_id };
+        self.leases.push(Lease::on_new_event(event, ids, self.seed.token(key)));
         Ok(true)
     }
 
