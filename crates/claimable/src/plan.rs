@@ -1,6 +1,6 @@
 //! Plans a claim: chooses the ranges and expired leases that fit the request's free slots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use posthaste_domain::{DestinationId, EventKey, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, PayloadBudget, SlotBudget};
@@ -112,52 +112,54 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// Plans ranges of the destinations that the worker knows to answer, then of all in the order in which they wait.
     fn plan_ranges(&mut self, ranges: &DestinationRanges, is_retry: bool) {
-        let known_share = self.budget.slots.known_share();
-        let mut planned = BTreeSet::new();
-        for destination in self.budget.slots.known() {
-            let left = known_share.saturating_sub(self.planned_leases());
-            if left == 0 {
-                break;
-            }
-            if !planned.contains(&destination)
-                && let Some(range) = ranges.first_range(destination)
-                && self.plan_range(destination, range, left, is_retry)
-            {
-                planned.insert(destination);
-            }
-        }
-        for (destination, range) in ranges.first_ranges() {
-            let slots = &self.budget.slots;
-            if slots.total() == 0 || (is_retry && slots.retries() == 0) {
-                break;
-            }
-            if !planned.contains(&destination) {
-                self.plan_range(destination, range, usize::MAX, is_retry);
-            }
-        }
+        let first = self.plan.range_claims.len();
+        let known: BTreeSet<DestinationId> = self.budget.slots.known().into_iter().collect();
+        let known: Vec<_> =
+            known.into_iter().filter_map(|known| Some((known, ranges.first_range(known)?))).collect();
+        let left = |slots: &SlotBudget| if is_retry { slots.retries() } else { slots.total() };
+        let known_share = self.budget.slots.known_share().min(left(&self.budget.slots));
+        self.plan_shares(first, known, known_share, is_retry);
+        let leases = left(&self.budget.slots);
+        let is_available = |(destination, _): &(DestinationId, _)| self.available(*destination, is_retry) > 0;
+        // One destination for each lease that may still be granted is enough.
+        let waiting: Vec<_> = ranges.first_ranges().filter(is_available).take(leases).collect();
+        self.plan_shares(first, waiting, leases, is_retry);
     }
 
-    /// Plans up to `leases_max` rows of a range, as far as its destination has free slots. Returns whether it planned any.
-    fn plan_range(
+    /// Plans up to `leases_max` rows, an equal share of each destination. Those with fewer rows or slots leave the rest of
+    /// their share to the others. Equal shares are fair to receivers, and their requests do not come in bursts.
+    ///
+    /// `first` is the index of the first range claim of this kind: a destination that has one gets more rows of it.
+    fn plan_shares(
         &mut self,
-        destination: DestinationId,
-        range: PositionRange,
+        first: usize,
+        mut waiting: Vec<(DestinationId, PositionRange)>,
         leases_max: usize,
         is_retry: bool,
-    ) -> bool {
-        // Positions of first attempts are unique, so a range holds at most as many rows as positions.
-        let rows_max = if is_retry { usize::MAX } else { range.length() };
-        let limit = self.available(destination, is_retry).min(rows_max).min(leases_max);
-        if limit > 0 {
-            self.take(destination, limit, is_retry);
-            self.plan.range_claims.push(RangeClaim { destination, range, limit });
+    ) {
+        let planned = self.plan.range_claims[first..].iter().enumerate();
+        let mut planned: BTreeMap<DestinationId, usize> =
+            planned.map(|(index, claim)| (claim.destination, first + index)).collect();
+        let mut left = leases_max;
+        while left > 0 && !waiting.is_empty() {
+            let share = (left / waiting.len()).max(1);
+            waiting.retain(|(destination, range)| {
+                let index = *planned.entry(*destination).or_insert_with(|| {
+                    let claim = RangeClaim { destination: *destination, range: *range, limit: 0 };
+                    self.plan.range_claims.push(claim);
+                    self.plan.range_claims.len() - 1
+                });
+                // Positions of first attempts are unique, so a range holds at most as many rows as positions.
+                let rows_max = if is_retry { usize::MAX } else { range.length() };
+                let rows = rows_max - self.plan.range_claims[index].limit;
+                let count = self.available(*destination, is_retry).min(rows).min(share).min(left);
+                self.plan.range_claims[index].limit += count;
+                self.take(*destination, count, is_retry);
+                left -= count;
+                count == share
+            });
         }
-        limit > 0
-    }
-
-    fn planned_leases(&self) -> usize {
-        let in_ranges: usize = self.plan.range_claims.iter().map(|claim| claim.limit).sum();
-        self.plan.takeovers.len() + in_ranges
+        self.plan.range_claims.retain(|claim| claim.limit > 0);
     }
 
     /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
@@ -260,7 +262,10 @@ mod tests {
             .iter()
             .map(|claim| (claim.destination, claim.range.high, claim.limit))
             .collect();
-        assert_eq!(range_claims, [(A, RETRY_POSITION_MIN + 1, 2), (B, 2, 1)]);
+        assert_eq!(
+            range_claims,
+            [(A, RETRY_POSITION_MIN + 1, 1), (B, RETRY_POSITION_MIN + 2, 1), (A, 1, 1), (B, 2, 1)]
+        );
     }
     #[test]
     fn destinations_of_one_host_share_its_slots() {

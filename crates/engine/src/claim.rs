@@ -334,8 +334,12 @@ impl Claimer {
         }
     }
 
-    /// Waits for one delivery to end. Returns false if none is in flight, or if the worker drains.
+    /// Waits until a delivery has ended since the last claim was planned. Returns false if none is in flight, or if the worker
+    /// drains.
     async fn wait_for_one_delivery(&self) -> bool {
+        if self.worker.slots.ended_count() != self.ended_before {
+            return true;
+        }
         if self.worker.slots.used() == 0 {
             return false;
         }

@@ -115,8 +115,7 @@ impl Slots {
     ) -> AfterAnswer {
         let usage = slot.usage.take().expect("only this method and drop take the usage");
         let mut table = self.table();
-        let unsent = table.learn(&usage, answer, took, now);
-        let may_claim = table.end(&usage);
+        let (may_claim, unsent) = table.end_with_answer(&usage, answer, took, now);
         let started = table.start_waiting(&usage);
         drop(table);
         self.notify(may_claim);

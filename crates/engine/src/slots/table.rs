@@ -196,9 +196,23 @@ impl<Q> Table<Q> {
         None
     }
 
-    /// Learns from the result of a delivery that was sent. Returns the deliveries that should wait no longer: they were
-    /// claimed for a larger window.
-    pub(super) fn learn(&mut self, usage: &Usage, answer: Answer, took: Duration, now: Duration) -> Vec<Q> {
+    /// Learns from the answer to a delivery, and ends it. Returns whether a claim may find more to send now, and the
+    /// deliveries that should wait no longer: they were claimed for a larger window.
+    pub(super) fn end_with_answer(
+        &mut self,
+        usage: &Usage,
+        answer: Answer,
+        took: Duration,
+        now: Duration,
+    ) -> (bool, Vec<Q>) {
+        // The answer may enlarge a window that the last claim has filled.
+        let was_limiting = self.is_limiting(usage);
+        let unsent = self.learn(usage, answer, took, now);
+        (self.end(usage) || was_limiting, unsent)
+    }
+
+    /// Learns from the answer to a delivery. Returns the deliveries that should wait no longer.
+    fn learn(&mut self, usage: &Usage, answer: Answer, took: Duration, now: Duration) -> Vec<Q> {
         let (destination, host) = self.entries(usage);
         let is_destination_full = destination.claimed() >= destination.window.size();
         let is_host_full = host.claimed >= host.window.size();

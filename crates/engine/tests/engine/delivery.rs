@@ -208,6 +208,18 @@ async fn a_late_result_is_counted_as_a_stale_write_and_not_applied() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_cycle_continues_when_its_deliveries_end_during_a_claim() {
+    let fixture = Fixture::new();
+    fixture.enqueue("one", 3).await;
+    // The store decides after half a second that the destination has no slot, and the answer arrives before its reply.
+    fixture.receiver.always_reply("one", Reply::After(millis(750), 200));
+    fixture.test_store().set_claim_latency(secs(1));
+    let settings = settings(|settings| settings.per_destination = 1);
+    let report = Engine::run_once(settings, fixture.ports(), &Runtimes::current()).await.unwrap();
+    assert_eq!(report.delivered_count, 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_cycle_whose_next_claim_fails_finishes_deliveries_in_flight() {
     let fixture = Fixture::new();
     fixture.enqueue("slow", 2).await;

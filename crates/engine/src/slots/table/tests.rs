@@ -23,8 +23,7 @@ fn add(table: &mut Table<u32>, destination: i64, host: &str, number: u32) -> Opt
 
 /// Ends a request with an answer and returns what starts next.
 fn answer(table: &mut Table<u32>, sent: &Started<u32>, answer: Answer, took: Duration) -> Vec<Started<u32>> {
-    table.learn(&sent.usage, answer, took, NOW);
-    table.end(&sent.usage);
+    table.end_with_answer(&sent.usage, answer, took, NOW);
     table.start_waiting(&sent.usage)
 }
 
@@ -32,6 +31,13 @@ fn slots(table: &Table<u32>, destination: i64, host: &str) -> (usize, usize) {
     let receiver = Receiver { destination: DestinationId(destination), host, is_failing: false };
     let slots = table.slots_of(receiver);
     (slots.destination, slots.host)
+}
+
+/// Returns whether a claim may take another event of the receiver.
+fn is_claimable(table: &Table<u32>, receiver: Receiver<'_>) -> bool {
+    let slots = table.slots_of(receiver);
+    let at_pace = table.available_by_pace().available(slots.pace);
+    slots.destination.min(slots.host).min(at_pace).min(table.available()) > 0
 }
 
 #[test]
@@ -45,6 +51,14 @@ fn a_new_receiver_gets_its_first_window_and_one_that_answers_twice_the_window_it
     }
     assert_eq!(slots(&table, 1, "h"), (6, 6), "the window has grown from 2 to 3");
     assert_eq!(slots(&table, 2, "h"), (2, 6), "another destination of the host is new");
+}
+
+#[test]
+fn an_answer_that_enlarges_a_full_window_allows_a_claim() {
+    let mut table = table(|_| {});
+    let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).unwrap()).collect();
+    let (may_claim, _) = table.end_with_answer(&sent[0].usage, Answer::Good, FAST, NOW);
+    assert!(may_claim, "the last claim filled the window of two");
 }
 
 #[test]
@@ -81,8 +95,7 @@ fn a_request_without_an_answer_sends_waiting_events_back() {
     let mut table = table(|_| {});
     let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).unwrap()).collect();
     assert!(add(&mut table, 1, "h", 2).is_none());
-    assert_eq!(table.learn(&sent[0].usage, Answer::Missing, FAST, NOW), [2]);
-    table.end(&sent[0].usage);
+    assert_eq!(table.end_with_answer(&sent[0].usage, Answer::Missing, FAST, NOW).1, [2]);
     assert_eq!(table.total(), 1);
     assert_eq!(
         table.slots_of(Receiver { destination: DestinationId(1), host: "h", is_failing: false }).pace,
@@ -150,7 +163,6 @@ proptest! {
     fn windows_hold_and_no_slot_is_lost(steps in proptest::collection::vec((0..6_i64, 0..4_usize, 0..5_u8), 1..300)) {
         let mut table = table(|settings| settings.concurrency = 40);
         let mut sent: Vec<Started<u32>> = Vec::new();
-        let mut released = 0;
         for (step, (destination, index, kind)) in steps.into_iter().enumerate() {
             let host = ["a", "b"][usize::try_from(destination % 2).unwrap()];
             let number = u32::try_from(step).unwrap();
@@ -159,8 +171,7 @@ proptest! {
             } else if !sent.is_empty() {
                 let ended = sent.swap_remove(index % sent.len());
                 let result = [Answer::Good, Answer::Missing, Answer::Failing][usize::from(kind) % 3];
-                released += table.learn(&ended.usage, result, FAST, NOW).len();
-                table.end(&ended.usage);
+                table.end_with_answer(&ended.usage, result, FAST, NOW);
                 sent.extend(table.start_waiting(&ended.usage));
             }
             for entry in table.destinations.values() {
@@ -173,9 +184,36 @@ proptest! {
             table.end(&ended.usage);
             sent.extend(table.start_all());
         }
-        let _ = released;
         prop_assert_eq!((table.total(), table.retries, table.large_bytes), (0, 0, 0));
         prop_assert!(table.by_pace.values().all(|used| *used == 0));
         prop_assert!(table.hosts.values().all(|host| host.claimed == 0 && host.in_flight == 0));
+    }
+
+    /// A claimer that claims only when an ended delivery tells it to never stops while events are due.
+    #[test]
+    fn an_ended_delivery_tells_when_to_claim(
+        steps in prop::collection::vec((0..64_usize, 0..4_u8), 1..200),
+        concurrency in 1..40_usize,
+    ) {
+        let mut table = table(|settings| settings.concurrency = concurrency);
+        let (mut sent, mut may_claim) = (Vec::new(), true);
+        for (index, kind) in steps {
+            if may_claim {
+                sent.extend(table.start_all());
+                for destination in 0..6_i64 {
+                    let host = ["a", "b", "c"][usize::try_from(destination % 3).unwrap()];
+                    let receiver =
+                        Receiver { destination: DestinationId(destination), host, is_failing: false };
+                    while is_claimable(&table, receiver) {
+                        sent.extend(add(&mut table, destination, host, 0));
+                    }
+                }
+            }
+            prop_assert!(!sent.is_empty(), "nothing is in flight, and no claim is due");
+            let ended = sent.swap_remove(index % sent.len());
+            let answer = [Answer::Good, Answer::Good, Answer::Failing, Answer::Missing][usize::from(kind)];
+            may_claim = table.end_with_answer(&ended.usage, answer, FAST, NOW).0;
+            sent.extend(table.start_waiting(&ended.usage));
+        }
     }
 }
