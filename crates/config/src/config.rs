@@ -65,7 +65,7 @@ impl Config {
         options.denied_networks = self.deny_networks.clone().unwrap_or_default();
         options.https_only = self.https_only;
         options.pool_size = self.http_pool_size;
-        options.pool_size_total = self.concurrency;
+        options.pool_size_total = SenderOptions::pooled_connections(self.concurrency);
         options.ca_file = self.ca_file.clone();
         options.proxy = self.egress_proxy.clone();
         options

@@ -91,7 +91,7 @@ impl Settings {
     }
 
     /// Returns the size up to which payloads are small: 16 KiB by default. Small payloads are not counted in
-    /// `in_flight_bytes_max`. In all slots together they have at most an eighth of it.
+    /// `in_flight_bytes_max`. All that a worker holds together have at most three eighths of it.
     pub fn small_payload_bytes(&self) -> usize {
         self.in_flight_bytes_max / 8 / self.concurrency.max(1)
     }

@@ -40,7 +40,7 @@ impl Options {
         let settings = Settings::new(lease_owner(&host_name(), &OsRandom::new()?)?);
         let mut sender = SenderOptions::new();
         sender.pool_size = settings.per_destination;
-        sender.pool_size_total = settings.concurrency;
+        sender.pool_size_total = SenderOptions::pooled_connections(settings.concurrency);
         Ok(Self {
             database,
             settings,
@@ -69,10 +69,10 @@ impl Options {
         Ok(self)
     }
 
-    /// Limits requests in flight, and pooled connections, in each worker. The default is 512.
+    /// Limits requests in flight in each worker, and pooled connections to twice as many. The default is 512.
     pub fn concurrency(mut self, requests: usize) -> Self {
         self.settings.concurrency = requests;
-        self.sender.pool_size_total = requests;
+        self.sender.pool_size_total = SenderOptions::pooled_connections(requests);
         self
     }
 
@@ -190,7 +190,7 @@ mod tests {
     fn limits_of_requests_bound_the_connection_pool_too() {
         let options = Options::new(Database::sqlite("outbox.db")).expect("the system has entropy");
         let options = options.concurrency(7).per_destination(3);
-        assert_eq!((options.settings.concurrency, options.sender.pool_size_total), (7, 7));
+        assert_eq!((options.settings.concurrency, options.sender.pool_size_total), (7, 14));
         assert_eq!((options.settings.per_destination, options.sender.pool_size), (3, 3));
     }
 }

@@ -48,7 +48,13 @@ pub enum InvalidOptions {
 }
 
 impl SenderOptions {
-    /// The defaults: public addresses only, no proxy, 20 connections kept per receiver and 512 pooled in total.
+    /// Returns the number of connections that a worker keeps which has so many requests in flight: twice as many, because
+    /// the requests of a moment go to other receivers than those of the moment before.
+    pub const fn pooled_connections(requests: usize) -> usize {
+        requests.saturating_mul(2)
+    }
+
+    /// The defaults: public addresses only, no proxy, 20 connections kept per receiver and 1024 pooled in total.
     pub fn new() -> Self {
         Self {
             allowed_networks: AllowedNetworks::none(),
@@ -56,7 +62,7 @@ impl SenderOptions {
             own_listeners: Vec::new(),
             https_only: false,
             pool_size: 20,
-            pool_size_total: 512,
+            pool_size_total: Self::pooled_connections(512),
             sockets_max: None,
             ca_file: None,
             proxy: None,

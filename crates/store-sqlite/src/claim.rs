@@ -242,17 +242,20 @@ fn grant_shares(
 
 /// Seeks the next destination with first attempts; the cost does not depend on how many it has.
 pub(crate) const NEXT_DESTINATION: &str = "
-    SELECT d.id, d.url, d.failing_since IS NOT NULL
-    FROM (SELECT destination_id FROM webhook_first_attempts
-          WHERE destination_id > ?1 AND destination_id <= ?2
-          ORDER BY destination_id LIMIT 1) f
-    CROSS JOIN webhook_destinations d ON d.id = f.destination_id";
+    SELECT id, url, failing_since IS NOT NULL FROM webhook_destinations
+    WHERE id = (SELECT destination_id FROM webhook_first_attempts
+                WHERE destination_id > ?1 AND destination_id <= ?2
+                ORDER BY destination_id LIMIT 1)";
 
 /// Returns the destinations that the worker knows to answer, as far as they have first attempts and free slots.
 fn known_destinations(db: &Connection, budget: &ClaimBudget) -> rusqlite::Result<Vec<WaitingDestination>> {
     let mut next_after = db.prepare_cached(NEXT_DESTINATION)?;
     let mut waiting = Vec::new();
     for id in budget.slots.known() {
+        // One destination for each lease is enough.
+        if waiting.len() >= budget.slots.known_share() {
+            break;
+        }
         let known = next_after.query_row((id.0 - 1, id.0), WaitingDestination::from_row).optional()?;
         waiting.extend(known.filter(|known| budget.available(known.receiver(), false) > 0));
     }

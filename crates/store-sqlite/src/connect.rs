@@ -18,9 +18,9 @@ const STATEMENT_CACHE_CAPACITY: usize = 128;
 /// Maximum number of attempts to switch a new file to WAL mode while other processes do the same.
 const WAL_SWITCH_ATTEMPTS: usize = 50;
 
-/// Settings of the writer's connection. The page cache is large enough for the indexes that claims and settles search.
-/// Memory mapping is off: with it, a disk error would be a signal that ends the process instead of an error for the
-/// caller.
+/// Settings of the writer's connection. The page cache is large enough for the indexes that claims and settles search, and
+/// not larger: SQLite walks through all of it at a commit that has split a page. Memory mapping is off: with it, a disk error
+/// would be a signal that ends the process instead of an error for the caller.
 ///
 /// Commits run no checkpoint: `checkpoint.rs` does. It keeps the write-ahead log, which is overwritten from its start, short
 /// enough to be read quickly at a restart.
@@ -29,7 +29,7 @@ const WRITER_SETTINGS: &str = "
     PRAGMA foreign_keys = OFF;
     PRAGMA temp_store = MEMORY;
     PRAGMA mmap_size = 0;
-    PRAGMA cache_size = -32768;
+    PRAGMA cache_size = -16384;
     PRAGMA wal_autocheckpoint = 0;
     PRAGMA journal_size_limit = 67108864;
 ";

@@ -8,6 +8,10 @@ use crate::settings::Settings;
 /// many small claims.
 const AVAILABLE_PART_MIN: usize = 16;
 
+/// Claimed events, as a multiple of the requests in flight. The others wait in the worker, so that the next request starts
+/// without a claim.
+pub(crate) const CLAIMED_PER_SLOT: usize = 3;
+
 /// How many deliveries a worker holds at most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -41,7 +45,7 @@ impl Limits {
         let retries_max = settings.concurrency.saturating_sub(reserved_for_first_attempts).max(1);
         Self {
             in_flight: settings.concurrency,
-            total: settings.concurrency + settings.concurrency / 2,
+            total: settings.concurrency * CLAIMED_PER_SLOT,
             retries: settings.retry_batch.min(retries_max),
             per_destination: settings.per_destination,
             per_host: settings.per_host(),

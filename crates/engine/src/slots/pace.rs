@@ -33,9 +33,14 @@ impl PaceTracker {
         }
     }
 
-    /// Returns whether the host answers soon enough to claim events ahead of free places in its window.
-    pub(super) fn allows_claims_ahead(self) -> bool {
-        self.pace() <= Pace::Steady
+    /// Returns how many events may be claimed for each place in a window. A host that answers soon gets more than one, so
+    /// that a claim fills places before they are free.
+    pub(super) fn claims_per_place(self) -> usize {
+        match self.pace() {
+            Pace::Prompt => 4,
+            Pace::Steady => 2,
+            Pace::Slow | Pace::Silent => 1,
+        }
     }
 
     pub(super) fn record(&mut self, answer: Answer, took: Duration) {

@@ -81,6 +81,11 @@ impl<Q> DestinationEntry<Q> {
     fn claimed(&self) -> usize {
         self.in_flight + self.waiting.len()
     }
+
+    /// Returns how many deliveries may be claimed for a destination of this host.
+    fn claimable(&self, pace: PaceTracker) -> usize {
+        self.window.size() * if self.is_known { pace.claims_per_place() } else { 1 }
+    }
 }
 
 struct HostEntry {
@@ -94,10 +99,11 @@ struct HostEntry {
     used_at: Duration,
 }
 
-/// Returns how many deliveries may be claimed for a window: twice its size if the receiver answers, so that a claim fills
-/// places before they are free.
-fn claimable(window: Window, claims_ahead: bool) -> usize {
-    if claims_ahead { window.size() * 2 } else { window.size() }
+impl HostEntry {
+    /// Returns how many more deliveries may be claimed for the host.
+    fn available(&self) -> usize {
+        (self.window.size() * self.pace.claims_per_place()).saturating_sub(self.claimed)
+    }
 }
 
 impl<Q> Table<Q> {
@@ -148,14 +154,10 @@ impl<Q> Table<Q> {
         let host = self.hosts.get(receiver.host);
         let pace = host.map_or(PaceTracker::New { is_failing: receiver.is_failing }, |host| host.pace);
         let start = self.limits.window_start;
-        let claims_ahead = pace.allows_claims_ahead();
-        let at_host = host.map_or(start.min(self.limits.per_host), |host| {
-            claimable(host.window, claims_ahead).saturating_sub(host.claimed)
-        });
+        let at_host = host.map_or(start.min(self.limits.per_host), HostEntry::available);
         let destination = self.destinations.get(&receiver.destination);
         let at_destination = destination.map_or(start.min(self.limits.per_destination), |destination| {
-            claimable(destination.window, claims_ahead && destination.is_known)
-                .saturating_sub(destination.claimed())
+            destination.claimable(pace).saturating_sub(destination.claimed())
         });
         let is_held = self.held.contains_key(&receiver.destination);
         let at_destination = if is_held { 0 } else { at_destination };
@@ -166,7 +168,7 @@ impl<Q> Table<Q> {
     pub(super) fn known(&self) -> Vec<DestinationId> {
         let has_slots = |entry: &DestinationEntry<Q>| {
             let host = &self.hosts[&entry.host];
-            entry.claimed() < claimable(entry.window, true) && host.claimed < claimable(host.window, true)
+            entry.claimed() < entry.claimable(host.pace) && host.available() > 0
         };
         let known = self.destinations.iter().filter(|(_, entry)| entry.is_known && has_slots(entry));
         let mut known: Vec<_> = known.map(|(id, entry)| (entry.used_at, *id)).collect();
@@ -225,8 +227,7 @@ impl<Q> Table<Q> {
             Answer::Failing | Answer::Unknown => {}
         }
         (destination.used_at, host.used_at) = (now, now);
-        let claims_ahead = host.pace.allows_claims_ahead() && destination.is_known;
-        let waiting_max = claimable(destination.window, claims_ahead) - destination.window.size();
+        let waiting_max = destination.claimable(host.pace) - destination.window.size();
         self.stop_waiting(usage.destination, waiting_max)
     }
 

@@ -41,7 +41,7 @@ fn is_claimable(table: &Table<u32>, receiver: Receiver<'_>) -> bool {
 }
 
 #[test]
-fn a_new_receiver_gets_its_first_window_and_one_that_answers_twice_the_window_it_has() {
+fn a_new_receiver_gets_its_first_window_and_a_prompt_one_four_times_the_window_it_has() {
     let mut table = table(|_| {});
     assert_eq!(slots(&table, 1, "h"), (2, 2));
     let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).expect("the window has a place")).collect();
@@ -49,8 +49,8 @@ fn a_new_receiver_gets_its_first_window_and_one_that_answers_twice_the_window_it
     for sent in &sent {
         answer(&mut table, sent, Answer::Good, FAST);
     }
-    assert_eq!(slots(&table, 1, "h"), (6, 6), "the window has grown from 2 to 3");
-    assert_eq!(slots(&table, 2, "h"), (2, 6), "another destination of the host is new");
+    assert_eq!(slots(&table, 1, "h"), (12, 12), "the window has grown from 2 to 3");
+    assert_eq!(slots(&table, 2, "h"), (2, 12), "another destination of the host is new");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn silent_hosts_share_a_quarter_of_the_slots() {
     let by_pace = table.available_by_pace();
     let available =
         [Pace::Silent, Pace::Slow, Pace::Steady, Pace::Prompt].map(|pace| by_pace.available(pace));
-    assert_eq!(available, [0, 2, 4, 10]);
+    assert_eq!(available, [0, 2, 4, 22]);
 }
 
 #[test]
