@@ -64,6 +64,29 @@ FROM destinations d"
     };
 }
 
+/// The types of the parameters $1 to $14, and of those after them.
+macro_rules! event_types {
+    ($($further:expr),*) => {
+        &[
+            Type::TEXT_ARRAY,
+            Type::INT8_ARRAY,
+            Type::INT4_ARRAY,
+            Type::UUID_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::INT4_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::BYTEA_ARRAY,
+            Type::TEXT_ARRAY,
+            $($further),*
+        ]
+    };
+}
+
 /// Inserts events that workers claim.
 pub(crate) static INSERT: Sql = Sql {
     text: insert_events!(
@@ -75,22 +98,7 @@ pub(crate) static INSERT: Sql = Sql {
 )",
         ""
     ),
-    types: &[
-        Type::TEXT_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT4_ARRAY,
-        Type::UUID_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::INT4_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::TEXT_ARRAY,
-    ],
+    types: event_types!(),
 };
 
 /// Inserts events, and leases those of $15 to the claim $16 of the owner $17 for $18 microseconds, unless their destination is
@@ -130,24 +138,5 @@ claim AS (
         ",
        ARRAY(SELECT n.id FROM new_events n ORDER BY n.id) AS keys, (SELECT c.event_keys FROM claim c) AS leased_keys"
     ),
-    types: &[
-        Type::TEXT_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT4_ARRAY,
-        Type::UUID_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::INT4_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BOOL_ARRAY,
-        Type::UUID,
-        Type::TEXT,
-        Type::INT8,
-    ],
+    types: event_types!(Type::BOOL_ARRAY, Type::UUID, Type::TEXT, Type::INT8),
 };
