@@ -142,7 +142,7 @@ impl Planner<'_> {
             planned.map(|(index, claim)| (claim.destination, first + index)).collect();
         let mut left = leases_max;
         while left > 0 && !waiting.is_empty() {
-            let share = (left / waiting.len()).max(1);
+            let share = SlotBudget::equal_share(left, waiting.len());
             waiting.retain(|(destination, range)| {
                 let index = *planned.entry(*destination).or_insert_with(|| {
                     let claim = RangeClaim { destination: *destination, range: *range, limit: 0 };

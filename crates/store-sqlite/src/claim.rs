@@ -221,7 +221,7 @@ fn grant_shares(
     let mut left = leases_max;
     let mut last_visited = None;
     while left > 0 && !budget.is_exhausted() && !waiting.is_empty() {
-        let share = (left / waiting.len()).max(1);
+        let share = SlotBudget::equal_share(left, waiting.len());
         let mut still_waiting = Vec::new();
         for destination in waiting {
             let count = budget.available(destination.receiver(), false).min(share).min(left);

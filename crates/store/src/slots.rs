@@ -170,7 +170,17 @@ pub struct SlotBudget {
     hosts: BTreeMap<Box<str>, usize>,
 }
 
+/// Events of one destination that a claim takes together if it takes many: fewer would cost a search for each event.
+const SHARE_MIN: usize = 4;
+
 impl SlotBudget {
+    /// Returns how many events a claim takes of each of so many destinations with due events: equal shares, but of a few
+    /// events at least. If there are too many destinations for that, the next claims take events of the others.
+    pub fn equal_share(leases: usize, destinations: usize) -> usize {
+        let events_min = (leases / 16).clamp(1, SHARE_MIN);
+        (leases / destinations.max(1)).max(events_min)
+    }
+
     pub fn new(request: &ClaimRequest) -> Self {
         Self {
             slots: Arc::clone(&request.slots),
@@ -262,6 +272,12 @@ mod tests {
         budget.take(at(A, "h"), 3, false);
         assert_eq!(budget.available(at(A, "h"), false), 0);
         assert_eq!((budget.available(at(B, "h"), false), budget.available(at(B, "i"), false)), (1, 3));
+    }
+
+    #[test]
+    fn shares_are_equal_and_not_too_small_for_a_large_claim() {
+        let shares = [(100, 10), (100, 200), (500, 200), (40, 100), (8, 3), (3, 5)];
+        assert_eq!(shares.map(|(leases, many)| SlotBudget::equal_share(leases, many)), [10, 4, 4, 2, 2, 1]);
     }
 
     #[test]
