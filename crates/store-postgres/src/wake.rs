@@ -23,14 +23,26 @@ const WORKER_LOOKS_WITHIN: Duration = Duration::from_secs(90);
 /// Time between two rings. Enqueues meanwhile share the next ring.
 const RING_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Returns whether one of these position ranges holds a row. Uses index webhook_queue_position.
+/// Returns whether one of these position ranges holds a row that no worker has leased. Uses index webhook_queue_id for new
+/// events, whose position is their key, and webhook_queue_position for the others.
 static HAS_NEW_ROWS: Sql = Sql {
     text: "
 SELECT EXISTS (
     SELECT
     FROM unnest($1::bigint[], $2::bigint[]) AS s (low, high)
     CROSS JOIN LATERAL (
-        SELECT FROM app.webhook_queue q WHERE q.queue_position > s.low AND q.queue_position <= s.high LIMIT 1
+        (
+            SELECT FROM app.webhook_queue q
+            WHERE q.id > s.low AND q.id <= s.high AND q.lease_until IS NULL
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT FROM app.webhook_queue q
+            WHERE q.queue_position > s.low AND q.queue_position <= s.high AND q.queue_position <> q.id
+                  AND q.lease_until IS NULL
+            LIMIT 1
+        )
     ) q
 )",
     types: &[Type::INT8_ARRAY, Type::INT8_ARRAY],

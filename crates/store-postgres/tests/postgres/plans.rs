@@ -14,7 +14,7 @@ use posthaste_store_postgres::PostgresStore;
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
-use explain_server::{ExplainServer, Scan, StatementPlan, assert_uses_indexes, scans_of};
+use explain_server::{ExplainServer, POLL, Scan, StatementPlan, assert_uses_indexes, scans_of};
 
 /// Runs the operations of a worker and an operator.
 async fn run_all_operations(store: &dyn Store) {
@@ -122,6 +122,11 @@ async fn no_statement_scans_a_large_table_sequentially_on_a_fresh_or_a_filled_da
     let walk = explained.plans_during(async { drop(expire(&store, LEASE * 1_000, None).await) }).await;
     let rows_read: f64 = walk.iter().map(|plan| plan.rows_read).sum();
     assert!(rows_read < 1_000.0, "a step that examines 100 of 30,000 pending events read {rows_read} rows");
+    let polls = explained.plans_during(explained.wait_for_poll(&store)).await;
+    let polls: Vec<_> = polls.into_iter().filter(|plan| plan.text.contains(POLL)).collect();
+    assert_uses_indexes(&scans_of(&polls, &[POLL]), &["webhook_queue_id", "webhook_queue_position"]);
+    let rows_read = polls.iter().map(|plan| plan.rows_read).fold(0.0, f64::max);
+    assert!(rows_read < 10.0, "a poll beside 30,000 pending events read {rows_read} rows");
     // First with the plans prepared on the empty tables, then with new ones.
     assert_indexed_plans(&explained.plans_during(run_all_operations(&store)).await);
     assert_indexed_plans(

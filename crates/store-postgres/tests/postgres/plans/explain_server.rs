@@ -2,14 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use posthaste_postgres_server::{Database, PostgresServer, TEST_SETTINGS};
+use posthaste_store::{LeaseRef, Store};
 use serde_json::Value;
 
 use crate::fixture::*;
 
 /// Tables that grow with the number of events.
 const LARGE_TABLES: [&str; 4] = ["webhook_queue", "webhook_events", "webhook_failures", "webhook_attempts"];
+
+/// Part of the statement by which a process with a worker polls for new events.
+pub(crate) const POLL: &str = "q.id <= s.high AND q.lease_until IS NULL";
 
 /// A server that logs plans, with one database.
 pub(crate) struct ExplainServer {
@@ -54,6 +59,15 @@ impl ExplainServer {
     fn log(&self) -> String {
         let log = std::fs::read(self.server.directory().join("log")).expect("the server writes a log");
         String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// Claims, after which the store polls, and waits for two polls.
+    pub(crate) async fn wait_for_poll(&self, store: &dyn Store) {
+        let claimed = claim(store).await;
+        store.release(&claimed.iter().map(LeaseRef::from).collect::<Vec<_>>()).await.unwrap();
+        let polls = || self.log().matches(POLL).count();
+        let before = polls();
+        wait_until(Duration::from_secs(30), "the store polls", async || polls() >= before + 2).await;
     }
 
     /// Returns the plans of the statements that ran during `calls`, including those of the store's background tasks.
