@@ -78,9 +78,11 @@ impl MemoryStore {
 impl Store for MemoryStore {
     async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
         let now = self.clock.now();
-        let response = self.with_state(|state| enqueue::enqueue(state, now, &request));
-        self.waker.wake();
-        response
+        let response = self.with_state(|state| enqueue::enqueue(state, now, &request))?;
+        if response.leaves_events_to_claim() {
+            self.waker.wake();
+        }
+        Ok(response)
     }
 
     fn wakeups(&self) -> Wakeups {

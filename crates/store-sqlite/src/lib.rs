@@ -259,7 +259,7 @@ impl Store for SqliteStore {
         self.write(kind, move |context| {
             context.reserve.clone()?;
             let response = enqueue::enqueue(context.db, context.now, context.random, &request)?;
-            *context.has_due_events |= response.leases.len() < response.receipts.len();
+            *context.has_due_events |= response.leaves_events_to_claim();
             Ok(response)
         })
         .await

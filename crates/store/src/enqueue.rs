@@ -55,6 +55,13 @@ pub struct EnqueueResponse {
     pub leases: Vec<Lease>,
 }
 
+impl EnqueueResponse {
+    /// Returns whether a worker has to claim some of the events. If not, the store wakes no worker.
+    pub fn leaves_events_to_claim(&self) -> bool {
+        self.leases.len() < self.receipts.len()
+    }
+}
+
 /// The confirmation that one event is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {

@@ -87,8 +87,12 @@ async fn write_together(
         })
         .await;
     match &written {
-        Ok(TransactionResult::Committed(_)) => store.wake_after_enqueue(),
-        Ok(TransactionResult::Blocked(_)) => {}
+        Ok(TransactionResult::Committed(results))
+            if results.iter().flatten().any(EnqueueResponse::leaves_events_to_claim) =>
+        {
+            store.wake_after_enqueue();
+        }
+        Ok(TransactionResult::Committed(_) | TransactionResult::Blocked(_)) => {}
         // After a failover, the new server may lack destinations that the old one had.
         Err(_) => store.destination_ids.clear(),
     }
