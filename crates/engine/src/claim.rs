@@ -190,18 +190,28 @@ impl Claimer {
             Ok(available) => available,
             Err(pause) => {
                 self.worker.record_claim();
+                self.worker.slots.record_no_claim();
                 return Ok(ClaimSummary { leases: 0, retries: 0, next: NextClaim::AfterPause(pause) });
             }
         };
         let request = self.plan_claim(Quota { total: quota.total.min(unthrottled), ..quota });
         if request.limit == 0 {
             self.worker.record_claim();
+            self.worker.slots.record_no_claim();
             return Ok(ClaimSummary { leases: 0, retries: 0, next: NextClaim::AfterRelease });
         }
         let requested_at = self.worker.ports.clock.monotonic();
         self.worker.due_times.remove_reached(requested_at);
-        let response = self.call_store(&request).await?;
+        let response = match self.call_store(&request).await {
+            Ok(response) => response,
+            Err(error) => {
+                self.worker.slots.record_no_claim();
+                return Err(error);
+            }
+        };
         self.answered_at = requested_at;
+        let is_complete = response.leases.len() < request.limit && !response.is_limited_by_bytes;
+        self.worker.slots.record_claim(is_complete);
         let resumed_circuits = self.close_resumed_circuits(&response);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
@@ -309,19 +319,12 @@ impl Claimer {
     /// Starts a delivery for each lease. Releases the leases of events that should no longer be sent.
     async fn start_deliveries(&mut self, leases: Vec<Lease>, requested_at: Duration) {
         let worker = &self.worker;
-        // If the claim took too long, the first heartbeat might come too late.
-        let release_all = worker.is_outdated(requested_at) || worker.phases.current() != Phase::Running;
-        if release_all {
+        if worker.sends_no_more(requested_at) {
             let leases: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
             return release_unsent(worker, &leases).await;
         }
-        worker.cycle.count_claimed(leases.len());
         let now = worker.ports.clock.monotonic();
-        let claimed = leases.into_iter().map(|lease| ClaimedEvent {
-            renewal: worker.heartbeat.start_renewing(&lease),
-            lease,
-            requested_at,
-        });
+        let claimed = worker.accept_leases(leases, requested_at);
         worker.lanes.start(worker, claimed.filter_map(|event| worker.slots.add(event, now)));
     }
 
@@ -378,8 +381,16 @@ impl Claimer {
             }
         }
         release_events(worker, worker.slots.close()).await;
-        while let Some(interrupted) = worker.lanes.join().await {
-            release_interrupted(worker, interrupted).await;
+        loop {
+            // Read first: a new event starts its lane before its reservation ends.
+            let has_reservations = worker.slots.has_reservations();
+            while let Some(interrupted) = worker.lanes.join().await {
+                release_interrupted(worker, interrupted).await;
+            }
+            if !has_reservations {
+                break;
+            }
+            worker.slots.ended().await;
         }
         worker.settler.finished().await;
         release_leases(worker, &worker.settler.take_given_up()).await;
@@ -413,7 +424,7 @@ pub(crate) async fn release_events(worker: &Worker, events: Vec<ClaimedEvent>) {
 
 /// Releases leases of events that were not sent. The report of a drain does not count them as released: no delivery was
 /// interrupted. It counts those that cannot be released.
-async fn release_unsent(worker: &Worker, leases: &[LeaseRef]) {
+pub(crate) async fn release_unsent(worker: &Worker, leases: &[LeaseRef]) {
     if try_release(worker, leases).await {
         worker.drain.remove_pending(leases.len());
     }

@@ -90,8 +90,7 @@ async fn send(worker: &Worker, lease: &Lease) -> Result<AttemptResult, Unsent> {
     let clock = &worker.ports.clock;
     let timeout = worker.settings.timeout;
     let started_at = clock.monotonic();
-    let now =
-        worker.store_time.at(started_at).expect("the claim that granted the lease read the store's clock");
+    let now = worker.store_time.at(started_at).expect("the first claim read the store's clock");
     let sending =
         AssertUnwindSafe(async { worker.ports.sender.send(lease, now, timeout).await }).catch_unwind();
     let outcome = tokio::select! {

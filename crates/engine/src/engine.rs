@@ -6,13 +6,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use posthaste_domain::{CycleReport, FAST_RETRY_FLOOR};
-use posthaste_store::StoreError;
+use posthaste_store::{LayeredStore, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::circuits::Circuits;
 use crate::clock::within;
 use crate::cycle::CycleCounters;
+use crate::direct::DirectStore;
 use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
@@ -48,6 +49,7 @@ impl Runtimes {
 /// A running worker. Dropping it without [`drain`](Self::drain) has the effect of a crash: its leases expire.
 pub struct Engine {
     worker: Arc<Worker>,
+    dispatch: Handle,
     claimer: JoinHandle<()>,
     loops: JoinSet<()>,
 }
@@ -99,7 +101,7 @@ impl Engine {
         let clock = Arc::clone(&worker.ports.clock);
         let claim_loop = restart_on_panic("claim", clock, move || claim::run(Arc::clone(&claiming_worker)));
         let claimer = runtimes.dispatch.spawn(claim_loop);
-        Ok(Self { worker, claimer, loops })
+        Ok(Self { worker, dispatch: runtimes.dispatch.clone(), claimer, loops })
     }
 
     /// Runs one cycle: dead-letters expired events, claims at most as many due events as the worker has slots, delivers them
@@ -155,6 +157,12 @@ impl Engine {
     /// Returns the publisher of committed notices.
     pub fn publisher(&self) -> &Publisher {
         &self.worker.publisher
+    }
+
+    /// Returns the store for producers in this process. Events that are enqueued through it are sent without a claim if the
+    /// worker can send them at once. It stays usable when the worker has ended.
+    pub fn direct_store(&self) -> Arc<dyn Store> {
+        Arc::new(LayeredStore(DirectStore::new(&self.worker, self.dispatch.clone())))
     }
 
     /// Returns a handle to read the worker's health.
@@ -216,6 +224,8 @@ impl Worker {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        // New events are left to other workers.
+        self.worker.phases.enter(Phase::Interrupted);
         self.claimer.abort();
         self.loops.abort_all();
         self.worker.lanes.abort();

@@ -3,6 +3,7 @@
 //! When an answer arrives, its lane continues with an event that waited for the place in the window. More lanes start as
 //! windows grow and claims bring events.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::{JoinError, JoinSet};
@@ -33,15 +34,13 @@ impl Lanes {
     }
 
     /// Waits for a lane to end, and returns the deliveries that have been interrupted. Returns `None` when no lane is left.
-    /// To be called when no lane can start any more.
     pub(crate) async fn join(&self) -> Option<Vec<InterruptedDelivery>> {
-        let mut lanes = std::mem::take(&mut *self.lanes());
-        let first = lanes.join_next().await?;
+        let first = poll_fn(|context| self.lanes().poll_join_next(context)).await?;
         let mut interrupted: Vec<_> = log_panic(first).into_iter().collect();
+        let mut lanes = self.lanes();
         while let Some(ended) = lanes.try_join_next() {
             interrupted.extend(log_panic(ended));
         }
-        *self.lanes() = lanes;
         Some(interrupted)
     }
 

@@ -30,6 +30,7 @@ mod slots;
 
 mod attempt_log;
 mod deliver;
+mod direct;
 mod heartbeat;
 mod lanes;
 pub mod lease_protocol;

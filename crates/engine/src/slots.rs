@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{DestinationId, Lease};
-use posthaste_store::{PaceSlots, Receiver, ReceiverSlots};
+use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverSlots};
 use tokio::sync::Notify;
 
 use crate::heartbeat::RenewalGuard;
@@ -78,9 +78,48 @@ impl Slots {
         }
     }
 
-    /// Returns how many events of a receiver may be claimed.
+    /// Returns how many events of a receiver may be claimed. A claim asks for receivers that have due events, so those that
+    /// get no slots, or share the slots of hosts that are not prompt, may have more than the claim takes.
     pub(crate) fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
-        self.table().slots_of(receiver)
+        let mut table = self.table();
+        let slots = table.slots_of(receiver);
+        if slots.destination == 0 || slots.host == 0 || slots.pace != Pace::Prompt {
+            table.mark_limited(receiver.destination);
+        }
+        slots
+    }
+
+    /// Records that the current claim cannot take all due events of a destination.
+    pub(crate) fn mark_limited(&self, destination: DestinationId) {
+        self.table().mark_limited(destination);
+    }
+
+    /// Records the answer to a claim, before its events are added. `is_complete` says whether it took all due events that
+    /// the slots of their receivers allowed.
+    pub(crate) fn record_claim(&self, is_complete: bool) {
+        self.table().record_claim(is_complete);
+    }
+
+    /// Records that a claim got no answer, or that nothing was claimed although events may be due.
+    pub(crate) fn record_no_claim(&self) {
+        self.table().record_no_claim();
+    }
+
+    /// Takes places for new small events to these URLs, if all of them can be sent at once and overtake no event that waits
+    /// in this worker or in the store.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        urls: &[&str],
+        may_send: impl Fn(DestinationId) -> bool,
+        now: Duration,
+    ) -> Option<Reservation> {
+        let usages = self.table().reserve(urls, may_send, now)?;
+        Some(Reservation { slots: Arc::clone(self), usages })
+    }
+
+    /// Returns whether new events are being stored under reserved places.
+    pub(crate) fn has_reservations(&self) -> bool {
+        self.table().open_reservations > 0
     }
 
     /// Returns destinations that answer and have free slots.
@@ -94,6 +133,7 @@ impl Slots {
         let lease = &event.lease;
         let delivery = NewDelivery {
             destination: lease.destination_id,
+            url: lease.destination_url.as_str(),
             host: lease.destination_url.origin(),
             is_retry: lease.is_retry(),
             payload_bytes: lease.payload.len(),
@@ -195,6 +235,36 @@ impl Slots {
 
     fn table(&self) -> MutexGuard<'_, Table<ClaimedEvent>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Places for new events while the store stores them. Dropping it frees those that were not taken.
+pub(crate) struct Reservation {
+    slots: Arc<Slots>,
+    usages: Vec<Usage>,
+}
+
+impl Reservation {
+    /// Turns a place for a destination into the slot of an event. Returns none if there is no such place.
+    pub(crate) fn take(&mut self, destination: DestinationId) -> Option<Slot> {
+        let position = self.usages.iter().position(|usage| usage.destination == destination)?;
+        let usage = self.usages.swap_remove(position);
+        Some(Slot { slots: Arc::clone(&self.slots), usage: Some(usage) })
+    }
+
+    /// Frees the places that were not taken.
+    pub(crate) fn free(&mut self) {
+        let may_claim = self.slots.table().end_all(&std::mem::take(&mut self.usages));
+        self.slots.notify(may_claim);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.free();
+        self.slots.table().open_reservations -= 1;
+        // A drain waits for the end of all reservations.
+        self.slots.notify(false);
     }
 }
 

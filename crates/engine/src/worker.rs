@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, DestinationId, RandomDraw};
+use posthaste_domain::{ClaimId, DestinationId, Lease, RandomDraw};
 use posthaste_store::{ClaimSlots, Receiver, ReceiverSlots, Store};
 
 use crate::circuits::Circuits;
@@ -15,14 +15,14 @@ use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::observe::Observer;
-use crate::phase::PhaseTracker;
+use crate::phase::{Phase, PhaseTracker};
 use crate::publish::Publisher;
 use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::shortages::Shortages;
 use crate::signing::SharedSigningKeys;
-use crate::slots::Slots;
+use crate::slots::{ClaimedEvent, Slots};
 use crate::store_time::StoreTime;
 
 /// The engine's source of randomness. The simulation injects a seeded one.
@@ -88,6 +88,26 @@ impl Worker {
         self.ports.clock.monotonic().saturating_sub(requested_at) > self.settings.lease.duration() / 3
     }
 
+    /// Returns whether events whose leases were requested at this time go back unsent: the worker drains, or they are
+    /// outdated. If the request took too long, the first heartbeat might come too late.
+    pub(crate) fn sends_no_more(&self, requested_at: Duration) -> bool {
+        self.is_outdated(requested_at) || self.phases.current() != Phase::Running
+    }
+
+    /// Counts leases as claimed, and renews them from now on.
+    pub(crate) fn accept_leases(
+        &self,
+        leases: Vec<Lease>,
+        requested_at: Duration,
+    ) -> impl Iterator<Item = ClaimedEvent> {
+        self.cycle.count_claimed(leases.len());
+        leases.into_iter().map(move |lease| ClaimedEvent {
+            renewal: self.heartbeat.start_renewing(&lease),
+            lease,
+            requested_at,
+        })
+    }
+
     /// Returns the number of deliveries being sent, settled or released.
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.used() + self.settler.unwritten() + self.settler.given_up()
@@ -115,11 +135,14 @@ impl ClaimSlots for Worker {
             return slots;
         }
         let limit = if self.shortages.is_paused(destination, now) {
-            0
+            Some(0)
         } else {
-            self.circuits.send_limit(destination, now).unwrap_or(usize::MAX)
+            self.circuits.send_limit(destination, now)
         };
-        ReceiverSlots { destination: slots.destination.min(limit), ..slots }
+        if limit.is_some() {
+            self.slots.mark_limited(destination);
+        }
+        ReceiverSlots { destination: slots.destination.min(limit.unwrap_or(usize::MAX)), ..slots }
     }
 
     fn known(&self) -> Vec<DestinationId> {

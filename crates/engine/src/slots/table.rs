@@ -27,6 +27,7 @@ const KNOWN_MAX: usize = 1_000;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewDelivery<'a> {
     pub(super) destination: DestinationId,
+    pub(super) url: &'a str,
     pub(super) host: &'a str,
     pub(super) is_retry: bool,
     pub(super) payload_bytes: usize,
@@ -58,11 +59,22 @@ pub(super) struct Table<Q> {
     large_bytes: usize,
     by_pace: BTreeMap<Pace, usize>,
     destinations: BTreeMap<DestinationId, DestinationEntry<Q>>,
+    /// The remembered destinations by URL.
+    by_url: BTreeMap<Arc<str>, DestinationId>,
     hosts: BTreeMap<Arc<str>, HostEntry>,
     /// Destinations with results that are not written and that pause the destination, and the number of such results.
     held: BTreeMap<DestinationId, usize>,
     /// Number of deliveries that have ended.
     pub(super) ended_count: u64,
+    /// Destinations of which the store may have due events that the last claim could not take, with the number of the claim
+    /// that showed it.
+    limited: BTreeMap<DestinationId, u64>,
+    /// Number of claims that were answered.
+    claims: u64,
+    /// Whether the last claim took all due events, except those of limited destinations.
+    is_caught_up: bool,
+    /// Calls that store new events under reserved places.
+    pub(super) open_reservations: usize,
     /// No delivery starts any more.
     is_closed: bool,
 }
@@ -116,9 +128,14 @@ impl<Q> Table<Q> {
             large_bytes: 0,
             by_pace: BTreeMap::new(),
             destinations: BTreeMap::new(),
+            by_url: BTreeMap::new(),
             hosts: BTreeMap::new(),
             held: BTreeMap::new(),
             ended_count: 0,
+            limited: BTreeMap::new(),
+            claims: 0,
+            is_caught_up: false,
+            open_reservations: 0,
             is_closed: false,
         }
     }
@@ -176,9 +193,75 @@ impl<Q> Table<Q> {
         known.into_iter().map(|(_, id)| id).take(KNOWN_MAX).collect()
     }
 
+    /// Records that the store may have due events of a destination that the current claim cannot take.
+    pub(super) fn mark_limited(&mut self, destination: DestinationId) {
+        self.limited.insert(destination, self.claims);
+    }
+
+    /// Records the answer to a claim, before its deliveries are added. `is_complete` says whether it took all due events that
+    /// the slots of their receivers allowed.
+    pub(super) fn record_claim(&mut self, is_complete: bool) {
+        let claim = self.claims;
+        self.limited.retain(|_, marked_by| *marked_by >= claim);
+        self.claims += 1;
+        self.is_caught_up = is_complete;
+    }
+
+    /// Records that the last claim got no answer, or that nothing was claimed although slots may be free.
+    pub(super) fn record_no_claim(&mut self) {
+        self.is_caught_up = false;
+    }
+
+    /// Takes places for new small events to these URLs, if all of them can be sent at once and overtake no event that waits
+    /// here or in the store. The places count as deliveries that are sent.
+    pub(super) fn reserve(
+        &mut self,
+        urls: &[&str],
+        may_send: impl Fn(DestinationId) -> bool,
+        now: Duration,
+    ) -> Option<Vec<Usage>> {
+        let mut usages = Vec::with_capacity(urls.len());
+        for url in urls {
+            let free = self.free_place(url).filter(|(destination, _)| may_send(*destination));
+            let Some((destination, host)) = free else {
+                self.end_all(&usages);
+                return None;
+            };
+            let usage = self.use_slot(
+                NewDelivery { destination, url, host: &host, is_retry: false, payload_bytes: 0 },
+                now,
+            );
+            let (destination, host) = self.entries(&usage);
+            destination.in_flight += 1;
+            host.in_flight += 1;
+            self.in_flight += 1;
+            usages.push(usage);
+        }
+        self.open_reservations += 1;
+        Some(usages)
+    }
+
+    /// Returns the destination with this URL and its host, if a new event to it can be sent at once.
+    fn free_place(&self, url: &str) -> Option<(DestinationId, Arc<str>)> {
+        let id = *self.by_url.get(url)?;
+        let destination = self.destinations.get(&id)?;
+        let host = self.hosts.get(&destination.host)?;
+        let is_served = self.is_caught_up && !self.limited.contains_key(&id);
+        let is_allowed = !self.is_closed && !self.held.contains_key(&id);
+        let is_prompt = destination.is_known && host.pace.pace() == Pace::Prompt;
+        let has_place = self.in_flight < self.limits.in_flight
+            && self.total < self.limits.total
+            && destination.in_flight < destination.window.size()
+            && host.in_flight < host.window.size();
+        let is_first = destination.waiting.is_empty() && host.turns.is_empty();
+        (is_served && is_allowed && is_prompt && has_place && is_first)
+            .then(|| (id, Arc::clone(&destination.host)))
+    }
+
     /// Adds a claimed delivery under its usage. Returns it if it may be sent at once; otherwise it waits.
     pub(super) fn add(&mut self, usage: Usage, delivery: Q) -> Option<Started<Q>> {
         let started = Started { usage, delivery };
+        self.mark_if_filled(&started.usage);
         let has_place = self.in_flight < self.limits.in_flight && !self.is_closed;
         let (destination, host) = self.entries(&started.usage);
         let may_start = has_place
@@ -196,6 +279,14 @@ impl<Q> Table<Q> {
         }
         destination.waiting.push_back(started);
         None
+    }
+
+    /// Marks the destination of a claimed delivery as limited if a claim could take no more of it.
+    fn mark_if_filled(&mut self, usage: &Usage) {
+        let (destination, host) = self.entries(usage);
+        if destination.claimed() + 1 >= destination.claimable(host.pace) || host.available() == 0 {
+            self.mark_limited(usage.destination);
+        }
     }
 
     /// Learns from the answer to a delivery, and ends it. Returns whether a claim may find more to send now, and the
@@ -241,6 +332,9 @@ impl<Q> Table<Q> {
         {
             host.turns.retain(|turn| *turn != destination);
         }
+        if !unsent.is_empty() {
+            self.mark_limited(destination);
+        }
         unsent
             .into_iter()
             .map(|started| {
@@ -260,6 +354,12 @@ impl<Q> Table<Q> {
         self.in_flight -= 1;
         self.free(usage);
         was_limiting || (byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.large_bytes))
+    }
+
+    /// Ends deliveries that were not sent after all. Returns whether a claim may find more to send now.
+    pub(super) fn end_all(&mut self, usages: &[Usage]) -> bool {
+        let limiting = usages.iter().filter(|usage| self.end(usage)).count();
+        limiting > 0
     }
 
     /// Returns whether one of the limits that apply to a delivery is reached.
@@ -361,6 +461,7 @@ impl<Q> Table<Q> {
                 self.destinations.remove(&id);
             }
         }
+        self.by_url.retain(|_, id| self.destinations.contains_key(id));
         let used: BTreeSet<Arc<str>> =
             self.destinations.values().map(|entry| Arc::clone(&entry.host)).collect();
         self.hosts.retain(|host, _| used.contains(host));
@@ -386,13 +487,17 @@ impl<Q> Table<Q> {
         at_host.claimed += 1;
         at_host.used_at = now;
         let pace = at_host.pace.pace();
-        let destination = self.destinations.entry(event.destination).or_insert_with(|| DestinationEntry {
-            host: Arc::clone(&host),
-            window: Window::new(limits.window_start, limits.per_destination),
-            in_flight: 0,
-            waiting: VecDeque::new(),
-            is_known: false,
-            used_at: now,
+        let by_url = &mut self.by_url;
+        let destination = self.destinations.entry(event.destination).or_insert_with(|| {
+            by_url.insert(Arc::from(event.url), event.destination);
+            DestinationEntry {
+                host: Arc::clone(&host),
+                window: Window::new(limits.window_start, limits.per_destination),
+                in_flight: 0,
+                waiting: VecDeque::new(),
+                is_known: false,
+                used_at: now,
+            }
         });
         destination.used_at = now;
         let usage = Usage {

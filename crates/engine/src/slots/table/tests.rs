@@ -12,8 +12,13 @@ fn table(change: impl FnOnce(&mut Settings)) -> Table<u32> {
     Table::new(Limits::new(&settings))
 }
 
+fn url(destination: i64) -> &'static str {
+    ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"][usize::try_from(destination % 8).unwrap()]
+}
+
 fn event(destination: i64, host: &str) -> NewDelivery<'_> {
-    NewDelivery { destination: DestinationId(destination), host, is_retry: false, payload_bytes: 100 }
+    let (destination, url) = (DestinationId(destination), url(destination));
+    NewDelivery { destination, url, host, is_retry: false, payload_bytes: 100 }
 }
 
 fn add(table: &mut Table<u32>, destination: i64, host: &str, number: u32) -> Option<Started<u32>> {
