@@ -285,7 +285,8 @@ impl<Q> Table<Q> {
     fn mark_if_filled(&mut self, usage: &Usage) {
         let (destination, host) = self.entries(usage);
         if destination.claimed() + 1 >= destination.claimable(host.pace) || host.available() == 0 {
-            self.mark_limited(usage.destination);
+            // The claim that granted the delivery has been counted.
+            self.limited.entry(usage.destination).or_insert(self.claims.saturating_sub(1));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod circuits;
 mod delivery;
+mod direct;
 mod dispatch;
 mod drain;
 mod expire;

@@ -161,11 +161,117 @@ fn unused_receivers_are_forgotten_and_busy_ones_are_not() {
     answer(&mut table, &busy, Answer::Good, FAST);
 }
 
+/// Returns a table in which these destinations of host "h" have answered at once, and whose last claim found no more.
+fn caught_up(destinations: &[i64], change: impl FnOnce(&mut Settings)) -> Table<u32> {
+    let mut table = table(change);
+    for destination in destinations {
+        let sent = add(&mut table, *destination, "h", 0).unwrap();
+        answer(&mut table, &sent, Answer::Good, FAST);
+    }
+    table.record_claim(true);
+    table.record_claim(true);
+    table
+}
+
+fn reserve(table: &mut Table<u32>, destinations: &[i64]) -> Option<Vec<Usage>> {
+    let urls: Vec<&str> = destinations.iter().map(|destination| url(*destination)).collect();
+    table.reserve(&urls, |_| true, NOW)
+}
+
+#[test]
+fn places_are_reserved_for_known_prompt_destinations_only() {
+    let mut table = caught_up(&[1], |_| {});
+    assert!(reserve(&mut table, &[2]).is_none(), "unknown");
+    assert!(reserve(&mut table, &[1, 2]).is_none(), "one of two is unknown");
+    assert_eq!(table.total(), 0);
+    assert!(table.reserve(&[url(1)], |_| false, NOW).is_none(), "the circuit is open");
+    let reserved = reserve(&mut table, &[1]).unwrap();
+    assert_eq!((table.total(), table.open_reservations), (1, 1));
+    table.end_with_answer(&reserved[0], Answer::Good, Duration::from_millis(900), NOW);
+    assert!(reserve(&mut table, &[1]).is_none(), "the host is not prompt");
+}
+
+#[test]
+fn no_more_places_are_reserved_than_the_windows_have() {
+    let mut table = caught_up(&[1, 2], |_| {});
+    assert!(reserve(&mut table, &[1, 1, 1]).is_none());
+    assert_eq!((table.total(), table.in_flight), (0, 0), "places of a refused request are free");
+    let reserved = reserve(&mut table, &[1, 2]).unwrap();
+    assert!(reserve(&mut table, &[1]).is_none(), "the window of the host is two");
+    table.end_all(&reserved);
+    assert!(reserve(&mut table, &[1, 1]).is_some());
+}
+
+#[test]
+fn no_place_is_reserved_past_events_that_wait() {
+    let mut table = caught_up(&[1], |_| {});
+    for destination in [1, 2, 3] {
+        add(&mut table, destination, "h", 1);
+    }
+    table.limited.clear();
+    table.hosts.get_mut("h").unwrap().in_flight = 0;
+    assert!(reserve(&mut table, &[1]).is_none(), "an event to the host waits for its turn");
+}
+
+#[test]
+fn no_place_is_reserved_past_events_that_the_last_claim_left_behind() {
+    let mut table = caught_up(&[1], |_| {});
+    table.mark_limited(DestinationId(1));
+    table.record_claim(true);
+    assert!(reserve(&mut table, &[1]).is_none(), "the claim could not take all");
+    table.record_claim(true);
+    let reserved = reserve(&mut table, &[1]).unwrap();
+    table.end_all(&reserved);
+    table.record_claim(false);
+    assert!(reserve(&mut table, &[1]).is_none(), "the claim reached its limit");
+    table.record_claim(true);
+    table.record_no_claim();
+    assert!(reserve(&mut table, &[1]).is_none(), "the claim failed");
+}
+
+#[test]
+fn a_claim_that_fills_a_destination_may_have_left_events_behind() {
+    let mut table = caught_up(&[1], |settings| settings.per_destination = 1);
+    let sent: Vec<_> = (0..4).filter_map(|number| add(&mut table, 1, "h", number)).collect();
+    let mut next = sent;
+    while let Some(sent) = next.pop() {
+        next.extend(answer(&mut table, &sent, Answer::Good, FAST));
+    }
+    assert_eq!(table.total(), 0);
+    assert!(reserve(&mut table, &[1]).is_none());
+    table.record_claim(true);
+    assert!(reserve(&mut table, &[1]).is_some());
+}
+
+#[test]
+fn no_place_is_reserved_while_a_destination_is_held_or_after_the_end() {
+    let mut table = caught_up(&[1], |_| {});
+    table.hold(DestinationId(1));
+    assert!(reserve(&mut table, &[1]).is_none());
+    table.unhold(DestinationId(1));
+    let reserved = reserve(&mut table, &[1]).unwrap();
+    table.end_all(&reserved);
+    table.close();
+    assert!(reserve(&mut table, &[1]).is_none());
+}
+
+#[test]
+fn a_destination_that_is_created_again_is_found_under_its_new_id() {
+    let mut table = caught_up(&[1], |_| {});
+    let again = NewDelivery { destination: DestinationId(70), ..event(1, "h") };
+    let usage = table.use_slot(again, NOW);
+    let sent = table.add(usage, 0).unwrap();
+    answer(&mut table, &sent, Answer::Good, FAST);
+    assert_eq!(reserve(&mut table, &[1]).unwrap()[0].destination, DestinationId(70));
+    table.forget_unused(NOW + REMEMBERED_FOR);
+    assert_eq!(table.by_url.len(), 1, "the busy one stays");
+}
+
 proptest! {
     /// Random deliveries and answers: windows are never exceeded, nothing waits while it could be sent, and all counts
     /// return to zero.
     #[test]
-    fn windows_hold_and_no_slot_is_lost(steps in proptest::collection::vec((0..6_i64, 0..4_usize, 0..5_u8), 1..300)) {
+    fn windows_hold_and_no_slot_is_lost(steps in proptest::collection::vec((0..6_i64, 0..4_usize, 0..8_u8), 1..300)) {
         let mut table = table(|settings| settings.concurrency = 40);
         let mut sent: Vec<Started<u32>> = Vec::new();
         for (step, (destination, index, kind)) in steps.into_iter().enumerate() {
@@ -173,6 +279,17 @@ proptest! {
             let number = u32::try_from(step).unwrap();
             if kind < 3 && table.available() > 0 {
                 sent.extend(add(&mut table, destination, host, number));
+            } else if kind == 5 {
+                table.record_claim(true);
+            } else if kind > 5 {
+                let urls = vec![url(destination); index + 1];
+                let before = (table.total(), table.in_flight);
+                let reserved = table.reserve(&urls, |_| true, NOW);
+                if reserved.is_none() {
+                    prop_assert_eq!((table.total(), table.in_flight), before);
+                }
+                let started = |usage| Started { usage, delivery: number };
+                sent.extend(reserved.into_iter().flatten().map(started));
             } else if !sent.is_empty() {
                 let ended = sent.swap_remove(index % sent.len());
                 let result = [Answer::Good, Answer::Missing, Answer::Failing][usize::from(kind) % 3];
