@@ -160,6 +160,8 @@ pub struct ActivityCounts {
     pub abandoned: u64,
     pub expired: u64,
     pub released: u64,
+    /// Events that were stored with a lease.
+    pub enqueued_with_lease: u64,
     pub circuits_reported: u64,
     /// Delivered events that retention removed.
     pub removed: u64,
@@ -185,6 +187,7 @@ impl ActivityCounts {
         self.abandoned += other.abandoned;
         self.expired += other.expired;
         self.released += other.released;
+        self.enqueued_with_lease += other.enqueued_with_lease;
         self.circuits_reported += other.circuits_reported;
         self.removed += other.removed;
         self.dead_letters_removed += other.dead_letters_removed;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, DestinationId, EventId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_store::{
-    ActionRequest, DeadLetterFilter, DestinationState, EnqueueRequest, EventQuery, EventView, Idempotency,
-    LayeredStore, PageLimit, PageRequest, PauseRequest, Store, StoreError,
+    ActionRequest, DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventQuery,
+    EventView, Idempotency, LayeredStore, PageLimit, PageRequest, PauseRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -28,10 +28,20 @@ fn client_store(world: &Arc<World>, name: &str) -> Arc<dyn Store> {
     Arc::new(LayeredStore(FaultyStore { inner, world: Arc::clone(world), process, can_crash: false }))
 }
 
+/// A client that enqueues events.
+struct Producer {
+    world: Arc<World>,
+    /// The store as a process without a worker uses it.
+    store: Arc<dyn Store>,
+    random: SeededRandom,
+}
+
 /// Enqueues all events of the scenario during the fault phase, in random bursts of concurrent requests.
 pub(crate) async fn produce(world: Arc<World>, seed: u64) {
     let random = SeededRandom::new(seed, 3);
     let store = client_store(&world, "producer");
+    let random_of_calls = SeededRandom::new(seed, 5);
+    let producer = Arc::new(Producer { world: Arc::clone(&world), store, random: random_of_calls });
     let mut producers = JoinSet::new();
     let events = u64::try_from(world.scenario.events).unwrap_or(u64::MAX);
     let pace = u64::try_from(world.scenario.fault_duration.as_millis()).unwrap_or(u64::MAX) / events.max(1);
@@ -43,11 +53,8 @@ pub(crate) async fn produce(world: Arc<World>, seed: u64) {
             let count = (random.index(3) + 1).min(remaining);
             let first = enqueued + burst - remaining;
             let numbers = first..first + count;
-            producers.spawn(enqueue_until_acknowledged(
-                Arc::clone(&store),
-                Arc::clone(&world),
-                request(&world, &random, numbers),
-            ));
+            let request = request(&world, &random, numbers);
+            producers.spawn(Arc::clone(&producer).enqueue_until_acknowledged(request));
             remaining -= count;
         }
         enqueued += burst;
@@ -56,13 +63,35 @@ pub(crate) async fn produce(world: Arc<World>, seed: u64) {
     while producers.join_next().await.is_some() {}
 }
 
-/// Repeats a request under the same idempotency key until the store acknowledges or refuses it.
-async fn enqueue_until_acknowledged(store: Arc<dyn Store>, world: Arc<World>, request: EnqueueRequest) {
-    loop {
-        match store.enqueue(request.clone()).await {
-            Ok(response) => return world.checker.check_acknowledged(&request.events, &response),
-            Err(error) if error.is_transient() => sleep(Duration::from_secs(1)).await,
-            Err(error) => return world.checker.report_refused(&error),
+impl Producer {
+    /// Repeats a request under the same idempotency key until the store acknowledges or refuses it.
+    async fn enqueue_until_acknowledged(self: Arc<Self>, request: EnqueueRequest) {
+        let checker = &self.world.checker;
+        loop {
+            match self.enqueue(request.clone()).await {
+                Ok(response) => return checker.check_acknowledged(&request.events, &response),
+                Err(error) if error.is_transient() => sleep(Duration::from_secs(1)).await,
+                Err(error) => return checker.report_refused(&error),
+            }
+        }
+    }
+
+    /// Makes one request, in two of three cases to a process with a worker. Such a process may crash meanwhile, so the
+    /// producer waits for a limited time, and sometimes hardly at all.
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let direct = self.world.random_direct_store(&self.random);
+        let Some(direct) = direct.filter(|_| self.random.chance(667)) else {
+            return self.store.enqueue(request).await;
+        };
+        let patience = if self.random.chance(50) {
+            self.random.millis(0..10)
+        } else {
+            self.random.millis(1_000..60_000)
+        };
+        tokio::select! {
+            biased;
+            response = direct.enqueue(request) => response,
+            () = sleep(patience) => Err(StoreError::Unavailable { reason: "no response".to_owned() }),
         }
     }
 }

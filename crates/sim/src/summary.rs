@@ -105,6 +105,7 @@ what the engines handled:"
             (self.counts.abandoned, "events abandoned"),
             (self.counts.expired, "events expired"),
             (self.counts.released, "leases released"),
+            (self.counts.enqueued_with_lease, "events stored with a lease"),
             (self.counts.circuits_reported, "reports of an open circuit"),
             (self.counts.removed, "events removed by retention"),
             (self.counts.dead_letters_removed, "dead letters removed by retention"),

@@ -23,7 +23,7 @@ pub(crate) async fn run_worker(world: Arc<World>, bug: Arc<dyn PlantedBug>, numb
         let worker_id = WorkerId::with_boot_id(&format!("worker-{number}"), boot).expect("visible ASCII");
         let process = Arc::new(Process::boot(worker_id, world.clock));
         world.set_process(number, Arc::clone(&process));
-        run_process(&world, &*bug, &process, &random).await;
+        run_process(&world, &*bug, number, &process, &random).await;
         // Stop the remaining tasks of the process. Leases that it still holds expire.
         process.crash();
         sleep(random.millis(100..20_000)).await;
@@ -39,6 +39,7 @@ pub(crate) async fn run_worker(world: Arc<World>, bug: Arc<dyn PlantedBug>, numb
 async fn run_process(
     world: &Arc<World>,
     bug: &dyn PlantedBug,
+    number: usize,
     process: &Arc<Process>,
     random: &Arc<SeededRandom>,
 ) {
@@ -68,6 +69,7 @@ async fn run_process(
     };
     let engine = Engine::start(bug.settings(settings), ports, &Runtimes::current())
         .expect("the scenario's settings are valid");
+    world.set_direct_store(number, engine.direct_store());
     let publisher = engine.publisher().clone();
     tokio::select! {
         biased;

@@ -124,7 +124,7 @@ impl FaultyStore {
         Some(StoreError::Rejected { reason: fault.name().to_owned() })
     }
 
-    /// P19: a process claims only after a trial write, and not while the store refuses its results.
+    /// P19: a process takes leases only after a trial write, and not while the store refuses its results.
     fn check_writes_are_accepted(&self) {
         if !self.process.writes_are_accepted() {
             let worker_id = &self.process.worker_id;
@@ -155,7 +155,12 @@ impl StoreLayer for FaultyStore {
     }
 
     async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
-        self.call(Call::Write, self.inner.enqueue(request)).await
+        if request.lease.is_some() {
+            self.check_writes_are_accepted();
+        }
+        let response = self.call(Call::Write, self.inner.enqueue(request)).await?;
+        self.process.record_received(response.leases.iter().map(|lease| lease.token));
+        Ok(response)
     }
 
     fn wakeups(&self) -> Wakeups {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::DestinationUrl;
+use posthaste_store::Store;
 
 use crate::FaultInjection;
 use crate::check::Checker;
@@ -41,6 +42,8 @@ struct WorldState {
     behaviors: Vec<ReceiverBehavior>,
     /// The current process of each worker, by worker number.
     processes: Vec<Option<Arc<Process>>>,
+    /// The store that the current process of each worker offers to producers, by worker number.
+    direct_stores: Vec<Option<Arc<dyn Store>>>,
     fault_counts: FaultCounts,
 }
 
@@ -52,6 +55,7 @@ impl World {
             refusal: None,
             behaviors: vec![ReceiverBehavior::Healthy; scenario.destinations],
             processes: vec![None; scenario.workers],
+            direct_stores: vec![None; scenario.workers],
             fault_counts: FaultCounts::default(),
         };
         Self { scenario, clock, checker, random: SeededRandom::new(seed, 2), state: Mutex::new(state) }
@@ -128,6 +132,16 @@ impl World {
 
     pub(crate) fn set_process(&self, worker: usize, process: Arc<Process>) {
         self.state().processes[worker] = Some(process);
+    }
+
+    pub(crate) fn set_direct_store(&self, worker: usize, store: Arc<dyn Store>) {
+        self.state().direct_stores[worker] = Some(store);
+    }
+
+    /// Returns the store that a random worker offers to producers. Its process may have crashed: then it never responds.
+    pub(crate) fn random_direct_store(&self, random: &SeededRandom) -> Option<Arc<dyn Store>> {
+        let worker = random.index(self.scenario.workers);
+        self.state().direct_stores[worker].clone()
     }
 
     /// Returns the worker processes that have not crashed.

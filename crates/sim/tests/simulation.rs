@@ -28,11 +28,13 @@ fn no_property_is_violated_under_faults() {
         abandoned,
         expired,
         released,
+        enqueued_with_lease,
         ..
     } = counts;
     for count in [stale_writes, replayed_settles, replayed_claims, takeovers, abandoned, expired, released] {
         assert!(count > 0, "the simulation did not exercise everything: {counts:?}");
     }
+    assert!(enqueued_with_lease > 0, "{counts:?}");
     assert!(counts.circuits_reported > 0 && counts.removed > 0, "{counts:?}");
     assert!(counts.discarded > 0 && counts.dead_letters_removed > 0, "{counts:?}");
     assert!(counts.destinations_removed > 0, "{counts:?}");

@@ -29,8 +29,13 @@ impl StoreLayer for CheckedStore {
     }
 
     async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let lease = request.lease.clone();
         let response = self.inner.enqueue(request).await;
-        self.checker.check(&Step::Enqueue);
+        self.checker.check(&Step::Enqueue {
+            process: &self.process,
+            lease: lease.as_ref(),
+            response: response.as_ref().ok(),
+        });
         response
     }
 

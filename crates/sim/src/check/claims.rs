@@ -12,12 +12,8 @@ use crate::process::Process;
 
 /// Records granted tokens. P6: a token is granted once; only a repetition of the claim that granted it may return it
 /// again.
-pub(super) fn record_tokens(
-    model: &mut Model,
-    process: &Arc<Process>,
-    response: &ClaimResponse,
-) -> CheckResult {
-    for lease in &response.leases {
+pub(super) fn record_tokens(model: &mut Model, process: &Arc<Process>, leases: &[Lease]) -> CheckResult {
+    for lease in leases {
         match model.holders.insert(lease.token, Arc::clone(process)) {
             None => {}
             Some(holder) if Arc::ptr_eq(&holder, process) && is_held(model, lease) => {
@@ -101,7 +97,7 @@ pub(super) fn check_claimed_row(
 }
 
 /// P3: the lease carries the stored event.
-fn check_lease_matches_row(lease: &Lease, row: &Row) -> CheckResult {
+pub(super) fn check_lease_matches_row(lease: &Lease, row: &Row) -> CheckResult {
     let same = lease.event_id == row.event_id
         && lease.payload == row.payload
         && lease.destination_url == row.destination_url

@@ -15,7 +15,13 @@ pub(super) fn check_responses(
     now: Timestamp,
 ) -> CheckResult {
     match step {
-        Step::Enqueue | Step::Claim { .. } | Step::Maintain { .. } => Ok(()),
+        Step::Claim { .. } | Step::Maintain { .. } => Ok(()),
+        Step::Enqueue { response, .. } => {
+            let mut leases = response.iter().flat_map(|response| &response.leases);
+            let wrong = leases.find(|lease| token_of(state.rows.get(&lease.key)) != Some(lease.token));
+            require!("P7", wrong.is_none(), "{wrong:?} was returned but is not held");
+            Ok(())
+        }
         Step::Expire { response, .. } => {
             let has_expired = |event_id: &EventId| {
                 let row = state.keys.get(event_id).and_then(|key| state.rows.get(key));

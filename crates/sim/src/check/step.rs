@@ -4,9 +4,10 @@ use std::hash::{DefaultHasher, Hash as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Lease, Timestamp};
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, LeaseRef, Retention, SettleResult, Settlement,
+    ClaimRequest, ClaimResponse, EnqueueLease, EnqueueResponse, ExpireRequest, ExpireResponse, LeaseRef,
+    Retention, SettleResult, Settlement,
 };
 use posthaste_store_memory::{GrantedLease, Row, State};
 
@@ -18,7 +19,13 @@ use crate::scenario::Scenario;
 
 /// A completed operation on the shared store, with its response.
 pub(super) enum Step<'a> {
-    Enqueue,
+    Enqueue {
+        process: &'a Arc<Process>,
+        /// The leases that the request asked for.
+        lease: Option<&'a EnqueueLease>,
+        /// None if the request was refused.
+        response: Option<&'a EnqueueResponse>,
+    },
     Claim {
         process: &'a Arc<Process>,
         request: &'a ClaimRequest,
@@ -66,7 +73,11 @@ impl Step<'_> {
     /// Adds the step to the digest of the run.
     pub(super) fn digest(&self, digest: &mut DefaultHasher) {
         match self {
-            Self::Enqueue => 0_u8.hash(digest),
+            Self::Enqueue { response, .. } => {
+                0_u8.hash(digest);
+                let leases = response.iter().flat_map(|response| &response.leases);
+                leases.for_each(|lease| lease.token.hash(digest));
+            }
             Self::Claim { response, .. } => {
                 1_u8.hash(digest);
                 response.leases.iter().for_each(|lease| lease.token.hash(digest));
@@ -104,7 +115,11 @@ pub(super) fn check_step(
 ) -> CheckResult {
     if let Step::Claim { process, response, .. } = step {
         model.follow_clock(state, now);
-        claims::record_tokens(model, process, response)?;
+        claims::record_tokens(model, process, &response.leases)?;
+    }
+    if let Step::Enqueue { process, response: Some(response), .. } = step {
+        claims::record_tokens(model, process, &response.leases)?;
+        model.counts.enqueued_with_lease += response.leases.len() as u64;
     }
     responses::check_responses(step, model, state, now)?;
     if state.revision == model.revision {
@@ -182,8 +197,13 @@ fn check_change(
 ) -> CheckResult {
     let after = change.after;
     let Some(before) = &change.before else {
-        require!("P1", matches!(step, Step::Enqueue), "{} appeared without an enqueue", after.event_id);
-        return check_new_row(after, now);
+        return match step {
+            Step::Enqueue { lease, response, .. } => {
+                let leases = response.map_or_else(Default::default, |response| response.leases.as_slice());
+                check_new_row(&NewRow { key: change.key, row: after, requested: *lease, leases }, model, now)
+            }
+            _ => Err(("P1", format!("{} appeared without an enqueue", after.event_id))),
+        };
     };
     require!(
         "P12",
@@ -195,7 +215,7 @@ fn check_change(
     let may_change = before.status != DeliveryStatus::Failed || by_operator;
     require!("P12", may_change, "{} was changed after it had failed", after.event_id);
     match step {
-        Step::Enqueue | Step::Maintain { .. } | Step::Discard { .. } | Step::RepeatedAction { .. } => {
+        Step::Enqueue { .. } | Step::Maintain { .. } | Step::Discard { .. } | Step::RepeatedAction { .. } => {
             Err(("P13", format!("{} was changed by an unrelated operation", after.event_id)))
         }
         Step::Claim { request, response, .. } => claims::check_claimed_row(
@@ -222,11 +242,35 @@ fn check_change(
     }
 }
 
-fn check_new_row(row: &Row, now: Timestamp) -> CheckResult {
-    let untouched = (row.attempts, row.claims, row.lost_leases) == (0, 0, 0) && row.lease.is_none();
+/// A row that an enqueue has added.
+struct NewRow<'a> {
+    key: EventKey,
+    row: &'a Row,
+    /// The leases that the request asked for.
+    requested: Option<&'a EnqueueLease>,
+    /// The leases that the response returns.
+    leases: &'a [Lease],
+}
+
+/// P1: a new event is due now and has no attempts. P7: it has a lease exactly if the request asked for one and the response
+/// returns it, and none if its destination is paused.
+fn check_new_row(new: &NewRow<'_>, model: &Model, now: Timestamp) -> CheckResult {
+    let row = new.row;
+    let untouched = (row.attempts, row.lost_leases) == (0, 0) && row.claims == u32::from(row.lease.is_some());
     let due = row.status == DeliveryStatus::Pending && row.next_attempt_at == Some(now);
     require!("P1", untouched && due, "{} does not start without attempts and due now", row.event_id);
-    Ok(())
+    let returned = new.leases.iter().find(|lease| lease.key == new.key);
+    let (Some(granted), Some(lease), Some(requested)) = (&row.lease, returned, new.requested) else {
+        let has_none = row.lease.is_none() && returned.is_none();
+        require!("P7", has_none, "{} has a lease that was not requested or not returned", row.event_id);
+        return Ok(());
+    };
+    let as_requested = (granted.token, &granted.owner) == (lease.token, &requested.owner)
+        && (granted.until, granted.duration) == (now.after(requested.duration), requested.duration);
+    require!("P7", as_requested, "{lease:?} is not the lease of {row:?}");
+    let paused = model.paused_until(row.destination_id).is_some_and(|until| until > now);
+    require!("pause", !paused, "destination {} is paused", row.destination_id);
+    claims::check_lease_matches_row(lease, row)
 }
 
 /// P5: a renewal changes only the expiry, and only of leases that the caller holds.

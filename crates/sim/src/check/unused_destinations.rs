@@ -35,7 +35,7 @@ pub(super) fn check_destinations(
             model.destinations.insert(*id, destination.created_at);
         }
     }
-    let may_change_destinations = matches!(step, Step::Enqueue | Step::Maintain { .. });
+    let may_change_destinations = matches!(step, Step::Enqueue { .. } | Step::Maintain { .. });
     for row in state.rows.values().filter(|_| may_change_destinations) {
         let url = state.destinations.get(&row.destination_id).map(|destination| &destination.url);
         let is_own = url == Some(&row.destination_url);
