@@ -18,7 +18,7 @@ use crate::process::Process;
 use crate::random::SeededRandom;
 use crate::time::sleep;
 use crate::worker_ports::FaultyStore;
-use crate::world::{World, destination, destination_of_one_event};
+use crate::world::World;
 
 /// Returns the store as a client process sees it: with network faults, but without crashes of the client.
 fn client_store(world: &Arc<World>, name: &str) -> Arc<dyn Store> {
@@ -40,7 +40,7 @@ struct Producer {
 pub(crate) async fn produce(world: Arc<World>, seed: u64) {
     let random = SeededRandom::new(seed, 3);
     let store = client_store(&world, "producer");
-    let random_of_calls = SeededRandom::new(seed, 5);
+    let random_of_calls = SeededRandom::new(seed, 7);
     let producer = Arc::new(Producer { world: Arc::clone(&world), store, random: random_of_calls });
     let mut producers = JoinSet::new();
     let events = u64::try_from(world.scenario.events).unwrap_or(u64::MAX);
@@ -129,13 +129,14 @@ fn payload(kind: &str, number: usize) -> Bytes {
 fn event(world: &World, random: &SeededRandom, number: usize) -> NewEvent {
     let poisoned = world.scenario.fault_injection == FaultInjection::ThenRecovery && random.chance(5);
     let kind = if poisoned { std::str::from_utf8(POISON).expect("POISON is ASCII") } else { "number" };
-    let receiver = random.index(world.scenario.destinations);
+    // The first receiver gets many events, so that workers remember it.
+    let receiver = if random.chance(500) { 0 } else { random.index(world.scenario.destinations) };
     let is_alone = random.chance(50);
     let spec = NewEventSpec {
         destination_url: if is_alone {
-            destination_of_one_event(receiver, number)
+            world.destination_of_one_event(receiver, number)
         } else {
-            destination(receiver)
+            world.destination(receiver)
         },
         event_type: "simulated".into(),
         payload: payload(kind, number),

@@ -64,9 +64,10 @@ pub(crate) fn plan_response(
     behavior: ReceiverBehavior,
     elapsed: Duration,
     now: Timestamp,
+    answers_within: Duration,
     random: &SeededRandom,
 ) -> PlannedResponse {
-    let soon = random.millis(1..200);
+    let soon = random.millis(1..u64::try_from(answers_within.as_millis()).unwrap_or(u64::MAX));
     let success = || Outcome::response(200, None, b"thanks");
     let (after, outcome) = match behavior {
         ReceiverBehavior::Healthy => (soon, success()),

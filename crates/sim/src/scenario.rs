@@ -32,6 +32,10 @@ pub struct Scenario {
     pub retry: RetryRules,
     /// How long maintenance keeps a destination without events. Workers request a day, which no simulation lasts.
     pub keep_unused_destinations_for: Duration,
+    /// Whether every receiver has a host of its own. Otherwise all share one, whose pace is that of the slowest.
+    pub hosts_are_separate: bool,
+    /// Healthy receivers answer faster than this.
+    pub answers_within: Duration,
     /// The settings of every worker, except for its id and lease owner.
     pub settings: Settings,
 }
@@ -175,10 +179,14 @@ impl Scenario {
             events: random.index(200) + 100,
             sends_wakeups: random.chance(700),
             keep_unused_destinations_for: random.millis(60_000..1_200_000),
+            hosts_are_separate: false,
+            answers_within: Duration::from_millis(200),
             retry,
             settings,
         };
         scenario.settings.expire_after = random.chance(700).then(|| random.millis(300_000..3_600_000));
+        scenario.hosts_are_separate = random.chance(600);
+        scenario.answers_within = Duration::from_millis(random.pick(&[50, 50, 200]));
         scenario
     }
 

@@ -335,7 +335,8 @@ impl Sender for FaultySender {
         }
         self.panic_sometimes();
         let behavior = self.world.behavior_of(&lease.destination_url);
-        let response = plan_response(behavior, self.world.clock.elapsed(), now, &self.world.random);
+        let (elapsed, answers_within) = (self.world.clock.elapsed(), self.world.scenario.answers_within);
+        let response = plan_response(behavior, elapsed, now, answers_within, &self.world.random);
         if let Some(fault) = response.fault {
             self.world.count(fault);
         }

@@ -155,17 +155,22 @@ impl World {
         if running.is_empty() { None } else { Some(random.pick(&running)) }
     }
 
+    /// Returns the URL of a receiver by its number.
+    pub(crate) fn destination(&self, number: usize) -> String {
+        format!("https://{}/{number}", self.host_of(number))
+    }
+
+    /// Returns a URL of the same receiver that only one event is sent to.
+    pub(crate) fn destination_of_one_event(&self, number: usize, event: usize) -> String {
+        format!("https://{}/only-{event}/{number}", self.host_of(number))
+    }
+
+    fn host_of(&self, number: usize) -> String {
+        let host = if self.scenario.hosts_are_separate { number } else { 0 };
+        format!("receiver-{host}.test")
+    }
+
     fn state(&self) -> MutexGuard<'_, WorldState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the URL of a receiver by its number.
-pub(crate) fn destination(number: usize) -> String {
-    format!("https://receiver.test/{number}")
-}
-
-/// Returns a URL of the same receiver that only one event is sent to.
-pub(crate) fn destination_of_one_event(number: usize, event: usize) -> String {
-    format!("https://receiver.test/only-{event}/{number}")
 }

@@ -12,8 +12,9 @@ use posthaste_domain::{
 use posthaste_engine::{Clock, LocalShortage, Sender};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, ExpireRequest, ExpireResponse, LayeredStore, LeaseRef, NoticeCursor,
-    NoticePage, PublishedNotice, SettleResult, Settlement, Store, StoreError, StoreLayer,
+    ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, ExpireRequest, ExpireResponse,
+    LayeredStore, LeaseRef, NoticeCursor, NoticePage, PublishedNotice, SettleResult, Settlement, Store,
+    StoreError, StoreLayer,
 };
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);
@@ -89,6 +90,16 @@ impl Sender for RecordSent {
         let outcome = self.sender.send(lease, now, timeout).await;
         self.sent.lock().expect("one thread").insert(lease.token);
         outcome
+    }
+}
+
+engine_bug! {
+    /// Asks for leases on new events, and forgets them.
+    NewLeasesAreForgotten;
+
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let response = self.store.enqueue(request).await?;
+        Ok(EnqueueResponse { leases: Vec::new(), ..response })
     }
 }
 

@@ -79,6 +79,21 @@ fn enqueue_acknowledged_before_it_is_stored_is_caught() {
 }
 
 #[test]
+fn leases_of_new_events_that_are_not_returned_are_caught() {
+    assert_caught(store_bugs::EnqueueHidesLeases, &["P7"]);
+}
+
+#[test]
+fn leases_on_new_events_of_paused_destinations_are_caught() {
+    assert_caught(store_bugs::EnqueueIgnoresPauses, &["pause"]);
+}
+
+#[test]
+fn leases_on_new_events_that_the_engine_forgets_are_caught() {
+    assert_caught(engine_bugs::NewLeasesAreForgotten, &["heartbeat"]);
+}
+
+#[test]
 fn retries_without_backoff_are_caught() {
     assert_caught(store_bugs::RetriesAtOnce, &["P14"]);
 }

@@ -168,6 +168,32 @@ store_bug! {
 }
 
 store_bug! {
+    /// Leases new events, and does not return the leases.
+    EnqueueHidesLeases;
+
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let response = self.memory.enqueue(request).await?;
+        Ok(EnqueueResponse { leases: Vec::new(), ..response })
+    }
+}
+
+store_bug! {
+    /// Leases new events of paused destinations.
+    EnqueueIgnoresPauses;
+
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<EnqueueResponse, StoreError> {
+        let lease = request.lease.clone();
+        let mut response = self.memory.enqueue(EnqueueRequest { lease: None, ..request }).await?;
+        if let Some(lease) = lease.filter(|_| !response.replayed) {
+            let ids = response.receipts.iter().map(|receipt| &receipt.event_id);
+            let keys: Vec<_> = self.memory.with_state(|state| ids.map(|id| state.keys[id]).collect());
+            response.leases = self.memory.lease_enqueued(&lease, &keys);
+        }
+        Ok(response)
+    }
+}
+
+store_bug! {
     /// Acknowledges every eighth request without storing it, like a commit that did not reach the disk.
     EnqueueAcknowledgesTooSoon state Mutex<u32>;
 
