@@ -1,6 +1,6 @@
 //! An instance inside a program: a store, a sender, and workers on demand.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::signature::SigningKeys;
@@ -74,6 +74,8 @@ pub struct Posthaste {
     signing_keys: SharedSigningKeys,
     random: Arc<OsRandom>,
     payload_bytes_max: usize,
+    /// The store of the worker that was started last; see [`Posthaste::producer_store`].
+    direct_store: Arc<Mutex<Option<Arc<dyn Store>>>>,
 }
 
 impl Posthaste {
@@ -104,12 +106,20 @@ impl Posthaste {
             observer,
             reloaded_keys: (!is_configured).then(|| signing_keys.clone()),
         };
-        Ok(Self { open_store, ports, settings, signing_keys, random, payload_bytes_max })
+        let direct_store = Arc::default();
+        Ok(Self { open_store, ports, settings, signing_keys, random, payload_bytes_max, direct_store })
     }
 
     /// Returns the store as a trait object.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.ports.store
+    }
+
+    /// Returns the store for producers. If a worker of this process can send a new event at once, the event is stored and leased
+    /// in one commit, and sent without a claim. To be called after [`start_worker`](Self::start_worker).
+    pub fn producer_store(&self) -> Arc<dyn Store> {
+        let direct = self.direct_store.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(direct.as_ref().unwrap_or(&self.ports.store))
     }
 
     /// Returns the settings of the workers that this instance starts.
@@ -160,7 +170,7 @@ impl Posthaste {
     /// Stores all of these events or none. They are durable when this returns.
     pub async fn enqueue(&self, events: Vec<NewEvent>) -> Result<Vec<Receipt>, StoreError> {
         let request = EnqueueRequest::new(events);
-        Ok(self.ports.store.enqueue(request).await?.receipts)
+        Ok(self.producer_store().enqueue(request).await?.receipts)
     }
 
     /// Starts a worker, which delivers events until it is drained or dropped.
@@ -168,6 +178,8 @@ impl Posthaste {
         let heartbeat = heartbeat_thread()?;
         let runtimes = runtimes_with(&heartbeat);
         let engine = Engine::start(self.settings.clone(), self.ports.clone(), &runtimes)?;
+        let direct_store = engine.direct_store();
+        *self.direct_store.lock().unwrap_or_else(PoisonError::into_inner) = Some(direct_store);
         Ok(RunningWorker { engine, _heartbeat: heartbeat })
     }
 

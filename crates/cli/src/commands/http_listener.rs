@@ -110,7 +110,7 @@ impl HttpServer {
             poll_interval: config.poll_interval_ms,
         });
         let api = Api {
-            store: Arc::clone(posthaste.store()),
+            store: posthaste.producer_store(),
             publisher: publisher(posthaste, worker),
             access: self.access.clone(),
             producer_excerpts: config.producer_excerpts,
