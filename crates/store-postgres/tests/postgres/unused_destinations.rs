@@ -133,9 +133,10 @@ async fn a_transaction_with_an_older_snapshot_fails_instead_of_using_a_removed_d
     let harness = PostgresHarness::start().await;
     let (store, producer) = (harness.store(), client(&harness.database.url).await);
     add_unused_destination(&*store).await;
+    let observer = client(&harness.database.url).await;
     producer.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await.unwrap();
     assert_eq!(count_destinations(&producer).await, 1);
-    maintain(&*store, 10).await;
+    maintain_until_removed(&*store, &observer).await;
     let refused = producer.query_one(ENQUEUE, &[&URL]).await.expect_err("the destination is removed");
     assert_eq!(refused.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE));
     producer.batch_execute("ROLLBACK").await.unwrap();
