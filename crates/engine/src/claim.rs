@@ -24,6 +24,8 @@ const CLAIM_MAX: usize = 500;
 /// How long a claim waits for more slots after one has become free. A claim has a fixed cost, so it should fill many: it
 /// does not wait when a quarter of the slots has become free since the last claim was planned.
 const CLAIM_DELAY: Duration = Duration::from_millis(1);
+/// How many times a claim waits for more slots while enough claimed events wait in the worker.
+const CLAIM_DELAYS_MAX: usize = 3;
 /// How often receivers that have not been used for long are forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -328,12 +330,22 @@ impl Claimer {
         worker.lanes.start(worker, claimed.filter_map(|event| worker.slots.add(event, now)));
     }
 
-    /// Waits a moment for more slots to become free, unless many have since the last claim was planned.
+    /// Waits a moment for more slots to become free, unless many have since the last claim was planned. While enough claimed
+    /// events wait in the worker, it waits longer, for a larger claim.
     async fn wait_for_more_slots(&self) {
         let worker = &self.worker;
-        let ended = worker.slots.ended_count() - self.ended_before;
-        if ended < u64::try_from(worker.settings.concurrency / 4).unwrap_or(u64::MAX) {
+        let concurrency = worker.settings.concurrency;
+        for _ in 0..CLAIM_DELAYS_MAX {
+            let has_stock = worker.slots.waiting() >= concurrency / 2;
+            let enough = if has_stock { concurrency / 2 } else { concurrency / 4 };
+            let ended = worker.slots.ended_count() - self.ended_before;
+            if ended >= u64::try_from(enough).unwrap_or(u64::MAX) {
+                return;
+            }
             worker.ports.clock.sleep(CLAIM_DELAY).await;
+            if !has_stock {
+                return;
+            }
         }
     }
 

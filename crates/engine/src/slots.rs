@@ -195,6 +195,11 @@ impl Slots {
         self.table().forget_unused(now);
     }
 
+    /// Returns the number of claimed events that wait for a place in a window.
+    pub(crate) fn waiting(&self) -> usize {
+        self.table().waiting()
+    }
+
     /// Returns the number of deliveries without an answer.
     pub(crate) fn used(&self) -> usize {
         self.table().total()

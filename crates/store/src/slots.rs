@@ -171,7 +171,7 @@ pub struct SlotBudget {
 }
 
 /// Events of one destination that a claim takes together if it takes many: fewer would cost a search for each event.
-const SHARE_MIN: usize = 4;
+const SHARE_MIN: usize = 2;
 
 impl SlotBudget {
     /// Returns how many events a claim takes of each of so many destinations with due events: equal shares, but of a few
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn shares_are_equal_and_not_too_small_for_a_large_claim() {
         let shares = [(100, 10), (100, 200), (500, 200), (40, 100), (8, 3), (3, 5)];
-        assert_eq!(shares.map(|(leases, many)| SlotBudget::equal_share(leases, many)), [10, 4, 4, 2, 2, 1]);
+        assert_eq!(shares.map(|(leases, many)| SlotBudget::equal_share(leases, many)), [10, 2, 2, 2, 2, 1]);
     }
 
     #[test]

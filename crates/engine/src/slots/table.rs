@@ -6,6 +6,7 @@
 //! This module does no I/O. `Q` is what the caller keeps of a delivery that waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,12 @@ use super::window::{Answer, Window};
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Destinations without deliveries that are remembered at most.
 const REMEMBERED_MAX: usize = 4_096;
+/// Requests to one host for each place that is free. Two busy hosts get 45 % of all places each, 200 get two or three each.
+const REQUESTS_PER_FREE_PLACE: usize = 4;
+/// Requests to one host that may be in flight as long as any place is free.
+const REQUESTS_MIN: usize = 2;
+/// Hosts that are visited when a delivery has ended and its own host has none that may start.
+const NEXT_HOSTS_MAX: usize = 8;
 /// Destinations that are offered as known to answer at most.
 const KNOWN_MAX: usize = 1_000;
 
@@ -62,6 +69,10 @@ pub(super) struct Table<Q> {
     /// The remembered destinations by URL.
     by_url: BTreeMap<Arc<str>, DestinationId>,
     hosts: BTreeMap<Arc<str>, HostEntry>,
+    /// Hosts with deliveries that wait.
+    waiting_hosts: BTreeSet<Arc<str>>,
+    /// The host in `waiting_hosts` that was last visited for all of them in turn.
+    last_visited: Option<Arc<str>>,
     /// Destinations with results that are not written and that pause the destination, and the number of such results.
     held: BTreeMap<DestinationId, usize>,
     /// Number of deliveries that have ended.
@@ -112,6 +123,13 @@ struct HostEntry {
 }
 
 impl HostEntry {
+    /// Returns whether another request to the host may start while so many places are free: up to its window, and up to
+    /// [`REQUESTS_PER_FREE_PLACE`]. So many hosts with much to send share the places equally, and leave some to others.
+    fn may_start(&self, places: usize) -> bool {
+        let share = (places * REQUESTS_PER_FREE_PLACE).max(REQUESTS_MIN);
+        places > 0 && self.in_flight < self.window.size().min(share)
+    }
+
     /// Returns how many more deliveries may be claimed for the host.
     fn available(&self) -> usize {
         (self.window.size() * self.pace.claims_per_place()).saturating_sub(self.claimed)
@@ -130,6 +148,8 @@ impl<Q> Table<Q> {
             destinations: BTreeMap::new(),
             by_url: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            waiting_hosts: BTreeSet::new(),
+            last_visited: None,
             held: BTreeMap::new(),
             ended_count: 0,
             limited: BTreeMap::new(),
@@ -138,6 +158,11 @@ impl<Q> Table<Q> {
             open_reservations: 0,
             is_closed: false,
         }
+    }
+
+    /// Returns the number of deliveries that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.total - self.in_flight
     }
 
     /// Returns the number of deliveries that wait or are sent.
@@ -249,10 +274,9 @@ impl<Q> Table<Q> {
         let is_served = self.is_caught_up && !self.limited.contains_key(&id);
         let is_allowed = !self.is_closed && !self.held.contains_key(&id);
         let is_prompt = destination.is_known && host.pace.pace() == Pace::Prompt;
-        let has_place = self.in_flight < self.limits.in_flight
-            && self.total < self.limits.total
+        let has_place = self.total < self.limits.total
             && destination.in_flight < destination.window.size()
-            && host.in_flight < host.window.size();
+            && host.may_start(self.places());
         let is_first = destination.waiting.is_empty() && host.turns.is_empty();
         (is_served && is_allowed && is_prompt && has_place && is_first)
             .then(|| (id, Arc::clone(&destination.host)))
@@ -262,22 +286,23 @@ impl<Q> Table<Q> {
     pub(super) fn add(&mut self, usage: Usage, delivery: Q) -> Option<Started<Q>> {
         let started = Started { usage, delivery };
         self.mark_if_filled(&started.usage);
-        let has_place = self.in_flight < self.limits.in_flight && !self.is_closed;
+        let places = self.places();
         let (destination, host) = self.entries(&started.usage);
-        let may_start = has_place
-            && destination.waiting.is_empty()
+        let may_start = destination.waiting.is_empty()
             && destination.in_flight < destination.window.size()
-            && host.in_flight < host.window.size();
+            && host.may_start(places);
         if may_start {
             destination.in_flight += 1;
             host.in_flight += 1;
             self.in_flight += 1;
             return Some(started);
         }
+        let host_name = Arc::clone(&started.usage.host);
         if destination.waiting.is_empty() {
             host.turns.push_back(started.usage.destination);
         }
         destination.waiting.push_back(started);
+        self.waiting_hosts.insert(host_name);
         None
     }
 
@@ -308,8 +333,8 @@ impl<Q> Table<Q> {
     /// Learns from the answer to a delivery. Returns the deliveries that should wait no longer.
     fn learn(&mut self, usage: &Usage, answer: Answer, took: Duration, now: Duration) -> Vec<Q> {
         let (destination, host) = self.entries(usage);
-        let is_destination_full = destination.claimed() >= destination.window.size();
-        let is_host_full = host.claimed >= host.window.size();
+        let is_destination_full = destination.in_flight >= destination.window.size();
+        let is_host_full = host.in_flight >= host.window.size();
         destination.window.record(answer, is_destination_full);
         host.window.record(answer, is_host_full);
         host.pace.record(answer, took);
@@ -332,6 +357,9 @@ impl<Q> Table<Q> {
             && let Some(host) = self.hosts.get_mut(&entry.host)
         {
             host.turns.retain(|turn| *turn != destination);
+            if host.turns.is_empty() {
+                self.waiting_hosts.remove(&entry.host);
+            }
         }
         if !unsent.is_empty() {
             self.mark_limited(destination);
@@ -376,24 +404,49 @@ impl<Q> Table<Q> {
             || host.claimed >= host.window.size()
     }
 
-    /// Starts the deliveries of a host that may be sent now, one of each destination in turn.
+    /// Returns the free places for requests in flight.
+    fn places(&self) -> usize {
+        if self.is_closed { 0 } else { self.limits.in_flight.saturating_sub(self.in_flight) }
+    }
+
+    /// Starts deliveries when one of this usage has ended: those of the same host that may be sent now, one of each destination
+    /// in turn, or else those of another host.
     pub(super) fn start_waiting(&mut self, usage: &Usage) -> Vec<Started<Q>> {
-        self.start_at(&Arc::clone(&usage.host))
+        let started = self.start_at(&Arc::clone(&usage.host));
+        if started.is_empty() { self.start_in_turn(NEXT_HOSTS_MAX, 1) } else { started }
     }
 
     /// Starts the deliveries of all hosts that may be sent now.
     pub(super) fn start_all(&mut self) -> Vec<Started<Q>> {
-        let waiting = self.hosts.iter().filter(|(_, entry)| !entry.turns.is_empty());
-        let hosts: Vec<Arc<str>> = waiting.map(|(host, _)| Arc::clone(host)).collect();
-        hosts.iter().flat_map(|host| self.start_at(host)).collect()
+        self.start_in_turn(usize::MAX, usize::MAX)
     }
 
-    fn start_at(&mut self, host: &Arc<str>) -> Vec<Started<Q>> {
+    /// Visits up to this many hosts with deliveries that wait, after the one that was visited last, until this many
+    /// deliveries have started.
+    fn start_in_turn(&mut self, hosts_max: usize, deliveries_max: usize) -> Vec<Started<Q>> {
+        let after = self.last_visited.clone();
+        let later = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let until = after.as_ref().map_or(Bound::Excluded(""), |host| Bound::Included(&**host));
+        let in_turn = self.waiting_hosts.range::<Arc<str>, _>((later, Bound::Unbounded));
+        let in_turn = in_turn.chain(self.waiting_hosts.range::<str, _>((Bound::Unbounded, until)));
+        let hosts: Vec<Arc<str>> = in_turn.take(hosts_max).cloned().collect();
         let mut started = Vec::new();
-        let Some(host) = self.hosts.get_mut(host) else { return started };
+        for host in hosts {
+            if started.len() >= deliveries_max || self.places() == 0 {
+                break;
+            }
+            started.extend(self.start_at(&host));
+            self.last_visited = Some(host);
+        }
+        started
+    }
+
+    fn start_at(&mut self, name: &Arc<str>) -> Vec<Started<Q>> {
+        let mut started = Vec::new();
+        let mut places = self.places();
+        let Some(host) = self.hosts.get_mut(name) else { return started };
         for _ in 0..host.turns.len() {
-            let has_place = self.in_flight < self.limits.in_flight && !self.is_closed;
-            if !has_place || host.in_flight >= host.window.size() {
+            if !host.may_start(places) {
                 break;
             }
             let Some(turn) = host.turns.pop_front() else { break };
@@ -404,11 +457,15 @@ impl<Q> Table<Q> {
                 destination.in_flight += 1;
                 host.in_flight += 1;
                 self.in_flight += 1;
+                places -= 1;
                 started.push(next);
             }
             if !destination.waiting.is_empty() {
                 host.turns.push_back(turn);
             }
+        }
+        if host.turns.is_empty() {
+            self.waiting_hosts.remove(name);
         }
         started
     }

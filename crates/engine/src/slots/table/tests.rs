@@ -96,6 +96,24 @@ fn destinations_of_a_full_host_take_turns() {
 }
 
 #[test]
+fn a_busy_host_leaves_places_and_hosts_that_wait_take_turns() {
+    let mut table = table(|settings| {
+        (settings.concurrency, settings.per_destination, settings.window_start) = (40, 40, 40);
+    });
+    let busy = |table: &mut Table<u32>| (0..40).filter_map(|n| add(table, 1, "busy", n)).collect::<Vec<_>>();
+    let sent = busy(&mut table);
+    assert_eq!(sent.len(), 32, "four requests for each of the eight places that are left");
+    let others: Vec<_> = (2..12).map(|id| add(&mut table, id, &format!("host-{id}"), 0)).collect();
+    assert_eq!(others.iter().flatten().count(), 8, "every place is used");
+    // The busy host gives its places up until the others have theirs.
+    let started: Vec<_> =
+        sent[..2].iter().flat_map(|sent| answer(&mut table, sent, Answer::Good, FAST)).collect();
+    let mut hosts: Vec<_> = started.iter().map(|started| &*started.usage.host).collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["host-10", "host-11"]);
+}
+
+#[test]
 fn a_request_without_an_answer_sends_waiting_events_back() {
     let mut table = table(|_| {});
     let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).unwrap()).collect();
