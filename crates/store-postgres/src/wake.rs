@@ -17,7 +17,7 @@ use crate::{StoreState, sleep};
 /// Time between two polls while events arrive. It doubles with each poll that finds none.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(2);
 /// Time between two polls while no event arrives.
-const POLL_INTERVAL_MAX: Duration = Duration::from_millis(25);
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(75);
 /// A process whose last look is older has no worker. Workers look at least every minute.
 const WORKER_LOOKS_WITHIN: Duration = Duration::from_secs(90);
 /// Time between two rings. Enqueues meanwhile share the next ring.
