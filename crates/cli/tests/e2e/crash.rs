@@ -26,7 +26,7 @@ fn count_requests(receiver: &Receiver) -> BTreeMap<String, usize> {
 fn deliveries_in_flight_of_a_killed_process_are_sent_by_the_next_process(sandbox: Sandbox) {
     const IN_FLIGHT: usize = 20;
     // Enough answers for the window of the receiver to grow to its full size.
-    const ANSWERED: usize = 200;
+    const ANSWERED: usize = 1_000;
     let sandbox = sandbox.with_env("POSTHASTE_LEASE_SECONDS", "5");
     let receiver = Receiver::scripted(|_, earlier| {
         if (ANSWERED..ANSWERED + IN_FLIGHT).contains(&earlier) {
