@@ -25,6 +25,10 @@ const REMEMBERED_MAX: usize = 4_096;
 const REQUESTS_PER_FREE_PLACE: usize = 4;
 /// Requests to one host that may be in flight as long as any place is free.
 const REQUESTS_MIN: usize = 2;
+/// The first window of a host, as a multiple of that of a destination: one destination that hangs must not hold all of it.
+const HOST_WINDOW_FACTOR: usize = 4;
+/// Requests without an answer in a row that show a host to be silent which has answered before.
+const SILENT_AFTER: usize = 2;
 /// Hosts that are visited when a delivery has ended and its own host has none that may start.
 const NEXT_HOSTS_MAX: usize = 8;
 /// Destinations that are offered as known to answer at most.
@@ -117,6 +121,8 @@ struct HostEntry {
     /// Deliveries that wait or are sent.
     claimed: usize,
     in_flight: usize,
+    /// Requests without an answer since the last one with an answer.
+    missing: usize,
     /// Destinations with deliveries that wait. The first one is served next.
     turns: VecDeque<DestinationId>,
     used_at: Duration,
@@ -130,9 +136,27 @@ impl HostEntry {
         places > 0 && self.in_flight < self.window.size().min(share)
     }
 
-    /// Returns how many more deliveries may be claimed for the host.
-    fn available(&self) -> usize {
-        (self.window.size() * self.pace.claims_per_place()).saturating_sub(self.claimed)
+    /// Returns how many more deliveries may be claimed for a destination of the host. Destinations that have not answered
+    /// leave half of its window to those that have.
+    fn available(&self, is_known: bool) -> usize {
+        let claimable = match is_known {
+            true => self.window.size() * self.pace.claims_per_place(),
+            false => self.window.size().div_ceil(2),
+        };
+        claimable.saturating_sub(self.claimed)
+    }
+
+    /// Returns what an answer of one destination shows about its host. A missing answer shows nothing if other
+    /// destinations have answered since the last one.
+    fn judge(&mut self, answer: Answer) -> Answer {
+        self.missing = match answer {
+            Answer::Missing => self.missing + 1,
+            Answer::Good | Answer::Failing | Answer::Overloaded => 0,
+            Answer::Unknown => self.missing,
+        };
+        let has_answered = self.pace.pace() <= Pace::Steady;
+        let is_single = self.missing < SILENT_AFTER && has_answered;
+        if answer == Answer::Missing && is_single { Answer::Unknown } else { answer }
     }
 }
 
@@ -196,8 +220,10 @@ impl<Q> Table<Q> {
         let host = self.hosts.get(receiver.host);
         let pace = host.map_or(PaceTracker::New { is_failing: receiver.is_failing }, |host| host.pace);
         let start = self.limits.window_start;
-        let at_host = host.map_or(start.min(self.limits.per_host), HostEntry::available);
         let destination = self.destinations.get(&receiver.destination);
+        let is_known = destination.is_some_and(|destination| destination.is_known);
+        let new_host = Window::new(start * HOST_WINDOW_FACTOR, self.limits.per_host);
+        let at_host = host.map_or(new_host.size().div_ceil(2), |host| host.available(is_known));
         let at_destination = destination.map_or(start.min(self.limits.per_destination), |destination| {
             destination.claimable(pace).saturating_sub(destination.claimed())
         });
@@ -210,7 +236,7 @@ impl<Q> Table<Q> {
     pub(super) fn known(&self) -> Vec<DestinationId> {
         let has_slots = |entry: &DestinationEntry<Q>| {
             let host = &self.hosts[&entry.host];
-            entry.claimed() < entry.claimable(host.pace) && host.available() > 0
+            entry.claimed() < entry.claimable(host.pace) && host.available(true) > 0
         };
         let known = self.destinations.iter().filter(|(_, entry)| entry.is_known && has_slots(entry));
         let mut known: Vec<_> = known.map(|(id, entry)| (entry.used_at, *id)).collect();
@@ -309,7 +335,7 @@ impl<Q> Table<Q> {
     /// Marks the destination of a claimed delivery as limited if a claim could take no more of it.
     fn mark_if_filled(&mut self, usage: &Usage) {
         let (destination, host) = self.entries(usage);
-        if destination.claimed() + 1 >= destination.claimable(host.pace) || host.available() == 0 {
+        if destination.claimed() + 1 >= destination.claimable(host.pace) || host.available(true) == 0 {
             // The claim that granted the delivery has been counted.
             self.limited.entry(usage.destination).or_insert(self.claims.saturating_sub(1));
         }
@@ -336,8 +362,9 @@ impl<Q> Table<Q> {
         let is_destination_full = destination.in_flight >= destination.window.size();
         let is_host_full = host.in_flight >= host.window.size();
         destination.window.record(answer, is_destination_full);
-        host.window.record(answer, is_host_full);
-        host.pace.record(answer, took);
+        let of_host = host.judge(answer);
+        host.window.record(of_host, is_host_full);
+        host.pace.record(of_host, took);
         match answer {
             Answer::Good => destination.is_known = true,
             Answer::Missing | Answer::Overloaded => destination.is_known = false,
@@ -535,10 +562,11 @@ impl<Q> Table<Q> {
             None => Arc::from(origin),
         };
         let at_host = self.hosts.entry(Arc::clone(&host)).or_insert_with(|| HostEntry {
-            window: Window::new(limits.window_start, limits.per_host),
+            window: Window::new(limits.window_start * HOST_WINDOW_FACTOR, limits.per_host),
             pace: PaceTracker::New { is_failing: event.is_retry },
             claimed: 0,
             in_flight: 0,
+            missing: 0,
             turns: VecDeque::new(),
             used_at: now,
         });

@@ -48,14 +48,14 @@ fn is_claimable(table: &Table<u32>, receiver: Receiver<'_>) -> bool {
 #[test]
 fn a_new_receiver_gets_its_first_window_and_a_prompt_one_four_times_the_window_it_has() {
     let mut table = table(|_| {});
-    assert_eq!(slots(&table, 1, "h"), (2, 2));
+    assert_eq!(slots(&table, 1, "h"), (2, 4));
     let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).expect("the window has a place")).collect();
-    assert_eq!(slots(&table, 1, "h"), (0, 0));
+    assert_eq!(slots(&table, 1, "h"), (0, 2));
     for sent in &sent {
         answer(&mut table, sent, Answer::Good, FAST);
     }
-    assert_eq!(slots(&table, 1, "h"), (12, 12), "the window has grown from 2 to 3");
-    assert_eq!(slots(&table, 2, "h"), (2, 12), "another destination of the host is new");
+    assert_eq!(slots(&table, 1, "h"), (12, 32), "the window has grown from 2 to 3");
+    assert_eq!(slots(&table, 2, "h"), (2, 4), "another destination of the host is new");
 }
 
 #[test]
@@ -124,7 +124,23 @@ fn a_request_without_an_answer_sends_waiting_events_back() {
         table.slots_of(Receiver { destination: DestinationId(1), host: "h", is_failing: false }).pace,
         Pace::Silent
     );
-    assert_eq!(slots(&table, 1, "h"), (0, 0), "the window is one");
+    assert_eq!(slots(&table, 1, "h"), (0, 1), "the window is one, that of the host four");
+}
+
+#[test]
+fn a_destination_that_hangs_leaves_places_to_others_of_its_host() {
+    let mut table = table(|_| {});
+    let known = add(&mut table, 1, "h", 0).unwrap();
+    answer(&mut table, &known, Answer::Good, FAST);
+    let hanging: Vec<_> =
+        (2..4).flat_map(|id| [(); 2].map(|()| add(&mut table, id, "h", 0).unwrap())).collect();
+    assert_eq!(slots(&table, 4, "h"), (2, 0), "destinations that have not answered hold half of the window");
+    assert_eq!(slots(&table, 1, "h"), (8, 28));
+    answer(&mut table, &hanging[0], Answer::Missing, FAST);
+    let receiver = Receiver { destination: DestinationId(1), host: "h", is_failing: false };
+    assert_eq!(table.slots_of(receiver).pace, Pace::Prompt, "another destination has answered");
+    answer(&mut table, &hanging[1], Answer::Missing, FAST);
+    assert_eq!(table.slots_of(receiver).pace, Pace::Silent, "no destination has answered since");
 }
 
 #[test]
@@ -214,17 +230,20 @@ fn no_more_places_are_reserved_than_the_windows_have() {
     let mut table = caught_up(&[1, 2], |_| {});
     assert!(reserve(&mut table, &[1, 1, 1]).is_none());
     assert_eq!((table.total(), table.in_flight), (0, 0), "places of a refused request are free");
+    let window = table.hosts["h"].window;
+    table.hosts.get_mut("h").unwrap().window = Window::new(2, 2);
     let reserved = reserve(&mut table, &[1, 2]).unwrap();
     assert!(reserve(&mut table, &[1]).is_none(), "the window of the host is two");
     table.end_all(&reserved);
+    table.hosts.get_mut("h").unwrap().window = window;
     assert!(reserve(&mut table, &[1, 1]).is_some());
 }
 
 #[test]
 fn no_place_is_reserved_past_events_that_wait() {
     let mut table = caught_up(&[1], |_| {});
-    for destination in [1, 2, 3] {
-        add(&mut table, destination, "h", 1);
+    for number in 0..9 {
+        add(&mut table, 2 + number / 2, "h", 1);
     }
     table.limited.clear();
     table.hosts.get_mut("h").unwrap().in_flight = 0;
