@@ -4,6 +4,8 @@
 //! Small payloads are not counted in bytes, because the number of slots bounds them. So large events that fill the byte
 //! limit, for example because their receivers hang, do not stop small ones.
 
+mod host;
+mod left_behind;
 mod limits;
 mod pace;
 mod table;
@@ -84,25 +86,25 @@ impl Slots {
         let mut table = self.table();
         let slots = table.slots_of(receiver);
         if slots.destination == 0 || slots.host == 0 || slots.pace != Pace::Prompt {
-            table.mark_limited(receiver.destination);
+            table.left_behind.mark(receiver.destination);
         }
         slots
     }
 
     /// Records that the current claim cannot take all due events of a destination.
     pub(crate) fn mark_limited(&self, destination: DestinationId) {
-        self.table().mark_limited(destination);
+        self.table().left_behind.mark(destination);
     }
 
     /// Records the answer to a claim, before its events are added. `is_complete` says whether it took all due events that
     /// the slots of their receivers allowed.
     pub(crate) fn record_claim(&self, is_complete: bool) {
-        self.table().record_claim(is_complete);
+        self.table().left_behind.record_claim(is_complete);
     }
 
     /// Records that a claim got no answer, or that nothing was claimed although events may be due.
     pub(crate) fn record_no_claim(&self) {
-        self.table().record_no_claim();
+        self.table().left_behind.record_no_claim();
     }
 
     /// Takes places for new small events to these URLs, if all of them can be sent at once and overtake no event that waits

@@ -13,6 +13,8 @@ use std::time::Duration;
 use posthaste_domain::DestinationId;
 use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverSlots};
 
+use super::host::HostEntry;
+use super::left_behind::LeftBehind;
 use super::limits::{AvailablePayloads, Limits};
 use super::pace::PaceTracker;
 use super::window::{Answer, Window};
@@ -21,14 +23,6 @@ use super::window::{Answer, Window};
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Destinations without deliveries that are remembered at most.
 const REMEMBERED_MAX: usize = 4_096;
-/// Requests to one host for each place that is free. Two busy hosts get 45 % of all places each, 200 get two or three each.
-const REQUESTS_PER_FREE_PLACE: usize = 4;
-/// Requests to one host that may be in flight as long as any place is free.
-const REQUESTS_MIN: usize = 2;
-/// The first window of a host, as a multiple of that of a destination: one destination that hangs must not hold all of it.
-const HOST_WINDOW_FACTOR: usize = 4;
-/// Requests without an answer in a row that show a host to be silent which has answered before.
-const SILENT_AFTER: usize = 2;
 /// Hosts that are visited when a delivery has ended and its own host has none that may start.
 const NEXT_HOSTS_MAX: usize = 8;
 /// Destinations that are offered as known to answer at most.
@@ -81,13 +75,8 @@ pub(super) struct Table<Q> {
     held: BTreeMap<DestinationId, usize>,
     /// Number of deliveries that have ended.
     pub(super) ended_count: u64,
-    /// Destinations of which the store may have due events that the last claim could not take, with the number of the claim
-    /// that showed it.
-    limited: BTreeMap<DestinationId, u64>,
-    /// Number of claims that were answered.
-    claims: u64,
-    /// Whether the last claim took all due events, except those of limited destinations.
-    is_caught_up: bool,
+    /// What the last claim could not take.
+    pub(super) left_behind: LeftBehind,
     /// Calls that store new events under reserved places.
     pub(super) open_reservations: usize,
     /// No delivery starts any more.
@@ -115,51 +104,6 @@ impl<Q> DestinationEntry<Q> {
     }
 }
 
-struct HostEntry {
-    window: Window,
-    pace: PaceTracker,
-    /// Deliveries that wait or are sent.
-    claimed: usize,
-    in_flight: usize,
-    /// Requests without an answer since the last one with an answer.
-    missing: usize,
-    /// Destinations with deliveries that wait. The first one is served next.
-    turns: VecDeque<DestinationId>,
-    used_at: Duration,
-}
-
-impl HostEntry {
-    /// Returns whether another request to the host may start while so many places are free: up to its window, and up to
-    /// [`REQUESTS_PER_FREE_PLACE`]. So many hosts with much to send share the places equally, and leave some to others.
-    fn may_start(&self, places: usize) -> bool {
-        let share = (places * REQUESTS_PER_FREE_PLACE).max(REQUESTS_MIN);
-        places > 0 && self.in_flight < self.window.size().min(share)
-    }
-
-    /// Returns how many more deliveries may be claimed for a destination of the host. Destinations that have not answered
-    /// leave half of its window to those that have.
-    fn available(&self, is_known: bool) -> usize {
-        let claimable = match is_known {
-            true => self.window.size() * self.pace.claims_per_place(),
-            false => self.window.size().div_ceil(2),
-        };
-        claimable.saturating_sub(self.claimed)
-    }
-
-    /// Returns what an answer of one destination shows about its host. A missing answer shows nothing if other
-    /// destinations have answered since the last one.
-    fn judge(&mut self, answer: Answer) -> Answer {
-        self.missing = match answer {
-            Answer::Missing => self.missing + 1,
-            Answer::Good | Answer::Failing | Answer::Overloaded => 0,
-            Answer::Unknown => self.missing,
-        };
-        let has_answered = self.pace.pace() <= Pace::Steady;
-        let is_single = self.missing < SILENT_AFTER && has_answered;
-        if answer == Answer::Missing && is_single { Answer::Unknown } else { answer }
-    }
-}
-
 impl<Q> Table<Q> {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
@@ -176,9 +120,7 @@ impl<Q> Table<Q> {
             last_visited: None,
             held: BTreeMap::new(),
             ended_count: 0,
-            limited: BTreeMap::new(),
-            claims: 0,
-            is_caught_up: false,
+            left_behind: LeftBehind::default(),
             open_reservations: 0,
             is_closed: false,
         }
@@ -222,8 +164,9 @@ impl<Q> Table<Q> {
         let start = self.limits.window_start;
         let destination = self.destinations.get(&receiver.destination);
         let is_known = destination.is_some_and(|destination| destination.is_known);
-        let new_host = Window::new(start * HOST_WINDOW_FACTOR, self.limits.per_host);
-        let at_host = host.map_or(new_host.size().div_ceil(2), |host| host.available(is_known));
+        let new_host =
+            || HostEntry::new(&self.limits, receiver.is_failing, Duration::ZERO).available(is_known);
+        let at_host = host.map_or_else(new_host, |host| host.available(is_known));
         let at_destination = destination.map_or(start.min(self.limits.per_destination), |destination| {
             destination.claimable(pace).saturating_sub(destination.claimed())
         });
@@ -242,25 +185,6 @@ impl<Q> Table<Q> {
         let mut known: Vec<_> = known.map(|(id, entry)| (entry.used_at, *id)).collect();
         known.sort_unstable();
         known.into_iter().map(|(_, id)| id).take(KNOWN_MAX).collect()
-    }
-
-    /// Records that the store may have due events of a destination that the current claim cannot take.
-    pub(super) fn mark_limited(&mut self, destination: DestinationId) {
-        self.limited.insert(destination, self.claims);
-    }
-
-    /// Records the answer to a claim, before its deliveries are added. `is_complete` says whether it took all due events that
-    /// the slots of their receivers allowed.
-    pub(super) fn record_claim(&mut self, is_complete: bool) {
-        let claim = self.claims;
-        self.limited.retain(|_, marked_by| *marked_by >= claim);
-        self.claims += 1;
-        self.is_caught_up = is_complete;
-    }
-
-    /// Records that the last claim got no answer, or that nothing was claimed although slots may be free.
-    pub(super) fn record_no_claim(&mut self) {
-        self.is_caught_up = false;
     }
 
     /// Takes places for new small events to these URLs, if all of them can be sent at once and overtake no event that waits
@@ -297,7 +221,7 @@ impl<Q> Table<Q> {
         let id = *self.by_url.get(url)?;
         let destination = self.destinations.get(&id)?;
         let host = self.hosts.get(&destination.host)?;
-        let is_served = self.is_caught_up && !self.limited.contains_key(&id);
+        let is_served = self.left_behind.has_none_of(id);
         let is_allowed = !self.is_closed && !self.held.contains_key(&id);
         let is_prompt = destination.is_known && host.pace.pace() == Pace::Prompt;
         let has_place = self.total < self.limits.total
@@ -336,8 +260,7 @@ impl<Q> Table<Q> {
     fn mark_if_filled(&mut self, usage: &Usage) {
         let (destination, host) = self.entries(usage);
         if destination.claimed() + 1 >= destination.claimable(host.pace) || host.available(true) == 0 {
-            // The claim that granted the delivery has been counted.
-            self.limited.entry(usage.destination).or_insert(self.claims.saturating_sub(1));
+            self.left_behind.mark_by_last_claim(usage.destination);
         }
     }
 
@@ -389,7 +312,7 @@ impl<Q> Table<Q> {
             }
         }
         if !unsent.is_empty() {
-            self.mark_limited(destination);
+            self.left_behind.mark(destination);
         }
         unsent
             .into_iter()
@@ -561,15 +484,10 @@ impl<Q> Table<Q> {
             Some((host, _)) => Arc::clone(host),
             None => Arc::from(origin),
         };
-        let at_host = self.hosts.entry(Arc::clone(&host)).or_insert_with(|| HostEntry {
-            window: Window::new(limits.window_start * HOST_WINDOW_FACTOR, limits.per_host),
-            pace: PaceTracker::New { is_failing: event.is_retry },
-            claimed: 0,
-            in_flight: 0,
-            missing: 0,
-            turns: VecDeque::new(),
-            used_at: now,
-        });
+        let at_host = self
+            .hosts
+            .entry(Arc::clone(&host))
+            .or_insert_with(|| HostEntry::new(&limits, event.is_retry, now));
         at_host.claimed += 1;
         at_host.used_at = now;
         let pace = at_host.pace.pace();

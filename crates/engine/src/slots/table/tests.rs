@@ -202,8 +202,8 @@ fn caught_up(destinations: &[i64], change: impl FnOnce(&mut Settings)) -> Table<
         let sent = add(&mut table, *destination, "h", 0).unwrap();
         answer(&mut table, &sent, Answer::Good, FAST);
     }
-    table.record_claim(true);
-    table.record_claim(true);
+    table.left_behind.record_claim(true);
+    table.left_behind.record_claim(true);
     table
 }
 
@@ -245,7 +245,7 @@ fn no_place_is_reserved_past_events_that_wait() {
     for number in 0..9 {
         add(&mut table, 2 + number / 2, "h", 1);
     }
-    table.limited.clear();
+    table.left_behind.forget_destinations();
     table.hosts.get_mut("h").unwrap().in_flight = 0;
     assert!(reserve(&mut table, &[1]).is_none(), "an event to the host waits for its turn");
 }
@@ -253,16 +253,16 @@ fn no_place_is_reserved_past_events_that_wait() {
 #[test]
 fn no_place_is_reserved_past_events_that_the_last_claim_left_behind() {
     let mut table = caught_up(&[1], |_| {});
-    table.mark_limited(DestinationId(1));
-    table.record_claim(true);
+    table.left_behind.mark(DestinationId(1));
+    table.left_behind.record_claim(true);
     assert!(reserve(&mut table, &[1]).is_none(), "the claim could not take all");
-    table.record_claim(true);
+    table.left_behind.record_claim(true);
     let reserved = reserve(&mut table, &[1]).unwrap();
     table.end_all(&reserved);
-    table.record_claim(false);
+    table.left_behind.record_claim(false);
     assert!(reserve(&mut table, &[1]).is_none(), "the claim reached its limit");
-    table.record_claim(true);
-    table.record_no_claim();
+    table.left_behind.record_claim(true);
+    table.left_behind.record_no_claim();
     assert!(reserve(&mut table, &[1]).is_none(), "the claim failed");
 }
 
@@ -276,7 +276,7 @@ fn a_claim_that_fills_a_destination_may_have_left_events_behind() {
     }
     assert_eq!(table.total(), 0);
     assert!(reserve(&mut table, &[1]).is_none());
-    table.record_claim(true);
+    table.left_behind.record_claim(true);
     assert!(reserve(&mut table, &[1]).is_some());
 }
 
@@ -317,7 +317,7 @@ proptest! {
             if kind < 3 && table.available() > 0 {
                 sent.extend(add(&mut table, destination, host, number));
             } else if kind == 5 {
-                table.record_claim(true);
+                table.left_behind.record_claim(true);
             } else if kind > 5 {
                 let urls = vec![url(destination); index + 1];
                 let before = (table.total(), table.in_flight);

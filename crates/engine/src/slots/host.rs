@@ -1,0 +1,78 @@
+//! A host above its destinations: how many requests to it may start, and what answers of its destinations show about it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use posthaste_domain::DestinationId;
+use posthaste_store::Pace;
+
+use super::limits::Limits;
+use super::pace::PaceTracker;
+use super::window::{Answer, Window};
+
+/// Requests to one host for each place that is free. Two busy hosts get 45 % of all places each, 200 get two or three each.
+const REQUESTS_PER_FREE_PLACE: usize = 4;
+/// Requests to one host that may be in flight as long as any place is free.
+const REQUESTS_MIN: usize = 2;
+/// The first window of a host, as a multiple of that of a destination: one destination that hangs must not hold all of it.
+const HOST_WINDOW_FACTOR: usize = 4;
+/// Requests without an answer in a row that show a host to be silent which has answered before.
+const SILENT_AFTER: usize = 2;
+
+/// What the worker knows of a host, and has in flight to it.
+pub(super) struct HostEntry {
+    pub(super) window: Window,
+    pub(super) pace: PaceTracker,
+    /// Deliveries that wait or are sent.
+    pub(super) claimed: usize,
+    pub(super) in_flight: usize,
+    /// Requests without an answer since the last one with an answer.
+    pub(super) missing: usize,
+    /// Destinations with deliveries that wait. The first one is served next.
+    pub(super) turns: VecDeque<DestinationId>,
+    pub(super) used_at: Duration,
+}
+
+impl HostEntry {
+    pub(super) fn new(limits: &Limits, is_failing: bool, now: Duration) -> Self {
+        Self {
+            window: Window::new(limits.window_start * HOST_WINDOW_FACTOR, limits.per_host),
+            pace: PaceTracker::New { is_failing },
+            claimed: 0,
+            in_flight: 0,
+            missing: 0,
+            turns: VecDeque::new(),
+            used_at: now,
+        }
+    }
+
+    /// Returns whether another request to the host may start while so many places are free: up to its window, and up to
+    /// [`REQUESTS_PER_FREE_PLACE`]. So many hosts with much to send share the places equally, and leave some to others.
+    pub(super) fn may_start(&self, places: usize) -> bool {
+        let share = (places * REQUESTS_PER_FREE_PLACE).max(REQUESTS_MIN);
+        places > 0 && self.in_flight < self.window.size().min(share)
+    }
+
+    /// Returns how many more deliveries may be claimed for a destination of the host. Destinations that have not answered
+    /// leave half of its window to those that have.
+    pub(super) fn available(&self, is_known: bool) -> usize {
+        let claimable = match is_known {
+            true => self.window.size() * self.pace.claims_per_place(),
+            false => self.window.size().div_ceil(2),
+        };
+        claimable.saturating_sub(self.claimed)
+    }
+
+    /// Returns what an answer of one destination shows about its host. A missing answer shows nothing if other
+    /// destinations have answered since the last one.
+    pub(super) fn judge(&mut self, answer: Answer) -> Answer {
+        self.missing = match answer {
+            Answer::Missing => self.missing + 1,
+            Answer::Good | Answer::Failing | Answer::Overloaded => 0,
+            Answer::Unknown => self.missing,
+        };
+        let has_answered = self.pace.pace() <= Pace::Steady;
+        let is_single = self.missing < SILENT_AFTER && has_answered;
+        if answer == Answer::Missing && is_single { Answer::Unknown } else { answer }
+    }
+}
