@@ -10,7 +10,7 @@ const AVAILABLE_PART_MIN: usize = 16;
 
 /// Claimed events, as a multiple of the requests in flight. The others wait in the worker, so that the next request starts
 /// without a claim.
-pub(crate) const CLAIMED_PER_SLOT: usize = 3;
+const CLAIMED_PER_SLOT: usize = 3;
 
 /// How many deliveries a worker holds at most.
 #[derive(Debug, Clone, Copy)]
