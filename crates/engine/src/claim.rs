@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{ClaimId, Lease, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse, ClaimSlots, LeaseRef, StoreError};
+use posthaste_store::{ClaimRequest, ClaimResponse, ClaimSlots, LeaseRef, StoreError, Wakeups};
 
 use crate::attempt_log::millis;
 use crate::backoff::Backoff;
@@ -25,7 +25,11 @@ const CLAIM_MAX: usize = 500;
 /// does not wait when a quarter of the slots has become free since the last claim was planned.
 const CLAIM_DELAY: Duration = Duration::from_millis(1);
 /// How many times a claim waits for more slots while enough claimed events wait in the worker.
-const CLAIM_DELAYS_MAX: usize = 3;
+const CLAIM_DELAYS_MAX: usize = 20;
+/// How many times it does so when new events have arrived, which may be for receivers that have none waiting.
+const CLAIM_DELAYS_OF_NEW_EVENTS: usize = 3;
+/// Events that must wait in the worker for a claim to wait for more slots.
+const STOCK_MIN: usize = 32;
 /// How often receivers that have not been used for long are forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -157,15 +161,15 @@ impl Claimer {
             let wait = async {
                 match claimed.map(|claimed| claimed.next) {
                     Ok(NextClaim::Now) => {}
-                    Ok(NextClaim::WithMoreSlots) => self.wait_for_more_slots().await,
+                    Ok(NextClaim::WithMoreSlots) => self.wait_for_more_slots(&mut wakeups).await,
                     Ok(NextClaim::AfterRelease) => {
                         worker.slots.released().await;
-                        self.wait_for_more_slots().await;
+                        self.wait_for_more_slots(&mut wakeups).await;
                     }
                     Ok(NextClaim::AfterPause(pause)) => clock.sleep(pause).await,
                     Ok(NextClaim::AfterWakeup) => tokio::select! {
                         biased;
-                        () = worker.slots.released() => self.wait_for_more_slots().await,
+                        () = worker.slots.released() => self.wait_for_more_slots(&mut wakeups).await,
                         () = wakeups.wait() => {}
                         () = worker.due_times.reached(&**clock) => {}
                         () = clock.sleep(worker.settings.poll_interval) => {}
@@ -331,19 +335,26 @@ impl Claimer {
     }
 
     /// Waits a moment for more slots to become free, unless many have since the last claim was planned. While enough claimed
-    /// events wait in the worker, it waits longer, for a larger claim.
-    async fn wait_for_more_slots(&self) {
+    /// events wait in the worker, it waits longer, for a larger claim: a third of those events may be sent meanwhile.
+    async fn wait_for_more_slots(&self, wakeups: &mut Wakeups) {
         let worker = &self.worker;
         let concurrency = worker.settings.concurrency;
-        for _ in 0..CLAIM_DELAYS_MAX {
-            let has_stock = worker.slots.waiting() >= concurrency / 2;
-            let enough = if has_stock { concurrency / 2 } else { concurrency / 4 };
+        let mut delays_max = CLAIM_DELAYS_MAX;
+        let mut delays = 0;
+        while delays < delays_max {
+            let waiting = worker.slots.waiting();
+            let has_stock = waiting >= worker.slots.in_flight().max(STOCK_MIN);
+            let enough = if has_stock { (waiting / 2).max(concurrency / 4) } else { concurrency / 4 };
             let ended = worker.slots.ended_count() - self.ended_before;
             if ended >= u64::try_from(enough).unwrap_or(u64::MAX) {
                 return;
             }
-            worker.ports.clock.sleep(CLAIM_DELAY).await;
-            if !has_stock {
+            tokio::select! {
+                biased;
+                () = worker.ports.clock.sleep(CLAIM_DELAY) => delays += 1,
+                () = wakeups.wait(), if delays_max == CLAIM_DELAYS_MAX => delays_max = CLAIM_DELAYS_OF_NEW_EVENTS,
+            }
+            if !has_stock && delays > 0 {
                 return;
             }
         }

@@ -34,7 +34,12 @@ pub(crate) use finished::FinishedDelivery;
 const BATCH_MAX: usize = 500;
 /// Number of results that are worth a call beside one that is in progress. Fewer wait until it has ended: they share the
 /// next commit.
-const BATCH_FULL: usize = 128;
+const BATCH_FULL: usize = 256;
+/// How long results wait for others after a batch, if that batch shows that many arrive. The receivers have answered already,
+/// and the slots are free, so only the store sees the difference.
+const LINGER: Duration = Duration::from_millis(10);
+/// Number of results in a batch from which the next one lingers.
+const LINGER_AFTER: usize = 16;
 /// Batches written concurrently, so that one slow commit does not delay the next.
 const CONCURRENT_BATCHES: usize = 4;
 
@@ -146,9 +151,14 @@ impl SettleLoop {
         let turns = Turns::default();
         let mut writes = JoinSet::new();
         let mut results = Vec::new();
+        let mut last_batch = 0;
         while self.receive(&mut results, &turns).await {
             let Some(turn) = turns.take(results.len()) else { continue };
+            if results.len() < BATCH_FULL && last_batch >= LINGER_AFTER {
+                self.linger(&mut results, &writer.worker).await;
+            }
             let rest = results.split_off(results.len().min(BATCH_MAX));
+            last_batch = results.len();
             let batch = std::mem::replace(&mut results, rest);
             let writer = Arc::clone(&writer);
             writes.spawn(async move {
@@ -163,6 +173,19 @@ impl SettleLoop {
         }
         while let Some(ended) = writes.join_next().await {
             log_panic(ended);
+        }
+    }
+
+    /// Receives more results until they fill a batch or [`LINGER`] has passed.
+    async fn linger(&mut self, results: &mut Vec<PendingSettle>, worker: &Worker) {
+        let linger = worker.ports.clock.sleep(LINGER);
+        tokio::pin!(linger);
+        while results.len() < BATCH_FULL {
+            tokio::select! {
+                biased;
+                () = &mut linger => return,
+                received = self.queue.recv_many(results, BATCH_MAX) => if received == 0 { return },
+            }
         }
     }
 

@@ -202,6 +202,11 @@ impl Slots {
         self.table().waiting()
     }
 
+    /// Returns the number of requests in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.table().in_flight()
+    }
+
     /// Returns the number of deliveries without an answer.
     pub(crate) fn used(&self) -> usize {
         self.table().total()

@@ -75,9 +75,10 @@ impl Worker {
         (self.settings.concurrency * UNSETTLED_PER_SLOT).saturating_sub(self.settler.unwritten())
     }
 
-    /// Wakes the claimer if results have been written and it may have waited for that.
-    pub(crate) fn wake_claimer_below_bound(&self) {
-        if self.unsettled_room() <= self.settings.concurrency {
+    /// Wakes the claimer when results have been written, if there was so little room before that it may have waited for
+    /// that.
+    pub(crate) fn wake_claimer_after_room_of(&self, room_before: usize) {
+        if room_before <= self.settings.concurrency {
             self.slots.wake();
         }
     }

@@ -174,10 +174,11 @@ impl BatchWriter {
 
     /// Reports what the store did with each result. This ends the renewals of their leases, and may make room for claims.
     fn report(&self, batch: Vec<PendingSettle>, results: Vec<SettleResult>) {
+        let room_before = self.worker.unsettled_room();
         for (pending, result) in batch.into_iter().zip(results) {
             pending.delivery.report(&self.worker, Some(result));
         }
-        self.worker.wake_claimer_below_bound();
+        self.worker.wake_claimer_after_room_of(room_before);
     }
 
     /// Gives up results at the end of a drain: the process ends before they are written. The drain releases their leases, so

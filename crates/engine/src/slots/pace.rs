@@ -11,6 +11,9 @@ const PROMPT_BELOW: Duration = Duration::from_millis(100);
 /// A host that answers faster than this on average is steady.
 const STEADY_BELOW: Duration = Duration::from_secs(1);
 
+/// How long the claimed events of a host that answers at once should last: a few claims under load.
+const CLAIMED_FOR: Duration = Duration::from_millis(100);
+
 /// Learns the pace of a host from its answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PaceTracker {
@@ -34,12 +37,15 @@ impl PaceTracker {
     }
 
     /// Returns how many events may be claimed for each place in a window. A host that answers soon gets more than one, so
-    /// that a claim fills places before they are free.
+    /// that a claim fills places before they are free: as many as it answers in [`CLAIMED_FOR`].
     pub(super) fn claims_per_place(self) -> usize {
-        match self.pace() {
-            Pace::Prompt => 4,
-            Pace::Steady => 2,
-            Pace::Slow | Pace::Silent => 1,
+        match (self, self.pace()) {
+            (Self::Answers(time), Pace::Prompt) => {
+                let answers = CLAIMED_FOR.as_micros() / time.as_micros().max(1);
+                usize::try_from(answers).unwrap_or(usize::MAX).clamp(4, 16)
+            }
+            (_, Pace::Steady) => 2,
+            _ => 1,
         }
     }
 
@@ -74,6 +80,16 @@ mod tests {
         assert_eq!(after(&[(Answer::Good, 5), (Answer::Missing, 30_000)]), Pace::Silent);
         assert_eq!(after(&[(Answer::Missing, 30_000), (Answer::Good, 5)]), Pace::Prompt);
         assert_eq!(after(&[(Answer::Good, 5), (Answer::Unknown, 30_000)]), Pace::Prompt);
+    }
+
+    #[test]
+    fn a_host_that_answers_sooner_gets_more_events_ahead() {
+        let ahead = [1, 12, 50, 500, 5_000].map(|millis| {
+            let mut tracker = PaceTracker::New { is_failing: false };
+            tracker.record(Answer::Good, Duration::from_millis(millis));
+            tracker.claims_per_place()
+        });
+        assert_eq!(ahead, [16, 8, 4, 2, 1]);
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl<Q> Table<Q> {
         self.total - self.in_flight
     }
 
+    /// Returns the number of deliveries that are sent.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
     /// Returns the number of deliveries that wait or are sent.
     pub(super) fn total(&self) -> usize {
         self.total
@@ -294,6 +299,10 @@ impl<Q> Table<Q> {
             Answer::Failing | Answer::Unknown => {}
         }
         (destination.used_at, host.used_at) = (now, now);
+        if answer == Answer::Good && host.pace.pace() == Pace::Prompt {
+            // It answers a little slower, and has more than would be claimed now. They are sent soon all the same.
+            return Vec::new();
+        }
         let waiting_max = destination.claimable(host.pace) - destination.window.size();
         self.stop_waiting(usage.destination, waiting_max)
     }

@@ -55,7 +55,7 @@ fn attempts_counted_at_claim_are_caught() {
 
 #[test]
 fn settle_that_applies_a_replay_again_is_caught() {
-    assert_caught(store_bugs::SettleAppliesReplays, &["P8"]);
+    assert_caught(store_bugs::SettleAppliesReplays, &["P8", "P5"]);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn shortage_charged_to_the_receiver_is_caught() {
 
 #[test]
 fn refused_results_that_are_dropped_are_caught() {
-    assert_caught(engine_bugs::RefusedResultsAreDropped, &["P19"]);
+    assert_caught(engine_bugs::RefusedResultsAreDropped, &["P19", "heartbeat"]);
 }
 
 #[test]

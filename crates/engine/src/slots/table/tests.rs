@@ -46,7 +46,7 @@ fn is_claimable(table: &Table<u32>, receiver: Receiver<'_>) -> bool {
 }
 
 #[test]
-fn a_new_receiver_gets_its_first_window_and_a_prompt_one_four_times_the_window_it_has() {
+fn a_new_receiver_gets_its_first_window_and_a_prompt_one_many_times_the_window_it_has() {
     let mut table = table(|_| {});
     assert_eq!(slots(&table, 1, "h"), (2, 4));
     let sent: Vec<_> = (0..2).map(|n| add(&mut table, 1, "h", n).expect("the window has a place")).collect();
@@ -54,7 +54,7 @@ fn a_new_receiver_gets_its_first_window_and_a_prompt_one_four_times_the_window_i
     for sent in &sent {
         answer(&mut table, sent, Answer::Good, FAST);
     }
-    assert_eq!(slots(&table, 1, "h"), (12, 32), "the window has grown from 2 to 3");
+    assert_eq!(slots(&table, 1, "h"), (3 * 16, 8 * 16), "the window has grown from 2 to 3");
     assert_eq!(slots(&table, 2, "h"), (2, 4), "another destination of the host is new");
 }
 
@@ -135,7 +135,7 @@ fn a_destination_that_hangs_leaves_places_to_others_of_its_host() {
     let hanging: Vec<_> =
         (2..4).flat_map(|id| [(); 2].map(|()| add(&mut table, id, "h", 0).unwrap())).collect();
     assert_eq!(slots(&table, 4, "h"), (2, 0), "destinations that have not answered hold half of the window");
-    assert_eq!(slots(&table, 1, "h"), (8, 28));
+    assert_eq!(slots(&table, 1, "h"), (2 * 16, 8 * 16 - 4));
     answer(&mut table, &hanging[0], Answer::Missing, FAST);
     let receiver = Receiver { destination: DestinationId(1), host: "h", is_failing: false };
     assert_eq!(table.slots_of(receiver).pace, Pace::Prompt, "another destination has answered");
@@ -269,7 +269,7 @@ fn no_place_is_reserved_past_events_that_the_last_claim_left_behind() {
 #[test]
 fn a_claim_that_fills_a_destination_may_have_left_events_behind() {
     let mut table = caught_up(&[1], |settings| settings.per_destination = 1);
-    let sent: Vec<_> = (0..4).filter_map(|number| add(&mut table, 1, "h", number)).collect();
+    let sent: Vec<_> = (0..16).filter_map(|number| add(&mut table, 1, "h", number)).collect();
     let mut next = sent;
     while let Some(sent) = next.pop() {
         next.extend(answer(&mut table, &sent, Answer::Good, FAST));
