@@ -146,8 +146,7 @@ impl<'a> Claim<'a> {
             fruitless_rounds += usize::from(has_failed && self.budget.is_limited_by_bytes());
         }
         let is_limited_by_bytes = self.budget.is_limited_by_bytes();
-        let now = discovery.now();
-        discovery.claimable.end_claim(self.budget, now);
+        discovery.claimable.restore_locked(self.budget.into_locked());
         Ok(ClaimResponse {
             leases: self.leases,
             abandoned: self.abandoned,

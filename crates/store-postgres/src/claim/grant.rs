@@ -146,7 +146,7 @@ async fn claim_ranges(
     }
     for ((claim, result), paused) in range_claims.iter().zip(results).zip(paused) {
         if !paused && let Some(locked) = claimable.record_claimed(claim, &result) {
-            budget.skip_locked(locked);
+            budget.skip_locked(claim.destination, locked);
         }
     }
     Ok(())
