@@ -1,5 +1,7 @@
 //! Executes a claim plan: runs the statements that grant leases, and updates the budget and the index.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
 use posthaste_domain::{
@@ -14,12 +16,17 @@ use super::grant_sql::{GRANT_RANGES, TAKE_OVER_EXPIRED};
 use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::{Session, Sql};
+use crate::sleep;
 
 /// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover or to abandonment.
 static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
     text: reschedule_expiry_checks!("SELECT DISTINCT unnest($1::uuid[])", ""),
     types: &[Type::UUID_ARRAY],
 };
+
+/// How long a claim waits before it asks for its turn again. A claim of 500 events takes a few milliseconds.
+const TURN_DELAY: Duration = Duration::from_millis(2);
+const TURN_DELAYS_MAX: usize = 10;
 
 /// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges
 /// from the index. Unless `is_checked`, grants none within ranges if the claim has been granted leases before.
@@ -52,7 +59,7 @@ async fn take_over(
 ) -> Result<(), tokio_postgres::Error> {
     let keys: Vec<i64> = expired.iter().map(|key| key.0).collect();
     let grant = Grant::new(request, budget.payloads());
-    let rows = session.transact(&TAKE_OVER_EXPIRED, &[&grant.params()[..], &[&keys]].concat()).await?;
+    let rows = grant.run(session, &TAKE_OVER_EXPIRED, &[&keys]).await?;
     let mut lost_claims: Vec<Uuid> = Vec::new();
     // Whether the index keeps the expired lease.
     let mut kept = vec![false; expired.len()];
@@ -114,7 +121,7 @@ async fn claim_ranges(
         range_claims.iter().map(|claim| i64::try_from(claim.limit).unwrap_or(i64::MAX)).collect();
     let grant = Grant::new(request, budget.payloads());
     let ranges: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &is_checked];
-    let rows = session.transact(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
+    let rows = grant.run(session, &GRANT_RANGES, &ranges).await?;
     if rows.is_empty() && !is_checked {
         // The claim may be a repeated one, and the ranges may hold rows.
         return Ok(());
@@ -161,7 +168,7 @@ pub(crate) async fn grant_in_transaction(
     let grant = Grant::new(request, &PayloadBudget::new(request));
     let (destinations, lows, highs, limits) = (vec![destination], vec![0_i64], vec![i64::MAX], vec![1_i64]);
     let ranges: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &true];
-    let rows = session.query(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
+    let rows = session.query(&GRANT_RANGES, &[&grant.params()[..], &[&true], &ranges].concat()).await?;
     let granted = parse_rows(grant.id, &rows)?.into_iter().find_map(|(_, row)| match row {
         GrantRow::Granted { lease, .. } => Some(lease),
         _ => None,
@@ -207,6 +214,28 @@ impl<'a> Grant<'a> {
             &self.is_first_free,
             &self.request,
         ]
+    }
+
+    /// Runs a statement that grants leases when this claim has its turn. A claim that waits too long is granted leases out of
+    /// turn: the worker whose turn it is may have been stopped in the middle of its claim.
+    async fn run(
+        &self,
+        session: &Session,
+        sql: &Sql,
+        candidates: &[Param<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let mut delays = 0;
+        loop {
+            let is_out_of_turn = delays == TURN_DELAYS_MAX;
+            let params = [&self.params()[..], &[&is_out_of_turn], candidates].concat();
+            let rows = session.transact(sql, &params).await?;
+            let has_turn = rows.first().map_or(Ok(true), |row| row.try_get(0).map(|n: i64| n != 0))?;
+            if has_turn {
+                return Ok(rows);
+            }
+            sleep(TURN_DELAY).await;
+            delays += 1;
+        }
     }
 }
 

@@ -20,7 +20,12 @@ use crate::session::Sql;
 /// only lock. It may wait for a transaction that is a moment faster, and then skips the row; so it goes in key order, like
 /// every statement that locks several rows. A row with an xmax may be locked for any length of time: `picked` locks it
 /// first, or skips it. No indexed column changes, so a lease writes no index entry. $1 is the id of the grant, $2 the owner,
-/// $3 the length of a lease, $7 the id of the claim's request; the parameters of `$candidates` begin at $8.
+/// $3 the length of a lease, $7 the id of the claim's request; the parameters of `$candidates` begin at $9.
+///
+/// Claims take turns, by an advisory lock: two claims at the same moment would choose the same rows. The later one would wait for
+/// the commit of the earlier one, and PostgreSQL would then lock the rows with their new leases for it, before it skips them:
+/// settles of the other worker would have to wait, and the statements could deadlock. If another claim has the turn, the
+/// statement grants nothing and returns one row whose n is 0. $8 grants leases out of turn.
 ///
 /// Returns, beside the granted events, a row without a queue position for each n with candidates that were not granted:
 /// the position of the first one whose payload did not fit, the last position of all candidates, their number, and the
@@ -29,7 +34,10 @@ macro_rules! grant_leases {
     ($candidates:literal, $paused:literal) => {
         concat!(
             "
-WITH ",
+WITH turn AS MATERIALIZED (
+    SELECT $8 OR pg_try_advisory_xact_lock(7526, 4) AS is_taken
+),
+",
             $candidates,
             ",
 total AS MATERIALIZED (
@@ -111,7 +119,11 @@ FROM (
 ) r
 WHERE (SELECT count(*) FROM chosen) > (SELECT count(*) FROM granted)
 GROUP BY r.n
-HAVING 2 * count(r.queue_position) > count(*)",
+HAVING 2 * count(r.queue_position) > count(*)
+UNION ALL
+SELECT 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM turn t
+WHERE NOT t.is_taken",
             $paused
         )
     };
@@ -119,16 +131,17 @@ HAVING 2 * count(r.queue_position) > count(*)",
 
 /// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
 /// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
-/// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $12, grants nothing
+/// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $13, grants nothing
 /// if the claim has been granted leases before.
 pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
     SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.paused_until
-    FROM unnest($8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+    FROM unnest($9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
          WITH ORDINALITY AS r (destination_id, low, high, rows_max, n)
     JOIN app.webhook_destinations d ON d.id = r.destination_id
-    WHERE $12 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.request_id = $7)
+    WHERE (SELECT t.is_taken FROM turn t)
+          AND ($13 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.request_id = $7))
 ),
 candidates AS (
     SELECT r.n, r.url, NULL::uuid AS lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
@@ -158,6 +171,7 @@ WHERE r.paused_until > app.webhook_now()"
         Type::INT8,
         Type::BOOL,
         Type::UUID,
+        Type::BOOL,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
@@ -172,7 +186,7 @@ pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
     text: grant_leases!(
         "candidates AS (
     SELECT k.n, d.url, q.lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
-    FROM unnest($8::bigint[]) WITH ORDINALITY AS k (key, n)
+    FROM unnest($9::bigint[]) WITH ORDINALITY AS k (key, n)
     CROSS JOIN LATERAL (
         SELECT q.id, q.ctid AS row_ctid, q.xmax <> 0 AS is_locked, q.lease_claim AS lost_claim, q.destination_id,
                q.queue_position, q.payload_bytes
@@ -180,16 +194,16 @@ pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
         WHERE q.id = k.key AND q.lease_until <= app.webhook_now()
     ) q
     JOIN app.webhook_destinations d ON d.id = q.destination_id
-    WHERE d.paused_until IS NULL OR d.paused_until <= app.webhook_now()
+    WHERE (SELECT t.is_taken FROM turn t) AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_now())
 )",
         "
 UNION ALL
 SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL
-FROM unnest($8::bigint[]) WITH ORDINALITY AS k (key, n)
+FROM unnest($9::bigint[]) WITH ORDINALITY AS k (key, n)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id
-WHERE d.paused_until > app.webhook_now()"
+WHERE d.paused_until > app.webhook_now() AND (SELECT t.is_taken FROM turn t)"
     ),
     types: &[
         Type::UUID,
@@ -199,6 +213,7 @@ WHERE d.paused_until > app.webhook_now()"
         Type::INT8,
         Type::BOOL,
         Type::UUID,
+        Type::BOOL,
         Type::INT8_ARRAY,
     ],
 };
