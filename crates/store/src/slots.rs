@@ -237,10 +237,20 @@ impl SlotBudget {
         }
         let slots = self.slots.of(receiver);
         let at_destination = self.destinations.get(&receiver.destination).copied().unwrap_or(0);
-        let at_host = *self.hosts.get(receiver.host).copied().unwrap_or_default().of(slots.is_known);
         all.min(slots.destination.saturating_sub(at_destination))
-            .min(slots.host.saturating_sub(at_host))
+            .min(self.left_at_host(receiver.host, slots))
             .min(self.by_pace.available(slots.pace))
+    }
+
+    /// Returns how many more events the claim may grant at the host of a receiver, to destinations like it: those that have
+    /// answered, or those that have not.
+    pub fn available_at_host(&self, receiver: Receiver<'_>) -> usize {
+        self.left_at_host(receiver.host, self.slots.of(receiver))
+    }
+
+    fn left_at_host(&self, host: &str, slots: ReceiverSlots) -> usize {
+        let mut granted = self.hosts.get(host).copied().unwrap_or_default();
+        slots.host.saturating_sub(*granted.of(slots.is_known))
     }
 
     /// Counts granted leases.
