@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use posthaste_domain::{ClaimId, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, ClaimSlots, LeaseRef, StoreError, Wakeups};
 
@@ -55,6 +56,7 @@ pub(crate) async fn run_once(worker: Arc<Worker>) -> Result<(), StoreError> {
     if let Some(keys) = &worker.ports.reloaded_keys {
         keys.reload(&*worker.ports.store).await?;
     }
+    let mut wakeups = worker.ports.store.wakeups();
     while quota.total > 0 && worker.phases.current() == Phase::Running && worker.settler.failure().is_none() {
         let claimed = match claimer.claim(quota).await {
             Ok(claimed) => claimed,
@@ -67,8 +69,12 @@ pub(crate) async fn run_once(worker: Arc<Worker>) -> Result<(), StoreError> {
         };
         quota.total = quota.total.saturating_sub(claimed.leases);
         quota.retries = quota.retries.saturating_sub(claimed.retries);
+        // The store wakes workers when it has not searched all destinations, or has got new events.
+        if claimed.leases > 0 || wakeups.wait().now_or_never().is_some() {
+            continue;
+        }
         // Nothing more can be sent at once. Continue when a delivery has ended; without one the cycle is complete.
-        if claimed.leases == 0 && !claimer.wait_for_one_delivery().await {
+        if !claimer.wait_for_one_delivery().await {
             break;
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Usage {
     host: Arc<str>,
     pace: Pace,
     is_retry: bool,
+    /// Whether the destination had not answered when the delivery was claimed.
+    is_unproven: bool,
     large_bytes: usize,
 }
 
@@ -177,7 +179,7 @@ impl<Q> Table<Q> {
         });
         let is_held = self.held.contains_key(&receiver.destination);
         let at_destination = if is_held { 0 } else { at_destination };
-        ReceiverSlots { destination: at_destination, host: at_host, pace: pace.pace() }
+        ReceiverSlots { destination: at_destination, host: at_host, pace: pace.pace(), is_known }
     }
 
     /// Returns destinations that answer and have free slots, the longest unused first.
@@ -288,7 +290,7 @@ impl<Q> Table<Q> {
     fn learn(&mut self, usage: &Usage, answer: Answer, took: Duration, now: Duration) -> Vec<Q> {
         let (destination, host) = self.entries(usage);
         let is_destination_full = destination.in_flight >= destination.window.size();
-        let is_host_full = host.in_flight >= host.window.size();
+        let is_host_full = host.is_full(usage.is_unproven);
         destination.window.record(answer, is_destination_full);
         let of_host = host.judge(answer);
         host.window.record(of_host, is_host_full);
@@ -360,7 +362,7 @@ impl<Q> Table<Q> {
                 .into_iter()
                 .any(|pace| pace <= usage.pace && self.used_from(pace) >= self.limits.of_pace(pace))
             || destination.claimed() >= destination.window.size()
-            || host.claimed >= host.window.size()
+            || host.is_limiting(usage.is_unproven)
     }
 
     /// Returns the free places for requests in flight.
@@ -513,11 +515,14 @@ impl<Q> Table<Q> {
             }
         });
         destination.used_at = now;
+        let is_unproven = !destination.is_known;
+        at_host.unproven += usize::from(is_unproven);
         let usage = Usage {
             destination: event.destination,
             host,
             pace,
             is_retry: event.is_retry,
+            is_unproven,
             large_bytes: limits.large_bytes_of(event.payload_bytes),
         };
         self.total += 1;
@@ -534,7 +539,9 @@ impl<Q> Table<Q> {
         self.retries -= usize::from(usage.is_retry);
         self.large_bytes -= usage.large_bytes;
         *self.by_pace.entry(usage.pace).or_default() -= 1;
-        self.entries(usage).1.claimed -= 1;
+        let host = self.entries(usage).1;
+        host.claimed -= 1;
+        host.unproven -= usize::from(usage.is_unproven);
     }
 
     /// Returns the entries of a delivery. They stay as long as the delivery uses a slot.

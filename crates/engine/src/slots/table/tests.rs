@@ -304,6 +304,46 @@ fn a_destination_that_is_created_again_is_found_under_its_new_id() {
     assert_eq!(table.by_url.len(), 1, "the busy one stays");
 }
 
+/// Claims one event of each destination from `next` on, as far as the slots allow.
+fn claim_singles(table: &mut Table<u32>, next: &mut i64) -> Vec<Started<u32>> {
+    let mut sent = Vec::new();
+    while is_claimable(table, Receiver { destination: DestinationId(*next), host: "h", is_failing: false }) {
+        sent.extend(add(table, *next, "h", 0));
+        *next += 1;
+    }
+    sent
+}
+
+#[test]
+fn new_destinations_of_a_host_with_one_event_each_follow_one_another_at_once() {
+    let mut table = table(|_| {});
+    let mut next = 1;
+    let mut sent = claim_singles(&mut table, &mut next);
+    assert_eq!(sent.len(), 4, "half of the host's window");
+    for _ in 0..18 {
+        let mut may_claim = false;
+        for request in std::mem::take(&mut sent) {
+            may_claim |= table.end_with_answer(&request.usage, Answer::Good, FAST, NOW).0;
+        }
+        assert!(may_claim, "the slots for destinations that have not answered were used");
+        sent = claim_singles(&mut table, &mut next);
+    }
+    assert_eq!(sent.len(), 128, "the host's window has grown to half of all slots");
+}
+
+#[test]
+fn destinations_that_answer_leave_places_of_their_host_to_new_ones() {
+    let mut table = table(|_| {});
+    let known = add(&mut table, 1, "h", 0).unwrap();
+    answer(&mut table, &known, Answer::Good, FAST);
+    for number in 0..32 {
+        add(&mut table, 1, "h", number);
+    }
+    assert_eq!(slots(&table, 1, "h").0, 0, "the known destination has all that it may have");
+    assert_eq!(slots(&table, 2, "h"), (2, 4));
+    assert!(add(&mut table, 2, "h", 0).is_some(), "a new destination finds a place");
+}
+
 proptest! {
     /// Random deliveries and answers: windows are never exceeded, nothing waits while it could be sent, and all counts
     /// return to zero.
