@@ -77,6 +77,11 @@ impl ClaimBudget {
         self.locked
     }
 
+    /// Returns the destinations whose next payload did not fit.
+    pub fn kept_back(&self) -> impl Iterator<Item = DestinationId> {
+        self.kept_back.iter().copied()
+    }
+
     /// Returns whether a payload did not fit.
     pub fn is_limited_by_bytes(&self) -> bool {
         !self.kept_back.is_empty()
@@ -200,6 +205,7 @@ mod tests {
             pace_slots: PaceSlots::UNLIMITED,
             payload_bytes_max: usize::MAX,
             event_payload_bytes_max: None,
+            inline_payload_bytes_max: usize::MAX,
             abandon_after: 5,
             resumed_within: Duration::ZERO,
         }

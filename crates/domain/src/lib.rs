@@ -42,7 +42,7 @@ pub use event::{DeliveryStatus, FailureKind, InvalidEvent, NewEvent, NewEventSpe
 pub use excerpt::Excerpt;
 pub use id::{ClaimId, DestinationId, EventId, EventKey, InvalidId, LeaseToken, MessageId, WorkerId};
 pub use last_error::last_error_without_excerpt;
-pub use lease::{InvalidLease, Lease, LeaseTerms, NewEventIds, Trigger};
+pub use lease::{InvalidLease, Lease, LeasePayload, LeaseTerms, NewEventIds, Trigger};
 pub use notice::{NOTICE_TOPIC, Notice, NoticeKind};
 pub use outcome::{Classification, ErrorClass, Outcome, OutcomeBucket, ReceiverHealth};
 pub use retry::{

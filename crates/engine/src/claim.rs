@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use posthaste_domain::{ClaimId, Lease, Timestamp};
+use posthaste_domain::{ClaimId, Lease, LeasePayload, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, ClaimSlots, LeaseRef, StoreError, Wakeups};
 
 use crate::attempt_log::millis;
@@ -222,12 +222,18 @@ impl Claimer {
             }
         };
         self.answered_at = requested_at;
-        let is_complete = response.leases.len() < request.limit && !response.is_limited_by_bytes;
-        self.worker.slots.record_claim(is_complete);
+        let knows_kept_back = !response.is_limited_by_bytes || !response.kept_back.is_empty();
+        for destination in &response.kept_back {
+            self.worker.slots.mark_limited(*destination);
+        }
+        self.worker.slots.record_claim(response.leases.len() < request.limit && knows_kept_back);
         let resumed_circuits = self.close_resumed_circuits(&response);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
-        let is_limited_by_bytes = response.is_limited_by_bytes;
+        // While no large payload may be claimed, only full claims leave more that could be.
+        let is_limited_by_bytes = response.is_limited_by_bytes
+            && (request.event_payload_bytes_max.is_none()
+                || loaded_bytes(&response) >= request.payload_bytes_max / 2);
         self.start_deliveries(response.leases, requested_at).await;
         // Slots released during the call were not part of the request. They are worth another claim only if this one
         // found anything. The same holds for events whose payloads did not fit.
@@ -271,8 +277,8 @@ impl Claimer {
         let result = catch_store_panic(worker.ports.store.claim(request)).await;
         let took = worker.ports.clock.monotonic().saturating_sub(requested_at);
         self.is_unanswered = result.is_err();
-        match result {
-            Ok(_) => self.claim_bytes.record_answered(took, request.lease),
+        match &result {
+            Ok(response) => self.claim_bytes.record_answered(took, loaded_bytes(response)),
             Err(_) => self.claim_bytes.record_unanswered(),
         }
         let response = result?;
@@ -312,6 +318,12 @@ impl Claimer {
             AvailablePayloads::AnySize(bytes) => (claim_bytes.min(bytes), None),
             AvailablePayloads::OnlySmall(event_bytes) => (claim_bytes, Some(event_bytes)),
         };
+        let inline_payload_bytes_max = worker.settings.inline_payload_bytes_max;
+        let event_payload_bytes_max = if worker.payload_reads.are_paused(worker.ports.clock.monotonic()) {
+            event_payload_bytes_max.into_iter().chain([inline_payload_bytes_max]).min()
+        } else {
+            event_payload_bytes_max
+        };
         let limit = available.total.min(worker.unsettled_room()).min(CLAIM_MAX).min(quota.total);
         ClaimRequest {
             id: self.claim_id,
@@ -323,6 +335,7 @@ impl Claimer {
             pace_slots: available.by_pace,
             payload_bytes_max,
             event_payload_bytes_max,
+            inline_payload_bytes_max,
             abandon_after: worker.settings.abandon_after,
             resumed_within: worker.ports.clock.monotonic().saturating_sub(self.answered_at) + RESUME_OVERLAP,
         }
@@ -424,6 +437,12 @@ impl Claimer {
         worker.settler.finished().await;
         release_leases(worker, &worker.settler.take_given_up()).await;
     }
+}
+
+/// Returns the size of the payloads that a response contains.
+fn loaded_bytes(response: &ClaimResponse) -> usize {
+    let payloads = response.leases.iter().map(|lease| &lease.payload);
+    payloads.filter(|payload| !payload.is_stored()).map(LeasePayload::len).sum()
 }
 
 /// Takes the store's time from a claim's response. Logs when the host's clock begins or ceases to differ from it.

@@ -15,6 +15,7 @@ use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::observe::Observer;
+use crate::payloads::PayloadReads;
 use crate::phase::{Phase, PhaseTracker};
 use crate::publish::Publisher;
 use crate::sender::Sender;
@@ -54,6 +55,7 @@ pub(crate) struct Worker {
     pub(crate) lanes: Lanes,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) shortages: Shortages,
+    pub(crate) payload_reads: PayloadReads,
     pub(crate) due_times: DueTimes,
     pub(crate) store_time: StoreTime,
     pub(crate) heartbeat: Arc<Heartbeat>,

@@ -40,13 +40,14 @@ pub(crate) fn build_request(
     keys: &SigningKeys,
     now: Timestamp,
 ) -> Result<Request<Bytes>, Failure> {
+    let payload = lease.payload.expect_loaded();
     let mut text = HeaderText::default();
     let id = text.add(&lease.event_id);
     let timestamp = text.add(now.as_secs());
-    let signature = text.add(keys.signature(&lease.event_id, now, &lease.payload));
+    let signature = text.add(keys.signature(&lease.event_id, now, payload));
     let event_type = text.add(&lease.event_type);
     let attempt = text.add(lease.attempt());
-    let length = text.add(lease.payload.len());
+    let length = text.add(payload.len());
     let content_type = (lease.content_type != JSON).then(|| text.add(&lease.content_type));
     let traceparent = lease.traceparent.as_ref().map(|traceparent| text.add(traceparent));
 
@@ -57,7 +58,7 @@ pub(crate) fn build_request(
     // Keeps the signature out of HPACK's compression table and out of debug output.
     signature.set_sensitive(true);
 
-    let mut request = Request::new(lease.payload.clone());
+    let mut request = Request::new(payload.clone());
     *request.method_mut() = Method::POST;
     let headers = request.headers_mut();
     headers.reserve(HEADER_COUNT);

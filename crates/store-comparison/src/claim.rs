@@ -43,6 +43,7 @@ impl SequenceRun<'_> {
             pace_slots: PaceSlots::new(|pace| claim.pace_slots[pace as usize]),
             payload_bytes_max: claim.payload_bytes_max,
             event_payload_bytes_max: claim.event_payload_bytes_max,
+            inline_payload_bytes_max: claim.inline_payload_bytes_max,
             abandon_after: claim.abandon_after,
             resumed_within: RESUMED_WITHIN,
         };
@@ -196,7 +197,9 @@ struct LeaseContent {
     destination_url: DestinationUrl,
     event_type: String,
     content_type: String,
-    payload: Bytes,
+    payload_bytes: usize,
+    /// The payload, if it came with the lease.
+    payload: Option<Bytes>,
     traceparent: Option<String>,
     attempts: u32,
     max_attempts: u32,
@@ -222,12 +225,14 @@ impl LeaseContent {
             trigger,
             overdue,
         } = lease.clone();
+        let loaded = (!payload.is_stored()).then(|| payload.expect_loaded().clone());
         let overdue = snap_to_model(overdue, expected_overdue);
         Self {
             destination_url,
             event_type,
             content_type,
-            payload,
+            payload_bytes: payload.len(),
+            payload: loaded,
             traceparent,
             attempts,
             max_attempts,

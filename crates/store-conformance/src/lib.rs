@@ -33,6 +33,7 @@ mod notices;
 mod overview;
 mod page;
 mod pause;
+mod payload;
 mod repeated_action;
 mod repeated_claim;
 mod requeue;

@@ -146,6 +146,8 @@ impl<'a> Claim<'a> {
             fruitless_rounds += usize::from(has_failed && self.budget.is_limited_by_bytes());
         }
         let is_limited_by_bytes = self.budget.is_limited_by_bytes();
+        let has_seen_all = fruitless_rounds < FRUITLESS_ROUNDS_MAX;
+        let kept_back = if has_seen_all { self.budget.kept_back().collect() } else { Vec::new() };
         discovery.claimable.restore_locked(self.budget.into_locked());
         Ok(ClaimResponse {
             leases: self.leases,
@@ -153,6 +155,7 @@ impl<'a> Claim<'a> {
             resumed: self.resumed,
             now: self.looked_at.unwrap_or_else(|| discovery.now()),
             is_limited_by_bytes,
+            kept_back,
         })
     }
 
@@ -191,8 +194,9 @@ impl<'a> Claim<'a> {
             let (leases, is_limited_by_bytes) = repeat::repeat_claim(self.session, self.request).await?;
             if !leases.is_empty() {
                 let (resumed, now) = (found.resumed, found.now);
-                let abandoned = Vec::new();
-                return Ok(Some(ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes }));
+                let repeated =
+                    ClaimResponse { leases, resumed, now, is_limited_by_bytes, ..Default::default() };
+                return Ok(Some(repeated));
             }
         }
         self.resumed = found.resumed;

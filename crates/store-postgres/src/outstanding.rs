@@ -123,7 +123,7 @@ mod tests {
             destination_url: DestinationUrl::from_stored("https://receiver.example/".into()),
             event_type: "type".into(),
             content_type: "text/plain".into(),
-            payload: Bytes::new(),
+            payload: Bytes::new().into(),
             traceparent: None,
             attempts: 0,
             max_attempts: 1,

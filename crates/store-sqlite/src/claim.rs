@@ -65,10 +65,10 @@ pub(crate) fn claim(
     if !repeated.leases.is_empty() {
         return Ok(ClaimResponse {
             leases: repeated.leases,
-            abandoned: Vec::new(),
             resumed,
             now: context.now,
             is_limited_by_bytes: repeated.has_released,
+            ..ClaimResponse::default()
         });
     }
     let mut ended = EndedLeases::default();
@@ -95,7 +95,8 @@ pub(crate) fn claim(
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
     let is_limited_by_bytes = budget.payloads.refused() > 0;
-    Ok(ClaimResponse { leases, abandoned, resumed, now: context.now, is_limited_by_bytes })
+    let kept_back = budget.into_kept_back();
+    Ok(ClaimResponse { leases, abandoned, resumed, now: context.now, is_limited_by_bytes, kept_back })
 }
 
 /// Grants a lease on the event that was enqueued last, which no worker has claimed.
@@ -362,6 +363,15 @@ impl ClaimBudget {
 
     fn is_exhausted(&self) -> bool {
         self.slots.total() == 0 || self.payloads.refused() >= REFUSED_MAX
+    }
+
+    /// Returns the destinations whose next event did not fit the byte limits. Returns none if the claim ended before it had
+    /// looked at all destinations.
+    fn into_kept_back(self) -> Vec<DestinationId> {
+        if self.payloads.refused() >= REFUSED_MAX {
+            return Vec::new();
+        }
+        self.kept_back.into_iter().collect()
     }
 
     /// Returns how many more events of a receiver may be granted, of retries or of first attempts.

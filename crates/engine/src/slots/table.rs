@@ -15,7 +15,7 @@ use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverSlots};
 
 use super::host::HostEntry;
 use super::left_behind::LeftBehind;
-use super::limits::{AvailablePayloads, Limits};
+use super::limits::{AvailablePayloads, Limits, PayloadBytes};
 use super::pace::PaceTracker;
 use super::window::{Answer, Window};
 
@@ -36,6 +36,8 @@ pub(super) struct NewDelivery<'a> {
     pub(super) host: &'a str,
     pub(super) is_retry: bool,
     pub(super) payload_bytes: usize,
+    /// Whether the payload is not read yet.
+    pub(super) is_unread: bool,
 }
 
 /// What one delivery uses of the limits.
@@ -47,7 +49,9 @@ pub(super) struct Usage {
     is_retry: bool,
     /// Whether the destination had not answered when the delivery was claimed.
     is_unproven: bool,
-    large_bytes: usize,
+    payload: PayloadBytes,
+    /// The number of stops of the destination when the delivery was claimed.
+    stops: u64,
 }
 
 /// A delivery that may be sent.
@@ -63,7 +67,9 @@ pub(super) struct Table<Q> {
     total: usize,
     in_flight: usize,
     retries: usize,
-    large_bytes: usize,
+    /// Deliveries whose payload is being read. They neither wait nor are sent.
+    reading: usize,
+    payloads: PayloadBytes,
     by_pace: BTreeMap<Pace, usize>,
     destinations: BTreeMap<DestinationId, DestinationEntry<Q>>,
     /// The remembered destinations by URL.
@@ -89,6 +95,9 @@ struct DestinationEntry<Q> {
     host: Arc<str>,
     window: Window,
     in_flight: usize,
+    reading: usize,
+    /// How often all deliveries that wait were stopped. Those whose payload was being read are then not sent, either.
+    stops: u64,
     waiting: VecDeque<Started<Q>>,
     /// Whether the last request that showed it got a good answer.
     is_known: bool,
@@ -97,7 +106,7 @@ struct DestinationEntry<Q> {
 
 impl<Q> DestinationEntry<Q> {
     fn claimed(&self) -> usize {
-        self.in_flight + self.waiting.len()
+        self.in_flight + self.reading + self.waiting.len()
     }
 
     /// Returns how many deliveries may be claimed for a destination of this host.
@@ -113,7 +122,8 @@ impl<Q> Table<Q> {
             total: 0,
             in_flight: 0,
             retries: 0,
-            large_bytes: 0,
+            reading: 0,
+            payloads: PayloadBytes::default(),
             by_pace: BTreeMap::new(),
             destinations: BTreeMap::new(),
             by_url: BTreeMap::new(),
@@ -130,7 +140,7 @@ impl<Q> Table<Q> {
 
     /// Returns the number of deliveries that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.total - self.in_flight
+        self.total - self.in_flight - self.reading
     }
 
     /// Returns the number of deliveries that are sent.
@@ -152,7 +162,7 @@ impl<Q> Table<Q> {
     }
 
     pub(super) fn available_payloads(&self) -> AvailablePayloads {
-        self.limits.available_payloads(self.large_bytes)
+        self.limits.available_payloads(self.payloads)
     }
 
     pub(super) fn available_by_pace(&self) -> PaceSlots {
@@ -210,7 +220,14 @@ impl<Q> Table<Q> {
                 return None;
             };
             let usage = self.use_slot(
-                NewDelivery { destination, url, host: &host, is_retry: false, payload_bytes: 0 },
+                NewDelivery {
+                    destination,
+                    url,
+                    host: &host,
+                    is_retry: false,
+                    payload_bytes: 0,
+                    is_unread: false,
+                },
                 now,
             );
             let (destination, host) = self.entries(&usage);
@@ -237,6 +254,23 @@ impl<Q> Table<Q> {
         let is_first = destination.waiting.is_empty() && host.turns.is_empty();
         (is_served && is_allowed && is_prompt && has_place && is_first)
             .then(|| (id, Arc::clone(&destination.host)))
+    }
+
+    /// Counts a claimed delivery whose payload is being read. It takes no place in a window until then.
+    pub(super) fn start_reading(&mut self, usage: &Usage) {
+        self.mark_if_filled(usage);
+        self.entries(usage).0.reading += 1;
+        self.reading += 1;
+    }
+
+    /// Records that a payload has been read. Returns whether a claim may find more to send now. The caller passes the usage
+    /// to [`add`](Self::add), or to [`free`](Self::free).
+    pub(super) fn end_reading(&mut self, usage: &mut Usage) -> bool {
+        let byte_limit_was_reached = self.limits.is_byte_limit_reached(self.payloads);
+        self.entries(usage).0.reading -= 1;
+        self.reading -= 1;
+        self.payloads.unread -= std::mem::take(&mut usage.payload.unread);
+        byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.payloads)
     }
 
     /// Adds a claimed delivery under its usage. Returns it if it may be sent at once; otherwise it waits.
@@ -337,13 +371,13 @@ impl<Q> Table<Q> {
     /// Ends a delivery that was sent. Returns whether a claim may find more to send now.
     pub(super) fn end(&mut self, usage: &Usage) -> bool {
         let was_limiting = self.is_limiting(usage);
-        let byte_limit_was_reached = self.limits.is_byte_limit_reached(self.large_bytes);
+        let byte_limit_was_reached = self.limits.is_byte_limit_reached(self.payloads);
         let (destination, host) = self.entries(usage);
         destination.in_flight -= 1;
         host.in_flight -= 1;
         self.in_flight -= 1;
         self.free(usage);
-        was_limiting || (byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.large_bytes))
+        was_limiting || (byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.payloads))
     }
 
     /// Ends deliveries that were not sent after all. Returns whether a claim may find more to send now.
@@ -438,14 +472,28 @@ impl<Q> Table<Q> {
             entry.window.restart();
             entry.is_known = false;
         }
-        self.stop_waiting(destination, 0)
+        self.stop_all(destination)
     }
 
     /// Claims nothing for a destination until [`unhold`](Self::unhold): a result that pauses it is not written yet. Returns
     /// the deliveries that wait for it, which use no slot any more.
     pub(super) fn hold(&mut self, destination: DestinationId) -> Vec<Q> {
         *self.held.entry(destination).or_default() += 1;
+        self.stop_all(destination)
+    }
+
+    /// Lets no delivery of a destination wait, and returns those that did. Those whose payload is being read follow when it
+    /// has been read.
+    fn stop_all(&mut self, destination: DestinationId) -> Vec<Q> {
+        if let Some(entry) = self.destinations.get_mut(&destination) {
+            entry.stops += 1;
+        }
         self.stop_waiting(destination, 0)
+    }
+
+    /// Returns whether a delivery whose payload has been read should not be sent after all.
+    pub(super) fn is_stopped(&mut self, usage: &Usage) -> bool {
+        self.is_closed || self.entries(usage).0.stops != usage.stops
     }
 
     /// Ends one [`hold`](Self::hold) of a destination.
@@ -509,6 +557,8 @@ impl<Q> Table<Q> {
                 host: Arc::clone(&host),
                 window: Window::new(limits.window_start, limits.per_destination),
                 in_flight: 0,
+                reading: 0,
+                stops: 0,
                 waiting: VecDeque::new(),
                 is_known: false,
                 used_at: now,
@@ -517,27 +567,34 @@ impl<Q> Table<Q> {
         destination.used_at = now;
         let is_unproven = !destination.is_known;
         at_host.unproven += usize::from(is_unproven);
+        let stops = destination.stops;
         let usage = Usage {
             destination: event.destination,
             host,
             pace,
             is_retry: event.is_retry,
             is_unproven,
-            large_bytes: limits.large_bytes_of(event.payload_bytes),
+            payload: PayloadBytes {
+                large: limits.large_bytes_of(event.payload_bytes),
+                unread: if event.is_unread { event.payload_bytes } else { 0 },
+            },
+            stops,
         };
         self.total += 1;
         self.retries += usize::from(usage.is_retry);
-        self.large_bytes += usage.large_bytes;
+        self.payloads.large += usage.payload.large;
+        self.payloads.unread += usage.payload.unread;
         *self.by_pace.entry(pace).or_default() += 1;
         usage
     }
 
     /// Takes a delivery out of all limits.
-    fn free(&mut self, usage: &Usage) {
+    pub(super) fn free(&mut self, usage: &Usage) {
         self.total -= 1;
         self.ended_count += 1;
         self.retries -= usize::from(usage.is_retry);
-        self.large_bytes -= usage.large_bytes;
+        self.payloads.large -= usage.payload.large;
+        self.payloads.unread -= usage.payload.unread;
         *self.by_pace.entry(usage.pace).or_default() -= 1;
         let host = self.entries(usage).1;
         host.claimed -= 1;

@@ -12,6 +12,7 @@ mod logs;
 mod observe;
 mod outages;
 mod payload_bytes;
+mod payload_reads;
 mod publish;
 mod refused_results;
 mod shortage;

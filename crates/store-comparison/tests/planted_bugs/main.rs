@@ -61,6 +61,8 @@ bugs! {
     a_repeated_claim_that_grants_new_leases_is_caught: claim::claim_forgets_its_id, "the number of leases";
     a_repeated_claim_that_extends_no_lease_is_caught: claim::repeated_claim_extends_nothing, "lease_until";
     a_token_granted_twice_is_caught: claim::tokens_repeat, "lease token: the store's";
+    a_lease_with_another_payload_size_is_caught: claim::payloads_have_no_size, "payload";
+    a_payload_read_under_a_lost_lease_is_caught: claim::payloads_are_read_after_the_lease, "the payload of a lease";
     a_lease_with_another_payload_is_caught: claim::payloads_are_text, "payload";
     renew_without_a_token_check_is_caught: settle::renew_ignores_token, "the lost leases of a renewal";
     release_that_counts_a_lost_lease_is_caught: settle::release_counts_a_loss, "lost_leases";

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
 use posthaste_domain::{
-    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, MessageId, Timestamp, Trigger,
+    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, LeasePayload, MessageId, Timestamp,
+    Trigger,
 };
 use posthaste_store::{ClaimRequest, PayloadBudget};
 use tokio_postgres::Row;
@@ -188,6 +189,7 @@ struct Grant<'a> {
     payload_bytes_max: i64,
     event_payload_bytes_max: i64,
     is_first_free: bool,
+    inline_payload_bytes_max: i64,
 }
 
 impl<'a> Grant<'a> {
@@ -201,10 +203,11 @@ impl<'a> Grant<'a> {
             payload_bytes_max: bytes(payloads.bytes_left()),
             event_payload_bytes_max: bytes(payloads.event_bytes_max()),
             is_first_free: !payloads.has_granted(),
+            inline_payload_bytes_max: bytes(request.inline_payload_bytes_max),
         }
     }
 
-    fn params(&self) -> [Param<'_>; 7] {
+    fn params(&self) -> [Param<'_>; 8] {
         [
             &self.id,
             &self.owner,
@@ -213,6 +216,7 @@ impl<'a> Grant<'a> {
             &self.event_payload_bytes_max,
             &self.is_first_free,
             &self.request,
+            &self.inline_payload_bytes_max,
         ]
     }
 
@@ -258,7 +262,7 @@ fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio
         let position = row.try_get::<_, Option<i64>>(1)?;
         let row = match (position, row.try_get::<_, Option<PgTimestamp>>(14)?) {
             (Some(position), _) => {
-                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(16)? }
+                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(17)? }
             }
             (None, Some(PgTimestamp(until))) => {
                 GrantRow::Paused { destination: DestinationId(row.try_get(5)?), until }
@@ -284,6 +288,10 @@ fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio
 pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgres::Error> {
     let key = EventKey(row.try_get(2)?);
     let attempts = unsigned(row.try_get(11)?);
+    let payload = match (row.try_get::<_, Option<&[u8]>>(9)?, unsigned(row.try_get(16)?)) {
+        (None, bytes @ 1..) => LeasePayload::Stored { bytes: usize::try_from(bytes).unwrap_or(usize::MAX) },
+        (payload, _) => LeasePayload::Loaded(Bytes::copy_from_slice(payload.unwrap_or_default())),
+    };
     let (due, now): (PgTimestamp, PgTimestamp) = (row.try_get(14)?, row.try_get(15)?);
     Ok(Lease {
         key,
@@ -294,7 +302,7 @@ pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgre
         destination_url: DestinationUrl::from_stored(row.try_get(6)?),
         event_type: row.try_get(7)?,
         content_type: row.try_get(8)?,
-        payload: Bytes::copy_from_slice(row.try_get::<_, Option<&[u8]>>(9)?.unwrap_or_default()),
+        payload,
         traceparent: row.try_get(10)?,
         attempts,
         max_attempts: unsigned(row.try_get(12)?),
