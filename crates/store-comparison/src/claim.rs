@@ -93,9 +93,14 @@ impl SequenceRun<'_> {
         let model = if is_repeated {
             self.model.claim(&request.model).await.expect("the model is always up")
         } else {
-            let is_limited = store.is_limited_by_bytes;
-            self.tally.add("claims limited by bytes", usize::from(is_limited));
-            self.model.with_state(|state| check_choice(state, now, &request.model, &keys, is_limited))?;
+            let is_limited_by_bytes = store.is_limited_by_bytes;
+            self.tally.add("claims limited by bytes", usize::from(is_limited_by_bytes));
+            let mut kept_back = BTreeSet::new();
+            for destination in &store.kept_back {
+                kept_back.insert(self.ids.destinations.model_of(destination)?);
+            }
+            let left = LeftByBytes { is_limited_by_bytes, kept_back };
+            self.model.with_state(|state| check_choice(state, now, &request.model, &keys, &left))?;
             self.model.claim_exactly(&request.model, &keys)
         };
         if is_repeated {
@@ -242,6 +247,12 @@ impl LeaseContent {
     }
 }
 
+/// What a claim reported about the events that it left because of their size.
+struct LeftByBytes {
+    is_limited_by_bytes: bool,
+    kept_back: BTreeSet<DestinationId>,
+}
+
 /// Checks that every granted event was claimable within the limits, and that the claim left no event that it could also
 /// have granted.
 fn check_choice(
@@ -249,7 +260,7 @@ fn check_choice(
     now: Timestamp,
     request: &ClaimRequest,
     granted: &[EventKey],
-    is_limited_by_bytes: bool,
+    left_by_bytes: &LeftByBytes,
 ) -> ComparisonResult {
     let mut budget =
         ClaimBudget { state, request, slots: SlotBudget::new(request), granted: BTreeMap::new() };
@@ -273,8 +284,17 @@ fn check_choice(
     let left = claimable_rows
         .iter()
         .find(|row| budget.exhausted_limit(row).is_none() && !bytes.may_leave(row, &claimable_rows));
+    let kept_back = &left_by_bytes.kept_back;
+    let is_unnamed = |row: &&&Row| !kept_back.is_empty() && !kept_back.contains(&row.destination_id);
+    let unnamed = claimable_rows.iter().filter(is_unnamed).find(|row| budget.exhausted_limit(row).is_none());
+    if let Some(row) = unnamed {
+        return Err(Difference::new(format!(
+            "event {} was left because of bytes, but its destination is not named",
+            row.event_id
+        )));
+    }
     match left {
-        None => bytes.check(&claimable_rows, is_limited_by_bytes),
+        None => bytes.check(&claimable_rows, left_by_bytes),
         Some(row) => Err(Difference::new(format!(
             "event {} was not granted, though it was claimable and no limit was reached",
             row.event_id

@@ -55,6 +55,7 @@ bugs! {
     claim_beyond_the_bytes_is_caught: claim::claim_ignores_bytes, "bytes were granted";
     a_repeated_claim_beyond_the_bytes_is_caught: claim::repeated_claim_ignores_bytes, "the repeated claim released leases";
     claim_of_too_large_an_event_is_caught: claim::claim_ignores_the_size_of_events, "bytes were granted";
+    a_destination_that_is_kept_back_and_not_named_is_caught: claim::claim_names_one_destination_that_it_kept_back, "is not named";
     claim_that_leaves_a_claimable_event_is_caught: claim::claim_leaves_one, "though it was claimable";
     claim_that_abandons_too_late_is_caught: claim::claim_abandons_late, "had lost too many leases";
     claim_that_names_an_abandoned_event_twice_is_caught: claim::claim_names_abandoned_twice, "the abandoned events";

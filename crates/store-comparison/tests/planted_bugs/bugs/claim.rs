@@ -157,7 +157,7 @@ store_bug! {
             return self.memory.claim(request).await;
         }
         let claimed = self.memory.claim(&ClaimRequest { payload_bytes_max: usize::MAX, ..request.clone() }).await?;
-        Ok(ClaimResponse { is_limited_by_bytes: false, ..claimed })
+        Ok(ClaimResponse { is_limited_by_bytes: false, kept_back: Vec::new(), ..claimed })
     }
 }
 
@@ -244,6 +244,16 @@ store_bug! {
             first.token = *self.state.lock().expect("one thread").get_or_insert(first.token);
             forge_lease(&self.memory, first.key, first.token, &request.owner);
         }
+        Ok(claimed)
+    }
+}
+
+store_bug! {
+    claim_names_one_destination_that_it_kept_back;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let mut claimed = self.memory.claim(request).await?;
+        claimed.kept_back.truncate(1);
         Ok(claimed)
     }
 }
