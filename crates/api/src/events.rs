@@ -55,6 +55,7 @@ pub(crate) async fn events(
     let query = EventQuery {
         status: parameters.get("status").map(parse_status).transpose()?,
         destination: parameters.get("destination").map(parse_destination).transpose()?,
+        endpoint: None,
     };
     let request = parse_page_request(&parameters, Listing::Events)?;
     let page = state.store.events(&query, &request).await?;

@@ -246,7 +246,7 @@ async fn pick_dead_letter(store: &dyn Store, random: &SeededRandom) -> Result<Op
 async fn cancel(store: &dyn Store, random: &SeededRandom, key: &str) -> Result<Option<Fault>, StoreError> {
     let page = PageRequest { after: None, limit: PageLimit::new(50).expect("in range") };
     let status = if random.chance(800) { Some(DeliveryStatus::Pending) } else { None };
-    let events = store.events(&EventQuery { status, destination: None }, &page).await?.items;
+    let events = store.events(&EventQuery { status, ..EventQuery::default() }, &page).await?.items;
     let leased: Vec<EventView> = events.iter().filter(|event| event.lease_owner.is_some()).cloned().collect();
     let (candidates, fault) = if leased.is_empty() {
         (events, Fault::OperatorCancel)

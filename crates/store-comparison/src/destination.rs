@@ -178,6 +178,8 @@ impl SequenceRun<'_> {
         DestinationStatus {
             id: if store.id == id.store { id.model } else { store.id },
             url: store.url,
+            app: store.app,
+            disabled: store.disabled,
             operator_pause,
             receiver_pause,
             circuit,

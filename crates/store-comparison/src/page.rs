@@ -42,7 +42,7 @@ impl SequenceRun<'_> {
         paging: Paging,
     ) -> ComparisonResult<String> {
         let url = |destination: Destination| DestinationUrl::parse(destination.url()).expect("a valid URL");
-        let query = EventQuery { status, destination: destination.map(url) };
+        let query = EventQuery { status, destination: destination.map(url), endpoint: None };
         let mut request = page_request(paging, self.next_events);
         for _ in 0..paging.pages_max {
             let page = self.store(handle).events(&query, &request).await;

@@ -1,5 +1,8 @@
 //! Granting, renewing and releasing leases.
 
+mod fifo;
+mod throttle;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -7,12 +10,12 @@ use posthaste_domain::{
     ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, TerminalState, Timestamp, Trigger, WorkerId,
 };
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, EnqueueLease, LeaseRef, ManualAction, PayloadBudget, SlotBudget, split_held,
+    ClaimRequest, ClaimResponse, EnqueueLease, LeaseRef, PayloadBudget, SlotBudget, split_held,
 };
 use rand::RngExt as _;
 
 use crate::clock_repair;
-use crate::destination::resumed;
+use crate::destination::{resumed, updated};
 use crate::state::{GrantedLease, Row, State};
 
 /// Serves a claim request. A repeated claim returns its leases again. A new claim dead-letters events that lost too
@@ -20,15 +23,17 @@ use crate::state::{GrantedLease, Row, State};
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> ClaimResponse {
     clock_repair::repair(state, now);
     let resumed = resumed(state, now, request.resumed_within);
+    let updated = updated(state, now, request.resumed_within);
     let (leases, is_limited_by_bytes) = extend_granted(state, now, request);
     if !leases.is_empty() {
-        return ClaimResponse { leases, abandoned: Vec::new(), resumed, now, is_limited_by_bytes };
+        return ClaimResponse { leases, abandoned: Vec::new(), resumed, updated, now, is_limited_by_bytes };
     }
     let abandoned = abandon(state, now, request.abandon_after);
     let (keys, is_limited_by_bytes) = select(state, now, request);
     let terms = GrantTerms::of_claim(request);
+    throttle::spend(state, now, &keys);
     let leases = keys.into_iter().map(|key| grant(state, now, key, &terms)).collect();
-    ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes }
+    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes }
 }
 
 /// Claims the events that the caller selected, whatever their size.
@@ -41,9 +46,11 @@ pub(crate) fn claim_exactly(
     clock_repair::repair(state, now);
     let abandoned = abandon(state, now, request.abandon_after);
     let terms = GrantTerms::of_claim(request);
+    throttle::spend(state, now, keys);
     let leases = keys.iter().map(|key| grant(state, now, *key, &terms)).collect();
     let resumed = resumed(state, now, request.resumed_within);
-    ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes: false }
+    let updated = updated(state, now, request.resumed_within);
+    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes: false }
 }
 
 /// Selects the events to lease within the limits of the request: those of destinations that the worker knows to answer
@@ -54,13 +61,14 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
     let mut ready: Vec<(Option<Timestamp>, EventKey)> = state
         .rows
         .iter()
-        .filter(|(_, row)| row.is_ready(now))
+        .filter(|(key, row)| row.is_ready(now) && fifo::may_claim(state, now, **key, row))
         .map(|(key, row)| (row.next_attempt_at, *key))
         .collect();
     ready.sort_unstable();
 
     let mut slots = SlotBudget::new(request);
     let mut payloads = PayloadBudget::new(request);
+    let mut throttles = throttle::Budget::new(state, now);
     let mut kept_back = BTreeSet::new();
     let mut selected = BTreeSet::new();
     let known: BTreeSet<DestinationId> = slots.known().into_iter().collect();
@@ -78,12 +86,14 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
             && !selected.contains(&key)
             && slots.available(receiver, is_retry) > 0
             && !state.is_paused(receiver.destination, now)
+            && throttles.has_token(row)
             && !kept_back.contains(&receiver.destination);
         if !may_send {
             continue;
         }
-        if payloads.take(row.payload.len()) {
+        if payloads.take(state.payload(row).len()) {
             slots.take(receiver, 1, is_retry);
+            throttles.take(row);
             selected.insert(key);
         } else {
             kept_back.insert(receiver.destination);
@@ -97,7 +107,7 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
 fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> (Vec<Lease>, bool) {
     let held = state.rows.iter().filter_map(|(key, row)| {
         let granted = row.lease.as_ref().filter(|granted| granted.claim == request.id)?;
-        Some((row.payload.len(), LeaseRef { key: *key, token: granted.token }))
+        Some((state.payload(row).len(), LeaseRef { key: *key, token: granted.token }))
     });
     let (kept, released) = split_held(held.collect(), request.payload_bytes_max);
     let mut leases = Vec::new();
@@ -106,7 +116,7 @@ fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> 
         if let Some(granted) = &mut row.lease {
             (granted.until, granted.duration) = (now.after(request.lease), request.lease);
         }
-        leases.push(build_lease(row, key, token, now));
+        leases.push(build_lease(state, key, token, now));
     }
     release(state, now, &released);
     (leases, !released.is_empty())
@@ -170,21 +180,24 @@ fn grant(state: &mut State, now: Timestamp, key: EventKey, terms: &GrantTerms<'_
     row.updated_at = now;
     let (owner, until) = (terms.owner.clone(), now.after(terms.duration));
     row.lease = Some(GrantedLease { claim: terms.claim, token, owner, until, duration: terms.duration });
-    build_lease(row, key, token, now)
+    build_lease(state, key, token, now)
 }
 
-fn build_lease(row: &Row, key: EventKey, token: LeaseToken, now: Timestamp) -> Lease {
-    let is_requeued = row.manual_last.as_ref().is_some_and(|last| last.action == ManualAction::Requeue);
+fn build_lease(state: &State, key: EventKey, token: LeaseToken, now: Timestamp) -> Lease {
+    let row = &state.rows[&key];
+    let is_requeued = row.manual_last.as_ref().is_some_and(|last| last.action.restarts());
     Lease {
         token,
         key,
         event_id: row.event_id.clone(),
+        wire_id: row.wire_id(),
         message_id: row.message_id,
         destination_id: row.destination_id,
         destination_url: row.destination_url.clone(),
+        profile_version: state.destinations.get(&row.destination_id).map_or(0, |it| it.profile_version),
         event_type: row.event_type.clone(),
         content_type: row.content_type.clone(),
-        payload: row.payload.clone(),
+        payload: state.payload(row),
         traceparent: row.traceparent.clone(),
         attempts: row.attempts,
         max_attempts: row.max_attempts,

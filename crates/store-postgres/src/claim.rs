@@ -152,6 +152,7 @@ impl<'a> Claim<'a> {
             leases: self.leases,
             abandoned: self.abandoned,
             resumed: self.resumed,
+            updated: Vec::new(),
             now: self.looked_at.unwrap_or_else(|| discovery.now()),
             is_limited_by_bytes,
         })
@@ -193,7 +194,10 @@ impl<'a> Claim<'a> {
             if !leases.is_empty() {
                 let (resumed, now) = (found.resumed, found.now);
                 let abandoned = Vec::new();
-                return Ok(Some(ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes }));
+                let updated = Vec::new();
+                let repeated =
+                    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes };
+                return Ok(Some(repeated));
             }
         }
         self.resumed = found.resumed;

@@ -212,6 +212,8 @@ pub(crate) fn parse_status(row: &Row) -> Result<DestinationStatus, tokio_postgre
     Ok(DestinationStatus {
         id: DestinationId(row.try_get(0)?),
         url: DestinationUrl::from_stored(row.try_get(1)?),
+        app: None,
+        disabled: None,
         operator_pause,
         receiver_pause,
         circuit,

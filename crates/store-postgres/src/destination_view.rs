@@ -148,6 +148,8 @@ pub(crate) async fn list(
         Some(DestinationState::Failing) => &FAILING,
         Some(DestinationState::CircuitOpen) => &CIRCUIT_OPEN,
         Some(DestinationState::Paused) => &PAUSED,
+        // This store has no endpoints yet, so none is disabled.
+        Some(DestinationState::Disabled) => return Ok(Page { items: Vec::new(), next: None }),
     };
     let limit = page.limit.get();
     let after = page.after.map_or(i64::MIN, |after| after.0);

@@ -43,6 +43,7 @@ pub(crate) fn parse_event(row: &Row) -> Result<EventView, tokio_postgres::Error>
         key: EventKey(row.try_get(0)?),
         event_id: EventId::from_stored(row.try_get(1)?),
         message_id: MessageId::from_uuid(row.try_get(2)?),
+        app: None,
         destination_id: DestinationId(row.try_get(3)?),
         destination_url: DestinationUrl::from_stored(row.try_get(4)?),
         event_type: row.try_get(5)?,

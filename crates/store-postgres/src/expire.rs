@@ -115,6 +115,6 @@ async fn run_step(
 }
 
 fn terminal_state(row: &Row, request: &ExpireRequest) -> Result<TerminalState, tokio_postgres::Error> {
-    let hold = Hold::of_destination(row.try_get(5)?, row.try_get(6)?);
+    let hold = Hold::of_destination(false, row.try_get(5)?, row.try_get(6)?);
     Ok(TerminalState::expired(request.expire_after, row.try_get(2)?, hold))
 }

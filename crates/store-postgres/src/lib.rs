@@ -55,6 +55,7 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
+    Answers, Applications, Endpoints, EventTypes, Messages, Operations, Unsupported,
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
     DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
     EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
@@ -339,5 +340,29 @@ impl Store for PostgresStore {
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         maintain::maintain(&self.shared, retention).await
+    }
+
+    fn applications(&self) -> &dyn Applications {
+        &Unsupported
+    }
+
+    fn endpoints(&self) -> &dyn Endpoints {
+        &Unsupported
+    }
+
+    fn event_types(&self) -> &dyn EventTypes {
+        &Unsupported
+    }
+
+    fn messages(&self) -> &dyn Messages {
+        &Unsupported
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        &Unsupported
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        &Unsupported
     }
 }

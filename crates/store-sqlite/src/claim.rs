@@ -60,6 +60,7 @@ pub(crate) fn claim(
             leases: repeated.leases,
             abandoned: Vec::new(),
             resumed,
+            updated: Vec::new(),
             now: context.now,
             is_limited_by_bytes: repeated.has_released,
         });
@@ -86,7 +87,8 @@ pub(crate) fn claim(
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
     let is_limited_by_bytes = budget.payloads.refused() > 0;
-    Ok(ClaimResponse { leases, abandoned, resumed, now: context.now, is_limited_by_bytes })
+    let (updated, now) = (Vec::new(), context.now);
+    Ok(ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes })
 }
 
 /// Grants a lease on the event that was enqueued last, which no worker has claimed.

@@ -73,6 +73,8 @@ pub(crate) fn list(
         Some(DestinationState::Failing) => FAILING,
         Some(DestinationState::CircuitOpen) => CIRCUIT_OPEN,
         Some(DestinationState::Paused) => PAUSED,
+        // This store has no endpoints yet, so none is disabled.
+        Some(DestinationState::Disabled) => return Ok(Page { items: Vec::new(), next: None }),
     };
     let limit = page.limit.get();
     let after = page.after.map_or(i64::MIN, |after| after.0);
@@ -115,6 +117,8 @@ pub(crate) fn read_status(
             Ok(DestinationStatus {
                 id,
                 url: DestinationUrl::from_stored(row.get(0)?),
+                app: None,
+                disabled: None,
                 operator_pause: operator_pause(row, now)?,
                 receiver_pause: receiver_pause(row, now)?,
                 circuit: None,

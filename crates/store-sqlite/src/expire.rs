@@ -50,7 +50,7 @@ impl PendingEvent {
             last_error: row.get(8)?,
             event_id: EventId::from_stored(row.get(9)?),
             created_at: row::timestamp(row, 10)?,
-            hold: Hold::of_destination(is_paused, row.get(12)?),
+            hold: Hold::of_destination(false, is_paused, row.get(12)?),
         })
     }
 

@@ -60,6 +60,7 @@ use async_trait::async_trait;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
+    Answers, Applications, Endpoints, EventTypes, Messages, Operations, Unsupported,
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
     DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
     EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
@@ -463,5 +464,29 @@ impl Store for SqliteStore {
             maintain::maintain(context.db, context.now, &mut cursor, &retention)
         })
         .await
+    }
+
+    fn applications(&self) -> &dyn Applications {
+        &Unsupported
+    }
+
+    fn endpoints(&self) -> &dyn Endpoints {
+        &Unsupported
+    }
+
+    fn event_types(&self) -> &dyn EventTypes {
+        &Unsupported
+    }
+
+    fn messages(&self) -> &dyn Messages {
+        &Unsupported
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        &Unsupported
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        &Unsupported
     }
 }

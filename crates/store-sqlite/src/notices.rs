@@ -7,7 +7,7 @@
 //! finds old attempts and old deliveries in the log in the order of their commits. Retention removes a delivered event
 //! together with the entry of its delivery, and so never before the event's last notice. The notices of a discarded event stay.
 
-use posthaste_domain::{EventId, EventKey, FailureKind, Notice, NoticeKind, Timestamp};
+use posthaste_domain::{DisableReason, EventId, EventKey, FailureKind, Notice, NoticeKind, Timestamp};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice};
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -41,6 +41,7 @@ impl LogEntry {
             None => b'r',
             Some(NoticeKind::Delivered) => b'd',
             Some(NoticeKind::DeadLettered(kind)) => failure_letter(kind),
+            Some(NoticeKind::EndpointDisabled(reason)) => disable_letter(reason),
         };
         packed[9..13].copy_from_slice(&self.attempts.to_be_bytes());
         packed[13..].copy_from_slice(&self.attempt_position.to_be_bytes());
@@ -57,12 +58,27 @@ impl LogEntry {
             key: EventKey(i64::from_be_bytes(*key)),
             kind: match rest[0] {
                 b'd' => Some(NoticeKind::Delivered),
-                letter => find_failure_kind(letter).map(NoticeKind::DeadLettered),
+                letter => find_failure_kind(letter)
+                    .map(NoticeKind::DeadLettered)
+                    .or_else(|| find_disable_reason(letter).map(NoticeKind::EndpointDisabled)),
             },
             attempts: u32::from_be_bytes(*attempts),
             attempt_position: u32::from_be_bytes(*attempt_position),
         }
     }
+}
+
+/// The letter of the reason for which an endpoint was disabled, in a packed entry.
+const fn disable_letter(reason: DisableReason) -> u8 {
+    match reason {
+        DisableReason::Manual => b'M',
+        DisableReason::Gone => b'G',
+        DisableReason::Failing => b'F',
+    }
+}
+
+fn find_disable_reason(letter: u8) -> Option<DisableReason> {
+    DisableReason::ALL.iter().copied().find(|reason| disable_letter(*reason) == letter)
 }
 
 /// The letter of a failure kind in a packed entry. It differs from `r`, a retry, and `d`, a delivery.
@@ -191,8 +207,9 @@ mod tests {
     fn packed_entries_unpack_to_the_same_values() {
         let entry = |kind| LogEntry { key: EventKey(1 << 40), kind, attempts: 7, attempt_position: 300 };
         let failures = FailureKind::ALL.iter().map(|kind| Some(NoticeKind::DeadLettered(*kind)));
-        let expected: Vec<_> =
-            [None, Some(NoticeKind::Delivered)].into_iter().chain(failures).map(entry).collect();
+        let disabled = DisableReason::ALL.iter().map(|reason| Some(NoticeKind::EndpointDisabled(*reason)));
+        let others = [None, Some(NoticeKind::Delivered)].into_iter().chain(disabled);
+        let expected: Vec<_> = others.chain(failures).map(entry).collect();
         let mut batch = LogBatch::default();
         expected.iter().for_each(|entry| batch.push(entry));
         assert!(unpack_entries(&batch.0).eq((0..).zip(expected)));

@@ -155,7 +155,7 @@ fn s2_nfr001_a_page_of_dead_letters_or_events_of_sqlite_is_one_statement() {
     assert_eq!((statements, dead_letters.items.len()), (1, page.limit.get()));
     assert!(dead_letters.next.is_some());
     for destination in [None, Some(url)] {
-        let query = EventQuery { status: Some(DeliveryStatus::Failed), destination };
+        let query = EventQuery { status: Some(DeliveryStatus::Failed), destination, endpoint: None };
         let (statements, events) = count_statements(&mut db, |db| read::events(db, &query, &page).unwrap());
         assert_eq!((statements, events.items.len()), (1, page.limit.get()));
     }
@@ -168,7 +168,7 @@ fn every_listing_of_events_seeks_in_an_index_and_does_not_sort() {
     let states = [DeliveryStatus::Pending, DeliveryStatus::Delivered, DeliveryStatus::Failed].map(Some);
     for status in states.into_iter().chain([None]) {
         for destination in [None, Some(url.clone())] {
-            assert_seeks(&db, &read::listing_sql(&EventQuery { status, destination }), &[]);
+            assert_seeks(&db, &read::listing_sql(&EventQuery { status, destination, endpoint: None }), &[]);
         }
     }
 }
@@ -188,7 +188,7 @@ fn cost_of_listing_a_destination_does_not_grow_with_its_deliveries() {
         insert_events(&db, 1, delivered, "delivered", 1, 0);
         // Reads to the end of the page, or of the listing if that is shorter.
         let steps = |status| {
-            let query = EventQuery { status, destination: Some(here.clone()) };
+            let query = EventQuery { status, destination: Some(here.clone()), endpoint: None };
             let mut listed = db.prepare(&read::listing_sql(&query)).unwrap();
             let rows: Vec<i64> = listed
                 .query_map((i64::MAX, 3, here.as_str()), |row| row.get(0))

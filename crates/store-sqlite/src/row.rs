@@ -42,6 +42,7 @@ pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
         key: EventKey(row.get(0)?),
         event_id: EventId::from_stored(row.get(1)?),
         message_id: MessageId::from_uuid(uuid(row, 2)?),
+        app: None,
         destination_id: DestinationId(row.get(3)?),
         destination_url: DestinationUrl::from_stored(row.get(4)?),
         event_type: row.get(5)?,

@@ -26,6 +26,7 @@ fn pending() -> EventView {
         key: EventKey(1),
         event_id: EventId::from_stored("order-17".to_owned()),
         message_id: MessageId::v7(NOON, [0; 10]),
+        app: None,
         destination_id: DestinationId(1),
         destination_url: url(),
         event_type: "invoice.paid".to_owned(),
@@ -69,6 +70,8 @@ fn healthy() -> DestinationStatus {
     DestinationStatus {
         id: DestinationId(1),
         url: url(),
+        app: None,
+        disabled: None,
         operator_pause: None,
         receiver_pause: None,
         circuit: None,
