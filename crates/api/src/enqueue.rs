@@ -151,6 +151,7 @@ fn invalid_event(error: &InvalidEvent, index: Option<usize>) -> ApiError {
         InvalidEvent::Label { field, .. } => field,
         InvalidEvent::PayloadTooLarge { .. } => "payload",
         InvalidEvent::MaxAttempts(_) => "max_attempts",
+        InvalidEvent::DeliverIn(_) => "deliver_at",
     };
     match (error, invalid_field(field, error, index)) {
         (InvalidEvent::PayloadTooLarge { .. }, ApiError::Invalid { message, details }) => {

@@ -156,10 +156,8 @@ impl ApiError {
                 | StoreError::NotDiscardable { .. }
                 | StoreError::IdempotencyConflict { .. }
                 | StoreError::EventIdTaken { .. } => StatusCode::CONFLICT,
-                // No request rotates the signing secret.
-                StoreError::Rejected { .. } | StoreError::TooManySecrets { .. } => {
-                    StatusCode::INTERNAL_SERVER_ERROR
-                }
+                // No request rotates the signing secret, and none of these routes calls the registry.
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }
     }
@@ -189,7 +187,7 @@ impl ApiError {
                 StoreError::IdempotencyConflict { .. } => ErrorCode::IdempotencyKeyConflict,
                 StoreError::EventIdTaken { .. } => ErrorCode::EventIdTaken,
                 StoreError::DestinationNotFound { .. } => ErrorCode::DestinationNotFound,
-                StoreError::Rejected { .. } | StoreError::TooManySecrets { .. } => ErrorCode::Internal,
+                _ => ErrorCode::Internal,
             },
         }
     }

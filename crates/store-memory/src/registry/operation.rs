@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{
-    DeliveryStatus, DestinationId, EndpointId, EventId, EventKey, FailureKind, OperationId, Timestamp,
+    DeliveryStatus, EndpointId, EventId, EventKey, FailureKind, OperationId, Timestamp,
 };
 use posthaste_store::{
     Advance, AnswerSlot, AppScope, List, ListRequest, NewOperation, Operation, OperationKind, OperationState,
