@@ -10,7 +10,7 @@ use posthaste_domain::signature::KeyKind;
 use posthaste_domain::{
     ApplicationRef, ApplicationSpec, DestinationId, EndpointChange, EndpointRef, EndpointSpec, EventId,
     EventTypeName, EventTypeSettings, Lease, MessageRef, MessageSpec, NewApplication, NewEndpoint,
-    NewEventType, NewMessage, OrgId, Uid,
+    NewEventType, NewMessage, OrgId,
 };
 use posthaste_store::{
     Answer, AnswerKey, AnswerSlot, AppScope, Application, Endpoint, EventView, IfTaken, MessageView, NewKey,
@@ -187,10 +187,6 @@ pub(crate) fn destinations_of(leases: &[Lease]) -> Vec<DestinationId> {
     let mut destinations: Vec<DestinationId> = leases.iter().map(|lease| lease.destination_id).collect();
     destinations.sort();
     destinations
-}
-
-pub(crate) fn message_uid(text: &str) -> Uid {
-    Uid::for_message(text).expect("cases use valid uids")
 }
 
 pub(crate) fn names(texts: &[&str]) -> Option<BTreeSet<EventTypeName>> {
