@@ -40,7 +40,7 @@ pub(crate) fn retry_policy(values: &mut Values, config: &Config) -> RetryPolicy 
         honours_retry_after: config.honour_retry_after,
         uses_circuit_breaker: config.circuit_breaker,
         allow_fast_retries: config.allow_fast_retries,
-        strategy,
+        ..RetryPolicySpec::for_strategy(strategy)
     };
     warn_of_unused_delays(values, config.retry_strategy);
     RetryPolicy::new(spec).unwrap_or_else(|error| {

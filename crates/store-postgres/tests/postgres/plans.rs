@@ -200,7 +200,8 @@ async fn listing_one_destination_reads_few_rows_of_its_history() {
     add_history(&explained, DELIVERING, "NULL").await;
     add_history(&explained, FAILING, "'exhausted'").await;
     let list_pages = async |store: &dyn Store, url: &str, status: Option<DeliveryStatus>| {
-        let query = EventQuery { status, destination: Some(DestinationUrl::parse(url).unwrap()) };
+        let destination = Some(DestinationUrl::parse(url).unwrap());
+        let query = EventQuery { status, destination, endpoint: None };
         let page = |after| PageRequest { after, limit: PageLimit::new(20).unwrap() };
         let mut listed = Vec::new();
         let plans = explained

@@ -109,7 +109,7 @@ mod tests {
 
     fn cut(from: ListFrom<i32>, limit: i64) -> (Vec<i32>, bool) {
         let request = ListRequest { from, limit: ListLimit::new(limit).unwrap() };
-        let List { items, done } = request.cut(vec![1, 2, 3, 4, 5], |item, row| item.cmp(row));
+        let List { items, done } = request.cut(vec![1, 2, 3, 4, 5], Ord::cmp);
         (items, done)
     }
 
