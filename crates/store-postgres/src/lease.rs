@@ -132,6 +132,8 @@ pub(crate) async fn release(store: &StoreState, held: &[LeaseRef]) -> Result<(),
         .with(async |session| session.transact(&RELEASE_LEASES, &[&keys, &claims]).await)
         .await?;
     store.outstanding.remove(held.iter().map(|held| held.token));
+    // The destinations of the leases are not known here.
+    store.blocked.release_all();
     store.waker.wake();
     Ok(())
 }

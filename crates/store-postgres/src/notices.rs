@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::convert::{PgFailureKind, PgTimestamp, unsigned};
+use crate::convert::{PgNoticeKind, PgTimestamp, unsigned};
 use crate::session::{BEGIN, Session, Sql};
 use crate::{StoreState, sleep};
 
@@ -281,8 +281,8 @@ fn parse_notice(row: &Row) -> Result<PublishedNotice, tokio_postgres::Error> {
     })
 }
 
-/// Parses the kind of a notice from the column of its failure kind, which is NULL for a delivered event.
+/// Parses the kind of a notice, whose column is NULL for a delivered event.
 fn parse_kind(row: &Row, column: usize) -> Result<NoticeKind, tokio_postgres::Error> {
-    let kind = row.try_get::<_, Option<PgFailureKind>>(column)?;
-    Ok(NoticeKind::from_failure_kind(kind.map(|PgFailureKind(kind)| kind)))
+    let kind = row.try_get::<_, Option<PgNoticeKind>>(column)?;
+    Ok(kind.map_or(NoticeKind::Delivered, |PgNoticeKind(kind)| kind))
 }
