@@ -91,6 +91,11 @@ impl Metrics {
         })
     }
 
+    /// Counts a request that repeated an idempotency key with another body.
+    pub(crate) fn count_idempotency_mismatch(&self) {
+        self.requests.idempotency_mismatches.inc();
+    }
+
     /// Adds a worker of this process to the gauges.
     pub fn watch_worker(&self, health: WorkerHealth) {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(health);
