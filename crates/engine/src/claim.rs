@@ -219,6 +219,7 @@ impl Claimer {
         let is_complete = response.leases.len() < request.limit && !response.is_limited_by_bytes;
         self.worker.slots.record_claim(is_complete);
         let resumed_circuits = self.close_resumed_circuits(&response);
+        self.worker.ports.profiles.record_claim(&response, requested_at);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
         let is_limited_by_bytes = response.is_limited_by_bytes;

@@ -13,6 +13,7 @@ use crate::attempt_log::log_circuit;
 use crate::circuits::{Admission, CircuitChange};
 use crate::claim::{release_events, release_leases};
 use crate::phase::Phase;
+use crate::profiles::{NoProfile, ProfileInUse};
 use crate::sender::LocalShortage;
 use crate::settle::FinishedDelivery;
 use crate::slots::{Answer, ClaimedEvent, ReadyEvent, Slot};
@@ -34,6 +35,8 @@ enum Unsent {
     Interrupted,
     /// This host lacked a resource, so no request was sent.
     Shortage(LocalShortage),
+    /// The keys and headers of the destination cannot be read.
+    NoProfile,
 }
 
 /// Sends the event, decides on its next state and submits the result to the settler. The slot is free when the answer has
@@ -54,13 +57,15 @@ pub(crate) async fn deliver(
         }
     };
     let ClaimedEvent { lease, renewal, requested_at } = event;
-    let result = match send(worker, &lease).await {
+    let result = match send(worker, &lease, requested_at).await {
         Ok(result) => result,
         Err(Unsent::Interrupted) => {
             return Err(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
         }
-        Err(Unsent::Shortage(shortage)) => {
-            report_shortage(worker, &lease, shortage);
+        Err(unsent @ (Unsent::Shortage(_) | Unsent::NoProfile)) => {
+            if let Unsent::Shortage(shortage) = unsent {
+                report_shortage(worker, &lease, shortage);
+            }
             // From here on, the release counts the lease instead of the slot.
             drop((admission, slot));
             release_events(worker, vec![ClaimedEvent { lease, renewal, requested_at }]).await;
@@ -86,7 +91,8 @@ pub(crate) async fn deliver(
 }
 
 /// Sends the request. A sender that hangs or panics yields an outcome like any other.
-async fn send(worker: &Worker, lease: &Lease) -> Result<AttemptResult, Unsent> {
+async fn send(worker: &Worker, lease: &Lease, requested_at: Duration) -> Result<AttemptResult, Unsent> {
+    let _profile = hold_profile(worker, lease, requested_at).await?;
     let clock = &worker.ports.clock;
     let timeout = worker.settings.timeout;
     let started_at = clock.monotonic();
@@ -105,6 +111,22 @@ async fn send(worker: &Worker, lease: &Lease) -> Result<AttemptResult, Unsent> {
         () = worker.phases.reached(Phase::Interrupted) => return Err(Unsent::Interrupted),
     };
     Ok(AttemptResult { outcome, duration: clock.monotonic().saturating_sub(started_at) })
+}
+
+/// Holds the keys and headers of the destination for the request.
+async fn hold_profile(
+    worker: &Worker,
+    lease: &Lease,
+    requested_at: Duration,
+) -> Result<Option<ProfileInUse>, Unsent> {
+    if lease.profile_version == 0 {
+        return Ok(None);
+    }
+    tokio::select! {
+        biased;
+        held = worker.ports.profiles.resolve(worker, lease, requested_at) => held.map_err(|NoProfile| Unsent::NoProfile),
+        () = worker.phases.reached(Phase::Interrupted) => Err(Unsent::Interrupted),
+    }
 }
 
 /// Slows sending down, and logs the shortage if it is new or has lasted another minute.

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, DestinationId, Lease, RandomDraw};
+use posthaste_domain::{ClaimId, DestinationId, Lease, RandomDraw, Timestamp};
 use posthaste_store::{ClaimSlots, Receiver, ReceiverSlots, Store};
 
 use crate::circuits::Circuits;
 use crate::clock::Clock;
 use crate::cycle::CycleCounters;
+use crate::disabled::DisabledEndpoints;
 use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::observe::Observer;
 use crate::phase::{Phase, PhaseTracker};
+use crate::profiles::SharedProfiles;
 use crate::publish::Publisher;
 use crate::sender::Sender;
 use crate::settings::Settings;
@@ -44,6 +46,8 @@ pub struct Ports {
     pub observer: Arc<dyn Observer>,
     /// The sender's signing keys, if they are those of the store: the worker then reloads them.
     pub reloaded_keys: Option<SharedSigningKeys>,
+    /// The keys and headers of destinations. The sender takes them from here.
+    pub profiles: SharedProfiles,
 }
 
 /// One worker: its settings, the adapters that it calls, and the state that its loops share.
@@ -59,6 +63,7 @@ pub(crate) struct Worker {
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) settler: Settler,
     pub(crate) publisher: Publisher,
+    pub(crate) disabled: DisabledEndpoints,
     pub(crate) cycle: CycleCounters,
     pub(crate) phases: PhaseTracker,
     pub(crate) drain: DrainCounters,
@@ -87,6 +92,11 @@ impl Worker {
     /// may have stepped since, and a receiver that lets events wait so long has stopped to answer.
     pub(crate) fn is_outdated(&self, requested_at: Duration) -> bool {
         self.ports.clock.monotonic().saturating_sub(requested_at) > self.settings.lease.duration() / 3
+    }
+
+    /// Returns the time of the store's clock. None before the first claim.
+    pub(crate) fn store_now(&self) -> Option<Timestamp> {
+        self.store_time.at(self.ports.clock.monotonic())
     }
 
     /// Returns whether events whose leases were requested at this time go back unsent: the worker drains, or they are
@@ -127,7 +137,7 @@ impl Worker {
 }
 
 /// The worker answers for each destination how many events of it can be sent: within the windows, and not to destinations
-/// with an open circuit or without a local port.
+/// with an open circuit, without a local port or without readable keys.
 impl ClaimSlots for Worker {
     fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
         let (destination, now) = (receiver.destination, self.ports.clock.monotonic());
@@ -138,7 +148,11 @@ impl ClaimSlots for Worker {
         let limit = if self.shortages.is_paused(destination, now) {
             Some(0)
         } else {
-            self.circuits.send_limit(destination, now)
+            let limits = [
+                self.circuits.send_limit(destination, now),
+                self.ports.profiles.send_limit(destination, now),
+            ];
+            limits.into_iter().flatten().min()
         };
         if limit.is_some() {
             self.slots.mark_limited(destination);

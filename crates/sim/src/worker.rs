@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{RetryPolicy, WorkerId};
-use posthaste_engine::{Engine, Ports, Publisher, Runtimes, Settings};
+use posthaste_engine::{Engine, Ports, Publisher, Runtimes, Settings, SharedProfiles};
 use posthaste_store::LayeredStore;
 
 use crate::fault::Fault;
@@ -60,6 +60,7 @@ async fn run_process(
         random: Arc::clone(random) as _,
         observer: Arc::new(()),
         reloaded_keys: None,
+        profiles: SharedProfiles::default(),
     };
     let settings = Settings {
         worker_id: process.worker_id.clone(),

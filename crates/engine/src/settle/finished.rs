@@ -39,6 +39,7 @@ impl FinishedDelivery {
         if !settled.is_some_and(SettleResult::is_written) {
             return;
         }
+        worker.disabled.record_result(lease, transition, worker.store_now());
         if let Some(delay) = transition.retry_after() {
             worker.due_times.add(delay, worker.ports.clock.monotonic());
         }

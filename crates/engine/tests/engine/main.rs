@@ -3,6 +3,7 @@
 mod circuits;
 mod delivery;
 mod direct;
+mod disabled;
 mod dispatch;
 mod drain;
 mod expire;
@@ -10,8 +11,10 @@ mod fixture;
 mod heartbeat;
 mod logs;
 mod observe;
+mod operations;
 mod outages;
 mod payload_bytes;
+mod profiles;
 mod publish;
 mod refused_results;
 mod shortage;
