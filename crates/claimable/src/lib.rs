@@ -17,8 +17,7 @@
 //!
 //! **Claims.** [`ClaimableIndex::plan`] chooses ranges and expired leases that fit the free slots. What the claim used up is
 //! removed from the index ([`ClaimableIndex::record_claimed`]). A range may be stale: if other workers have claimed its rows, it
-//! yields none and is dropped. Rows that other transactions had locked stay: their transaction may roll back. But the next claims
-//! start behind them, so that workers part.
+//! yields none and is dropped. Rows that other transactions had locked stay: their transaction may roll back.
 //!
 //! **The invariant.** Every committed row is above the cursors, in a gap, in the index, or leased. A sweep restores it for rows
 //! that the reasoning about gaps missed.
@@ -29,7 +28,6 @@ mod gaps;
 mod plan;
 mod ranges;
 mod receivers;
-mod starts;
 
 use std::collections::BTreeMap;
 
@@ -38,10 +36,9 @@ use posthaste_domain::{DestinationId, EventKey, Timestamp};
 pub use cursors::{CommittedNumber, DiscoveryCursors, DiscoveryStep, QueuedRow, StepRows};
 use gaps::Gaps;
 pub use gaps::ServerSnapshot;
-pub use plan::{ClaimBudget, ClaimPlan, LockedRows, RangeClaim};
+pub use plan::{ClaimBudget, ClaimPlan, RangeClaim};
 pub use ranges::{DestinationRanges, PositionRange};
 pub use receivers::Receivers;
-use starts::Starts;
 
 /// The lowest queue position of a retry. First attempts are numbered by a sequence and stay below it; retries use
 /// microseconds since the Unix epoch, which have been above it since 2001.
@@ -89,7 +86,6 @@ pub struct ClaimableIndex {
     pub expired: BTreeMap<EventKey, ExpiredLease>,
     /// Destinations that a claim found paused, with the end of the pause.
     paused: BTreeMap<DestinationId, Timestamp>,
-    starts: Starts,
     pub receivers: Receivers,
 }
 
@@ -144,15 +140,14 @@ impl ClaimableIndex {
         self.paused.get(&destination).is_some_and(|until| *until > now)
     }
 
-    /// Forgets pauses that have ended, and starts that are no longer valid.
-    pub fn remove_ended(&mut self, now: Timestamp) {
+    /// Forgets pauses that have ended.
+    pub fn remove_ended_pauses(&mut self, now: Timestamp) {
         self.paused.retain(|_, until| *until > now);
-        self.starts.remove_ended(now);
     }
 
-    /// Removes the part of a range that a claim has used up. Returns the rows of this part that other transactions have
-    /// locked, if any.
-    pub fn record_claimed(&mut self, claim: &RangeClaim, result: &RangeResult) -> Option<LockedRows> {
+    /// Removes the part of a range that a claim has used up. Returns this part if it contains rows that other transactions
+    /// have locked.
+    pub fn record_claimed(&mut self, claim: &RangeClaim, result: &RangeResult) -> Option<PositionRange> {
         let range = claim.range;
         let is_retry = range.high >= RETRY_POSITION_MIN;
         let used_to = match (result.granted_to, result.remainder) {
@@ -167,17 +162,13 @@ impl ClaimableIndex {
         };
         let used = PositionRange { low: range.low, high: used_to };
         self.ranges_of(range.high).remove_range(claim.destination, used);
-        let rows = result.remainder.map_or(0, |remainder| remainder.locked_rows);
-        let (destination, range_end) = (claim.destination, range.high);
-        (rows > 0).then_some(LockedRows { destination, range: used, range_end, rows })
+        result.remainder.filter(|rows| rows.locked_rows > 0).map(|_| used)
     }
 
-    /// Ends a claim. Adds the ranges of locked rows again, so that the next claim finds the rows whose transaction was rolled
-    /// back. The next claims start behind them.
-    pub fn end_claim(&mut self, budget: ClaimBudget, now: Timestamp) {
-        for locked in budget.locked {
-            self.starts.record_locked(budget.claim, &locked, now);
-            self.ranges_of(locked.range.high).add_range(locked.destination, locked.range);
+    /// Adds ranges of locked rows again, so that the next claim finds the rows whose transaction was rolled back.
+    pub fn restore_locked(&mut self, locked: impl IntoIterator<Item = (DestinationId, PositionRange)>) {
+        for (destination, range) in locked {
+            self.ranges_of(range.high).add_range(destination, range);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posthaste_domain::{ClaimId, DestinationId, EventKey, Lease, Timestamp};
+use posthaste_domain::{DestinationId, EventKey, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, PayloadBudget, SlotBudget};
 
 use super::{ClaimableIndex, DestinationRanges, PositionRange, Receivers};
@@ -29,34 +29,22 @@ impl ClaimPlan {
     }
 }
 
-/// Rows that a claim requested while other transactions had locked them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LockedRows {
-    pub destination: DestinationId,
-    /// The part of the requested range that contains them. Its other rows have been granted, or other claims hold them.
-    pub range: PositionRange,
-    /// The end of the requested range.
-    pub range_end: i64,
-    pub rows: usize,
-}
-
 /// What a claim in progress may still grant.
 #[derive(Debug, Clone)]
 pub struct ClaimBudget {
-    pub(super) claim: ClaimId,
     slots: SlotBudget,
     payloads: PayloadBudget,
     /// Destinations whose next payload did not fit. The claim takes nothing more of them.
     kept_back: BTreeSet<DestinationId>,
     /// Destinations of which the claim has taken what it may, for another reason than the size of a payload.
     completed: BTreeSet<DestinationId>,
-    pub(super) locked: Vec<LockedRows>,
+    /// Ranges with rows that other transactions had locked.
+    locked: Vec<(DestinationId, PositionRange)>,
 }
 
 impl ClaimBudget {
     pub fn new(request: &ClaimRequest) -> Self {
         Self {
-            claim: request.id,
             slots: SlotBudget::new(request),
             payloads: PayloadBudget::new(request),
             kept_back: BTreeSet::new(),
@@ -95,9 +83,19 @@ impl ClaimBudget {
         self.kept_back.insert(destination);
     }
 
-    /// Records rows that other transactions have locked. The claim continues after them.
-    pub fn skip_locked(&mut self, locked: LockedRows) {
-        self.locked.push(locked);
+    /// Records a range with rows that other transactions have locked. The claim continues after them.
+    pub fn skip_locked(&mut self, destination: DestinationId, range: PositionRange) {
+        self.locked.push((destination, range));
+    }
+
+    /// Returns the ranges with locked rows.
+    pub fn into_locked(self) -> Vec<(DestinationId, PositionRange)> {
+        self.locked
+    }
+
+    /// Returns the destinations whose next payload did not fit.
+    pub fn kept_back(&self) -> impl Iterator<Item = DestinationId> {
+        self.kept_back.iter().copied()
     }
 
     /// Returns whether a payload did not fit.
@@ -138,17 +136,14 @@ impl Planner<'_> {
         let first = self.plan.range_claims.len();
         let known: BTreeSet<DestinationId> = self.budget.slots.known().into_iter().collect();
         let known: Vec<_> =
-            known.into_iter().filter_map(|known| Some((known, self.range_of(ranges, known)?))).collect();
+            known.into_iter().filter_map(|known| Some((known, ranges.first_range(known)?))).collect();
         let left = |slots: &SlotBudget| if is_retry { slots.retries() } else { slots.total() };
         let known_share = self.budget.slots.known_share().min(left(&self.budget.slots));
         self.plan_shares(first, known, known_share, is_retry);
         let leases = left(&self.budget.slots);
-        let waiting = ranges.destinations().filter(|waiting| self.available(*waiting, is_retry) > 0);
+        let is_available = |(destination, _): &(DestinationId, _)| self.available(*destination, is_retry) > 0;
         // One destination for each lease that may still be granted is enough.
-        let waiting: Vec<_> = waiting
-            .filter_map(|waiting| Some((waiting, self.range_of(ranges, waiting)?)))
-            .take(leases)
-            .collect();
+        let waiting: Vec<_> = ranges.first_ranges().filter(is_available).take(leases).collect();
         self.plan_shares(first, waiting, leases, is_retry);
     }
 
@@ -186,14 +181,6 @@ impl Planner<'_> {
             });
         }
         self.plan.range_claims.retain(|claim| claim.limit > 0);
-    }
-
-    /// Returns the range of a destination in which the claim looks for rows.
-    fn range_of(&self, ranges: &DestinationRanges, destination: DestinationId) -> Option<PositionRange> {
-        let start = self.index.starts.get(destination, self.now);
-        start
-            .and_then(|start| ranges.range_after(destination, start))
-            .or_else(|| ranges.first_range(destination))
     }
 
     /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
@@ -234,6 +221,7 @@ mod tests {
             pace_slots: PaceSlots::UNLIMITED,
             payload_bytes_max: usize::MAX,
             event_payload_bytes_max: None,
+            inline_payload_bytes_max: usize::MAX,
             abandon_after: 5,
             resumed_within: Duration::ZERO,
         }
@@ -333,40 +321,5 @@ mod tests {
         let slots = FixedSlots { known: vec![DestinationId(500)], ..FixedSlots::per_destination(1) }.share();
         let plan = planned(&index, &ClaimRequest { slots, ..request(4, 4, 1) });
         assert_eq!(plan, [(500, 1), (1, 1), (2, 1), (3, 1)]);
-    }
-
-    #[test]
-    fn a_worker_that_finds_rows_locked_goes_on_behind_them_for_a_moment() {
-        let mut index = ClaimableIndex::default();
-        record_rows(&mut index, &(1..=100).map(|position| (position, A)).collect::<Vec<_>>());
-        let planned_range = |index: &ClaimableIndex, now| {
-            index.plan(&ClaimBudget::new(&request(10, 10, 10)), now).range_claims[0].range
-        };
-        let all = PositionRange { low: 0, high: 100 };
-        let meet = |index: &mut ClaimableIndex, rows| {
-            let mut budget = ClaimBudget::new(&request(10, 10, 10));
-            let range = PositionRange { low: 0, high: 10 };
-            budget.skip_locked(LockedRows { destination: A, range, range_end: 100, rows });
-            index.end_claim(budget, NOW);
-        };
-        meet(&mut index, 3);
-        assert_eq!(planned_range(&index, NOW), all, "a few rows may be all that there is");
-        meet(&mut index, 10);
-        let range = planned_range(&index, NOW);
-        assert!((10..100).contains(&range.low) && range.high == 100, "{range:?}");
-        assert_eq!(planned_range(&index, NOW.after(Duration::from_secs(1))), all);
-    }
-
-    #[test]
-    fn a_worker_without_rows_behind_its_start_takes_those_before_it() {
-        let mut index = ClaimableIndex::default();
-        record_rows(&mut index, &(1..=20).map(|position| (position, A)).collect::<Vec<_>>());
-        let mut budget = ClaimBudget::new(&request(10, 10, 10));
-        let range = PositionRange { low: 0, high: 10 };
-        budget.skip_locked(LockedRows { destination: A, range, range_end: 20, rows: 10 });
-        index.end_claim(budget, NOW);
-        index.first_attempts.remove_range(A, PositionRange { low: 10, high: 20 });
-        let plan = index.plan(&ClaimBudget::new(&request(10, 10, 10)), NOW);
-        assert_eq!(plan.range_claims[0].range, range);
     }
 }

@@ -94,16 +94,9 @@ impl DestinationRanges {
         self.ranges.get(&destination).and_then(VecDeque::front).copied()
     }
 
-    /// Returns the first positions of a destination after `start`, up to the end of their range.
-    pub fn range_after(&self, destination: DestinationId, start: i64) -> Option<PositionRange> {
-        let ranges = self.ranges.get(&destination)?;
-        let range = ranges.get(ranges.partition_point(|range| range.high <= start))?;
-        Some(PositionRange { low: range.low.max(start), ..*range })
-    }
-
-    /// Returns the destinations, the longest waiting first.
-    pub fn destinations(&self) -> impl Iterator<Item = DestinationId> {
-        self.order.iter().map(|(_, destination)| *destination)
+    /// Returns the first range of every destination, the longest waiting destination first.
+    pub fn first_ranges(&self) -> impl Iterator<Item = (DestinationId, PositionRange)> {
+        self.order.iter().map(|(_, destination)| (*destination, self.ranges[destination][0]))
     }
 }
 
@@ -127,7 +120,7 @@ mod tests {
             index.record_row(DestinationId(destination), position);
         }
         let order = |index: &DestinationRanges| {
-            index.destinations().map(|destination| destination.0).collect::<Vec<_>>()
+            index.first_ranges().map(|(destination, _)| destination.0).collect::<Vec<_>>()
         };
         assert_eq!(order(&index), [2, 1, 3]);
         index.record_row(DestinationId(3), 2);

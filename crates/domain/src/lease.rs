@@ -33,6 +33,63 @@ named_variants!(Trigger {
     Manual => "manual",
 });
 
+/// The payload of a leased event. The bytes of a large one are not read with the lease: they would delay all other leases
+/// of the same claim.
+#[derive(Clone, PartialEq, Eq)]
+pub enum LeasePayload {
+    /// The bytes to send.
+    Loaded(Bytes),
+    /// The size of a payload whose bytes are in the store only.
+    Stored { bytes: usize },
+}
+
+impl LeasePayload {
+    /// Returns the size in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Loaded(payload) => payload.len(),
+            Self::Stored { bytes } => *bytes,
+        }
+    }
+
+    /// Returns whether the payload has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether the bytes are in the store only.
+    pub fn is_stored(&self) -> bool {
+        matches!(self, Self::Stored { .. })
+    }
+
+    /// Returns the bytes. Panics if they are in the store only: a worker loads them before it sends the event.
+    pub fn expect_loaded(&self) -> &Bytes {
+        match self {
+            Self::Loaded(payload) => payload,
+            Self::Stored { bytes } => panic!("a payload of {bytes} bytes is sent before it is loaded"),
+        }
+    }
+
+    /// Drops the bytes, and keeps the size.
+    pub fn unload(self) -> Self {
+        Self::Stored { bytes: self.len() }
+    }
+}
+
+impl From<Bytes> for LeasePayload {
+    fn from(payload: Bytes) -> Self {
+        Self::Loaded(payload)
+    }
+}
+
+/// Shows only the size, so that the bytes never reach a log.
+impl std::fmt::Debug for LeasePayload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = if self.is_stored() { "Stored" } else { "Loaded" };
+        write!(f, "{name}({} bytes)", self.len())
+    }
+}
+
 /// A worker's right to attempt one event, with the data to send. The sender takes a lease, so no event is sent without
 /// one.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,7 +107,7 @@ pub struct Lease {
     pub profile_version: i64,
     pub event_type: String,
     pub content_type: String,
-    pub payload: Bytes,
+    pub payload: LeasePayload,
     pub traceparent: Option<String>,
     /// Attempts recorded since the event was enqueued or last requeued.
     pub attempts: u32,
@@ -85,7 +142,7 @@ impl Lease {
             profile_version: 0,
             event_type: event.event_type().to_owned(),
             content_type: event.content_type().to_owned(),
-            payload: event.payload().clone(),
+            payload: LeasePayload::Loaded(event.payload().clone()),
             traceparent: event.traceparent().map(str::to_owned),
             attempts: 0,
             max_attempts: event.max_attempts(),
@@ -196,6 +253,16 @@ mod tests {
             assert_eq!(error, InvalidLease::TooShort(short));
             assert!(error.to_string().contains("100ms"), "{error}");
         }
+    }
+
+    #[test]
+    fn payload_keeps_its_size_without_its_bytes_and_shows_no_byte() {
+        let loaded = LeasePayload::from(Bytes::from_static(b"secret"));
+        assert_eq!((loaded.len(), loaded.expect_loaded().len(), loaded.is_stored()), (6, 6, false));
+        assert_eq!(format!("{loaded:?}"), "Loaded(6 bytes)");
+        let stored = loaded.unload();
+        assert_eq!((stored.clone(), stored.len()), (LeasePayload::Stored { bytes: 6 }, 6));
+        assert_eq!(format!("{stored:?}"), "Stored(6 bytes)");
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub use event_type::{EventTypeChange, EventTypeSettings, InvalidEventType, NewEv
 pub use excerpt::Excerpt;
 pub use id::{ClaimId, DestinationId, EventId, EventKey, InvalidId, LeaseToken, MessageId, WorkerId};
 pub use last_error::last_error_without_excerpt;
-pub use lease::{InvalidLease, Lease, LeaseTerms, NewEventIds, Trigger};
+pub use lease::{InvalidLease, Lease, LeasePayload, LeaseTerms, NewEventIds, Trigger};
 pub use message::{DELIVER_IN_MAX, InvalidMessage, MessageSpec, NewMessage};
 pub use metadata::{InvalidMetadata, Metadata};
 pub use notice::{NOTICE_TOPIC, Notice, NoticeKind};

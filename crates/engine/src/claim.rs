@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, Lease, Timestamp};
+use futures_util::FutureExt as _;
+use posthaste_domain::{ClaimId, Lease, LeasePayload, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, ClaimSlots, LeaseRef, StoreError, Wakeups};
 
 use crate::attempt_log::millis;
@@ -55,6 +56,7 @@ pub(crate) async fn run_once(worker: Arc<Worker>) -> Result<(), StoreError> {
     if let Some(keys) = &worker.ports.reloaded_keys {
         keys.reload(&*worker.ports.store).await?;
     }
+    let mut wakeups = worker.ports.store.wakeups();
     while quota.total > 0 && worker.phases.current() == Phase::Running && worker.settler.failure().is_none() {
         let claimed = match claimer.claim(quota).await {
             Ok(claimed) => claimed,
@@ -67,8 +69,12 @@ pub(crate) async fn run_once(worker: Arc<Worker>) -> Result<(), StoreError> {
         };
         quota.total = quota.total.saturating_sub(claimed.leases);
         quota.retries = quota.retries.saturating_sub(claimed.retries);
+        // The store wakes workers when it has not searched all destinations, or has got new events.
+        if claimed.leases > 0 || wakeups.wait().now_or_never().is_some() {
+            continue;
+        }
         // Nothing more can be sent at once. Continue when a delivery has ended; without one the cycle is complete.
-        if claimed.leases == 0 && !claimer.wait_for_one_delivery().await {
+        if !claimer.wait_for_one_delivery().await {
             break;
         }
     }
@@ -216,13 +222,19 @@ impl Claimer {
             }
         };
         self.answered_at = requested_at;
-        let is_complete = response.leases.len() < request.limit && !response.is_limited_by_bytes;
-        self.worker.slots.record_claim(is_complete);
+        let knows_kept_back = !response.is_limited_by_bytes || !response.kept_back.is_empty();
+        for destination in &response.kept_back {
+            self.worker.slots.mark_limited(*destination);
+        }
+        self.worker.slots.record_claim(response.leases.len() < request.limit && knows_kept_back);
         let resumed_circuits = self.close_resumed_circuits(&response);
         self.worker.ports.profiles.record_claim(&response, requested_at);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
-        let is_limited_by_bytes = response.is_limited_by_bytes;
+        // While no large payload may be claimed, only full claims leave more that could be.
+        let is_limited_by_bytes = response.is_limited_by_bytes
+            && (request.event_payload_bytes_max.is_none()
+                || loaded_bytes(&response) >= request.payload_bytes_max / 2);
         self.start_deliveries(response.leases, requested_at).await;
         // Slots released during the call were not part of the request. They are worth another claim only if this one
         // found anything. The same holds for events whose payloads did not fit.
@@ -266,8 +278,8 @@ impl Claimer {
         let result = catch_store_panic(worker.ports.store.claim(request)).await;
         let took = worker.ports.clock.monotonic().saturating_sub(requested_at);
         self.is_unanswered = result.is_err();
-        match result {
-            Ok(_) => self.claim_bytes.record_answered(took, request.lease),
+        match &result {
+            Ok(response) => self.claim_bytes.record_answered(took, loaded_bytes(response)),
             Err(_) => self.claim_bytes.record_unanswered(),
         }
         let response = result?;
@@ -307,6 +319,12 @@ impl Claimer {
             AvailablePayloads::AnySize(bytes) => (claim_bytes.min(bytes), None),
             AvailablePayloads::OnlySmall(event_bytes) => (claim_bytes, Some(event_bytes)),
         };
+        let inline_payload_bytes_max = worker.settings.inline_payload_bytes_max;
+        let event_payload_bytes_max = if worker.payload_reads.are_paused(worker.ports.clock.monotonic()) {
+            event_payload_bytes_max.into_iter().chain([inline_payload_bytes_max]).min()
+        } else {
+            event_payload_bytes_max
+        };
         let limit = available.total.min(worker.unsettled_room()).min(CLAIM_MAX).min(quota.total);
         ClaimRequest {
             id: self.claim_id,
@@ -318,6 +336,7 @@ impl Claimer {
             pace_slots: available.by_pace,
             payload_bytes_max,
             event_payload_bytes_max,
+            inline_payload_bytes_max,
             abandon_after: worker.settings.abandon_after,
             resumed_within: worker.ports.clock.monotonic().saturating_sub(self.answered_at) + RESUME_OVERLAP,
         }
@@ -419,6 +438,12 @@ impl Claimer {
         worker.settler.finished().await;
         release_leases(worker, &worker.settler.take_given_up()).await;
     }
+}
+
+/// Returns the size of the payloads that a response contains.
+fn loaded_bytes(response: &ClaimResponse) -> usize {
+    let payloads = response.leases.iter().map(|lease| &lease.payload);
+    payloads.filter(|payload| !payload.is_stored()).map(LeasePayload::len).sum()
 }
 
 /// Takes the store's time from a claim's response. Logs when the host's clock begins or ceases to differ from it.

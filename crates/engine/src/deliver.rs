@@ -4,7 +4,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use posthaste_domain::{AttemptResult, ErrorClass, Lease, Outcome, Transition};
 use posthaste_store::LeaseRef;
@@ -76,7 +75,7 @@ pub(crate) async fn deliver(
     let (answer, took) = (Answer::from_outcome(&result.outcome), result.duration);
     let (transition, change) = decide(worker, &lease, admission, result);
     // The payload is not needed any more; results that wait for the store hold no memory for it.
-    let lease = Lease { payload: Bytes::new(), ..lease };
+    let lease = Lease { payload: lease.payload.unload(), ..lease };
     let destination = lease.destination_id;
     // The slot becomes free before the store knows of a pause.
     let held = transition.destination_pause().map(|_| worker.slots.hold(destination));

@@ -122,7 +122,7 @@ async fn start_deliveries(
     let now = worker.ports.clock.monotonic();
     let ready = worker.accept_leases(leases, requested_at).filter_map(|event| {
         match reservation.take(event.lease.destination_id) {
-            Some(slot) => Some(ReadyEvent { event, slot }),
+            Some(slot) => Some(ReadyEvent { event, slot }.into()),
             // The destination was removed and created again, under another id.
             None => worker.slots.add(event, now),
         }

@@ -19,6 +19,7 @@ use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::observe::WorkerHealth;
+use crate::payloads::PayloadReads;
 use crate::phase::{Phase, PhaseTracker};
 use crate::publish::Publisher;
 use crate::settings::{InvalidSettings, Settings};
@@ -274,6 +275,7 @@ fn start_worker(
         lanes: Lanes::default(),
         circuits: Arc::new(Circuits::new(breaker)),
         shortages: Shortages::default(),
+        payload_reads: PayloadReads::default(),
         due_times: DueTimes::default(),
         store_time: StoreTime::default(),
         heartbeat,

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::deliver::{InterruptedDelivery, deliver};
-use crate::slots::ReadyEvent;
+use crate::payloads;
+use crate::slots::NextStep;
 use crate::worker::Worker;
 
 /// The lanes of a worker. Dropping them aborts their deliveries.
@@ -18,10 +19,10 @@ pub(crate) struct Lanes(Mutex<JoinSet<Option<InterruptedDelivery>>>);
 
 impl Lanes {
     /// Starts a lane for each event.
-    pub(crate) fn start(&self, worker: &Arc<Worker>, events: impl IntoIterator<Item = ReadyEvent>) {
+    pub(crate) fn start<E: Into<NextStep>>(&self, worker: &Arc<Worker>, events: impl IntoIterator<Item = E>) {
         let mut lanes = self.lanes();
         for event in events {
-            lanes.spawn(run(Arc::clone(worker), event));
+            lanes.spawn(run(Arc::clone(worker), event.into()));
         }
     }
 
@@ -54,9 +55,12 @@ impl Lanes {
     }
 }
 
-/// Sends an event, then those that may be sent when its answer has arrived. The first one continues in this lane.
-async fn run(worker: Arc<Worker>, first: ReadyEvent) -> Option<InterruptedDelivery> {
-    let mut next = Some(first);
+/// Reads the payload of an event if necessary and sends the event, then those that may be sent when its answer has arrived. The first one continues in this lane.
+async fn run(worker: Arc<Worker>, first: NextStep) -> Option<InterruptedDelivery> {
+    let mut next = match first {
+        NextStep::ReadPayload(unread) => payloads::read(&worker, unread).await,
+        NextStep::Send(ready) => Some(ready),
+    };
     while let Some(event) = next {
         let mut ready = match deliver(&worker, event).await {
             Ok(ready) => ready.into_iter(),

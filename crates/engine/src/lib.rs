@@ -34,6 +34,7 @@ mod direct;
 mod heartbeat;
 mod lanes;
 pub mod lease_protocol;
+mod payloads;
 mod profiles;
 mod settle;
 
@@ -64,7 +65,7 @@ pub use observe::{AttemptEvent, Observer, WorkerHealth};
 pub use profiles::{Profile, ProfileInUse, SharedProfiles, UnusableProfile};
 pub use publish::{Publisher, Subscription, SubscriptionGap};
 pub use sender::{LocalShortage, Sender};
-pub use settings::{InvalidSettings, Settings, WINDOW_START};
+pub use settings::{INLINE_PAYLOAD_BYTES_MAX, InvalidSettings, Settings, WINDOW_START};
 pub use settle::WriteFailure;
 pub use signing::{SECRETS_LEARNED_WITHIN, SharedSigningKeys};
 pub use worker::{Ports, RandomSource};

@@ -9,6 +9,10 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Number of requests that may be in flight to a new destination or host by default.
 pub const WINDOW_START: usize = 2;
 
+/// Size of the largest payload that comes with its lease by default. It crosses a link of 6 MB/s in 3 ms, which is little
+/// beside the other costs of a delivery over such a link. A call for each payload costs more than that on a fast one.
+pub const INLINE_PAYLOAD_BYTES_MAX: usize = 16 << 10;
+
 /// The settings of one worker.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -33,6 +37,9 @@ pub struct Settings {
     /// Maximum size of all payloads in flight in this worker together, in bytes. One event may exceed it, and small payloads
     /// are not counted: see [`Settings::small_payload_bytes`].
     pub in_flight_bytes_max: usize,
+    /// Size of the largest payload that comes with its lease. A larger one is read from the store before it is sent, apart
+    /// from claims, so that it delays no other event.
+    pub inline_payload_bytes_max: usize,
     /// Maximum number of retries in flight in this worker. Retries never use more than three quarters of the slots;
     /// the rest is reserved for first attempts.
     pub retry_batch: usize,
@@ -74,6 +81,7 @@ impl Settings {
             per_destination: 20,
             window_start: WINDOW_START,
             in_flight_bytes_max: 64 << 20,
+            inline_payload_bytes_max: INLINE_PAYLOAD_BYTES_MAX,
             retry_batch: 100,
             poll_interval: Duration::from_secs(1),
             cycle_interval: Duration::from_secs(60),
@@ -94,6 +102,13 @@ impl Settings {
     /// `in_flight_bytes_max`. All that a worker holds together have at most three eighths of it.
     pub fn small_payload_bytes(&self) -> usize {
         self.in_flight_bytes_max / 8 / self.concurrency.max(1)
+    }
+
+    /// Returns the maximum size of the payloads that are claimed and not yet read, in bytes: 2 MiB by default. One event may
+    /// exceed it. Each of them is larger than `inline_payload_bytes_max`, so they are at most a quarter as many as the
+    /// requests in flight.
+    pub fn unread_payload_bytes_max(&self) -> usize {
+        (self.concurrency / 4).max(1) * self.inline_payload_bytes_max
     }
 
     /// Validates every setting and returns the first that is out of range.

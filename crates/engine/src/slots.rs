@@ -40,6 +40,33 @@ pub(crate) struct ReadyEvent {
     pub(crate) slot: Slot,
 }
 
+/// A claimed event whose payload must be read before it is sent, with its slot.
+pub(crate) struct UnreadEvent {
+    pub(crate) event: ClaimedEvent,
+    pub(crate) slot: ReadingSlot,
+}
+
+/// What to do next with a claimed event.
+pub(crate) enum NextStep {
+    ReadPayload(UnreadEvent),
+    Send(ReadyEvent),
+}
+
+impl From<ReadyEvent> for NextStep {
+    fn from(ready: ReadyEvent) -> Self {
+        Self::Send(ready)
+    }
+}
+
+/// What becomes of an event whose payload has been read.
+pub(crate) enum AfterReading {
+    Ready(ReadyEvent),
+    /// It waits for a place in the windows of its destination and host.
+    Waits,
+    /// It should be released: the worker drains, or the destination has been paused or its circuit has opened.
+    Stopped(ClaimedEvent),
+}
+
 /// What follows from an answer.
 pub(crate) struct AfterAnswer {
     /// Events that may be sent now.
@@ -129,9 +156,9 @@ impl Slots {
         self.table().known()
     }
 
-    /// Takes a slot for a claimed event. Returns the event if it may be sent at once; otherwise it waits for a place in the
-    /// windows of its destination and host.
-    pub(crate) fn add(self: &Arc<Self>, event: ClaimedEvent, now: Duration) -> Option<ReadyEvent> {
+    /// Takes a slot for a claimed event. Returns the event if it may be sent at once, or if its payload must be read;
+    /// otherwise it waits for a place in the windows of its destination and host.
+    pub(crate) fn add(self: &Arc<Self>, event: ClaimedEvent, now: Duration) -> Option<NextStep> {
         let lease = &event.lease;
         let delivery = NewDelivery {
             destination: lease.destination_id,
@@ -139,12 +166,38 @@ impl Slots {
             host: lease.destination_url.origin(),
             is_retry: lease.is_retry(),
             payload_bytes: lease.payload.len(),
+            is_unread: lease.payload.is_stored(),
         };
         let mut table = self.table();
         let usage = table.use_slot(delivery, now);
+        if delivery.is_unread {
+            table.start_reading(&usage);
+            let slot = ReadingSlot { slots: Arc::clone(self), usage: Some(usage) };
+            drop(table);
+            return Some(NextStep::ReadPayload(UnreadEvent { event, slot }));
+        }
         let started = table.add(usage, event);
         drop(table);
-        started.map(|started| self.ready(started))
+        started.map(|started| self.ready(started).into())
+    }
+
+    /// Passes on an event whose payload has been read.
+    pub(crate) fn end_reading(self: &Arc<Self>, mut slot: ReadingSlot, event: ClaimedEvent) -> AfterReading {
+        let mut usage = slot.usage.take().expect("only this method and drop take the usage");
+        let mut table = self.table();
+        let may_claim = table.end_reading(&mut usage);
+        if table.is_stopped(&usage) {
+            table.free(&usage);
+            drop(table);
+            self.notify(may_claim);
+            return AfterReading::Stopped(event);
+        }
+        let started = table.add(usage, event);
+        drop(table);
+        if may_claim {
+            self.wake();
+        }
+        started.map_or(AfterReading::Waits, |started| AfterReading::Ready(self.ready(started)))
     }
 
     /// Ends a request that has an answer: learns from it, frees its slot, and starts the next deliveries.
@@ -277,6 +330,23 @@ impl Drop for Reservation {
         self.slots.table().open_reservations -= 1;
         // A drain waits for the end of all reservations.
         self.slots.notify(false);
+    }
+}
+
+/// The slot of an event whose payload is being read. Dropping it releases the slot.
+pub(crate) struct ReadingSlot {
+    slots: Arc<Slots>,
+    usage: Option<Usage>,
+}
+
+impl Drop for ReadingSlot {
+    fn drop(&mut self) {
+        let Some(mut usage) = self.usage.take() else { return };
+        let mut table = self.slots.table();
+        table.end_reading(&mut usage);
+        table.free(&usage);
+        drop(table);
+        self.slots.notify(true);
     }
 }
 

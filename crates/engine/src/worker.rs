@@ -16,6 +16,7 @@ use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::observe::Observer;
+use crate::payloads::PayloadReads;
 use crate::phase::{Phase, PhaseTracker};
 use crate::profiles::SharedProfiles;
 use crate::publish::Publisher;
@@ -58,6 +59,7 @@ pub(crate) struct Worker {
     pub(crate) lanes: Lanes,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) shortages: Shortages,
+    pub(crate) payload_reads: PayloadReads,
     pub(crate) due_times: DueTimes,
     pub(crate) store_time: StoreTime,
     pub(crate) heartbeat: Arc<Heartbeat>,

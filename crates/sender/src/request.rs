@@ -57,17 +57,18 @@ pub(crate) struct RequestContext<'a> {
 /// request has no `accept-encoding`, so that receivers do not compress their responses.
 pub(crate) fn build_request(lease: &Lease, context: &RequestContext<'_>) -> Result<Request<Bytes>, Failure> {
     let RequestContext { instance_keys, profile, compat_headers, now } = *context;
+    let payload = lease.payload.expect_loaded();
     let mut text = HeaderText::default();
     let id = text.add(&lease.wire_id);
     let event_id = if lease.event_id == lease.wire_id { id.clone() } else { text.add(&lease.event_id) };
     let timestamp = text.add(now.as_secs());
     let signature = match profile.and_then(Profile::keys) {
-        Some(keys) => text.add(keys.signature(&lease.wire_id, now, &lease.payload)),
-        None => text.add(instance_keys.signature(&lease.wire_id, now, &lease.payload)),
+        Some(keys) => text.add(keys.signature(&lease.wire_id, now, payload)),
+        None => text.add(instance_keys.signature(&lease.wire_id, now, payload)),
     };
     let event_type = text.add(&lease.event_type);
     let attempt = text.add(lease.attempt());
-    let length = text.add(lease.payload.len());
+    let length = text.add(payload.len());
     let content_type = (lease.content_type != JSON).then(|| text.add(&lease.content_type));
     let traceparent = lease.traceparent.as_ref().map(|traceparent| text.add(traceparent));
 
@@ -79,7 +80,7 @@ pub(crate) fn build_request(lease: &Lease, context: &RequestContext<'_>) -> Resu
     // Keeps the signature out of HPACK's compression table and out of debug output.
     signature.set_sensitive(true);
 
-    let mut request = Request::new(lease.payload.clone());
+    let mut request = Request::new(payload.clone());
     *request.method_mut() = Method::POST;
     let headers = request.headers_mut();
     headers.reserve(HEADER_COUNT);

@@ -86,7 +86,7 @@ async fn serve_http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'stati
 /// Returns the peak memory of attempts with a payload of this size, without the payload.
 async fn peak_overhead(sender: &HttpSender, url: &str, payload_bytes: usize) -> usize {
     let mut lease = lease(url);
-    lease.payload = Bytes::from(vec![b'x'; payload_bytes]);
+    lease.payload = Bytes::from(vec![b'x'; payload_bytes]).into();
     let mut peak = 0;
     // Several attempts, because the first one also allocates what is allocated only once.
     for attempts in 0..3 {

@@ -262,7 +262,11 @@ impl Checker {
         let (first, requests) = model.request_log.record_request(&lease.event_id, lease.token);
         let claims_of_removed = model.removed_claims.get(&lease.key).copied().unwrap_or_default();
         let claims = model.rows.get(&lease.key).map_or(claims_of_removed, |row| row.claims);
+        let is_stored =
+            model.rows.get(&lease.key).is_none_or(|row| row.payload == *lease.payload.expect_loaded());
         let result = (|| {
+            let payload = lease.payload.expect_loaded();
+            require!("P3", is_stored, "{} is sent with {} other bytes", lease.event_id, payload.len());
             require!("P9", first, "two requests for {} under one token", lease.event_id);
             require!(
                 "P9",
@@ -289,9 +293,9 @@ impl Checker {
         }
     }
 
-    /// Records that no request was sent under this lease, for lack of a local resource.
-    pub(crate) fn record_unsent(&self, lease: &Lease) {
-        self.model().unsent.insert(lease.token);
+    /// Records that no request is sent under this lease: a local resource is lacking, or the payload cannot be read.
+    pub(crate) fn record_unsent(&self, token: LeaseToken) {
+        self.model().unsent.insert(token);
     }
 
     pub(crate) fn record_response(&self, lease: &Lease, outcome: &Outcome) {

@@ -41,6 +41,8 @@ faults! {
     ResettingReceiver: "resetting receiver",
     RateLimitingReceiver: "rate-limiting receiver",
     GoneReceiver: "gone receiver",
+    PayloadNotRead: "payload cannot be read",
+    SlowPayload: "payload read slower than the lease",
     LocalShortage: "request not sent for lack of a local resource",
     SenderPanic: "panic in the sender",
     PoisonEvent: "poison event crashes its worker",

@@ -168,6 +168,8 @@ impl Scenario {
         settings.retry_batch = random.index(14) + 2;
         // Payloads of more than 16 bytes are not small.
         settings.in_flight_bytes_max = settings.concurrency * 8 * 16;
+        // Most large payloads do not come with their leases.
+        settings.inline_payload_bytes_max = random.pick(&[16, 200]);
         settings.poll_interval = random.millis(500..2_000);
         settings.retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));
         settings.dead_letter_retention = random.chance(300).then(|| random.millis(1_200_000..3_600_000));

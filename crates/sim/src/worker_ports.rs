@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use posthaste_domain::{DestinationId, EventId, Lease, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{LocalShortage, Sender};
 use posthaste_store::{
@@ -181,6 +182,26 @@ impl StoreLayer for FaultyStore {
         Ok(claimed)
     }
 
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        if self.world.fault_occurs(50) {
+            self.world.count(Fault::SlowPayload);
+            let lease = self.world.scenario.settings.lease.duration();
+            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            sleep(self.world.random.millis(lease_ms / 2..lease_ms * 2)).await;
+        }
+        // Neither fault excuses the loss of the lease, which is renewed meanwhile.
+        let read = if self.world.fault_occurs(50) {
+            self.world.count(Fault::PayloadNotRead);
+            Err(StoreError::Unavailable { reason: Fault::PayloadNotRead.name().to_owned() })
+        } else {
+            self.call(Call::Read, self.inner.read_payload(lease)).await
+        };
+        if !matches!(read, Ok(Some(_))) {
+            self.world.checker.record_unsent(lease.token);
+        }
+        read
+    }
+
     async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
         self.call(Call::Renew, self.inner.renew(held, lease)).await
     }
@@ -321,7 +342,7 @@ impl Sender for FaultySender {
         self.process.wait_while_stalled().await;
         if let Some(shortage) = self.process.shortage() {
             self.world.count(Fault::LocalShortage);
-            self.world.checker.record_unsent(lease);
+            self.world.checker.record_unsent(lease.token);
             return Err(shortage);
         }
         let (_request, exceeded) = self.in_flight.begin_request(lease, &self.world.scenario.settings);
@@ -330,7 +351,7 @@ impl Sender for FaultySender {
         }
         self.crash_sometimes(Fault::CrashBeforeSend).await;
         self.world.checker.record_request(lease);
-        if is_poison(&lease.payload) {
+        if is_poison(lease.payload.expect_loaded()) {
             self.crash(Fault::PoisonEvent).await;
         }
         self.panic_sometimes();

@@ -43,6 +43,7 @@ impl SequenceRun<'_> {
             pace_slots: PaceSlots::new(|pace| claim.pace_slots[pace as usize]),
             payload_bytes_max: claim.payload_bytes_max,
             event_payload_bytes_max: claim.event_payload_bytes_max,
+            inline_payload_bytes_max: claim.inline_payload_bytes_max,
             abandon_after: claim.abandon_after,
             resumed_within: RESUMED_WITHIN,
         };
@@ -92,9 +93,14 @@ impl SequenceRun<'_> {
         let model = if is_repeated {
             self.model.claim(&request.model).await.expect("the model is always up")
         } else {
-            let is_limited = store.is_limited_by_bytes;
-            self.tally.add("claims limited by bytes", usize::from(is_limited));
-            self.model.with_state(|state| check_choice(state, now, &request.model, &keys, is_limited))?;
+            let is_limited_by_bytes = store.is_limited_by_bytes;
+            self.tally.add("claims limited by bytes", usize::from(is_limited_by_bytes));
+            let mut kept_back = BTreeSet::new();
+            for destination in &store.kept_back {
+                kept_back.insert(self.ids.destinations.model_of(destination)?);
+            }
+            let left = LeftByBytes { is_limited_by_bytes, kept_back };
+            self.model.with_state(|state| check_choice(state, now, &request.model, &keys, &left))?;
             self.model.claim_exactly(&request.model, &keys)
         };
         if is_repeated {
@@ -196,7 +202,9 @@ struct LeaseContent {
     destination_url: DestinationUrl,
     event_type: String,
     content_type: String,
-    payload: Bytes,
+    payload_bytes: usize,
+    /// The payload, if it came with the lease.
+    payload: Option<Bytes>,
     traceparent: Option<String>,
     attempts: u32,
     max_attempts: u32,
@@ -224,12 +232,14 @@ impl LeaseContent {
             trigger,
             overdue,
         } = lease.clone();
+        let loaded = (!payload.is_stored()).then(|| payload.expect_loaded().clone());
         let overdue = snap_to_model(overdue, expected_overdue);
         Self {
             destination_url,
             event_type,
             content_type,
-            payload,
+            payload_bytes: payload.len(),
+            payload: loaded,
             traceparent,
             attempts,
             max_attempts,
@@ -239,6 +249,12 @@ impl LeaseContent {
     }
 }
 
+/// What a claim reported about the events that it left because of their size.
+struct LeftByBytes {
+    is_limited_by_bytes: bool,
+    kept_back: BTreeSet<DestinationId>,
+}
+
 /// Checks that every granted event was claimable within the limits, and that the claim left no event that it could also
 /// have granted.
 fn check_choice(
@@ -246,7 +262,7 @@ fn check_choice(
     now: Timestamp,
     request: &ClaimRequest,
     granted: &[EventKey],
-    is_limited_by_bytes: bool,
+    left_by_bytes: &LeftByBytes,
 ) -> ComparisonResult {
     let mut budget =
         ClaimBudget { state, request, slots: SlotBudget::new(request), granted: BTreeMap::new() };
@@ -270,8 +286,17 @@ fn check_choice(
     let left = claimable_rows
         .iter()
         .find(|row| budget.exhausted_limit(row).is_none() && !bytes.may_leave(row, &claimable_rows));
+    let kept_back = &left_by_bytes.kept_back;
+    let is_unnamed = |row: &&&Row| !kept_back.is_empty() && !kept_back.contains(&row.destination_id);
+    let unnamed = claimable_rows.iter().filter(is_unnamed).find(|row| budget.exhausted_limit(row).is_none());
+    if let Some(row) = unnamed {
+        return Err(Difference::new(format!(
+            "event {} was left because of bytes, but its destination is not named",
+            row.event_id
+        )));
+    }
     match left {
-        None => bytes.check(&claimable_rows, is_limited_by_bytes),
+        None => bytes.check(&claimable_rows, left_by_bytes),
         Some(row) => Err(Difference::new(format!(
             "event {} was not granted, though it was claimable and no limit was reached",
             row.event_id

@@ -40,6 +40,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => (leases(), select(&LEASE_DURATIONS[..])).prop_map(|(leases, lease)| Operation::Renew { leases, lease }),
         16 => settle(),
         3 => leases().prop_map(|leases| Operation::Release { leases }),
+        4 => lease_choice().prop_map(|lease| Operation::ReadPayload { lease }),
         5 => requeue(),
         4 => cancel(),
         3 => vec(report(), 1..=3).prop_map(Operation::ReportCircuits),
@@ -97,7 +98,7 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
         (per_destination, destination_slots),
         host_slots(),
         prop_oneof![4 => Just(usize::MAX), 1 => payload_bytes()],
-        weighted(0.1, payload_bytes()),
+        (weighted(0.1, payload_bytes()), prop_oneof![1 => Just(usize::MAX), 1 => payload_bytes()]),
         select(&LEASE_DURATIONS[..]),
         1..=3_u32,
     )
@@ -109,7 +110,7 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
                 (per_destination, destination_slots),
                 HostSlots { per_host, paces, pace_slots, known },
                 payload_bytes_max,
-                event_payload_bytes_max,
+                (event_payload_bytes_max, inline_payload_bytes_max),
                 lease,
                 abandon_after,
             )| {
@@ -125,6 +126,7 @@ fn claim() -> impl Strategy<Value = ClaimSpec> {
                     known,
                     payload_bytes_max,
                     event_payload_bytes_max,
+                    inline_payload_bytes_max,
                     lease,
                     abandon_after,
                 }

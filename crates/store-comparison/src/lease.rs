@@ -1,4 +1,4 @@
-//! Renewals and releases of any lease ever granted, held or lost.
+//! Renewals, releases and reads of payloads under any lease ever granted, held or lost.
 
 use std::time::Duration;
 
@@ -44,6 +44,22 @@ impl SequenceRun<'_> {
         store.map_err(|error| Difference::failed("release", &error))?;
         self.model.release(&held.model).await.expect("the model is always up");
         Ok(String::new())
+    }
+
+    pub(crate) async fn read_payload(
+        &mut self,
+        handle: Handle,
+        lease: LeaseChoice,
+    ) -> ComparisonResult<String> {
+        let Some(lease) = self.lease(lease) else { return Ok(String::new()) };
+        let held = Counterparts { store: LeaseRef::from(&lease.store), model: LeaseRef::from(&lease.model) };
+        let store = self.store(handle).read_payload(held.store).await;
+        let store = store.map_err(|error| Difference::failed("read_payload", &error))?;
+        let model = self.model.read_payload(held.model).await.expect("the model is always up");
+        let what = if model.is_some() { "payloads read" } else { "payloads of lost leases" };
+        self.tally.add(what, 1);
+        compare("the payload of a lease", &model, &store)?;
+        Ok(format!("{:?} bytes", store.map(|payload| payload.len())))
     }
 
     /// Returns references to the chosen leases, without duplicates.

@@ -50,6 +50,9 @@ pub(crate) enum Operation {
         worker: Worker,
         attempts: Vec<AttemptSpec>,
     },
+    ReadPayload {
+        lease: LeaseChoice,
+    },
     Release {
         leases: Vec<LeaseChoice>,
     },
@@ -169,6 +172,7 @@ pub(crate) struct ClaimSpec {
     pub(crate) known: Vec<Destination>,
     pub(crate) payload_bytes_max: usize,
     pub(crate) event_payload_bytes_max: Option<usize>,
+    pub(crate) inline_payload_bytes_max: usize,
     pub(crate) lease: Duration,
     pub(crate) abandon_after: u32,
 }

@@ -114,6 +114,7 @@ impl<'a> SequenceRun<'a> {
             Operation::Advance(by) => self.advance(*by).await,
             Operation::Renew { leases, lease } => self.renew(handle, leases, *lease).await,
             Operation::Settle { worker, attempts } => self.settle(handle, *worker, attempts).await,
+            Operation::ReadPayload { lease } => self.read_payload(handle, *lease).await,
             Operation::Release { leases } => self.release(handle, leases).await,
             Operation::Requeue { event, actor } => self.requeue(handle, *event, *actor).await,
             Operation::Cancel { event, actor, reason } => self.cancel(handle, *event, *actor, *reason).await,

@@ -73,9 +73,17 @@ pub async fn an_event_larger_than_each_may_be_keeps_back_only_its_destination(ha
     let claimed = claim(&store, &request()).await;
     assert_eq!(event_ids(&claimed.leases), small.into_iter().collect());
     assert!(claimed.is_limited_by_bytes);
+    let kept_back = claimed.kept_back;
     let claimed = claim(&store, &request()).await;
     assert_eq!((claimed.leases.len(), claimed.is_limited_by_bytes), (0, true), "nothing fits");
-    assert_eq!(sizes(&claim_all(&store).await), [10, 100_000], "a claim without the limit grants them");
+    let granted = claim(&store, &claim_by("worker-a")).await;
+    assert_eq!(sizes(&granted.leases), [10, 100_000], "a claim without the limit grants them");
+    assert_eq!(
+        kept_back,
+        [granted.leases[0].destination_id],
+        "and the other claim had named their destination"
+    );
+    assert_eq!(granted.kept_back, []);
 }
 
 /// Whatever happened to an event, the store knows the size of its payload.

@@ -127,6 +127,7 @@ pub(crate) fn claim_by(owner: &str) -> ClaimRequest {
         pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: usize::MAX,
         event_payload_bytes_max: None,
+        inline_payload_bytes_max: usize::MAX,
         abandon_after: 5,
         resumed_within: MINUTE,
     }

@@ -46,6 +46,7 @@ mod operations;
 mod overview;
 mod page;
 mod pause;
+mod payload;
 mod repeated_action;
 mod repeated_claim;
 mod requeue;

@@ -73,7 +73,7 @@ pub async fn a_requeue_keeps_payload_destination_and_history(harness: &dyn Harne
     requeue(&store, &event_id).await;
     assert_eq!(detail(&store, &event_id).await.history, before.history);
     let lease = claim_one(&store).await;
-    assert_eq!(lease.payload, spec.payload);
+    assert_eq!(lease.payload.expect_loaded(), &spec.payload);
     assert_eq!(lease.destination_url, before.event.destination_url);
     assert_eq!((lease.event_id, lease.message_id), (event_id, before.event.message_id));
 }

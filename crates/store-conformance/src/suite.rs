@@ -95,6 +95,13 @@ macro_rules! conformance_suite {
                 retried_requeued_released_and_lost_events_count_their_bytes,
                 a_repeated_claim_releases_the_leases_that_do_not_fit,
             }
+            payload {
+                a_claim_returns_payloads_up_to_its_limit_and_the_sizes_of_others,
+                a_large_payload_is_read_byte_for_byte_under_its_lease,
+                many_payloads_are_read_at_the_same_time,
+                repeated_claims_and_takeovers_leave_large_payloads_out,
+                no_payload_is_read_under_a_lease_that_has_ended,
+            }
             repeated_claim {
                 repeated_claim_returns_the_same_leases,
                 repeated_claim_through_another_handle_returns_the_same_leases,

@@ -6,8 +6,10 @@ mod throttle;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use posthaste_domain::{
-    ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, TerminalState, Timestamp, Trigger, WorkerId,
+    ClaimId, DestinationId, EventId, EventKey, Lease, LeasePayload, LeaseToken, TerminalState, Timestamp,
+    Trigger, WorkerId,
 };
 use posthaste_store::{
     ClaimRequest, ClaimResponse, EnqueueLease, LeaseRef, PayloadBudget, SlotBudget, split_held,
@@ -26,14 +28,15 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -
     let updated = updated(state, now, request.resumed_within);
     let (leases, is_limited_by_bytes) = extend_granted(state, now, request);
     if !leases.is_empty() {
-        return ClaimResponse { leases, abandoned: Vec::new(), resumed, updated, now, is_limited_by_bytes };
+        return ClaimResponse { leases, resumed, updated, now, is_limited_by_bytes, ..ClaimResponse::default() };
     }
     let abandoned = abandon(state, now, request.abandon_after);
-    let (keys, is_limited_by_bytes) = select(state, now, request);
+    let (keys, kept_back) = select(state, now, request);
     let terms = GrantTerms::of_claim(request);
     throttle::spend(state, now, &keys);
     let leases = keys.into_iter().map(|key| grant(state, now, key, &terms)).collect();
-    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes }
+    let is_limited_by_bytes = !kept_back.is_empty();
+    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes, kept_back }
 }
 
 /// Claims the events that the caller selected, whatever their size.
@@ -50,14 +53,14 @@ pub(crate) fn claim_exactly(
     let leases = keys.iter().map(|key| grant(state, now, *key, &terms)).collect();
     let resumed = resumed(state, now, request.resumed_within);
     let updated = updated(state, now, request.resumed_within);
-    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes: false }
+    ClaimResponse { leases, abandoned, resumed, updated, now, ..ClaimResponse::default() }
 }
 
 /// Selects the events to lease within the limits of the request: those of destinations that the worker knows to answer
 /// first, then the longest due, first attempts and retries alike.
-/// Returns also whether an event was left because of the size of its payload. Such an event keeps back the later events of
-/// its destination, but those of no other destination.
-fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKey>, bool) {
+/// Returns also the destinations of which an event was left because of the size of its payload. Such an event keeps back the
+/// later events of its destination, but those of no other destination.
+fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKey>, Vec<DestinationId>) {
     let mut ready: Vec<(Option<Timestamp>, EventKey)> = state
         .rows
         .iter()
@@ -99,7 +102,7 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
             kept_back.insert(receiver.destination);
         }
     }
-    (selected.into_iter().collect(), payloads.refused() > 0)
+    (selected.into_iter().collect(), kept_back.into_iter().collect())
 }
 
 /// Extends and returns the leases that an earlier call under the same claim id granted and that it still holds. Releases
@@ -116,7 +119,7 @@ fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> 
         if let Some(granted) = &mut row.lease {
             (granted.until, granted.duration) = (now.after(request.lease), request.lease);
         }
-        leases.push(build_lease(state, key, token, now));
+        leases.push(build_lease(state, key, token, now, request.inline_payload_bytes_max));
     }
     release(state, now, &released);
     (leases, !released.is_empty())
@@ -150,11 +153,17 @@ struct GrantTerms<'a> {
     claim: ClaimId,
     owner: &'a WorkerId,
     duration: Duration,
+    inline_payload_bytes_max: usize,
 }
 
 impl<'a> GrantTerms<'a> {
     fn of_claim(request: &'a ClaimRequest) -> Self {
-        Self { claim: request.id, owner: &request.owner, duration: request.lease }
+        Self {
+            claim: request.id,
+            owner: &request.owner,
+            duration: request.lease,
+            inline_payload_bytes_max: request.inline_payload_bytes_max,
+        }
     }
 }
 
@@ -166,7 +175,12 @@ pub(crate) fn grant_enqueued(
     keys: &[EventKey],
 ) -> Vec<Lease> {
     let claim = ClaimId::random(state.random.random());
-    let terms = GrantTerms { claim, owner: &lease.owner, duration: lease.duration };
+    let terms = GrantTerms {
+        claim,
+        owner: &lease.owner,
+        duration: lease.duration,
+        inline_payload_bytes_max: usize::MAX,
+    };
     keys.iter().map(|key| grant(state, now, *key, &terms)).collect()
 }
 
@@ -180,11 +194,20 @@ fn grant(state: &mut State, now: Timestamp, key: EventKey, terms: &GrantTerms<'_
     row.updated_at = now;
     let (owner, until) = (terms.owner.clone(), now.after(terms.duration));
     row.lease = Some(GrantedLease { claim: terms.claim, token, owner, until, duration: terms.duration });
-    build_lease(state, key, token, now)
+    build_lease(state, key, token, now, terms.inline_payload_bytes_max)
 }
 
-fn build_lease(state: &State, key: EventKey, token: LeaseToken, now: Timestamp) -> Lease {
+fn build_lease(
+    state: &State,
+    key: EventKey,
+    token: LeaseToken,
+    now: Timestamp,
+    inline_payload_bytes_max: usize,
+) -> Lease {
     let row = &state.rows[&key];
+    let payload = state.payload(row);
+    let bytes = payload.len();
+    let is_inline = bytes <= inline_payload_bytes_max;
     let is_requeued = row.manual_last.as_ref().is_some_and(|last| last.action.restarts());
     Lease {
         token,
@@ -197,13 +220,19 @@ fn build_lease(state: &State, key: EventKey, token: LeaseToken, now: Timestamp) 
         profile_version: state.destinations.get(&row.destination_id).map_or(0, |it| it.profile_version),
         event_type: row.event_type.clone(),
         content_type: row.content_type.clone(),
-        payload: state.payload(row),
+        payload: if is_inline { payload.into() } else { LeasePayload::Stored { bytes } },
         traceparent: row.traceparent.clone(),
         attempts: row.attempts,
         max_attempts: row.max_attempts,
         trigger: Trigger::for_attempt(is_requeued, row.attempts),
         overdue: row.next_attempt_at.map_or(Duration::ZERO, |due| now.since(due)),
     }
+}
+
+/// Returns the payload of a leased event, or none if the lease was lost.
+pub(crate) fn read_payload(state: &mut State, lease: LeaseRef) -> Option<Bytes> {
+    state.find_leased(lease.key, lease.token)?;
+    Some(state.payload(&state.rows[&lease.key]))
 }
 
 /// Renews leases and returns the lost ones. The owner of an expired lease can renew it until another claim takes it

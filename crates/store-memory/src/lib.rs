@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, Lease, Timestamp, WorkerId};
 use posthaste_store::{
@@ -100,6 +101,10 @@ impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let now = self.clock.now();
         Ok(self.with_state(|state| claim::claim(state, now, request)))
+    }
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.with_state(|state| claim::read_payload(state, lease)))
     }
 
     async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {

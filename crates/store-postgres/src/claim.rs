@@ -154,8 +154,9 @@ impl<'a> Claim<'a> {
             fruitless_rounds += usize::from(has_failed && self.budget.is_limited_by_bytes());
         }
         let is_limited_by_bytes = self.budget.is_limited_by_bytes();
-        let now = discovery.now();
-        discovery.claimable.end_claim(self.budget, now);
+        let has_seen_all = fruitless_rounds < FRUITLESS_ROUNDS_MAX;
+        let kept_back = if has_seen_all { self.budget.kept_back().collect() } else { Vec::new() };
+        discovery.claimable.restore_locked(self.budget.into_locked());
         Ok(ClaimResponse {
             leases: self.leases,
             abandoned: self.abandoned,
@@ -163,6 +164,7 @@ impl<'a> Claim<'a> {
             updated: self.updated,
             now: self.looked_at.unwrap_or_else(|| discovery.now()),
             is_limited_by_bytes,
+            kept_back,
         })
     }
 
@@ -207,9 +209,8 @@ impl<'a> Claim<'a> {
             let (leases, is_limited_by_bytes) = repeat::repeat_claim(self.session, self.request).await?;
             if !leases.is_empty() {
                 let (resumed, updated, now) = (found.resumed, found.updated, found.now);
-                let abandoned = Vec::new();
                 let repeated =
-                    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes };
+                    ClaimResponse { leases, resumed, updated, now, is_limited_by_bytes, ..Default::default() };
                 return Ok(Some(repeated));
             }
         }

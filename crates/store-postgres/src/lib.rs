@@ -53,6 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
@@ -219,6 +220,10 @@ impl Store for PostgresStore {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         claim::claim(&self.shared, request).await
+    }
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        lease::read_payload(&self.shared, lease).await
     }
 
     async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {

@@ -125,7 +125,7 @@ mod tests {
             profile_version: 0,
             event_type: "type".into(),
             content_type: "text/plain".into(),
-            payload: Bytes::new(),
+            payload: Bytes::new().into(),
             traceparent: None,
             attempts: 0,
             max_attempts: 1,

@@ -9,6 +9,7 @@
 
 mod connect;
 mod settings;
+mod shared;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,8 +23,9 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use connect::{Connector, PoolerTraits};
-use settings::BEGIN_SNAPSHOT;
 pub(crate) use settings::{BEGIN, BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Begin, durable_commit};
+use settings::{BEGIN_SNAPSHOT, PAYLOAD_STATEMENT_TIMEOUT, STATEMENT_TIMEOUT};
+pub(crate) use shared::SharedSession;
 
 use crate::config::PostgresConfig;
 use crate::error::{is_statement_missing, pool_error, store_error, unavailable};
@@ -56,6 +58,9 @@ pub(crate) struct SessionPools {
     pub(crate) operate: SessionPool,
     /// Checks of whether writes are possible. They may hang, and must not keep other calls waiting.
     pub(crate) checks: SessionPool,
+    /// Reads of large payloads. It is a single connection: over a slow link, a statement of another pool then waits for a
+    /// part of one payload at most.
+    pub(crate) payloads: SharedSession,
     /// Calls of dispatch, heartbeat and produce that failed.
     write_failures: Arc<AtomicUsize>,
     /// The statements for the configured schema, which all pools share.
@@ -67,17 +72,20 @@ impl SessionPools {
         let pooler = Arc::new(PoolerTraits::default());
         let write_failures = Arc::new(AtomicUsize::new(0));
         let statements = Arc::new(Statements::new(config.schema.clone()));
-        let pool = |connections| SessionPool::new(config, connections, &pooler, &statements, None);
-        let writing = |connections| {
-            let failures = Some(Arc::clone(&write_failures));
-            SessionPool::new(config, connections, &pooler, &statements, failures)
+        let new_pool = |connections, statement_timeout, failures| {
+            SessionPool::new(config, connections, statement_timeout, &pooler, &statements, failures)
         };
+        let pool = |connections| new_pool(connections, STATEMENT_TIMEOUT, None);
+        let writing =
+            |connections| new_pool(connections, STATEMENT_TIMEOUT, Some(Arc::clone(&write_failures)));
+        let payloads = SharedSession::new(new_pool(1, PAYLOAD_STATEMENT_TIMEOUT, None));
         Self {
             dispatch: writing(4),
             heartbeat: writing(2),
             produce: writing(4),
             operate: pool(4),
             checks: pool(1),
+            payloads,
             write_failures,
             statements,
         }
@@ -103,12 +111,13 @@ impl SessionPool {
     fn new(
         config: &PostgresConfig,
         connections: usize,
+        statement_timeout: &'static str,
         pooler: &Arc<PoolerTraits>,
         statements: &Arc<Statements>,
         failures: Option<Arc<AtomicUsize>>,
     ) -> Self {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let connector = Connector { tls: config.tls.clone(), pooler: Arc::clone(pooler) };
+        let connector = Connector { tls: config.tls.clone(), pooler: Arc::clone(pooler), statement_timeout };
         let manager = Manager::from_connect(config.driver.clone(), connector, recycling);
         let pool = Pool::builder(manager)
             .max_size(connections)
@@ -118,6 +127,16 @@ impl SessionPool {
             .build()
             .expect("the builder has the runtime that timeouts need");
         Self { pool, pooler: Arc::clone(pooler), statements: Arc::clone(statements), failures }
+    }
+
+    /// Takes a session from the pool, or opens one.
+    async fn take(&self) -> Result<Session, StoreError> {
+        let client = self.pool.get().await.map_err(|error| pool_error(&error))?;
+        Ok(Session {
+            client: Some(client),
+            pooler: Arc::clone(&self.pooler),
+            statements: Arc::clone(&self.statements),
+        })
     }
 
     /// Runs `work` on a session, within [`CALL_TIMEOUT`]. Closes the session if the work fails.
@@ -130,12 +149,7 @@ impl SessionPool {
         W: AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
     {
         let call = async {
-            let client = self.pool.get().await.map_err(|error| pool_error(&error))?;
-            let session = Session {
-                client: Some(client),
-                pooler: Arc::clone(&self.pooler),
-                statements: Arc::clone(&self.statements),
-            };
+            let session = self.take().await?;
             session.run(work).await
         };
         let result = match tokio::time::timeout(CALL_TIMEOUT, call).await {
@@ -174,12 +188,16 @@ impl Session {
             // Returns the session to the pool. After an error the session must not return: it may be inside a
             // transaction, or at a server that no longer accepts writes.
             Ok(_) => drop(self.client.take()),
-            Err(error) if error.code().is_some_and(is_statement_missing) => {
-                self.pooler.record_lost_statement();
-            }
-            Err(_) => {}
+            Err(error) => self.record_error(error),
         }
         result.map_err(|error| store_error(&error))
+    }
+
+    /// Notes what an error tells about a pooler.
+    fn record_error(&self, error: &tokio_postgres::Error) {
+        if error.code().is_some_and(is_statement_missing) {
+            self.pooler.record_lost_statement();
+        }
     }
 
     pub(crate) fn client(&self) -> &Object {

@@ -1,13 +1,15 @@
 //! Checkpoints, which copy the write-ahead log into the database so that the log can start again.
 //!
 //! A thread with its own connection copies the log while the writer goes on committing. The log starts again with the
-//! first commit that finds all of it copied. A writer that never pauses leaves such a moment to chance, so it copies the
-//! rest itself when that is short, or when the log has become long.
+//! first commit that finds all of it copied. A writer that never pauses leaves such a moment to chance, so it pauses for a
+//! few milliseconds when a short rest is left to copy. The thread then flushes the database file, which takes long on a
+//! slow disk, beside the next commits. The writer copies the rest itself only when the log has become long.
 //!
 //! The log holds many versions of the pages that change most. A full disk refuses a longer log, although the space that the
 //! log occupies would be enough for the pages alone: then [`empty_log`] makes room.
 
 mod background;
+mod requests;
 
 pub(crate) use background::Checkpointer;
 

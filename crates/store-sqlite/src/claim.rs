@@ -10,15 +10,17 @@
 //! - **First attempts** are due as soon as they are stored. A claim finds them by seeking from destination to
 //!   destination through `webhook_first_attempts`, which holds nothing else.
 //!
-//! A claim is maximal: it grants every claimable event unless a limit that applies to the event is used up. No limit
-//! gains capacity during a claim. An event whose payload does not fit the byte limits keeps back its destination only, so
+//! A claim is maximal: it grants every claimable event unless a limit that applies to the event is used up, or it has passed
+//! over [`SKIPPED_MAX`] destinations without slots. In that case it wakes the workers, and the next claim goes on from
+//! there: one saturated host with 10,000 destinations must not make each claim search all of them, while other calls wait.
+//! No limit gains capacity during a claim. An event whose payload does not fit the byte limits keeps back its destination only, so
 //! that large events of one destination do not stop the events of others; after [`REFUSED_MAX`] such events the claim ends.
 
 pub(crate) mod abandon;
 pub(crate) mod grant;
 mod repeat;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use posthaste_domain::{DestinationId, DestinationUrl, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, PayloadBudget, Receiver, SlotBudget};
@@ -35,12 +37,17 @@ use grant::ClaimWriter;
 /// other destinations.
 const REFUSED_MAX: usize = 1_000;
 
+/// The number of destinations without slots after which a claim searches no further.
+const SKIPPED_MAX: usize = 250;
+
 /// The state that rotates claims fairly: the next claim starts at the next destination and with the other kind of
 /// attempt. The writer thread keeps it in memory.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimRotation {
-    /// The destination that was last granted a first attempt.
+    /// The destination that was last granted a first attempt, or the last one that an unfinished search has passed over.
     last_served: i64,
+    /// The destination at which an unfinished search began: the next claim searches up to it.
+    search_end: Option<i64>,
     /// Whether the next claim takes first attempts before retries. The order alternates, so that neither kind starves
     /// the other of slots.
     first_attempts_first: bool,
@@ -58,11 +65,11 @@ pub(crate) fn claim(
     if !repeated.leases.is_empty() {
         return Ok(ClaimResponse {
             leases: repeated.leases,
-            abandoned: Vec::new(),
             resumed,
             updated: Vec::new(),
             now: context.now,
             is_limited_by_bytes: repeated.has_released,
+            ..ClaimResponse::default()
         });
     }
     let mut ended = EndedLeases::default();
@@ -75,20 +82,23 @@ pub(crate) fn claim(
         writer.take_over(&lease, &mut budget, &mut ended)?;
     }
     let rotation = &mut *context.rotation;
-    if rotation.first_attempts_first {
-        claim_first_attempts(db, rotation, &mut budget, &mut writer)?;
+    let search = if rotation.first_attempts_first {
+        let search = claim_first_attempts(db, rotation, &mut budget, &mut writer)?;
         claim_retries(db, &mut budget, &mut writer)?;
+        search
     } else {
         claim_retries(db, &mut budget, &mut writer)?;
-        claim_first_attempts(db, rotation, &mut budget, &mut writer)?;
-    }
+        claim_first_attempts(db, rotation, &mut budget, &mut writer)?
+    };
+    *context.has_due_events |= search == SearchResult::Unfinished;
     rotation.first_attempts_first = !rotation.first_attempts_first;
     let leases = writer.finish()?;
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
     let is_limited_by_bytes = budget.payloads.refused() > 0;
+    let kept_back = budget.into_kept_back();
     let (updated, now) = (Vec::new(), context.now);
-    Ok(ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes })
+    Ok(ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes, kept_back })
 }
 
 /// Grants a lease on the event that was enqueued last, which no worker has claimed.
@@ -193,22 +203,37 @@ fn claim_first_attempts(
     rotation: &mut ClaimRotation,
     budget: &mut ClaimBudget,
     writer: &mut ClaimWriter<'_>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<SearchResult> {
     if budget.is_exhausted() {
-        return Ok(());
+        return Ok(SearchResult::Finished);
     }
     let known = known_destinations(db, budget)?;
     grant_shares(&known, budget.slots.known_share(), budget, writer)?;
+    let search_end = rotation.search_end.take().unwrap_or(rotation.last_served);
+    let mut skips_left = SKIPPED_MAX;
     let mut is_truncated = true;
     while is_truncated && !budget.is_exhausted() {
-        let waiting = waiting_destinations(db, rotation.last_served, budget)?;
+        let found = waiting_destinations(db, rotation.last_served, search_end, budget, &mut skips_left)?;
         // Search again if the list was cut off: a queue of nothing but consumed rows is listed and yields no lease.
-        is_truncated = waiting.len() == budget.slots.total();
-        if let Some(last) = grant_shares(&waiting, budget.slots.total(), budget, writer)? {
+        is_truncated = found.is_cut_off;
+        if let Some(last) = grant_shares(&found.waiting, budget.slots.total(), budget, writer)? {
             rotation.last_served = last.0;
         }
+        if skips_left == 0 {
+            rotation.last_served = found.last_seen;
+            rotation.search_end = Some(search_end);
+            return Ok(SearchResult::Unfinished);
+        }
     }
-    Ok(())
+    Ok(SearchResult::Finished)
+}
+
+/// Whether a claim has searched all destinations with first attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchResult {
+    Finished,
+    /// The claim has passed over many destinations without slots. The next claim goes on.
+    Unfinished,
 }
 
 /// Grants up to `leases_max` first attempts, an equal share to each destination. Returns the destination that it visited
@@ -264,26 +289,59 @@ fn known_destinations(db: &Connection, budget: &ClaimBudget) -> rusqlite::Result
     Ok(waiting)
 }
 
-/// Returns destinations with first attempts that the budget allows, in cyclic order after `last_served`. Stops when
-/// there is one destination for each lease that may still be granted.
+/// Destinations with first attempts that a search has found.
+struct FoundDestinations {
+    waiting: Vec<WaitingDestination>,
+    /// The last destination that the search has read.
+    last_seen: i64,
+    /// Whether there may be more, for leases that the found ones do not need.
+    is_cut_off: bool,
+}
+
+/// Finds destinations with first attempts that the budget allows, in cyclic order after `last_served` up to `end`. Stops when
+/// there is one destination for each lease that may still be granted, or when no skips are left. Lists no more destinations
+/// of a host than the host has slots.
 fn waiting_destinations(
     db: &Connection,
     last_served: i64,
+    end: i64,
     budget: &ClaimBudget,
-) -> rusqlite::Result<Vec<WaitingDestination>> {
+    skips_left: &mut usize,
+) -> rusqlite::Result<FoundDestinations> {
     let mut next_after = db.prepare_cached(NEXT_DESTINATION)?;
-    let mut waiting = Vec::new();
-    for (mut after, end) in [(last_served, i64::MAX), (i64::MIN, last_served)] {
-        while waiting.len() < budget.slots.total() {
-            let next = next_after.query_row((after, end), WaitingDestination::from_row).optional()?;
-            let Some(next) = next else { break };
-            after = next.id.0;
-            if budget.available(next.receiver(), false) > 0 {
-                waiting.push(next);
+    let mut found = FoundDestinations { waiting: Vec::new(), last_seen: last_served, is_cut_off: false };
+    let mut listed: BTreeMap<String, usize> = BTreeMap::new();
+    let ranges = match last_served < end {
+        true => vec![(last_served, end)],
+        false => vec![(last_served, i64::MAX), (i64::MIN, end)],
+    };
+    for (after, end) in ranges {
+        found.last_seen = after;
+        loop {
+            if found.waiting.len() >= budget.slots.total() || *skips_left == 0 {
+                found.is_cut_off = true;
+                return Ok(found);
             }
+            let next =
+                next_after.query_row((found.last_seen, end), WaitingDestination::from_row).optional()?;
+            let Some(next) = next else { break };
+            found.last_seen = next.id.0;
+            let receiver = next.receiver();
+            if budget.available(receiver, false) == 0 {
+                *skips_left -= 1;
+                continue;
+            }
+            let listed = listed.entry(receiver.host.to_owned()).or_default();
+            if *listed >= budget.slots.available_at_host(receiver) {
+                *skips_left -= 1;
+                found.is_cut_off = true;
+                continue;
+            }
+            *listed += 1;
+            found.waiting.push(next);
         }
     }
-    Ok(waiting)
+    Ok(found)
 }
 
 /// What a claim may still grant.
@@ -307,6 +365,15 @@ impl ClaimBudget {
 
     fn is_exhausted(&self) -> bool {
         self.slots.total() == 0 || self.payloads.refused() >= REFUSED_MAX
+    }
+
+    /// Returns the destinations whose next event did not fit the byte limits. Returns none if the claim ended before it had
+    /// looked at all destinations.
+    fn into_kept_back(self) -> Vec<DestinationId> {
+        if self.payloads.refused() >= REFUSED_MAX {
+            return Vec::new();
+        }
+        self.kept_back.into_iter().collect()
     }
 
     /// Returns how many more events of a receiver may be granted, of retries or of first attempts.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use posthaste_domain::Timestamp;
 use posthaste_store::LeaseRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
@@ -28,6 +29,24 @@ fn find_held(
 ) -> rusqlite::Result<Option<(QueueEntry, ClaimNumber)>> {
     let by = (lease.key.0, TokenSeed::of_lease(lease.key, lease.token).into_bytes());
     held.query_row(by, |row| Ok((QueueEntry::from_row(row)?, ClaimNumber(row.get(5)?)))).optional()
+}
+
+/// Reads the payload of a leased event. Returns no row if the event no longer has a lease under this seed. All lookups are
+/// by primary key.
+pub(crate) const PAYLOAD: &str = "
+    SELECT m.payload
+    FROM webhook_queue q
+    CROSS JOIN webhook_events e ON e.id = q.id
+    CROSS JOIN webhook_messages m ON m.key = e.message_key
+    WHERE q.id = ?1 AND q.lease_token = ?2";
+
+/// Reads the payload of a leased event, or returns none if the lease was lost.
+pub(crate) fn read_payload(db: &Connection, lease: LeaseRef) -> Result<Option<Bytes>, CallError> {
+    let by = (lease.key.0, TokenSeed::of_lease(lease.key, lease.token).into_bytes());
+    let read = db.prepare_cached(PAYLOAD)?.query_row(by, |row| {
+        Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob_or_null()?.unwrap_or_default()))
+    });
+    Ok(read.optional()?)
 }
 
 /// Extends leases so that they expire `lease` from now. Returns the lost leases. An expired lease that no claim has

@@ -57,6 +57,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
@@ -273,6 +274,10 @@ impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let request = request.clone();
         self.write(CommandKind::Other, move |context| claim::claim(context, &request)).await
+    }
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        self.read(move |db| lease::read_payload(db, lease)).await
     }
 
     async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {

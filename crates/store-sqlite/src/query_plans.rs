@@ -13,8 +13,8 @@ use rusqlite::{Connection, Params, StatementStatus};
 
 use crate::claim::{self, grant};
 use crate::{
-    claims, clock_repair, connect, destination, destination_view, expire, maintain, migrate, operate, read,
-    remove, row, unused_destinations,
+    claims, clock_repair, connect, destination, destination_view, expire, lease, maintain, migrate, operate,
+    read, remove, row, unused_destinations,
 };
 
 struct Database {
@@ -216,6 +216,7 @@ fn every_query_of_a_claim_seeks_in_an_index() {
         assert_eq!(plan(&db, sql), ["SCAN webhook_claims"]);
     }
     assert_seeks(&db, claim::RAISE_EARLIEST_RETRY_AT, &[]);
+    assert_seeks(&db, lease::PAYLOAD, &[]);
     assert_seeks(&db, clock_repair::RETRIES_AFTER, &[]);
     assert_seeks(&db, clock_repair::RESTART_PAUSES, &["webhook_destinations_paused"]);
     assert_seeks(&db, clock_repair::DATE_RESUMES, &["webhook_destinations_resumed"]);

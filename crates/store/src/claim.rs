@@ -41,6 +41,9 @@ pub struct ClaimRequest {
     /// Maximum size of the payload of each event that the claim newly grants. An event with a larger payload also keeps
     /// back the events behind it in the queue of its destination, but those of no other destination.
     pub event_payload_bytes_max: Option<usize>,
+    /// Maximum size of a payload that the response contains. The lease on an event with a larger one has only its size;
+    /// [`Store::read_payload`](crate::Store::read_payload) reads it.
+    pub inline_payload_bytes_max: usize,
     /// Number of lost leases in a row after which an event is dead-lettered instead of leased again.
     pub abandon_after: u32,
     /// How far back the response lists resumed and updated destinations: at least the time since the last answered claim.
@@ -66,6 +69,9 @@ pub struct ClaimResponse {
     /// Whether the claim left a claimable event because of the size of its payload: because of
     /// [`ClaimRequest::payload_bytes_max`] or [`ClaimRequest::event_payload_bytes_max`].
     pub is_limited_by_bytes: bool,
+    /// The destinations of which the claim left events because of that, if it left none of others. A claim that does not
+    /// know them all, such as a repeated one, names none.
+    pub kept_back: Vec<DestinationId>,
 }
 
 /// Identifies a lease by the key of its event and its token. The token proves that the worker holds the lease.

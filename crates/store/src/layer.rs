@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
@@ -34,6 +35,10 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.inner().claim(request).await
+    }
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        self.inner().read_payload(lease).await
     }
 
     async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
@@ -202,6 +207,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         self.0.claim(request).await
+    }
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        self.0.read_payload(lease).await
     }
 
     async fn renew(&self, leases: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {

@@ -38,6 +38,7 @@ mod wakeups;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
@@ -91,6 +92,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Grants leases on due events, and takes over expired leases, within the limits of the request.
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError>;
+
+    /// Reads the payload of a leased event. Returns none if the lease was lost: the event was settled, cancelled or leased
+    /// again. The call may take minutes over a slow link, and delays no call of another kind: an adapter with connections
+    /// reserves one for payloads.
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError>;
 
     /// Extends leases so that they expire `lease` from now. Returns the lost leases: their tokens no longer match,
     /// because the events were settled, cancelled or leased again. A renewal must not wait for claims and settles: an

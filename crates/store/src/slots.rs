@@ -74,9 +74,11 @@ pub struct Receiver<'a> {
 pub struct ReceiverSlots {
     /// Free slots of the destination.
     pub destination: usize,
-    /// Free slots of its host.
+    /// Free slots of its host. A host has slots of their own for its destinations that have not answered.
     pub host: usize,
     pub pace: Pace,
+    /// Whether the destination has answered: it shares the slots of its host with the other ones that have.
+    pub is_known: bool,
 }
 
 /// What a worker can send at once. The store asks it only for destinations with due events, so that a claim costs no more
@@ -150,6 +152,7 @@ impl ClaimSlots for FixedSlots {
             destination: destination.unwrap_or(self.per_destination),
             host: self.hosts.get(receiver.host).copied().unwrap_or(self.per_host),
             pace: self.paces.get(receiver.host).copied().unwrap_or(Pace::Prompt),
+            is_known: false,
         }
     }
 
@@ -167,7 +170,20 @@ pub struct SlotBudget {
     by_pace: PaceSlots,
     /// Leases that the claim has granted.
     destinations: BTreeMap<DestinationId, usize>,
-    hosts: BTreeMap<Box<str>, usize>,
+    hosts: BTreeMap<Box<str>, HostLeases>,
+}
+
+/// The leases that a claim has granted at one host: to destinations that have answered, and to the others.
+#[derive(Debug, Clone, Copy, Default)]
+struct HostLeases {
+    known: usize,
+    unproven: usize,
+}
+
+impl HostLeases {
+    fn of(&mut self, is_known: bool) -> &mut usize {
+        if is_known { &mut self.known } else { &mut self.unproven }
+    }
 }
 
 /// Events of one destination that a claim takes together if it takes many: fewer would cost a search for each event.
@@ -221,10 +237,20 @@ impl SlotBudget {
         }
         let slots = self.slots.of(receiver);
         let at_destination = self.destinations.get(&receiver.destination).copied().unwrap_or(0);
-        let at_host = self.hosts.get(receiver.host).copied().unwrap_or(0);
         all.min(slots.destination.saturating_sub(at_destination))
-            .min(slots.host.saturating_sub(at_host))
+            .min(self.left_at_host(receiver.host, slots))
             .min(self.by_pace.available(slots.pace))
+    }
+
+    /// Returns how many more events the claim may grant at the host of a receiver, to destinations like it: those that have
+    /// answered, or those that have not.
+    pub fn available_at_host(&self, receiver: Receiver<'_>) -> usize {
+        self.left_at_host(receiver.host, self.slots.of(receiver))
+    }
+
+    fn left_at_host(&self, host: &str, slots: ReceiverSlots) -> usize {
+        let mut granted = self.hosts.get(host).copied().unwrap_or_default();
+        slots.host.saturating_sub(*granted.of(slots.is_known))
     }
 
     /// Counts granted leases.
@@ -233,11 +259,14 @@ impl SlotBudget {
         if is_retry {
             self.retries = self.retries.saturating_sub(count);
         }
-        self.by_pace.take(self.slots.of(receiver).pace, count);
+        let slots = self.slots.of(receiver);
+        self.by_pace.take(slots.pace, count);
         *self.destinations.entry(receiver.destination).or_default() += count;
-        match self.hosts.get_mut(receiver.host) {
-            Some(granted) => *granted += count,
-            None => drop(self.hosts.insert(receiver.host.into(), count)),
+        if !self.hosts.contains_key(receiver.host) {
+            self.hosts.insert(receiver.host.into(), HostLeases::default());
+        }
+        if let Some(at_host) = self.hosts.get_mut(receiver.host) {
+            *at_host.of(slots.is_known) += count;
         }
     }
 }
@@ -272,6 +301,32 @@ mod tests {
         budget.take(at(A, "h"), 3, false);
         assert_eq!(budget.available(at(A, "h"), false), 0);
         assert_eq!((budget.available(at(B, "h"), false), budget.available(at(B, "i"), false)), (1, 3));
+    }
+
+    /// Slots of one host for a destination that answers, and for others.
+    #[derive(Debug)]
+    struct OneKnown;
+
+    impl ClaimSlots for OneKnown {
+        fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
+            let is_known = receiver.destination == A;
+            let host = if is_known { 8 } else { 2 };
+            ReceiverSlots { destination: 8, host, pace: Pace::Prompt, is_known }
+        }
+
+        fn known(&self) -> Vec<DestinationId> {
+            vec![A]
+        }
+    }
+
+    #[test]
+    fn leases_of_a_destination_that_answers_leave_its_host_slots_for_new_ones() {
+        let claim = ClaimRequest { limit: 20, slots: Arc::new(OneKnown), ..trial::claim() };
+        let mut budget = SlotBudget::new(&claim);
+        budget.take(at(A, "h"), 8, false);
+        assert_eq!((budget.available(at(A, "h"), false), budget.available(at(B, "h"), false)), (0, 2));
+        budget.take(at(B, "h"), 2, false);
+        assert_eq!(budget.available(at(B, "h"), false), 0);
     }
 
     #[test]

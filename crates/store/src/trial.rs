@@ -41,6 +41,7 @@ pub fn claim() -> ClaimRequest {
         pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: 0,
         event_payload_bytes_max: None,
+        inline_payload_bytes_max: 0,
         abandon_after: 1,
         resumed_within: Duration::ZERO,
     }

@@ -195,7 +195,7 @@ async fn optional_fields_may_be_null() {
     }
     api.post(EVENTS, with("payload", Value::Null)).await.json(202);
     let leases = claim_all(&api.store).await;
-    assert_eq!(leases.iter().filter(|lease| &lease.payload[..] == b"null").count(), 1);
+    assert_eq!(leases.iter().filter(|lease| &lease.payload.expect_loaded()[..] == b"null").count(), 1);
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn every_field_is_stored(api: TestApi) {
     }
     assert_eq!(shown["destination_url"], "https://receiver.example/hook?x=1", "the URL is normalized");
     let lease = claim_all(&api.store).await.remove(0);
-    assert_eq!(&lease.payload[..], b"[1,null]");
+    assert_eq!(&lease.payload.expect_loaded()[..], b"[1,null]");
     assert_eq!(lease.content_type, "application/json");
 }
 

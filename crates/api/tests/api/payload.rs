@@ -48,7 +48,7 @@ async fn the_bytes_of_a_payload_survive_exactly(api: TestApi) {
     for payload in UNUSUAL_JSON {
         api.post(EVENTS, event_with_payload(payload)).await.json(202);
         let lease = claim_all(&api.store).await.remove(0);
-        assert_eq!(std::str::from_utf8(&lease.payload), Ok(payload));
+        assert_eq!(std::str::from_utf8(lease.payload.expect_loaded()), Ok(payload));
     }
 }
 
@@ -57,8 +57,10 @@ async fn payloads_of_an_array_survive_exactly(api: TestApi) {
     api.post(EVENTS, many).await.json(202);
     let mut sent: Vec<String> = UNUSUAL_JSON.map(str::to_owned).into();
     let leases = claim_all(&api.store).await;
-    let mut received: Vec<String> =
-        leases.iter().map(|lease| String::from_utf8(lease.payload.to_vec()).unwrap()).collect();
+    let mut received: Vec<String> = leases
+        .iter()
+        .map(|lease| String::from_utf8(lease.payload.expect_loaded().to_vec()).unwrap())
+        .collect();
     sent.sort();
     received.sort();
     assert_eq!(received, sent);
@@ -112,7 +114,7 @@ proptest! {
         let received = runtime.block_on(async {
             let api = TestApi::on_memory().await;
             api.post(EVENTS, event_with_payload(&payload)).await.json(202);
-            claim_all(&api.store).await.remove(0).payload
+            claim_all(&api.store).await.remove(0).payload.expect_loaded().clone()
         });
         prop_assert_eq!(std::str::from_utf8(&received), Ok(payload.as_str()));
     }

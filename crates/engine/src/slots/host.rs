@@ -25,6 +25,8 @@ pub(super) struct HostEntry {
     pub(super) pace: PaceTracker,
     /// Deliveries that wait or are sent.
     pub(super) claimed: usize,
+    /// Those of them to destinations that had not answered when they were claimed.
+    pub(super) unproven: usize,
     pub(super) in_flight: usize,
     /// Requests without an answer since the last one with an answer.
     pub(super) missing: usize,
@@ -39,6 +41,7 @@ impl HostEntry {
             window: Window::new(limits.window_start * HOST_WINDOW_FACTOR, limits.per_host),
             pace: PaceTracker::New { is_failing },
             claimed: 0,
+            unproven: 0,
             in_flight: 0,
             missing: 0,
             turns: VecDeque::new(),
@@ -54,13 +57,28 @@ impl HostEntry {
     }
 
     /// Returns how many more deliveries may be claimed for a destination of the host. Destinations that have not answered
-    /// leave half of its window to those that have.
+    /// have half of its window for themselves: those that answer do not starve them, and have the other half.
     pub(super) fn available(&self, is_known: bool) -> usize {
-        let claimable = match is_known {
-            true => self.window.size() * self.pace.claims_per_place(),
-            false => self.window.size().div_ceil(2),
-        };
-        claimable.saturating_sub(self.claimed)
+        match is_known {
+            true => (self.window.size() * self.pace.claims_per_place()).saturating_sub(self.claimed),
+            false => self.unproven_max().saturating_sub(self.unproven),
+        }
+    }
+
+    fn unproven_max(&self) -> usize {
+        self.window.size().div_ceil(2)
+    }
+
+    /// Returns whether the window of the host limits its deliveries: all of them, or those to destinations that have not
+    /// answered.
+    pub(super) fn is_limiting(&self, is_unproven: bool) -> bool {
+        self.claimed >= self.window.size() || (is_unproven && self.available(false) == 0)
+    }
+
+    /// Returns whether the window should grow with an answer. New destinations with one event each are claimed in groups, and
+    /// no event waits to take the place of an answered one, so the first half of a group counts.
+    pub(super) fn is_full(&self, is_unproven: bool) -> bool {
+        self.in_flight >= self.window.size() || (is_unproven && self.unproven * 2 > self.unproven_max())
     }
 
     /// Returns what an answer of one destination shows about its host. A missing answer shows nothing if other

@@ -7,6 +7,8 @@ use crate::settings::Settings;
 /// The part of the byte limit that must be available before large payloads are claimed again. Smaller steps would make
 /// many small claims.
 const AVAILABLE_PART_MIN: usize = 16;
+/// The same of the byte limit of payloads that are not read yet.
+const AVAILABLE_UNREAD_PART_MIN: usize = 4;
 
 /// Claimed events, as a multiple of the requests in flight. The others wait in the worker, so that the next request starts
 /// without a claim.
@@ -27,6 +29,19 @@ pub(super) struct Limits {
     pub(super) large_bytes: usize,
     /// Size of the largest payload that is not counted in bytes.
     pub(super) small_payload_bytes: usize,
+    /// Bytes of claimed payloads that are not read yet.
+    unread_bytes: usize,
+    /// Size of the largest payload that comes with its lease.
+    inline_payload_bytes: usize,
+}
+
+/// Bytes of the claimed payloads that count against a limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PayloadBytes {
+    /// Large payloads, read or not.
+    pub(super) large: usize,
+    /// Payloads that are not read yet.
+    pub(super) unread: usize,
 }
 
 /// The payloads that a claim may bring into flight.
@@ -52,6 +67,8 @@ impl Limits {
             window_start: settings.window_start,
             large_bytes: settings.in_flight_bytes_max,
             small_payload_bytes: settings.small_payload_bytes(),
+            unread_bytes: settings.unread_payload_bytes_max(),
+            inline_payload_bytes: settings.inline_payload_bytes_max,
         }
     }
 
@@ -72,17 +89,27 @@ impl Limits {
         if payload_bytes > self.small_payload_bytes { payload_bytes } else { 0 }
     }
 
-    /// Returns the payloads that may be claimed while large payloads of this size together are in flight.
-    pub(super) fn available_payloads(&self, used: usize) -> AvailablePayloads {
-        let available = self.large_bytes.saturating_sub(used);
-        if used > 0 && available < self.large_bytes / AVAILABLE_PART_MIN {
-            AvailablePayloads::OnlySmall(self.small_payload_bytes)
-        } else {
-            AvailablePayloads::AnySize(available)
+    /// Returns the payloads that may be claimed beside these.
+    pub(super) fn available_payloads(&self, used: PayloadBytes) -> AvailablePayloads {
+        let large = available(self.large_bytes, used.large, AVAILABLE_PART_MIN);
+        let unread = available(self.unread_bytes, used.unread, AVAILABLE_UNREAD_PART_MIN);
+        match (large, unread) {
+            (Some(large), Some(unread)) => AvailablePayloads::AnySize(large.min(unread)),
+            (None, Some(_)) => AvailablePayloads::OnlySmall(self.small_payload_bytes),
+            (Some(_), None) => AvailablePayloads::OnlySmall(self.inline_payload_bytes),
+            (None, None) => {
+                AvailablePayloads::OnlySmall(self.small_payload_bytes.min(self.inline_payload_bytes))
+            }
         }
     }
 
-    pub(super) fn is_byte_limit_reached(&self, used: usize) -> bool {
+    pub(super) fn is_byte_limit_reached(&self, used: PayloadBytes) -> bool {
         matches!(self.available_payloads(used), AvailablePayloads::OnlySmall(_))
     }
+}
+
+/// Returns the bytes left of a limit, or none if they are less than a part of it.
+fn available(limit: usize, used: usize, part_min: usize) -> Option<usize> {
+    let left = limit.saturating_sub(used);
+    (used == 0 || left >= limit / part_min).then_some(left)
 }

@@ -15,7 +15,7 @@ use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverSlots};
 
 use super::host::HostEntry;
 use super::left_behind::LeftBehind;
-use super::limits::{AvailablePayloads, Limits};
+use super::limits::{AvailablePayloads, Limits, PayloadBytes};
 use super::pace::PaceTracker;
 use super::window::{Answer, Window};
 
@@ -36,6 +36,8 @@ pub(super) struct NewDelivery<'a> {
     pub(super) host: &'a str,
     pub(super) is_retry: bool,
     pub(super) payload_bytes: usize,
+    /// Whether the payload is not read yet.
+    pub(super) is_unread: bool,
 }
 
 /// What one delivery uses of the limits.
@@ -45,7 +47,11 @@ pub(super) struct Usage {
     host: Arc<str>,
     pace: Pace,
     is_retry: bool,
-    large_bytes: usize,
+    /// Whether the destination had not answered when the delivery was claimed.
+    is_unproven: bool,
+    payload: PayloadBytes,
+    /// The number of stops of the destination when the delivery was claimed.
+    stops: u64,
 }
 
 /// A delivery that may be sent.
@@ -61,7 +67,9 @@ pub(super) struct Table<Q> {
     total: usize,
     in_flight: usize,
     retries: usize,
-    large_bytes: usize,
+    /// Deliveries whose payload is being read. They neither wait nor are sent.
+    reading: usize,
+    payloads: PayloadBytes,
     by_pace: BTreeMap<Pace, usize>,
     destinations: BTreeMap<DestinationId, DestinationEntry<Q>>,
     /// The remembered destinations by URL.
@@ -87,6 +95,9 @@ struct DestinationEntry<Q> {
     host: Arc<str>,
     window: Window,
     in_flight: usize,
+    reading: usize,
+    /// How often all deliveries that wait were stopped. Those whose payload was being read are then not sent, either.
+    stops: u64,
     waiting: VecDeque<Started<Q>>,
     /// Whether the last request that showed it got a good answer.
     is_known: bool,
@@ -95,7 +106,7 @@ struct DestinationEntry<Q> {
 
 impl<Q> DestinationEntry<Q> {
     fn claimed(&self) -> usize {
-        self.in_flight + self.waiting.len()
+        self.in_flight + self.reading + self.waiting.len()
     }
 
     /// Returns how many deliveries may be claimed for a destination of this host.
@@ -111,7 +122,8 @@ impl<Q> Table<Q> {
             total: 0,
             in_flight: 0,
             retries: 0,
-            large_bytes: 0,
+            reading: 0,
+            payloads: PayloadBytes::default(),
             by_pace: BTreeMap::new(),
             destinations: BTreeMap::new(),
             by_url: BTreeMap::new(),
@@ -128,7 +140,7 @@ impl<Q> Table<Q> {
 
     /// Returns the number of deliveries that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.total - self.in_flight
+        self.total - self.in_flight - self.reading
     }
 
     /// Returns the number of deliveries that are sent.
@@ -150,7 +162,7 @@ impl<Q> Table<Q> {
     }
 
     pub(super) fn available_payloads(&self) -> AvailablePayloads {
-        self.limits.available_payloads(self.large_bytes)
+        self.limits.available_payloads(self.payloads)
     }
 
     pub(super) fn available_by_pace(&self) -> PaceSlots {
@@ -177,7 +189,7 @@ impl<Q> Table<Q> {
         });
         let is_held = self.held.contains_key(&receiver.destination);
         let at_destination = if is_held { 0 } else { at_destination };
-        ReceiverSlots { destination: at_destination, host: at_host, pace: pace.pace() }
+        ReceiverSlots { destination: at_destination, host: at_host, pace: pace.pace(), is_known }
     }
 
     /// Returns destinations that answer and have free slots, the longest unused first.
@@ -208,7 +220,14 @@ impl<Q> Table<Q> {
                 return None;
             };
             let usage = self.use_slot(
-                NewDelivery { destination, url, host: &host, is_retry: false, payload_bytes: 0 },
+                NewDelivery {
+                    destination,
+                    url,
+                    host: &host,
+                    is_retry: false,
+                    payload_bytes: 0,
+                    is_unread: false,
+                },
                 now,
             );
             let (destination, host) = self.entries(&usage);
@@ -235,6 +254,23 @@ impl<Q> Table<Q> {
         let is_first = destination.waiting.is_empty() && host.turns.is_empty();
         (is_served && is_allowed && is_prompt && has_place && is_first)
             .then(|| (id, Arc::clone(&destination.host)))
+    }
+
+    /// Counts a claimed delivery whose payload is being read. It takes no place in a window until then.
+    pub(super) fn start_reading(&mut self, usage: &Usage) {
+        self.mark_if_filled(usage);
+        self.entries(usage).0.reading += 1;
+        self.reading += 1;
+    }
+
+    /// Records that a payload has been read. Returns whether a claim may find more to send now. The caller passes the usage
+    /// to [`add`](Self::add), or to [`free`](Self::free).
+    pub(super) fn end_reading(&mut self, usage: &mut Usage) -> bool {
+        let byte_limit_was_reached = self.limits.is_byte_limit_reached(self.payloads);
+        self.entries(usage).0.reading -= 1;
+        self.reading -= 1;
+        self.payloads.unread -= std::mem::take(&mut usage.payload.unread);
+        byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.payloads)
     }
 
     /// Adds a claimed delivery under its usage. Returns it if it may be sent at once; otherwise it waits.
@@ -288,7 +324,7 @@ impl<Q> Table<Q> {
     fn learn(&mut self, usage: &Usage, answer: Answer, took: Duration, now: Duration) -> Vec<Q> {
         let (destination, host) = self.entries(usage);
         let is_destination_full = destination.in_flight >= destination.window.size();
-        let is_host_full = host.in_flight >= host.window.size();
+        let is_host_full = host.is_full(usage.is_unproven);
         destination.window.record(answer, is_destination_full);
         let of_host = host.judge(answer);
         host.window.record(of_host, is_host_full);
@@ -335,13 +371,13 @@ impl<Q> Table<Q> {
     /// Ends a delivery that was sent. Returns whether a claim may find more to send now.
     pub(super) fn end(&mut self, usage: &Usage) -> bool {
         let was_limiting = self.is_limiting(usage);
-        let byte_limit_was_reached = self.limits.is_byte_limit_reached(self.large_bytes);
+        let byte_limit_was_reached = self.limits.is_byte_limit_reached(self.payloads);
         let (destination, host) = self.entries(usage);
         destination.in_flight -= 1;
         host.in_flight -= 1;
         self.in_flight -= 1;
         self.free(usage);
-        was_limiting || (byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.large_bytes))
+        was_limiting || (byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.payloads))
     }
 
     /// Ends deliveries that were not sent after all. Returns whether a claim may find more to send now.
@@ -360,7 +396,7 @@ impl<Q> Table<Q> {
                 .into_iter()
                 .any(|pace| pace <= usage.pace && self.used_from(pace) >= self.limits.of_pace(pace))
             || destination.claimed() >= destination.window.size()
-            || host.claimed >= host.window.size()
+            || host.is_limiting(usage.is_unproven)
     }
 
     /// Returns the free places for requests in flight.
@@ -436,14 +472,28 @@ impl<Q> Table<Q> {
             entry.window.restart();
             entry.is_known = false;
         }
-        self.stop_waiting(destination, 0)
+        self.stop_all(destination)
     }
 
     /// Claims nothing for a destination until [`unhold`](Self::unhold): a result that pauses it is not written yet. Returns
     /// the deliveries that wait for it, which use no slot any more.
     pub(super) fn hold(&mut self, destination: DestinationId) -> Vec<Q> {
         *self.held.entry(destination).or_default() += 1;
+        self.stop_all(destination)
+    }
+
+    /// Lets no delivery of a destination wait, and returns those that did. Those whose payload is being read follow when it
+    /// has been read.
+    fn stop_all(&mut self, destination: DestinationId) -> Vec<Q> {
+        if let Some(entry) = self.destinations.get_mut(&destination) {
+            entry.stops += 1;
+        }
         self.stop_waiting(destination, 0)
+    }
+
+    /// Returns whether a delivery whose payload has been read should not be sent after all.
+    pub(super) fn is_stopped(&mut self, usage: &Usage) -> bool {
+        self.is_closed || self.entries(usage).0.stops != usage.stops
     }
 
     /// Ends one [`hold`](Self::hold) of a destination.
@@ -507,34 +557,48 @@ impl<Q> Table<Q> {
                 host: Arc::clone(&host),
                 window: Window::new(limits.window_start, limits.per_destination),
                 in_flight: 0,
+                reading: 0,
+                stops: 0,
                 waiting: VecDeque::new(),
                 is_known: false,
                 used_at: now,
             }
         });
         destination.used_at = now;
+        let is_unproven = !destination.is_known;
+        at_host.unproven += usize::from(is_unproven);
+        let stops = destination.stops;
         let usage = Usage {
             destination: event.destination,
             host,
             pace,
             is_retry: event.is_retry,
-            large_bytes: limits.large_bytes_of(event.payload_bytes),
+            is_unproven,
+            payload: PayloadBytes {
+                large: limits.large_bytes_of(event.payload_bytes),
+                unread: if event.is_unread { event.payload_bytes } else { 0 },
+            },
+            stops,
         };
         self.total += 1;
         self.retries += usize::from(usage.is_retry);
-        self.large_bytes += usage.large_bytes;
+        self.payloads.large += usage.payload.large;
+        self.payloads.unread += usage.payload.unread;
         *self.by_pace.entry(pace).or_default() += 1;
         usage
     }
 
     /// Takes a delivery out of all limits.
-    fn free(&mut self, usage: &Usage) {
+    pub(super) fn free(&mut self, usage: &Usage) {
         self.total -= 1;
         self.ended_count += 1;
         self.retries -= usize::from(usage.is_retry);
-        self.large_bytes -= usage.large_bytes;
+        self.payloads.large -= usage.payload.large;
+        self.payloads.unread -= usage.payload.unread;
         *self.by_pace.entry(usage.pace).or_default() -= 1;
-        self.entries(usage).1.claimed -= 1;
+        let host = self.entries(usage).1;
+        host.claimed -= 1;
+        host.unproven -= usize::from(usage.is_unproven);
     }
 
     /// Returns the entries of a delivery. They stay as long as the delivery uses a slot.

@@ -191,6 +191,21 @@ async fn one_cycle_claims_no_more_than_its_slots_and_its_retry_batch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_cycle_claims_again_if_the_store_wakes_it_during_a_claim_without_leases() {
+    let fixture = Fixture::new();
+    fixture.test_store().set_claim_latency(millis(100));
+    // After the store has searched, and before its response arrives.
+    let enqueue = async {
+        fixture.clock.sleep(millis(75)).await;
+        fixture.enqueue("late", 1).await;
+    };
+    let runtimes = Runtimes::current();
+    let cycle = Engine::run_once(settings(|_| {}), fixture.ports(), &runtimes);
+    let (report, ()) = tokio::join!(cycle, enqueue);
+    assert_eq!(report.unwrap().delivered_count, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_result_is_counted_as_a_stale_write_and_not_applied() {
     let fixture = Fixture::new();
     let id = fixture.enqueue("slow", 1).await.remove(0);

@@ -162,8 +162,11 @@ async fn rejected_renewal_does_not_affect_others_in_its_batch() {
 #[tokio::test(start_paused = true)]
 async fn many_leases_are_renewed_by_few_calls() {
     let fixture = Fixture::new();
-    fixture.enqueue("slow", 600).await;
-    fixture.receiver.always_reply("slow", Reply::After(millis(1_500), 200));
+    // Two hosts: a destination that has not answered gets half of the window of its host.
+    for host in ["slow", "slower"] {
+        fixture.enqueue(host, 300).await;
+        fixture.receiver.always_reply(host, Reply::After(millis(1_500), 200));
+    }
     let _engine = fixture.start(|settings| {
         short_lease(settings);
         settings.concurrency = 1_200;

@@ -14,6 +14,7 @@ mod observe;
 mod operations;
 mod outages;
 mod payload_bytes;
+mod payload_reads;
 mod profiles;
 mod publish;
 mod refused_results;

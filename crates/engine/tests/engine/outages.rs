@@ -81,7 +81,7 @@ async fn outage_of_hours_ends_no_loop() {
     fixture.test_store().fail(&ALL_CALLS);
     fixture.advance(secs(3 * 3_600)).await;
     fixture.receiver.always_reply("slow", Reply::After(secs(25), 200));
-    fixture.enqueue("slow", 1).await;
+    fixture.enqueue_sized("slow", 1, 100_000).await;
     let before = ALL_CALLS.map(|call| fixture.test_store().calls(call));
     fixture.test_store().recover();
     fixture.wait_until_all(DeliveryStatus::Delivered).await;

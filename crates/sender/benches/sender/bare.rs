@@ -32,11 +32,11 @@ impl BareClient {
             .header("user-agent", "bare")
             .header("webhook-id", lease.event_id.as_str())
             .header("webhook-timestamp", now.as_secs())
-            .header("webhook-signature", self.keys.sign(&lease.event_id, now, &lease.payload))
+            .header("webhook-signature", self.keys.sign(&lease.event_id, now, lease.payload.expect_loaded()))
             .header("idempotency-key", lease.event_id.as_str())
             .header("posthaste-event-type", &lease.event_type)
             .header("posthaste-attempt", lease.attempt())
-            .body(Full::new(lease.payload.clone()))
+            .body(Full::new(lease.payload.expect_loaded().clone()))
             .expect("the headers are valid");
         let Ok(response) = self.client.request(request).await else { return false };
         let delivered = response.status().is_success();

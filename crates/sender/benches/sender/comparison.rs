@@ -142,5 +142,5 @@ fn keys() -> SigningKeys {
 
 fn lease(sink: &Sink, payload_bytes: usize) -> Lease {
     let url = DestinationUrl::parse(&format!("http://{}/hook", sink.address)).expect("a valid URL");
-    Lease { payload: Bytes::from(vec![b'x'; payload_bytes]), ..lease::lease(url) }
+    Lease { payload: Bytes::from(vec![b'x'; payload_bytes]).into(), ..lease::lease(url) }
 }

@@ -79,7 +79,7 @@ async fn the_standard_webhooks_library_accepts_the_signature() {
     let sender = sender(&[SECRET], |_| ());
     let mut lease = lease(&receiver.url());
     for payload in [&b""[..], b"{}", "{\"name\": \"Zo\u{eb}\"}".as_bytes(), &[b'x'; 100_000]] {
-        lease.payload = Bytes::copy_from_slice(payload);
+        lease.payload = Bytes::copy_from_slice(payload).into();
         assert_eq!(send(&sender, &lease).await.http_status(), Some(200));
     }
     let requests = receiver.requests();

@@ -21,7 +21,7 @@ pub(crate) fn lease(destination_url: DestinationUrl) -> Lease {
         profile_version: 0,
         event_type: "invoice.paid".to_owned(),
         content_type: "application/json".to_owned(),
-        payload: Bytes::from_static(PAYLOAD),
+        payload: Bytes::from_static(PAYLOAD).into(),
         traceparent: None,
         attempts: 0,
         max_attempts: 6,

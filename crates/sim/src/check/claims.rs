@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use posthaste_domain::{DeliveryStatus, DestinationId, EventKey, FailureKind, Lease, Timestamp};
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, EventKey, FailureKind, Lease, LeasePayload, Timestamp,
+};
 use posthaste_store::{ClaimRequest, ClaimResponse, Receiver};
 use posthaste_store_memory::{GrantedLease, Row};
 
@@ -99,12 +101,20 @@ pub(super) fn check_claimed_row(
 /// P3: the lease carries the stored event.
 pub(super) fn check_lease_matches_row(lease: &Lease, row: &Row) -> CheckResult {
     let same = lease.event_id == row.event_id
-        && lease.payload == row.payload
+        && is_payload_of(lease, row)
         && lease.destination_url == row.destination_url
         && lease.destination_id == row.destination_id
         && (lease.attempts, lease.max_attempts) == (row.attempts, row.max_attempts);
     require!("P3", same, "the lease {lease:?} does not match the row {row:?}");
     Ok(())
+}
+
+/// Returns whether a lease has the payload of a row, or its size.
+fn is_payload_of(lease: &Lease, row: &Row) -> bool {
+    match &lease.payload {
+        LeasePayload::Loaded(payload) => *payload == row.payload,
+        LeasePayload::Stored { bytes } => *bytes == row.payload.len(),
+    }
 }
 
 /// Checks that a claim stays within the limits of its request, and grants nothing for paused destinations.
@@ -118,6 +128,9 @@ fn check_limits(claim: &Claim<'_>, model: &Model) -> CheckResult {
     let event_bytes_max = request.event_payload_bytes_max.unwrap_or(usize::MAX);
     require!("P16", bytes - largest <= request.payload_bytes_max, "more payload bytes than the limit");
     require!("P16", largest <= event_bytes_max, "a larger payload than the limit");
+    let inline_bytes_max = request.inline_payload_bytes_max;
+    let is_inline = |lease: &Lease| lease.payload.is_stored() == (lease.payload.len() > inline_bytes_max);
+    require!("P16", response.leases.iter().all(is_inline), "a response has other payloads than requested");
     let mut taken: BTreeMap<(DestinationId, &str), usize> = BTreeMap::new();
     for lease in &response.leases {
         *taken.entry((lease.destination_id, lease.destination_url.origin())).or_default() += 1;

@@ -16,6 +16,8 @@ pub enum CrowdBehavior {
     Crawling,
     /// Answers 500 at once.
     Failing,
+    /// Answers 200 promptly, as a healthy receiver does.
+    Answering,
 }
 
 /// The receivers around the prompt ones.
@@ -72,6 +74,15 @@ impl CrowdScenario {
         }
     }
 
+    /// Derives a scenario with one host that answers, under many URLs that are all new, with one event each.
+    pub fn of_new_destinations(seed: u64) -> Self {
+        let scenario = Self::from_seed(seed);
+        let urls_per_host = SeededRandom::new(seed, 7).index(1_500) + 500;
+        let behavior = CrowdBehavior::Answering;
+        let crowd = Crowd { behavior, hosts: 1, urls_per_host, events_per_url: 1, answers_first: false };
+        Self { crowd, ..scenario }
+    }
+
     pub(crate) fn prompt_urls(&self) -> Vec<String> {
         (0..self.prompt_receivers).map(|number| format!("https://prompt-{number}.test/hook")).collect()
     }
@@ -95,9 +106,20 @@ impl CrowdScenario {
     /// each gets as many requests as its first window allows, which may last until the timeout. A host that hangs gets one
     /// request at a time.
     pub(crate) fn turn_max(&self) -> Duration {
+        if self.crowd.behavior == CrowdBehavior::Answering {
+            return self.answered_turn_max();
+        }
         let requests = self.crowd.hosts * self.settings.window_start;
         let rounds = requests.div_ceil(self.settings.concurrency / 4) * self.crowd.urls_per_host;
         self.settings.timeout * (u32::try_from(rounds).unwrap_or(u32::MAX) + 2) + Duration::from_secs(10)
+    }
+
+    /// Returns how long it may take until every destination of a host that answers has got a request. The window of the host
+    /// grows to its maximum first; then half of it is used for new destinations. A claim and its answers take less than 60 ms.
+    fn answered_turn_max(&self) -> Duration {
+        let growth = 20;
+        let rounds = growth + self.crowd.urls_per_host.div_ceil(self.settings.per_host().div_ceil(2));
+        Duration::from_millis(60) * u32::try_from(rounds).unwrap_or(u32::MAX) + Duration::from_secs(1)
     }
 
     /// Returns how long it may take until a crowd that answers again has got its events: the circuits close, and the

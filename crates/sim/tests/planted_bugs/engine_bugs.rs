@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use posthaste_domain::{
     AttemptResult, ErrorClass, Lease, LeaseToken, Notice, Outcome, RandomDraw, RetryPolicy, Timestamp,
     Transition, WorkerId,
@@ -303,6 +304,72 @@ engine_bug! {
             page.notices.remove(0);
         }
         Ok(page)
+    }
+}
+
+engine_bug! {
+    /// Sends an event whose payload cannot be read, without it.
+    SendsWithoutPayload;
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        Ok(Some(self.store.read_payload(lease).await.ok().flatten().unwrap_or_default()))
+    }
+}
+
+engine_bug! {
+    /// Renews no lease while its payload is read.
+    UnreadLeasesAreNotRenewed state Mutex<BTreeSet<LeaseToken>>;
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        self.state.lock().expect("one thread").insert(lease.token);
+        let payload = self.store.read_payload(lease).await;
+        self.state.lock().expect("one thread").remove(&lease.token);
+        payload
+    }
+
+    async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
+        let read: Vec<LeaseRef> = {
+            let unread = self.state.lock().expect("one thread");
+            held.iter().filter(|held| !unread.contains(&held.token)).copied().collect()
+        };
+        self.store.renew(&read, lease).await
+    }
+}
+
+/// Counts a payload that cannot be read as a failure of the receiver.
+pub(crate) struct UnreadPayloadIsAnAttempt;
+
+impl PlantedBug for UnreadPayloadIsAnAttempt {
+    fn engine(&self, store: Arc<dyn Store>, sender: Arc<dyn Sender>) -> EnginePorts {
+        (Arc::new(LayeredStore(UnreadAsMarker(store))), Arc::new(MarkerAsFailure(sender)))
+    }
+}
+
+/// What the bug reads in place of a payload.
+const UNREAD: &[u8] = b"not read";
+
+struct UnreadAsMarker(Arc<dyn Store>);
+
+#[async_trait]
+impl StoreLayer for UnreadAsMarker {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.0.read_payload(lease).await.unwrap_or_else(|_| Some(Bytes::from_static(UNREAD))))
+    }
+}
+
+struct MarkerAsFailure(Arc<dyn Sender>);
+
+#[async_trait]
+impl Sender for MarkerAsFailure {
+    async fn send(&self, lease: &Lease, now: Timestamp, timeout: Duration) -> Result<Outcome, LocalShortage> {
+        if lease.payload.expect_loaded() == UNREAD {
+            return Ok(Outcome::no_response(ErrorClass::Connect, "the payload cannot be read"));
+        }
+        self.0.send(lease, now, timeout).await
     }
 }
 

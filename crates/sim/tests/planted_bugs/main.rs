@@ -109,6 +109,26 @@ fn claims_of_more_bytes_than_requested_are_caught() {
 }
 
 #[test]
+fn claims_that_return_large_payloads_are_caught() {
+    assert_caught(store_bugs::PayloadsComeWithLeases, &["P16"]);
+}
+
+#[test]
+fn events_sent_without_their_payload_are_caught() {
+    assert_caught(engine_bugs::SendsWithoutPayload, &["P3"]);
+}
+
+#[test]
+fn payloads_that_cannot_be_read_and_count_as_attempts_are_caught() {
+    assert_caught(engine_bugs::UnreadPayloadIsAnAttempt, &["P19"]);
+}
+
+#[test]
+fn leases_that_are_not_renewed_while_their_payloads_are_read_are_caught() {
+    assert_caught(engine_bugs::UnreadLeasesAreNotRenewed, &["heartbeat"]);
+}
+
+#[test]
 fn cancel_without_a_notice_is_caught() {
     assert_caught(store_bugs::CancelIsSilent, &["P13"]);
 }

@@ -239,6 +239,15 @@ store_bug! {
 }
 
 store_bug! {
+    /// Returns all payloads with their leases.
+    PayloadsComeWithLeases;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        self.memory.claim(&ClaimRequest { inline_payload_bytes_max: usize::MAX, ..request.clone() }).await
+    }
+}
+
+store_bug! {
     /// Never claims an event that has been attempted before.
     RetriesAreForgotten;
 

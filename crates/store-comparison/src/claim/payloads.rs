@@ -1,9 +1,12 @@
 //! The byte limits of a claim: which payloads it may grant, and which events it may leave because of them.
 
+use std::collections::BTreeSet;
+
 use posthaste_domain::EventKey;
 use posthaste_store::ClaimRequest;
 use posthaste_store_memory::{Row, State};
 
+use super::LeftByBytes;
 use crate::difference::{ComparisonResult, Difference};
 
 /// The payloads that a claim has granted, and its limits.
@@ -45,14 +48,19 @@ impl<'a> ByteLimits<'a> {
 
     /// Checks that the granted payloads are within the limits, and that the claim reported correctly whether it left events
     /// because of them.
-    pub(super) fn check(&self, left: &[&Row], is_limited_by_bytes: bool) -> ComparisonResult {
+    pub(super) fn check(&self, left: &[&Row], reported: &LeftByBytes) -> ComparisonResult {
         let largest = self.granted.iter().max().copied().unwrap_or(0);
         let others = self.granted.iter().sum::<usize>() - largest;
         if largest > self.event_bytes_max() || others > self.request.payload_bytes_max {
             return Err(Difference::new(format!("payloads of {:?} bytes were granted", self.granted)));
         }
-        let may_be_limited = left.iter().any(|row| self.is_too_large(row) || self.may_not_fit(row));
-        if is_limited_by_bytes && !may_be_limited {
+        let is_left_by_bytes = |row: &&&Row| self.is_too_large(row) || self.may_not_fit(row);
+        let may_be_kept_back: BTreeSet<_> =
+            left.iter().filter(is_left_by_bytes).map(|row| row.destination_id).collect();
+        let is_wrong = (reported.is_limited_by_bytes && may_be_kept_back.is_empty())
+            || !reported.kept_back.is_subset(&may_be_kept_back)
+            || !(reported.is_limited_by_bytes || reported.kept_back.is_empty());
+        if is_wrong {
             return Err(Difference::new(
                 "the claim reported a limit in bytes that it had not reached".to_owned(),
             ));

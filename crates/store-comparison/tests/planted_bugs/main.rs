@@ -55,12 +55,15 @@ bugs! {
     claim_beyond_the_bytes_is_caught: claim::claim_ignores_bytes, "bytes were granted";
     a_repeated_claim_beyond_the_bytes_is_caught: claim::repeated_claim_ignores_bytes, "the repeated claim released leases";
     claim_of_too_large_an_event_is_caught: claim::claim_ignores_the_size_of_events, "bytes were granted";
+    a_destination_that_is_kept_back_and_not_named_is_caught: claim::claim_names_one_destination_that_it_kept_back, "is not named";
     claim_that_leaves_a_claimable_event_is_caught: claim::claim_leaves_one, "though it was claimable";
     claim_that_abandons_too_late_is_caught: claim::claim_abandons_late, "had lost too many leases";
     claim_that_names_an_abandoned_event_twice_is_caught: claim::claim_names_abandoned_twice, "the abandoned events";
     a_repeated_claim_that_grants_new_leases_is_caught: claim::claim_forgets_its_id, "the number of leases";
     a_repeated_claim_that_extends_no_lease_is_caught: claim::repeated_claim_extends_nothing, "lease_until";
     a_token_granted_twice_is_caught: claim::tokens_repeat, "lease token: the store's";
+    a_lease_with_another_payload_size_is_caught: claim::payloads_have_no_size, "payload";
+    a_payload_read_under_a_lost_lease_is_caught: claim::payloads_are_read_after_the_lease, "the payload of a lease";
     a_lease_with_another_payload_is_caught: claim::payloads_are_text, "payload";
     renew_without_a_token_check_is_caught: settle::renew_ignores_token, "the lost leases of a renewal";
     release_that_counts_a_lost_lease_is_caught: settle::release_counts_a_loss, "lost_leases";

@@ -1,9 +1,12 @@
 //! Executes a claim plan: runs the statements that grant leases, and updates the budget and the index.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
 use posthaste_domain::{
-    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, MessageId, Timestamp, Trigger,
+    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, LeasePayload, MessageId, Timestamp,
+    Trigger,
 };
 use posthaste_store::{ClaimRequest, PayloadBudget};
 use tokio_postgres::Row;
@@ -15,12 +18,17 @@ use super::limited::LimitedClaims;
 use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::{Session, Sql};
+use crate::sleep;
 
 /// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover or to abandonment.
 static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
     text: reschedule_expiry_checks!("SELECT DISTINCT unnest($1::uuid[])", ""),
     types: &[Type::UUID_ARRAY],
 };
+
+/// How long a claim waits before it asks for its turn again. A claim of 500 events takes a few milliseconds.
+const TURN_DELAY: Duration = Duration::from_millis(2);
+const TURN_DELAYS_MAX: usize = 10;
 
 /// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges
 /// from the index. Unless `is_checked`, grants none within ranges if the claim has been granted leases before. Returns the rows of
@@ -57,7 +65,7 @@ async fn take_over(
 ) -> Result<(), tokio_postgres::Error> {
     let keys: Vec<i64> = expired.iter().map(|key| key.0).collect();
     let grant = Grant::new(request, budget.payloads());
-    let rows = session.transact(&TAKE_OVER_EXPIRED, &[&grant.params()[..], &[&keys]].concat()).await?;
+    let rows = grant.run(session, &TAKE_OVER_EXPIRED, &[&keys]).await?;
     let mut lost_claims: Vec<Uuid> = Vec::new();
     // Whether the index keeps the expired lease.
     let mut kept = vec![false; expired.len()];
@@ -124,7 +132,7 @@ async fn claim_ranges(
         range_claims.iter().map(|claim| i64::try_from(claim.limit).unwrap_or(i64::MAX)).collect();
     let grant = Grant::new(request, budget.payloads());
     let ranges: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &is_checked];
-    let rows = session.transact(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
+    let rows = grant.run(session, &GRANT_RANGES, &ranges).await?;
     if rows.is_empty() && !is_checked {
         // The claim may be a repeated one, and the ranges may hold rows.
         return Ok(());
@@ -160,7 +168,7 @@ async fn claim_ranges(
     }
     for ((claim, result), paused) in range_claims.iter().zip(results).zip(paused) {
         if !paused && let Some(locked) = claimable.record_claimed(claim, &result) {
-            budget.skip_locked(locked);
+            budget.skip_locked(claim.destination, locked);
         }
     }
     Ok(())
@@ -175,7 +183,7 @@ pub(crate) async fn grant_in_transaction(
     let grant = Grant::new(request, &PayloadBudget::new(request));
     let (destinations, lows, highs, limits) = (vec![destination], vec![0_i64], vec![i64::MAX], vec![1_i64]);
     let ranges: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &true];
-    let rows = session.query(&GRANT_RANGES, &[&grant.params()[..], &ranges].concat()).await?;
+    let rows = session.query(&GRANT_RANGES, &[&grant.params()[..], &[&true], &ranges].concat()).await?;
     let granted = parse_rows(grant.id, &rows)?.into_iter().find_map(|(_, row)| match row {
         GrantRow::Granted { lease, .. } => Some(lease),
         _ => None,
@@ -195,6 +203,7 @@ pub(super) struct Grant<'a> {
     payload_bytes_max: i64,
     event_payload_bytes_max: i64,
     is_first_free: bool,
+    inline_payload_bytes_max: i64,
 }
 
 impl<'a> Grant<'a> {
@@ -208,10 +217,11 @@ impl<'a> Grant<'a> {
             payload_bytes_max: bytes(payloads.bytes_left()),
             event_payload_bytes_max: bytes(payloads.event_bytes_max()),
             is_first_free: !payloads.has_granted(),
+            inline_payload_bytes_max: bytes(request.inline_payload_bytes_max),
         }
     }
 
-    pub(super) fn params(&self) -> [Param<'_>; 7] {
+    pub(super) fn params(&self) -> [Param<'_>; 8] {
         [
             &self.id,
             &self.owner,
@@ -220,7 +230,30 @@ impl<'a> Grant<'a> {
             &self.event_payload_bytes_max,
             &self.is_first_free,
             &self.request,
+            &self.inline_payload_bytes_max,
         ]
+    }
+
+    /// Runs a statement that grants leases when this claim has its turn. A claim that waits too long is granted leases out of
+    /// turn: the worker whose turn it is may have been stopped in the middle of its claim.
+    async fn run(
+        &self,
+        session: &Session,
+        sql: &Sql,
+        candidates: &[Param<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let mut delays = 0;
+        loop {
+            let is_out_of_turn = delays == TURN_DELAYS_MAX;
+            let params = [&self.params()[..], &[&is_out_of_turn], candidates].concat();
+            let rows = session.transact(sql, &params).await?;
+            let has_turn = rows.first().map_or(Ok(true), |row| row.try_get(0).map(|n: i64| n != 0))?;
+            if has_turn {
+                return Ok(rows);
+            }
+            sleep(TURN_DELAY).await;
+            delays += 1;
+        }
     }
 }
 
@@ -254,7 +287,7 @@ pub(super) fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantR
         let position = row.try_get::<_, Option<i64>>(1)?;
         let row = match (position, row.try_get::<_, Option<PgTimestamp>>(14)?) {
             (Some(position), _) => {
-                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(18)? }
+                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(19)? }
             }
             (None, Some(PgTimestamp(until))) => {
                 GrantRow::Paused { destination: DestinationId(row.try_get(5)?), until }
@@ -283,13 +316,17 @@ pub(super) fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantR
 pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgres::Error> {
     let key = EventKey(row.try_get(2)?);
     let attempts = unsigned(row.try_get(11)?);
+    let payload = match (row.try_get::<_, Option<&[u8]>>(9)?, unsigned(row.try_get(16)?)) {
+        (None, bytes @ 1..) => LeasePayload::Stored { bytes: usize::try_from(bytes).unwrap_or(usize::MAX) },
+        (payload, _) => LeasePayload::Loaded(Bytes::copy_from_slice(payload.unwrap_or_default())),
+    };
     let (due, now): (PgTimestamp, PgTimestamp) = (row.try_get(14)?, row.try_get(15)?);
     let (event_id, message_id) =
         (EventId::from_stored(row.try_get(3)?), MessageId::from_uuid(row.try_get(4)?));
     Ok(Lease {
         key,
         token: lease_token(claim, key),
-        wire_id: match row.try_get(16)? {
+        wire_id: match row.try_get(17)? {
             true => EventId::from_message(message_id),
             false => event_id.clone(),
         },
@@ -297,10 +334,10 @@ pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgre
         message_id,
         destination_id: DestinationId(row.try_get(5)?),
         destination_url: DestinationUrl::from_stored(row.try_get(6)?),
-        profile_version: row.try_get(17)?,
+        profile_version: row.try_get(18)?,
         event_type: row.try_get(7)?,
         content_type: row.try_get(8)?,
-        payload: Bytes::copy_from_slice(row.try_get::<_, Option<&[u8]>>(9)?.unwrap_or_default()),
+        payload,
         traceparent: row.try_get(10)?,
         attempts,
         max_attempts: unsigned(row.try_get(12)?),

@@ -20,7 +20,13 @@ use crate::session::Sql;
 /// only lock. It may wait for a transaction that is a moment faster, and then skips the row; so it goes in key order, like
 /// every statement that locks several rows. A row with an xmax may be locked for any length of time: `picked` locks it
 /// first, or skips it. No indexed column changes, so a lease writes no index entry. $1 is the id of the grant, $2 the owner,
-/// $3 the length of a lease, $7 the id of the claim's request; the parameters of `$candidates` begin at $8.
+/// $3 the length of a lease, $7 the id of the claim's request. A payload of more than $8 bytes is not returned, only its size. The
+/// parameters of `$candidates` begin at $10.
+///
+/// Claims take turns, by an advisory lock: two claims at the same moment would choose the same rows. The later one would wait for
+/// the commit of the earlier one, and PostgreSQL would then lock the rows with their new leases for it, before it skips them:
+/// settles of the other worker would have to wait, and the statements could deadlock. If another claim has the turn, the
+/// statement grants nothing and returns one row whose n is 0. $9 grants leases out of turn.
 ///
 /// Returns, beside the granted events, a row without a queue position for each n with candidates that were not granted:
 /// the position of the first one whose payload did not fit, the last position of all candidates, their number, and the
@@ -29,7 +35,10 @@ macro_rules! grant_leases {
     ($candidates:literal, $paused:literal) => {
         concat!(
             "
-WITH ",
+WITH turn AS MATERIALIZED (
+    SELECT $9 OR pg_try_advisory_xact_lock(7526, 4) AS is_taken
+),
+",
             $candidates,
             ",
 total AS MATERIALIZED (
@@ -88,7 +97,7 @@ granted AS (
     FROM picked p
     WHERE q.ctid = p.row_ctid
     RETURNING p.n, p.url, p.profile_version, p.lost_claim, q.id, q.queue_position, q.attempts, q.requeued_at,
-              q.next_attempt_at
+              q.next_attempt_at, q.payload_bytes
 ),
 claim AS (
     INSERT INTO app.webhook_claims (id, expiry_check_at, lease_us, owner, request_id, event_keys)
@@ -97,8 +106,9 @@ claim AS (
     HAVING count(*) > 0
 )
 SELECT g.n, g.queue_position, g.id, e.event_id, e.message_id, e.destination_id, g.url, e.event_type, e.content_type,
-       coalesce(e.payload, m.payload), e.traceparent, g.attempts, e.max_attempts, g.requeued_at IS NOT NULL,
-       g.next_attempt_at, app.webhook_now(), e.message_key IS NOT NULL, g.profile_version, g.lost_claim
+       CASE WHEN g.payload_bytes <= $8 THEN coalesce(e.payload, m.payload) END, e.traceparent, g.attempts, e.max_attempts,
+       g.requeued_at IS NOT NULL, g.next_attempt_at, app.webhook_now(), g.payload_bytes, e.message_key IS NOT NULL,
+       g.profile_version, g.lost_claim
 FROM granted g
 JOIN app.webhook_events e ON e.id = g.id
 LEFT JOIN app.webhook_messages m ON m.key = e.message_key
@@ -106,7 +116,7 @@ UNION ALL
 SELECT r.n, NULL, min(r.queue_position) FILTER (WHERE NOT r.fits), NULL, NULL, max(r.queue_position), NULL, NULL, NULL,
        NULL, NULL, count(r.queue_position)::integer,
        (2 * count(r.queue_position) FILTER (WHERE r.fits) - count(*) FILTER (WHERE r.fits))::integer, NULL, NULL, NULL,
-       NULL, NULL, NULL
+       NULL, NULL, NULL, NULL
 FROM (
     SELECT c.n, c.queue_position, c.fits FROM chosen c
     UNION ALL
@@ -114,7 +124,12 @@ FROM (
 ) r
 WHERE (SELECT count(*) FROM chosen) > (SELECT count(*) FROM granted)
 GROUP BY r.n
-HAVING 2 * count(r.queue_position) > count(*)",
+HAVING 2 * count(r.queue_position) > count(*)
+UNION ALL
+SELECT 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL
+FROM turn t
+WHERE NOT t.is_taken",
             $paused
         )
     };
@@ -122,7 +137,7 @@ HAVING 2 * count(r.queue_position) > count(*)",
 
 /// Grants leases within one index range per destination, by webhook_queue_destination_position. Skips rows that
 /// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
-/// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $12, grants nothing
+/// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $14, grants nothing
 /// if the claim has been granted leases before.
 ///
 /// A destination that is throttled or in FIFO order gets no lease, but a row that names it: `limited.rs` grants its leases.
@@ -130,10 +145,11 @@ pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
     SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.profile_version, d.paused_until, d.is_limited
-    FROM unnest($8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+    FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
          WITH ORDINALITY AS r (destination_id, low, high, rows_max, n)
     JOIN app.webhook_destinations d ON d.id = r.destination_id
-    WHERE $12 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.request_id = $7)
+    WHERE (SELECT t.is_taken FROM turn t)
+          AND ($14 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.request_id = $7))
 ),
 candidates AS (
     SELECT r.n, r.url, r.profile_version, NULL::uuid AS lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position,
@@ -152,12 +168,12 @@ candidates AS (
         "
 UNION ALL
 SELECT r.n, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL
+       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL
 FROM requested r
 WHERE r.paused_until > app.webhook_now()
 UNION ALL
 SELECT r.n, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true, NULL, NULL, NULL, NULL,
-       NULL
+       NULL, NULL
 FROM requested r
 WHERE r.is_limited AND (r.paused_until IS NULL OR r.paused_until <= app.webhook_now())"
     ),
@@ -169,6 +185,8 @@ WHERE r.is_limited AND (r.paused_until IS NULL OR r.paused_until <= app.webhook_
         Type::INT8,
         Type::BOOL,
         Type::UUID,
+        Type::INT8,
+        Type::BOOL,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
@@ -184,7 +202,7 @@ pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
     text: grant_leases!(
         "candidates AS (
     SELECT k.n, d.url, d.profile_version, q.lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
-    FROM unnest($8::bigint[]) WITH ORDINALITY AS k (key, n)
+    FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
     CROSS JOIN LATERAL (
         SELECT q.id, q.ctid AS row_ctid, q.xmax <> 0 AS is_locked, q.lease_claim AS lost_claim, q.destination_id,
                q.queue_position, q.payload_bytes
@@ -192,24 +210,25 @@ pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
         WHERE q.id = k.key AND q.lease_until <= app.webhook_now()
     ) q
     JOIN app.webhook_destinations d ON d.id = q.destination_id
-    WHERE (d.paused_until IS NULL OR d.paused_until <= app.webhook_now()) AND NOT d.is_limited
+    WHERE (SELECT t.is_taken FROM turn t) AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_now())
+          AND NOT d.is_limited
 )",
         "
 UNION ALL
 SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL
-FROM unnest($8::bigint[]) WITH ORDINALITY AS k (key, n)
+       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL
+FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id
-WHERE d.paused_until > app.webhook_now()
+WHERE d.paused_until > app.webhook_now() AND (SELECT t.is_taken FROM turn t)
 UNION ALL
 SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true, NULL, NULL, NULL, NULL,
-       NULL
-FROM unnest($8::bigint[]) WITH ORDINALITY AS k (key, n)
+       NULL, NULL
+FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id
 WHERE d.is_limited AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_now())
-      AND q.lease_until <= app.webhook_now()"
+      AND q.lease_until <= app.webhook_now() AND (SELECT t.is_taken FROM turn t)"
     ),
     types: &[
         Type::UUID,
@@ -219,18 +238,20 @@ WHERE d.is_limited AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_
         Type::INT8,
         Type::BOOL,
         Type::UUID,
+        Type::INT8,
+        Type::BOOL,
         Type::INT8_ARRAY,
     ],
 };
 
-/// Grants leases on events of destinations that the caller's transaction has locked: the first $11 events within a range of
-/// positions of a destination, or the event $12 by its key, whether or not it has an expired lease. Uses indexes
+/// Grants leases on events of destinations that the caller's transaction has locked: the first $13 events within a range of
+/// positions of a destination, or the event $14 by its key, whether or not it has an expired lease. Uses indexes
 /// webhook_queue_destination_position and webhook_queue_id.
 pub(super) static GRANT_LIMITED: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
     SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, r.key, d.url, d.profile_version
-    FROM unnest($8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
+    FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])
          WITH ORDINALITY AS r (destination_id, low, high, rows_max, key, n)
     JOIN app.webhook_destinations d ON d.id = r.destination_id
 ),
@@ -264,6 +285,8 @@ candidates AS (
         Type::INT8,
         Type::BOOL,
         Type::UUID,
+        Type::INT8,
+        Type::BOOL,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,

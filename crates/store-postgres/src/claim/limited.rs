@@ -447,7 +447,7 @@ async fn grant_requested(
         .collect();
     let grant = Grant::new(request, budget.payloads());
     let params: [Param<'_>; 5] = [&destinations, &lows, &highs, &limits, &keys];
-    let rows = session.query(&GRANT_LIMITED, &[&grant.params()[..], &params].concat()).await?;
+    let rows = session.query(&GRANT_LIMITED, &[&grant.params()[..], &[&true], &params].concat()).await?;
     let mut results = vec![RangeResult::default(); requested.len()];
     let mut kept = vec![false; requested.len()];
     for (index, row) in parse_rows(grant.id, &rows)? {

@@ -6,11 +6,11 @@ use tokio_postgres::types::Type;
 
 use super::grant::parse_lease;
 use crate::convert::{bytes, micros};
-use crate::session::{Session, Sql};
+use crate::session::{Params, Session, Sql};
 
 /// Extends the leases that the claim of the request $1 still holds to the full length $2 and returns them. Keeps the largest
 /// payload, and of the others the smallest that have at most $3 bytes together. Releases the leases on the others, which return to the
-/// end of the queue, and reports in the last column whether there are any. Uses index webhook_claims_request, then the queue
+/// end of the queue, and reports in the last column but one whether there are any. Returns no payload of more than $4 bytes, only its size. Uses index webhook_claims_request, then the queue
 /// by key.
 pub(super) static REPEAT_CLAIM: Sql = Sql {
     text: "
@@ -44,14 +44,14 @@ claim AS (
     WHERE c.request_id = $1 AND EXISTS (SELECT FROM kept k WHERE k.lease_claim = c.id)
 )
 SELECT 0::bigint, q.queue_position, q.id, e.event_id, e.message_id, e.destination_id, d.url, e.event_type, e.content_type,
-       coalesce(e.payload, m.payload), e.traceparent, q.attempts, e.max_attempts, q.requeued_at IS NOT NULL,
-       q.next_attempt_at, app.webhook_now(), e.message_key IS NOT NULL, d.profile_version,
-       EXISTS (SELECT FROM held h WHERE NOT h.is_kept), q.lease_claim
+       CASE WHEN q.payload_bytes <= $4 THEN coalesce(e.payload, m.payload) END, e.traceparent, q.attempts, e.max_attempts,
+       q.requeued_at IS NOT NULL, q.next_attempt_at, app.webhook_now(), q.payload_bytes, e.message_key IS NOT NULL,
+       d.profile_version, EXISTS (SELECT FROM held h WHERE NOT h.is_kept), q.lease_claim
 FROM kept q
 JOIN app.webhook_events e ON e.id = q.id
 JOIN app.webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN app.webhook_messages m ON m.key = e.message_key",
-    types: &[Type::UUID, Type::INT8, Type::INT8],
+    types: &[Type::UUID, Type::INT8, Type::INT8, Type::INT8],
 };
 
 /// Returns the leases that the claim still holds, and whether leases whose payloads did not fit were released.
@@ -61,8 +61,10 @@ pub(super) async fn repeat_claim(
 ) -> Result<(Vec<Lease>, bool), tokio_postgres::Error> {
     let (claim, lease, payload_bytes_max) =
         (request.id.as_uuid(), micros(request.lease), bytes(request.payload_bytes_max));
-    let rows = session.transact(&REPEAT_CLAIM, &[&claim, &lease, &payload_bytes_max]).await?;
-    let has_released = rows.first().map_or(Ok(false), |row| row.try_get(18))?;
-    let leases = rows.iter().map(|row| parse_lease(row.try_get(19)?, row)).collect::<Result<_, _>>()?;
+    let inline_payload_bytes_max = bytes(request.inline_payload_bytes_max);
+    let params: Params<'_> = &[&claim, &lease, &payload_bytes_max, &inline_payload_bytes_max];
+    let rows = session.transact(&REPEAT_CLAIM, params).await?;
+    let has_released = rows.first().map_or(Ok(false), |row| row.try_get(19))?;
+    let leases = rows.iter().map(|row| parse_lease(row.try_get(20)?, row)).collect::<Result<_, _>>()?;
     Ok((leases, has_released))
 }

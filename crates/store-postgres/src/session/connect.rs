@@ -3,8 +3,8 @@
 //! A pooler refuses the options of a startup packet, or ignores them. Either shows when a connection is opened, before it
 //! is used. From then on each transaction sets its settings for itself, on all connections.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use deadpool_postgres::Connect;
 use futures_util::future::BoxFuture;
@@ -52,6 +52,8 @@ impl PoolerTraits {
 pub(super) struct Connector {
     pub(super) tls: tls::Connector,
     pub(super) pooler: Arc<PoolerTraits>,
+    /// The timeout of statements.
+    pub(super) statement_timeout: &'static str,
 }
 
 impl Connect for Connector {
@@ -76,11 +78,10 @@ impl Connect for Connector {
 impl Connector {
     /// Opens a connection with pinned settings. Returns none if the settings do not hold.
     async fn connect_pinned(&self, config: &Config) -> Result<Option<(Client, JoinHandle<()>)>, Error> {
-        static CHECK_SESSION: OnceLock<String> = OnceLock::new();
         let mut pinned = config.clone();
-        pinned.options(startup_options(config.get_options()));
+        pinned.options(startup_options(config.get_options(), self.statement_timeout));
         let (client, task) = self.open(&pinned).await?;
-        let rows = client.simple_query(CHECK_SESSION.get_or_init(check_session)).await?;
+        let rows = client.simple_query(&check_session(self.statement_timeout)).await?;
         let is_pinned =
             rows.iter().any(|row| matches!(row, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
         Ok(is_pinned.then_some((client, task)))

@@ -8,12 +8,11 @@
 
 /// The settings of a connection, by name and as PostgreSQL displays their values.
 ///
-/// The timeout of a statement is longer than [`CALL_TIMEOUT`](super::CALL_TIMEOUT). It ends a COMMIT that waits for a
+/// The timeout of a statement is set beside them. It is longer than [`CALL_TIMEOUT`](super::CALL_TIMEOUT). It ends a COMMIT that waits for a
 /// synchronous standby with a success, although the standby has not confirmed; by then the caller has given the call up as
 /// failed.
-const PINNED_SETTINGS: [(&str, &str); 9] = [
+const PINNED_SETTINGS: [(&str, &str); 8] = [
     ("default_transaction_isolation", "read committed"),
-    ("statement_timeout", "20s"),
     ("lock_timeout", "5s"),
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
@@ -23,18 +22,33 @@ const PINNED_SETTINGS: [(&str, &str); 9] = [
     ("enable_mergejoin", "off"),
 ];
 
+/// The timeout of statements, as PostgreSQL displays it.
+pub(super) const STATEMENT_TIMEOUT: &str = "20s";
+
+/// The timeout of statements that read a payload. A row that crosses a slow link counts as running until its last byte is
+/// sent. Longer than [`PAYLOAD_TIMEOUT`](super::shared::PAYLOAD_TIMEOUT).
+pub(super) const PAYLOAD_STATEMENT_TIMEOUT: &str = "150s";
+
+/// Returns the settings of a connection whose statements have this timeout.
+fn pinned_settings(statement_timeout: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    PINNED_SETTINGS.into_iter().chain([("statement_timeout", statement_timeout)])
+}
+
 /// Returns the pinned settings as the parameter `options` of a startup packet, after the options of the database URL.
-pub(super) fn startup_options(of_url: Option<&str>) -> String {
-    let pinned = PINNED_SETTINGS.map(|(name, value)| format!("-c {name}={}", value.replace(' ', "\\ ")));
+pub(super) fn startup_options(of_url: Option<&str>, statement_timeout: &'static str) -> String {
+    let pinned = pinned_settings(statement_timeout)
+        .map(|(name, value)| format!("-c {name}={}", value.replace(' ', "\\ ")));
     of_url.into_iter().map(str::to_owned).chain(pinned).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a statement that tells whether the session has the pinned settings. If it has, the statement also makes all
 /// commits of the session durable: PostgreSQL then acknowledges a commit after it has flushed it to disk, here and on
 /// synchronous standbys. A stronger setting stays. A later change of the server's configuration does not weaken it.
-pub(super) fn check_session() -> String {
-    let has_settings =
-        PINNED_SETTINGS.map(|(name, value)| format!("current_setting('{name}') = '{value}'")).join(" AND ");
+pub(super) fn check_session(statement_timeout: &'static str) -> String {
+    let has_settings: Vec<_> = pinned_settings(statement_timeout)
+        .map(|(name, value)| format!("current_setting('{name}') = '{value}'"))
+        .collect();
+    let has_settings = has_settings.join(" AND ");
     format!(
         "SELECT CASE WHEN {has_settings} THEN
              set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply')
@@ -114,16 +128,16 @@ mod tests {
 
     #[test]
     fn the_options_of_the_url_come_first_and_spaces_are_escaped() {
-        let options = startup_options(Some("-c search_path=shop"));
+        let options = startup_options(Some("-c search_path=shop"), STATEMENT_TIMEOUT);
         assert!(
             options.starts_with("-c search_path=shop -c default_transaction_isolation=read\\ committed ")
         );
-        assert!(startup_options(None).starts_with("-c default_transaction_isolation"));
+        assert!(startup_options(None, STATEMENT_TIMEOUT).starts_with("-c default_transaction_isolation"));
     }
 
     #[test]
     fn a_transaction_behind_a_pooler_has_every_setting_of_a_pinned_connection() {
-        for (name, value) in PINNED_SETTINGS {
+        for (name, value) in pinned_settings(STATEMENT_TIMEOUT) {
             let is_set = BEGIN.local.contains(&format!("set_config('{name}', '{value}', true)"));
             assert!(is_set || name == "default_transaction_isolation", "{name}");
         }

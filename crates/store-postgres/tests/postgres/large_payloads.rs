@@ -1,16 +1,18 @@
-//! Claims of large payloads over a link that transfers only a part of them within the time of a call.
+//! Large payloads over a link that transfers only a part of them within the time of a call.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use posthaste_domain::NewEventSpec;
+use posthaste_domain::{LeasePayload, NewEvent, NewEventSpec};
 use posthaste_postgres_server::PostgresServer;
-use posthaste_store::{ClaimRequest, Store};
+use posthaste_store::{ClaimRequest, EnqueueRequest, LeaseRef, Store};
 use posthaste_store_conformance::Harness as _;
+use posthaste_store_postgres::PostgresStore;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
@@ -19,29 +21,48 @@ const LARGE: usize = 256 << 10;
 /// The longest response that passes the link.
 const RESPONSE_BYTES_MAX: usize = 2 << 20;
 
+/// The longest part of a response that passes a stuck link.
+const STUCK_AFTER_BYTES: usize = 64 << 10;
+
 /// A proxy in front of the shared server. It cuts a connection when a response exceeds [`RESPONSE_BYTES_MAX`], as a call over
 /// a slow link is given up after its time limit.
 struct ShortLink {
     port: u16,
     /// All bytes that the server has sent.
     bytes: Arc<AtomicUsize>,
+    /// Passes of responses that exceed [`STUCK_AFTER_BYTES`].
+    passes: Arc<Semaphore>,
 }
 
 impl ShortLink {
     async fn start() -> Self {
+        let link = Self::start_stuck().await;
+        link.passes.add_permits(1_000);
+        link
+    }
+
+    /// Starts a link in which a long response gets stuck until it has a pass.
+    async fn start_stuck() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, bytes) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
-        let shared = Arc::clone(&bytes);
+        let passes = Arc::new(Semaphore::new(0));
+        let shared = (Arc::clone(&bytes), Arc::clone(&passes));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, Arc::clone(&shared)));
+                tokio::spawn(forward(client, Arc::clone(&shared.0), Arc::clone(&shared.1)));
             }
         });
-        Self { port, bytes }
+        Self { port, bytes, passes }
+    }
+
+    /// Opens the harness's database through the link.
+    async fn open(&self, harness: &PostgresHarness) -> Arc<PostgresStore> {
+        let url = format!("postgres://postgres@127.0.0.1:{}/{}", self.port, harness.database.name);
+        Arc::new(open(&url).await)
     }
 }
 
-async fn forward(mut client: TcpStream, bytes: Arc<AtomicUsize>) {
+async fn forward(mut client: TcpStream, bytes: Arc<AtomicUsize>, passes: Arc<Semaphore>) {
     let mut server = TcpStream::connect(("127.0.0.1", PostgresServer::shared().port())).await.unwrap();
     let (mut from_client, mut from_server) = (vec![0; 65_536], vec![0; 65_536]);
     let mut response_bytes = 0;
@@ -57,6 +78,9 @@ async fn forward(mut client: TcpStream, bytes: Arc<AtomicUsize>) {
             read = server.read(&mut from_server) => {
                 let Ok(length @ 1..) = read else { return };
                 bytes.fetch_add(length, Ordering::SeqCst);
+                if response_bytes <= STUCK_AFTER_BYTES && response_bytes + length > STUCK_AFTER_BYTES {
+                    passes.acquire().await.unwrap().forget();
+                }
                 response_bytes += length;
                 if response_bytes > RESPONSE_BYTES_MAX || client.write_all(&from_server[..length]).await.is_err() {
                     return;
@@ -69,7 +93,9 @@ async fn forward(mut client: TcpStream, bytes: Arc<AtomicUsize>) {
 async fn enqueue_sized(store: &dyn Store, url: &str, count: usize, payload_bytes: usize) {
     for _ in 0..count {
         let payload = Bytes::from(vec![b'1'; payload_bytes]);
-        enqueue(store, NewEventSpec { destination_url: url.to_owned(), payload, ..spec() }).await;
+        let spec = NewEventSpec { destination_url: url.to_owned(), payload, ..spec() };
+        let event = NewEvent::accept(spec, usize::MAX, 5).expect("a valid event");
+        store.enqueue(EnqueueRequest::new(vec![event])).await.expect("the store is up");
     }
 }
 
@@ -77,7 +103,7 @@ async fn enqueue_sized(store: &dyn Store, url: &str, count: usize, payload_bytes
 async fn a_claim_reads_no_more_payload_bytes_than_it_requests() {
     let harness = PostgresHarness::start().await;
     let link = ShortLink::start().await;
-    let store = open(&format!("postgres://postgres@127.0.0.1:{}/{}", link.port, harness.database.name)).await;
+    let store = link.open(&harness).await;
     enqueue_sized(&*harness.store(), "https://large.example/", 20, LARGE).await;
     let before = link.bytes.load(Ordering::SeqCst);
     let request = ClaimRequest { payload_bytes_max: 2 * LARGE, ..claim_by("worker-a") };
@@ -87,12 +113,84 @@ async fn a_claim_reads_no_more_payload_bytes_than_it_requests() {
     assert!(read < 4 * LARGE, "{read} bytes were read");
 }
 
+#[tokio::test]
+async fn a_claim_reads_no_payload_that_is_not_inline() {
+    let harness = PostgresHarness::start().await;
+    let link = ShortLink::start().await;
+    let store = link.open(&harness).await;
+    enqueue_sized(&*harness.store(), "https://large.example/", 20, LARGE).await;
+    let before = link.bytes.load(Ordering::SeqCst);
+    let request = ClaimRequest { inline_payload_bytes_max: 16 << 10, ..claim_by("worker-a") };
+    for _ in 0..2 {
+        let claimed = store.claim(&request).await.unwrap();
+        assert!(claimed.leases.iter().all(|lease| lease.payload == LeasePayload::Stored { bytes: LARGE }));
+        assert_eq!(claimed.leases.len(), 20, "also when it is repeated");
+    }
+    let read = link.bytes.load(Ordering::SeqCst) - before;
+    assert!(read < LARGE / 4, "{read} bytes were read");
+}
+
+/// A payload that takes long to arrive keeps no other call waiting.
+#[tokio::test]
+async fn every_other_call_passes_beside_a_payload_that_is_stuck_in_the_link() {
+    let harness = PostgresHarness::start().await;
+    let link = ShortLink::start_stuck().await;
+    let store = link.open(&harness).await;
+    enqueue_sized(&*store, "https://large.example/", 3, LARGE).await;
+    let request = || ClaimRequest { inline_payload_bytes_max: 16 << 10, ..claim_by("worker-a") };
+    let leases = store.claim(&request()).await.unwrap().leases;
+    let held: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
+    let reads: Vec<_> = held
+        .iter()
+        .map(|held| {
+            let (store, held) = (Arc::clone(&store), *held);
+            tokio::spawn(async move { store.read_payload(held).await })
+        })
+        .collect();
+    enqueue_sized(&*store, "https://small.example/", 30, 100).await;
+    let small = store.claim(&request()).await.unwrap().leases;
+    assert_eq!(small.len(), 30);
+    assert_eq!(store.renew(&held, LEASE).await, Ok(vec![]));
+    settle(&*store, &small, 200).await;
+    store.overview().await.unwrap();
+    assert!(
+        reads.iter().all(|read| !read.is_finished()),
+        "the first payload is stuck, and the others behind it"
+    );
+    link.passes.add_permits(10);
+    for read in reads {
+        let payload = read.await.unwrap().unwrap().expect("the lease is held");
+        assert!(payload.len() == LARGE && payload.iter().all(|byte| *byte == b'1'));
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_is_cut_fails_as_unavailable_and_the_next_one_connects_again() {
+    let harness = PostgresHarness::start().await;
+    let link = ShortLink::start().await;
+    let store = link.open(&harness).await;
+    for payload_bytes in [RESPONSE_BYTES_MAX + LARGE, LARGE] {
+        enqueue_sized(&*harness.store(), "https://large.example/", 1, payload_bytes).await;
+    }
+    let request = ClaimRequest { inline_payload_bytes_max: 0, ..claim_by("worker-a") };
+    let leases = store.claim(&request).await.unwrap().leases;
+    for _ in 0..2 {
+        for lease in &leases {
+            let read = store.read_payload(LeaseRef::from(lease)).await;
+            match lease.payload.len() {
+                LARGE => assert!(read.unwrap().expect("the lease is held").len() == LARGE),
+                _ => assert!(read.unwrap_err().is_transient()),
+            }
+        }
+    }
+}
+
 /// Without limits in bytes, every claim and every repetition would be cut, and nothing would ever be delivered.
 #[tokio::test]
 async fn large_events_pass_a_link_that_is_too_slow_for_all_of_them_and_small_ones_pass_beside_them() {
     let harness = PostgresHarness::start().await;
     let link = ShortLink::start().await;
-    let store = open(&format!("postgres://postgres@127.0.0.1:{}/{}", link.port, harness.database.name)).await;
+    let store = link.open(&harness).await;
     enqueue_sized(&*harness.store(), "https://large.example/", 20, LARGE).await;
     enqueue_sized(&*harness.store(), "https://small.example/", 5, 100).await;
     let unlimited = ClaimRequest { limit: 100, ..claim_by("worker-a") };

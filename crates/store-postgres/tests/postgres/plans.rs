@@ -22,6 +22,7 @@ async fn run_all_operations(store: &dyn Store) {
     let leases = claim(store).await;
     let held: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
     store.renew(&held, LEASE).await.unwrap();
+    store.read_payload(held[0]).await.unwrap();
     let (delivered, rest) = leases.split_at(5);
     let (retried, rest) = rest.split_at(5);
     let (dead, released) = rest.split_at(5);

@@ -45,6 +45,19 @@ async fn renewals_succeed_while_settles_wait_for_a_lock() {
 }
 
 #[tokio::test]
+async fn a_claim_does_not_wait_for_ever_for_its_turn() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    enqueue_all(&*store, (0..10).map(|_| spec()).collect()).await;
+    let stopped_worker = client(&harness.database.url).await;
+    // The lock under which claims are granted leases, held as by a claim that does not end.
+    stopped_worker.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(7526, 4)").await.unwrap();
+    let leases = within(BOUND, "a claim out of turn", claim(&*store)).await;
+    assert_eq!(leases.len(), 10);
+    stopped_worker.batch_execute("ROLLBACK").await.unwrap();
+}
+
+#[tokio::test]
 async fn sessions_stay_usable_after_a_lock_wait_times_out() {
     let harness = PostgresHarness::start().await;
     let store = harness.store();

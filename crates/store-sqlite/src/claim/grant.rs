@@ -1,7 +1,9 @@
 //! Grants: writes leases onto rows of the queue and reads the rows as [`Lease`]s.
 
 use bytes::Bytes;
-use posthaste_domain::{DestinationId, EventId, EventKey, Lease, MessageId, Timestamp, Trigger};
+use posthaste_domain::{
+    DestinationId, EventId, EventKey, Lease, LeasePayload, MessageId, Timestamp, Trigger,
+};
 use posthaste_store::ClaimRequest;
 use rand::rngs::StdRng;
 use rusqlite::{CachedStatement, Connection, Row};
@@ -124,7 +126,7 @@ impl<'a> ClaimWriter<'a> {
         if budget.available(waiting.receiver(), is_retry) == 0 {
             return Ok(());
         }
-        let payload_bytes_max = budget.payloads.next_event_bytes_max();
+        let payload_bytes_max = self.inline_payload_bytes_max(budget);
         let (lease, payload_bytes) =
             read_lease(self.db, entry.key, entry.destination, self.seed, self.now, payload_bytes_max)?;
         if !budget.spend(waiting.receiver(), is_retry, payload_bytes) {
@@ -145,7 +147,7 @@ impl<'a> ClaimWriter<'a> {
         let Destination { waiting, head, consumed } =
             read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(FIRST_ATTEMPTS)?;
-        let payload_bytes_max = to_i64(budget.payloads.next_event_bytes_max());
+        let payload_bytes_max = to_i64(self.inline_payload_bytes_max(budget));
         let rows = found.query((destination.0, to_i64(count), head, payload_bytes_max))?;
         let (granted, last) = self.grant_rows(rows, &waiting, budget)?;
         let new_head = last.map_or(head, |(key, _)| key + 1);
@@ -172,7 +174,7 @@ impl<'a> ClaimWriter<'a> {
     ) -> rusqlite::Result<()> {
         let Destination { waiting, .. } = read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(RETRIES)?;
-        let payload_bytes_max = to_i64(budget.payloads.next_event_bytes_max());
+        let payload_bytes_max = to_i64(self.inline_payload_bytes_max(budget));
         let rows = found.query((destination.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
         let (_, last) = self.grant_rows(rows, &waiting, budget)?;
         let (key, due) = last.unzip();
@@ -183,6 +185,11 @@ impl<'a> ClaimWriter<'a> {
             )?
             .execute((destination.0, due, key))?;
         Ok(())
+    }
+
+    /// Returns the size of the largest payload that is read with its lease.
+    fn inline_payload_bytes_max(&self, budget: &ClaimBudget) -> usize {
+        budget.payloads.next_event_bytes_max().min(self.request.inline_payload_bytes_max)
     }
 
     /// Grants the rows of a query, up to the first whose payload does not fit. Returns the number of granted rows, and the
@@ -243,7 +250,7 @@ impl<'a> ClaimWriter<'a> {
     }
 }
 
-/// Reads a pending event as a lease under `seed`, with the size of its payload. The payload of the lease is empty if it
+/// Reads a pending event as a lease under `seed`, with the size of its payload. The lease has only that size if the payload
 /// is larger than `payload_bytes_max`.
 pub(super) fn read_lease(
     db: &Connection,
@@ -295,7 +302,10 @@ fn lease_from_row(
     let attempts = row.get(1)?;
     let requeued = row::optional_timestamp(row, 3)?.is_some();
     // Payloads are expunged only after the event is delivered or failed.
-    let payload = row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default();
+    let payload = match (row.get_ref(10)?.as_blob_or_null()?, payload_bytes(row)?) {
+        (None, bytes @ 1..) => LeasePayload::Stored { bytes },
+        (payload, _) => LeasePayload::Loaded(Bytes::copy_from_slice(payload.unwrap_or_default())),
+    };
     Ok(Lease {
         token: seed.token(key),
         key,
@@ -307,7 +317,7 @@ fn lease_from_row(
         profile_version: 0,
         event_type: row.get(6)?,
         content_type: row.get(8)?,
-        payload: Bytes::copy_from_slice(payload),
+        payload,
         traceparent: row.get(9)?,
         attempts,
         max_attempts: row.get(7)?,

@@ -54,7 +54,7 @@ pub(super) fn repeat(
     let mut leases = Vec::new();
     for HeldLease { key, seed, destination } in kept {
         extend.execute((key.0, until.as_micros()))?;
-        leases.push(read_lease(db, key, destination, seed, now, usize::MAX)?.0);
+        leases.push(read_lease(db, key, destination, seed, now, request.inline_payload_bytes_max)?.0);
     }
     leases.sort_unstable_by_key(|lease| lease.key);
     claims::record_check(db, claim, leases.iter().map(|lease| lease.key), until)?;

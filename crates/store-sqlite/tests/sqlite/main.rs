@@ -12,6 +12,7 @@ mod enqueue_in_transaction;
 mod lost_file;
 mod open;
 mod processes;
+mod saturated_hosts;
 mod support;
 mod timeouts;
 mod write_ahead_log;

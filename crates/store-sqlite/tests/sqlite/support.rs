@@ -93,6 +93,7 @@ pub(crate) fn claim() -> ClaimRequest {
         pace_slots: PaceSlots::UNLIMITED,
         payload_bytes_max: usize::MAX,
         event_payload_bytes_max: None,
+        inline_payload_bytes_max: usize::MAX,
         abandon_after: 5,
         resumed_within: Duration::from_secs(60),
     }

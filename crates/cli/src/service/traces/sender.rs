@@ -233,7 +233,7 @@ mod tests {
             profile_version: 0,
             event_type: "invoice.paid".to_owned(),
             content_type: "application/json".to_owned(),
-            payload: Bytes::from_static(br#"{"card": "4242"}"#),
+            payload: Bytes::from_static(br#"{"card": "4242"}"#).into(),
             traceparent: traceparent.map(str::to_owned),
             attempts: 2,
             max_attempts: 6,

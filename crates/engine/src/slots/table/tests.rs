@@ -18,7 +18,7 @@ fn url(destination: i64) -> &'static str {
 
 fn event(destination: i64, host: &str) -> NewDelivery<'_> {
     let (destination, url) = (DestinationId(destination), url(destination));
-    NewDelivery { destination, url, host, is_retry: false, payload_bytes: 100 }
+    NewDelivery { destination, url, host, is_retry: false, payload_bytes: 100, is_unread: false }
 }
 
 fn add(table: &mut Table<u32>, destination: i64, host: &str, number: u32) -> Option<Started<u32>> {
@@ -43,6 +43,68 @@ fn is_claimable(table: &Table<u32>, receiver: Receiver<'_>) -> bool {
     let slots = table.slots_of(receiver);
     let at_pace = table.available_by_pace().available(slots.pace);
     slots.destination.min(slots.host).min(at_pace).min(table.available()) > 0
+}
+
+/// Claims a delivery whose payload of this size is not read yet.
+fn add_unread(table: &mut Table<u32>, destination: i64, host: &str, payload_bytes: usize) -> Usage {
+    let delivery = NewDelivery { payload_bytes, is_unread: true, ..event(destination, host) };
+    let usage = table.use_slot(delivery, NOW);
+    table.start_reading(&usage);
+    usage
+}
+
+#[test]
+fn a_delivery_takes_no_place_while_its_payload_is_read() {
+    let mut table = table(|_| {});
+    let mut unread: Vec<_> = (0..2).map(|_| add_unread(&mut table, 1, "h", 100_000)).collect();
+    assert_eq!((table.total(), table.in_flight(), table.waiting()), (2, 0, 0));
+    assert_eq!(slots(&table, 1, "h"), (0, 2), "it is claimed for a place in its window");
+    assert_eq!(table.payloads, PayloadBytes { large: 200_000, unread: 200_000 });
+    let small = add(&mut table, 1, "h", 7).expect("a small event overtakes it");
+    let mut usage = unread.remove(0);
+    assert!(!table.end_reading(&mut usage), "no limit was reached");
+    assert_eq!(table.payloads, PayloadBytes { large: 200_000, unread: 100_000 });
+    let large = table.add(usage, 8).expect("the window has a second place");
+    let mut usage = unread.remove(0);
+    table.end_reading(&mut usage);
+    assert!(table.add(usage, 9).is_none(), "it waits");
+    assert_eq!((table.in_flight(), table.waiting()), (2, 1));
+    assert_eq!(answer(&mut table, &small, Answer::Good, FAST)[0].delivery, 9);
+    answer(&mut table, &large, Answer::Good, FAST);
+    assert_eq!(table.payloads, PayloadBytes { large: 100_000, unread: 0 });
+}
+
+#[test]
+fn unread_payloads_stop_further_large_ones_until_some_are_read() {
+    let mut table = table(|_| {});
+    assert_eq!(table.available_payloads(), AvailablePayloads::AnySize(2 << 20));
+    let mut first = add_unread(&mut table, 1, "h", 1 << 20);
+    assert_eq!(table.available_payloads(), AvailablePayloads::AnySize(1 << 20));
+    let mut second = add_unread(&mut table, 2, "h", 1 << 20);
+    assert_eq!(table.available_payloads(), AvailablePayloads::OnlySmall(16 << 10));
+    assert!(table.end_reading(&mut first), "a claim may take large payloads again");
+    assert!(!table.end_reading(&mut second));
+    table.free(&first);
+    table.free(&second);
+    assert_eq!((table.total(), table.payloads), (0, PayloadBytes::default()));
+}
+
+#[test]
+fn a_delivery_is_not_sent_when_its_destination_was_stopped_while_its_payload_was_read() {
+    let mut table = table(|_| {});
+    let before = add_unread(&mut table, 1, "h", 100_000);
+    assert!(!table.is_stopped(&before));
+    table.hold(DestinationId(1));
+    table.unhold(DestinationId(1));
+    assert!(table.is_stopped(&before));
+    let after = add_unread(&mut table, 1, "h", 100_000);
+    assert!(!table.is_stopped(&after));
+    table.restart_window(DestinationId(1));
+    assert!(table.is_stopped(&after));
+    let other = add_unread(&mut table, 2, "h", 100_000);
+    assert!(!table.is_stopped(&other));
+    table.close();
+    assert!(table.is_stopped(&other));
 }
 
 #[test]
@@ -304,6 +366,46 @@ fn a_destination_that_is_created_again_is_found_under_its_new_id() {
     assert_eq!(table.by_url.len(), 1, "the busy one stays");
 }
 
+/// Claims one event of each destination from `next` on, as far as the slots allow.
+fn claim_singles(table: &mut Table<u32>, next: &mut i64) -> Vec<Started<u32>> {
+    let mut sent = Vec::new();
+    while is_claimable(table, Receiver { destination: DestinationId(*next), host: "h", is_failing: false }) {
+        sent.extend(add(table, *next, "h", 0));
+        *next += 1;
+    }
+    sent
+}
+
+#[test]
+fn new_destinations_of_a_host_with_one_event_each_follow_one_another_at_once() {
+    let mut table = table(|_| {});
+    let mut next = 1;
+    let mut sent = claim_singles(&mut table, &mut next);
+    assert_eq!(sent.len(), 4, "half of the host's window");
+    for _ in 0..18 {
+        let mut may_claim = false;
+        for request in std::mem::take(&mut sent) {
+            may_claim |= table.end_with_answer(&request.usage, Answer::Good, FAST, NOW).0;
+        }
+        assert!(may_claim, "the slots for destinations that have not answered were used");
+        sent = claim_singles(&mut table, &mut next);
+    }
+    assert_eq!(sent.len(), 128, "the host's window has grown to half of all slots");
+}
+
+#[test]
+fn destinations_that_answer_leave_places_of_their_host_to_new_ones() {
+    let mut table = table(|_| {});
+    let known = add(&mut table, 1, "h", 0).unwrap();
+    answer(&mut table, &known, Answer::Good, FAST);
+    for number in 0..32 {
+        add(&mut table, 1, "h", number);
+    }
+    assert_eq!(slots(&table, 1, "h").0, 0, "the known destination has all that it may have");
+    assert_eq!(slots(&table, 2, "h"), (2, 4));
+    assert!(add(&mut table, 2, "h", 0).is_some(), "a new destination finds a place");
+}
+
 proptest! {
     /// Random deliveries and answers: windows are never exceeded, nothing waits while it could be sent, and all counts
     /// return to zero.
@@ -343,7 +445,8 @@ proptest! {
             table.end(&ended.usage);
             sent.extend(table.start_all());
         }
-        prop_assert_eq!((table.total(), table.retries, table.large_bytes), (0, 0, 0));
+        prop_assert_eq!((table.total(), table.retries), (0, 0));
+        prop_assert_eq!(table.payloads, PayloadBytes::default());
         prop_assert!(table.by_pace.values().all(|used| *used == 0));
         prop_assert!(table.hosts.values().all(|host| host.claimed == 0 && host.in_flight == 0));
     }

@@ -60,7 +60,7 @@ impl Fixture {
         let number = self.attempts.fetch_add(1, Ordering::SeqCst);
         let lease = Lease {
             event_id: EventId::new(format!("event-{number}")).unwrap(),
-            payload: Bytes::from(vec![b' '; payload_bytes]),
+            payload: Bytes::from(vec![b' '; payload_bytes]).into(),
             ..lease(DestinationUrl::parse(url).unwrap())
         };
         self.sender.send(&lease, host_time(), deadline).await.expect("this host lacks nothing")

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use posthaste_domain::{ClaimId, DestinationId, EventId, LeaseToken, Timestamp};
+use posthaste_domain::{ClaimId, DestinationId, EventId, LeasePayload, LeaseToken, Timestamp};
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, ClaimSlots, EnqueueRequest, EnqueueResponse, LayeredStore, PaceSlots,
-    Receiver, ReceiverSlots, Store, StoreError, StoreLayer,
+    ClaimRequest, ClaimResponse, ClaimSlots, EnqueueRequest, EnqueueResponse, LayeredStore, LeaseRef,
+    PaceSlots, Receiver, ReceiverSlots, Store, StoreError, StoreLayer,
 };
 use posthaste_store_memory::MemoryStore;
 
@@ -157,7 +157,7 @@ store_bug! {
             return self.memory.claim(request).await;
         }
         let claimed = self.memory.claim(&ClaimRequest { payload_bytes_max: usize::MAX, ..request.clone() }).await?;
-        Ok(ClaimResponse { is_limited_by_bytes: false, ..claimed })
+        Ok(ClaimResponse { is_limited_by_bytes: false, kept_back: Vec::new(), ..claimed })
     }
 }
 
@@ -249,12 +249,46 @@ store_bug! {
 }
 
 store_bug! {
+    claim_names_one_destination_that_it_kept_back;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let mut claimed = self.memory.claim(request).await?;
+        claimed.kept_back.truncate(1);
+        Ok(claimed)
+    }
+}
+
+store_bug! {
+    payloads_have_no_size;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let mut claimed = self.memory.claim(request).await?;
+        for lease in &mut claimed.leases {
+            if let LeasePayload::Stored { bytes } = &mut lease.payload {
+                *bytes = 0;
+            }
+        }
+        Ok(claimed)
+    }
+}
+
+store_bug! {
+    payloads_are_read_after_the_lease;
+
+    async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.memory.with_state(|state| state.rows.get(&lease.key).map(|row| row.payload.clone())))
+    }
+}
+
+store_bug! {
     payloads_are_text;
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let mut claimed = self.memory.claim(request).await?;
         for lease in &mut claimed.leases {
-            lease.payload = Bytes::from(String::from_utf8_lossy(&lease.payload).into_owned());
+            if let LeasePayload::Loaded(payload) = &mut lease.payload {
+                *payload = Bytes::from(String::from_utf8_lossy(payload).into_owned());
+            }
         }
         Ok(claimed)
     }
