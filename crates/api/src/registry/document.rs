@@ -6,6 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::ArrayBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
@@ -72,6 +73,9 @@ pub(crate) fn openapi() -> OpenApi {
         add_error_responses(operation);
     }
     for (name, schema) in document.components.iter_mut().flat_map(|components| &mut components.schemas) {
+        if let Some(item) = name.strip_prefix("ListOf_") {
+            refer_to_items(schema, item);
+        }
         if !REQUEST_SCHEMAS.contains(&name.as_str()) {
             require_all_fields(schema);
         }
@@ -152,6 +156,14 @@ fn add_error_responses(operation: &mut Operation) {
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(schema))).build();
         let response = ResponseBuilder::new().description(*description).content("application/json", content);
         operation.responses.responses.insert((*status).to_owned(), response.build().into());
+    }
+}
+
+/// Replaces the items of a list, which the macros repeat in each list, by a reference to their schema.
+fn refer_to_items(list: &mut RefOr<Schema>, item: &str) {
+    if let RefOr::T(Schema::Object(list)) = list {
+        let items = ArrayBuilder::new().items(Ref::from_schema_name(item));
+        list.properties.insert("data".to_owned(), Schema::Array(items.build()).into());
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use http::Uri;
+use http::{Method, Uri};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
@@ -80,7 +80,14 @@ async fn not_supported(uri: Uri) -> RegistryError {
     RegistryError::NotSupported { path: uri.path().chars().take(200).collect() }
 }
 
+/// Operations of the SDKs whose paths look like that of a message.
+const UNSUPPORTED_POSTS: [&str; 2] = ["/msg/bulk-expunge", "/msg/expunge-all-contents"];
+
 async fn method_not_allowed(request: Request) -> RegistryError {
+    let path = request.uri().path().trim_end_matches('/');
+    if request.method() == Method::POST && UNSUPPORTED_POSTS.iter().any(|end| path.ends_with(end)) {
+        return not_supported(request.uri().clone()).await;
+    }
     RegistryError::MethodNotAllowed { method: request.method().as_str().chars().take(32).collect() }
 }
 

@@ -5,7 +5,8 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use posthaste::store::DestinationState;
 use posthaste_domain::FailureKind;
 
-use super::ServerArgs;
+use super::settings::show_only_store_settings;
+use super::{DestinationSecretArgs, ServerArgs};
 
 /// The page sizes that the API accepts.
 const PAGE_LIMITS: std::ops::RangeInclusive<i64> = 1..=200;
@@ -229,6 +230,15 @@ pub(crate) enum DestinationsCommand {
     /// End pauses and close the circuit of a destination, so that its due events are sent now
     #[command(after_help = "Example:\n  posthaste destinations resume 17")]
     Resume(DestinationArgs),
+    /// Print the secrets that sign the events of a URL, or give the URL a secret of its own
+    ///
+    /// Opens the database, as `posthaste secret` does. Without secrets of its own, a URL has those of the instance.
+    #[command(
+        after_help = "Examples:\n  posthaste destinations secret https://shop.example/hooks --rotate\n  \
+                      posthaste destinations secret https://shop.example/hooks --rotate --ed25519",
+        mut_args(show_only_store_settings)
+    )]
+    Secret(DestinationSecretArgs),
 }
 
 /// Accepts the name of a destination's state.

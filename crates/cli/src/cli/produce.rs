@@ -68,7 +68,8 @@ Examples:
   posthaste secret | posthaste listen --secret-file -
   posthaste listen --fail 2                   respond 500 to the first two deliveries of each event
   posthaste listen --status 410               respond 410 Gone to every delivery
-  posthaste listen --port 0 --json | jq .event_type";
+  posthaste listen --port 0 --json | jq .event_type
+  posthaste listen --register customer-17     register as an endpoint of the application, until Ctrl-C";
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = LISTEN_EXAMPLES)]
@@ -95,6 +96,14 @@ pub(crate) struct ListenArgs {
     /// Print each delivery as one JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Register this receiver as an endpoint of an application, with a secret of its own, and delete it at the end
+    #[arg(long, value_name = "APP", conflicts_with_all = ["secret_file", "secrets"])]
+    pub(crate) register: Option<String>,
+    /// With --register: receive only messages of this registered event type; may be repeated
+    #[arg(long = "type", value_name = "TYPE", requires = "register")]
+    pub(crate) event_types: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 impl ListenArgs {

@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::ApiPath;
 use crate::terminal::escape_line;
 
 /// The response to an enqueued event.
@@ -55,6 +56,11 @@ pub(crate) struct Overview {
 /// One page of a list.
 pub(crate) trait ListPage: DeserializeOwned {
     type Item;
+
+    /// The API that serves the list.
+    const API: ApiPath = ApiPath::Outbox;
+    /// The parameter that continues the list at a cursor.
+    const CURSOR_PARAMETER: &'static str = "cursor";
 
     fn items(&self) -> &[Self::Item];
 
@@ -184,17 +190,33 @@ impl Event {
     }
 }
 
-/// Parses the code and message of an error response. None if the body is not an error of Posthaste's API.
+/// Parses the code and message of an error response. None if the body is not an error of Posthaste's APIs.
 pub(super) fn parse_error(body: &[u8]) -> Option<(String, String)> {
+    /// The two forms of an error, and that of a refused value.
     #[derive(Deserialize)]
-    struct ErrorBody {
-        error: ErrorDetails,
+    #[serde(untagged)]
+    enum ErrorBody {
+        Outbox { error: ErrorDetails },
+        Registry { code: String, detail: String },
+        Validation { detail: Vec<Problem> },
     }
     #[derive(Deserialize)]
     struct ErrorDetails {
         code: String,
         message: String,
     }
-    let ErrorBody { error } = serde_json::from_slice(body).ok()?;
-    Some((escape_line(&error.code), escape_line(&error.message)))
+    #[derive(Deserialize)]
+    struct Problem {
+        loc: Vec<String>,
+        msg: String,
+    }
+    let (code, message) = match serde_json::from_slice(body).ok()? {
+        ErrorBody::Outbox { error } => (error.code, error.message),
+        ErrorBody::Registry { code, detail } => (code, detail),
+        ErrorBody::Validation { detail } => {
+            let lines = detail.iter().map(|problem| format!("{}: {}", problem.loc.join("."), problem.msg));
+            ("validation".to_owned(), lines.collect::<Vec<_>>().join("; "))
+        }
+    };
+    Some((escape_line(&code), escape_line(&message)))
 }

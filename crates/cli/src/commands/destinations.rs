@@ -1,16 +1,21 @@
-//! `posthaste destinations`: lists destinations, shows one, pauses and resumes it.
+//! `posthaste destinations`: lists destinations, shows one, pauses and resumes it, and gives it secrets.
+
+mod secret;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use posthaste_config::Config;
 use posthaste_domain::Timestamp;
 use serde_json::json;
 
-use crate::cli::{DestinationArgs, DestinationsCommand, DestinationsListArgs, PauseArgs, ServerArgs};
+use crate::cli::{
+    DestinationArgs, DestinationsCommand, DestinationsListArgs, PauseArgs, ServerArgs, SettingFlags,
+};
 use crate::client::{ApiClient, ApiResponse, ClientError, Destination, DestinationPage};
 use crate::commands::events;
 use crate::commands::pages::ListCommand;
-use crate::terminal::{self, Color, Column, OutputStyle, Table, escape_line, render_fields, time};
+use crate::terminal::{self, BadUsage, Color, Column, OutputStyle, Table, escape_line, render_fields, time};
 
 const COLUMNS: &[Column] = &[
     Column::new("ID", 0).align_right(),
@@ -24,33 +29,26 @@ const COLUMNS: &[Column] = &[
     Column::extra("REASON", 3).text(16, 40),
 ];
 
-impl DestinationsCommand {
-    pub(crate) fn server(&self) -> &ServerArgs {
-        match self {
-            Self::List(args) => &args.server,
-            Self::Show(args) | Self::Resume(args) => &args.server,
-            Self::Pause(args) => &args.destination.server,
-        }
-    }
-}
-
+/// Runs the command. `client` makes a client of the server, and `config` loads the configuration of the database.
 pub(crate) async fn run(
     command: &DestinationsCommand,
-    client: &ApiClient,
+    client: impl FnOnce(&ServerArgs) -> anyhow::Result<ApiClient>,
+    config: impl FnOnce(&SettingFlags) -> Result<Config, BadUsage>,
     style: OutputStyle,
 ) -> anyhow::Result<ExitCode> {
     match command {
-        DestinationsCommand::List(args) => list(args, client, style).await?,
-        DestinationsCommand::Show(args) => show(args, client, style).await?,
-        DestinationsCommand::Pause(args) => pause(args, client).await?,
-        DestinationsCommand::Resume(args) => resume(args, client).await?,
+        DestinationsCommand::List(args) => list(args, &client(&args.server)?, style).await?,
+        DestinationsCommand::Show(args) => show(args, &client(&args.server)?, style).await?,
+        DestinationsCommand::Pause(args) => pause(args, &client(&args.destination.server)?).await?,
+        DestinationsCommand::Resume(args) => resume(args, &client(&args.server)?).await?,
+        DestinationsCommand::Secret(args) => return secret::run(args, config(&args.settings)?).await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn list(args: &DestinationsListArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
     let list: ListCommand<'_, DestinationPage> = ListCommand {
-        path: "destinations",
+        path: &["destinations"],
         filters: args.state.as_deref().map(|state| ("state", state)).into_iter().collect(),
         table,
         empty: match args.state {

@@ -53,7 +53,7 @@ async fn list(args: &EventsListArgs, client: &ApiClient, style: OutputStyle) -> 
     let status = args.status.map(|status| ("status", status.as_str()));
     let destination = args.destination.as_deref().map(|url| ("destination", url));
     let list: ListCommand<'_, EventPage> = ListCommand {
-        path: "events",
+        path: &["events"],
         filters: status.into_iter().chain(destination).collect(),
         table,
         empty: "No events match.",

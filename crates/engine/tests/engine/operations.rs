@@ -11,7 +11,7 @@ async fn a_recovery_reopens_failed_events_at_its_rate_and_finishes() {
     let fixture = Fixture::new();
     let app = App::create(&fixture).await;
     let endpoint = app.add_endpoint(&fixture, "ep", 1).await;
-    // The resend of a message has a single attempt, so it fails for good; its endpoint stays enabled.
+    // The events expire before their first retry. Their endpoint stays enabled.
     fixture.receiver.always_reply("ep", Reply::Status(500));
     let _engine = fixture.start(|settings| settings.expire_after = Some(secs(5)));
     for _ in 0..60 {

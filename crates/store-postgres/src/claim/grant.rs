@@ -44,16 +44,17 @@ pub(super) async fn execute_plan(
 ) -> Result<LimitedClaims, tokio_postgres::Error> {
     let mut limited = LimitedClaims::default();
     if !plan.takeovers.is_empty() {
-        take_over(session, claimable, request, &plan.takeovers, budget, leases, &mut limited).await?;
+        limited.append(take_over(session, claimable, request, &plan.takeovers, budget, leases).await?);
     }
     if !plan.range_claims.is_empty() {
         let claims = &plan.range_claims;
-        claim_ranges(session, claimable, request, claims, is_checked, budget, leases, &mut limited).await?;
+        limited.append(claim_ranges(session, claimable, request, claims, is_checked, budget, leases).await?);
     }
     Ok(limited)
 }
 
-/// Grants new leases on events whose lease has expired, and reschedules the expiry checks of the claims that lost them.
+/// Grants new leases on events whose lease has expired, and reschedules the expiry checks of the claims that lost them. Returns the
+/// events of destinations that are throttled or in FIFO order.
 async fn take_over(
     session: &Session,
     claimable: &mut ClaimableIndex,
@@ -61,12 +62,12 @@ async fn take_over(
     expired: &[EventKey],
     budget: &mut ClaimBudget,
     leases: &mut Vec<Lease>,
-    limited: &mut LimitedClaims,
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<LimitedClaims, tokio_postgres::Error> {
     let keys: Vec<i64> = expired.iter().map(|key| key.0).collect();
     let grant = Grant::new(request, budget.payloads());
     let rows = grant.run(session, &TAKE_OVER_EXPIRED, &[&keys]).await?;
     let mut lost_claims: Vec<Uuid> = Vec::new();
+    let mut limited = LimitedClaims::default();
     // Whether the index keeps the expired lease.
     let mut kept = vec![false; expired.len()];
     for (index, row) in parse_rows(grant.id, &rows)? {
@@ -99,7 +100,8 @@ async fn take_over(
     for (key, _) in expired.iter().zip(kept).filter(|(_, kept)| !kept) {
         claimable.expired.remove(key);
     }
-    reschedule_lost_claims(session, &lost_claims).await
+    reschedule_lost_claims(session, &lost_claims).await?;
+    Ok(limited)
 }
 
 /// Reschedules the expiry checks of claims that have lost leases, so that the checks find the leases that they still
@@ -114,7 +116,7 @@ pub(super) async fn reschedule_lost_claims(
     Ok(())
 }
 
-/// Grants leases within the planned ranges.
+/// Grants leases within the planned ranges. Returns the ranges of destinations that are throttled or in FIFO order.
 async fn claim_ranges(
     session: &Session,
     claimable: &mut ClaimableIndex,
@@ -123,8 +125,7 @@ async fn claim_ranges(
     is_checked: bool,
     budget: &mut ClaimBudget,
     leases: &mut Vec<Lease>,
-    limited: &mut LimitedClaims,
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<LimitedClaims, tokio_postgres::Error> {
     let destinations: Vec<i64> = range_claims.iter().map(|claim| claim.destination.0).collect();
     let lows: Vec<i64> = range_claims.iter().map(|claim| claim.range.low).collect();
     let highs: Vec<i64> = range_claims.iter().map(|claim| claim.range.high).collect();
@@ -135,11 +136,12 @@ async fn claim_ranges(
     let rows = grant.run(session, &GRANT_RANGES, &ranges).await?;
     if rows.is_empty() && !is_checked {
         // The claim may be a repeated one, and the ranges may hold rows.
-        return Ok(());
+        return Ok(LimitedClaims::default());
     }
 
     let mut results = vec![RangeResult::default(); range_claims.len()];
     let mut paused = vec![false; range_claims.len()];
+    let mut limited = LimitedClaims::default();
     leases.reserve(rows.len());
     for (index, row) in parse_rows(grant.id, &rows)? {
         let result = &mut results[index];
@@ -171,7 +173,7 @@ async fn claim_ranges(
             budget.skip_locked(claim.destination, locked);
         }
     }
-    Ok(())
+    Ok(limited)
 }
 
 /// Grants a lease on one event of a destination, in a transaction that the caller has begun.

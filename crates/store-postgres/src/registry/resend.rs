@@ -19,16 +19,15 @@ static SHARE_MESSAGE: Sql = Sql {
     types: &[Type::INT8],
 };
 
-/// Keeps messages from being published to the application $1 while the order of one of its endpoints changes, and the endpoint $2
-/// from changing.
-static SHARE_ENDPOINT: Sql = Sql {
-    text: "
-SELECT d.is_fifo
-FROM (SELECT pg_advisory_xact_lock_shared(hashint8extended($1, 7526)), pg_current_xact_id() OFFSET 0) l,
-     app.webhook_destinations d
-WHERE d.id = $2",
-    types: &[Type::INT8, Type::INT8],
+/// Keeps the order of the endpoints of the application $1 from changing until the transaction ends, as a publish does. The next
+/// statement sees the order.
+static SHARE_ORDER: Sql = Sql {
+    text: "SELECT pg_current_xact_id() IS NULL FROM pg_advisory_xact_lock_shared(hashint8extended($1, 7526))",
+    types: &[Type::INT8],
 };
+
+static IS_FIFO: Sql =
+    Sql { text: "SELECT d.is_fifo FROM app.webhook_destinations d WHERE d.id = $1", types: &[Type::INT8] };
 
 /// Locks the line of an endpoint before keys are drawn for its events.
 static LOCK_LINE: Sql = Sql {
@@ -196,7 +195,8 @@ async fn find_taken(session: &Session, event_id: &EventId) -> Call<Option<TakenI
 
 /// Prepares for adding events to an endpoint: keeps its order from changing, and locks its line if it is in FIFO order.
 pub(super) async fn lock_line(session: &Session, app: ApplicationId, id: DestinationId) -> Call<()> {
-    let rows = session.query(&SHARE_ENDPOINT, &[&app.0, &id.0]).await?;
+    session.query(&SHARE_ORDER, &[&app.0]).await?;
+    let rows = session.query(&IS_FIFO, &[&id.0]).await?;
     let is_fifo = rows.first().map(|row| row.try_get::<_, Option<bool>>(0)).transpose()?.flatten();
     if is_fifo == Some(true) {
         session.query(&LOCK_LINE, &[&id.0]).await?;

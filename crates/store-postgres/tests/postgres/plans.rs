@@ -2,6 +2,7 @@
 //! thousands of events.
 
 mod explain_server;
+mod registry;
 
 use std::time::Duration;
 
