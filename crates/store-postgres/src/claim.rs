@@ -139,7 +139,9 @@ impl<'a> Claim<'a> {
                 continue;
             } else if is_end {
                 break;
-            } else if !has_looked && (!self.fills(&plan) || discovery.is_look_older_than(LOOK_INTERVAL)) {
+            } else if !has_looked
+                && (!self.fills(&plan) || discovery.is_look_older_than(self.store.config.look_interval))
+            {
                 let look = Look::prepare(self.session, discovery, self.request).await?;
                 let session = self.session;
                 let (granted, rows) = join(self.grant(discovery, &plan), look.send(session)).await;

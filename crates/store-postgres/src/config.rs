@@ -10,6 +10,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Connection, Socket};
 use url::form_urlencoded;
 
+use crate::claim::LOOK_INTERVAL;
 use crate::schema::SchemaName;
 use crate::tls::{self, Verification};
 
@@ -50,6 +51,7 @@ pub struct PostgresConfig {
     pub(crate) driver: tokio_postgres::Config,
     pub(crate) tls: tls::Connector,
     pub(crate) schema: SchemaName,
+    pub(crate) look_interval: Duration,
 }
 
 impl PostgresConfig {
@@ -62,6 +64,14 @@ impl PostgresConfig {
     #[must_use]
     pub fn in_schema(self, schema: SchemaName) -> Self {
         Self { schema, ..self }
+    }
+
+    /// Sets how long claims may take the rows that earlier claims have found, without looking for others. The default is
+    /// 3 ms. A claim that does not look may omit what operators have resumed and what it should abandon until the next one; with
+    /// zero, every claim is complete.
+    #[must_use]
+    pub fn looking_every(self, look_interval: Duration) -> Self {
+        Self { look_interval, ..self }
     }
 }
 
@@ -85,7 +95,7 @@ impl PostgresUrl {
     pub fn into_config(self) -> Result<PostgresConfig, InvalidUrl> {
         let Self { driver, verification, root_cert } = self;
         let tls = tls::connector(verification, root_cert)?;
-        Ok(PostgresConfig { driver, tls, schema: SchemaName::default() })
+        Ok(PostgresConfig { driver, tls, schema: SchemaName::default(), look_interval: LOOK_INTERVAL })
     }
 
     /// Returns whether the sslmode verifies the server's certificate.

@@ -61,7 +61,7 @@ pub struct ClaimResponse {
     /// The time of the store's clock while it served the claim. Workers date their requests by it.
     pub now: Timestamp,
     /// Destinations that an operator has resumed within [`ClaimRequest::resumed_within`]. The worker closes their
-    /// circuits.
+    /// circuits. A claim whose leases reach the limit may leave them to one of the next claims.
     pub resumed: Vec<ResumedDestination>,
     /// Destinations whose URL, keys or headers have changed within [`ClaimRequest::resumed_within`]. The worker reads them again
     /// before its next request.

@@ -440,12 +440,12 @@ impl<Q> Table<Q> {
         let mut started = Vec::new();
         let mut places = self.places();
         let Some(host) = self.hosts.get_mut(name) else { return started };
-        for _ in 0..host.turns.len() {
-            if !host.may_start(places) {
-                break;
-            }
+        // Ends when no destination has used its turn, in one round of all of them.
+        let mut unused_turns = 0;
+        while unused_turns < host.turns.len() && host.may_start(places) {
             let Some(turn) = host.turns.pop_front() else { break };
             let Some(destination) = self.destinations.get_mut(&turn) else { continue };
+            unused_turns += 1;
             if destination.in_flight < destination.window.size()
                 && let Some(next) = destination.waiting.pop_front()
             {
@@ -453,6 +453,7 @@ impl<Q> Table<Q> {
                 host.in_flight += 1;
                 self.in_flight += 1;
                 places -= 1;
+                unused_turns = 0;
                 started.push(next);
             }
             if !destination.waiting.is_empty() {

@@ -54,9 +54,8 @@ impl<'a> ByteLimits<'a> {
         if largest > self.event_bytes_max() || others > self.request.payload_bytes_max {
             return Err(Difference::new(format!("payloads of {:?} bytes were granted", self.granted)));
         }
-        let is_left_by_bytes = |row: &&&Row| self.is_too_large(row) || self.may_not_fit(row);
-        let may_be_kept_back: BTreeSet<_> =
-            left.iter().filter(is_left_by_bytes).map(|row| row.destination_id).collect();
+        let left_by_bytes = left.iter().filter(|row| self.may_leave(row, left));
+        let may_be_kept_back: BTreeSet<_> = left_by_bytes.map(|row| row.destination_id).collect();
         let is_wrong = (reported.is_limited_by_bytes && may_be_kept_back.is_empty())
             || !reported.kept_back.is_subset(&may_be_kept_back)
             || !(reported.is_limited_by_bytes || reported.kept_back.is_empty());

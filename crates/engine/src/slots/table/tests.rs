@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use super::*;
 use crate::settings::Settings;
 use posthaste_domain::WorkerId;
@@ -135,7 +137,8 @@ fn events_beyond_the_window_wait_and_start_when_an_answer_arrives() {
     add(&mut table, 1, "h", 2).unwrap();
     assert!(add(&mut table, 1, "h", 3).is_none() && add(&mut table, 1, "h", 4).is_none());
     let started = answer(&mut table, &first, Answer::Good, FAST);
-    assert_eq!(started.iter().map(|it| it.delivery).collect::<Vec<_>>(), [3]);
+    let started: Vec<_> = started.iter().map(|it| it.delivery).collect();
+    assert_eq!(started, [3, 4], "one has ended, and the window has grown by one");
     assert_eq!(table.total(), 3);
 }
 
@@ -364,6 +367,18 @@ fn a_destination_that_is_created_again_is_found_under_its_new_id() {
     assert_eq!(reserve(&mut table, &[1]).unwrap()[0].destination, DestinationId(70));
     table.forget_unused(NOW + REMEMBERED_FOR);
     assert_eq!(table.by_url.len(), 1, "the busy one stays");
+}
+
+#[test]
+fn a_window_that_has_grown_is_filled_at_once() {
+    let mut table = table(|_| {});
+    let mut sent: VecDeque<_> = (0..200).filter_map(|number| add(&mut table, 1, "h", number)).collect();
+    assert_eq!(sent.len(), 2);
+    for _ in 0..20 {
+        let first = sent.pop_front().unwrap();
+        sent.extend(answer(&mut table, &first, Answer::Good, FAST));
+    }
+    assert_eq!(sent.len(), 20, "one answer makes room for two requests while the window grows");
 }
 
 /// Claims one event of each destination from `next` on, as far as the slots allow.
