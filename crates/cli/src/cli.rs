@@ -23,14 +23,17 @@ pub(crate) use produce::{ListenArgs, SendArgs, require_secret, split_secrets};
 pub(crate) use registry::{
     AppAddArgs, AppDeleteArgs, AppUpdateArgs, AppsCommand, EndpointAddArgs, EndpointArgs, EndpointDeleteArgs,
     EndpointFields, EndpointRotateArgs, EndpointUpdateArgs, EndpointsCommand, EventTypeAddArgs,
-    EventTypesCommand, MessageArgs, MessagesCommand, MessagesListArgs, OperationArgs, PeriodArgs, PublishArgs,
-    ResendArgs, SendExampleArgs,
+    EventTypesCommand, MessageArgs, MessagesCommand, MessagesListArgs, OperationArgs, PeriodArgs,
+    PublishArgs, ResendArgs, SendExampleArgs,
 };
 pub(crate) use secret::{SecretArgs, SecretCommand, SecretListArgs, SecretRotateArgs};
 pub(crate) use server::{CLIENT_VARIABLES, ServerArgs, key_variable};
 pub(crate) use settings::SettingFlags;
 use settings::show_only_store_settings;
-pub(crate) use tokens::{DestinationSecretArgs, ResealArgs, SecretsCommand, TokenArgs};
+pub(crate) use tokens::{
+    DestinationSecretArgs, OperationStopArgs, OperationsCommand, OperationsListArgs, ResealArgs,
+    SecretsCommand, TokenArgs,
+};
 
 /// The help heading of the flags that every command takes.
 const GLOBAL_HEADING: &str = "Global options";
@@ -113,7 +116,10 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = "Example:\n  posthaste apps add 'Customer 17' --uid customer-17")]
     Apps(AppsCommand),
     /// Manage the endpoints of an application: their state, secrets and missed messages
-    #[command(subcommand, after_help = "Example:\n  posthaste endpoints add customer-17 https://shop.example/hooks")]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  posthaste endpoints add customer-17 https://shop.example/hooks"
+    )]
     Endpoints(EndpointsCommand),
     /// Register and describe the types of messages to which endpoints subscribe
     #[command(subcommand, after_help = "Example:\n  posthaste event-types add invoice.paid")]
@@ -158,6 +164,9 @@ pub(crate) enum Command {
         mut_args(show_only_store_settings)
     )]
     Token(TokenArgs),
+    /// List and stop background operations, such as the recovery of an endpoint
+    #[command(subcommand, after_help = "Example:\n  posthaste operations list")]
+    Operations(OperationsCommand),
     /// Manage how the secrets of endpoints are sealed in the database
     #[command(subcommand, after_help = "Example:\n  posthaste secrets reseal")]
     Secrets(SecretsCommand),
@@ -275,6 +284,7 @@ impl Cli {
                     | Command::Secret(_)
                     | Command::Secrets(_)
                     | Command::Token(_)
+                    | Command::Operations(_)
                     | Command::Destinations(DestinationsCommand::Secret(_))
             ),
         }

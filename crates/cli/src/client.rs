@@ -22,13 +22,13 @@ use crate::http_client::{HttpClient, Limits};
 use crate::timers::sleep;
 
 pub(crate) use error::ClientError;
+pub(crate) use registry::{
+    ApplicationItem, EndpointItem, EventTypeItem, MessageAttempt, MessageItem, OperationItem, RegistryClient,
+    RegistryPage, SecretItem,
+};
 pub(crate) use responses::{
     AcceptedEvent, ActionResult, Attempt, AuditEntry, Destination, DestinationPage, Event, EventPage, Hold,
     ListPage, Overview,
-};
-pub(crate) use registry::{
-    ApplicationItem, EndpointItem, EventTypeItem, MessageAttempt, MessageItem, OperationItem, RegistryClient, RegistryPage,
-    SecretItem,
 };
 pub(crate) use server_url::{ApiPath, ServerUrl};
 
@@ -105,7 +105,8 @@ impl ApiClient {
         idempotency_key: &str,
     ) -> Result<ApiResponse, ClientError> {
         let key = HeaderValue::from_str(idempotency_key).map_err(|_| ClientError::InvalidIdempotencyKey)?;
-        let mut request = self.request(Method::POST, self.server.resource(ApiPath::Outbox, path, &[]), Some(body));
+        let mut request =
+            self.request(Method::POST, self.server.resource(ApiPath::Outbox, path, &[]), Some(body));
         request.headers_mut().insert(IDEMPOTENCY_KEY, key);
         self.send(request).await
     }

@@ -14,6 +14,7 @@ mod listen;
 mod migrate;
 mod open;
 mod openapi;
+mod operations;
 mod overview;
 mod pages;
 mod registry;
@@ -73,6 +74,9 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             registry::messages::run(&command, &client(command.server())?, style).await
         }
         Command::Token(args) => token::run(&args, sources(&args.settings).load_for_store()?).await,
+        Command::Operations(command) => {
+            operations::run(&command, sources(command.settings()).load_for_store()?, style).await
+        }
         Command::Secrets(SecretsCommand::Reseal(args)) => {
             secrets::reseal(&args, sources(&args.settings).load_for_store()?).await
         }

@@ -213,7 +213,7 @@ def walk_attempts(app, name, first, other, every, typed):
     assert all(int(attempt.status) == 0 and attempt.response_status_code == 200 for attempt in listed), listed
     one = attempts.get(app.uid, first.id, listed[0].id)
     assert (one.id, one.msg_id, one.response) == (listed[0].id, first.id, "ok"), one
-    by_endpoint = options("MessageAttemptListByEndpointOptions", event_types=[name], status_code_class=200)
+    by_endpoint = options("MessageAttemptListByEndpointOptions", event_types=[name], status_code_class=api.StatusCodeClass(200))
     assert [found.msg_id for found in attempts.list_by_endpoint(app.uid, typed.id, by_endpoint).data] == [first.id]
     of_endpoint = attempts.list_attempted_messages(app.uid, every.id).data
     assert [message.id for message in of_endpoint] == [other.id, first.id], of_endpoint

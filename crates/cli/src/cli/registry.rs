@@ -9,8 +9,8 @@ use clap::Args;
 
 pub(crate) use apps::{AppAddArgs, AppDeleteArgs, AppUpdateArgs, AppsCommand};
 pub(crate) use endpoints::{
-    EndpointAddArgs, EndpointArgs, EndpointDeleteArgs, EndpointFields, EndpointRotateArgs, EndpointUpdateArgs,
-    EndpointsCommand, OperationArgs, PeriodArgs, SendExampleArgs,
+    EndpointAddArgs, EndpointArgs, EndpointDeleteArgs, EndpointFields, EndpointRotateArgs,
+    EndpointUpdateArgs, EndpointsCommand, OperationArgs, PeriodArgs, SendExampleArgs,
 };
 pub(crate) use event_types::{EventTypeAddArgs, EventTypesCommand};
 pub(crate) use messages::{MessageArgs, MessagesCommand, MessagesListArgs, PublishArgs, ResendArgs};

@@ -1,4 +1,5 @@
-//! Arguments of the commands for tokens and sealed secrets: `token`, `secrets` and `destinations secret`.
+//! Arguments of the commands of the registry that open the database: `token`, `secrets`, `operations` and
+//! `destinations secret`.
 
 use std::time::Duration;
 
@@ -36,10 +37,7 @@ pub(crate) enum SecretsCommand {
     ///
     /// Workers and servers that run need both keys while it runs: put the new key first in master_keys of every process, restart
     /// each, run this command, then remove the old key.
-    #[command(
-        after_help = "Example:\n  posthaste secrets reseal",
-        mut_args(show_only_store_settings)
-    )]
+    #[command(after_help = "Example:\n  posthaste secrets reseal", mut_args(show_only_store_settings))]
     Reseal(ResealArgs),
 }
 
@@ -50,6 +48,55 @@ pub(crate) struct ResealArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum OperationsCommand {
+    /// List the newest background operations with their progress
+    #[command(
+        after_help = "Example:\n  posthaste operations list --running",
+        mut_args(show_only_store_settings)
+    )]
+    List(OperationsListArgs),
+    /// Stop a background operation; the messages that it has sent stay sent
+    #[command(
+        after_help = "Example:\n  posthaste operations stop qtask_0000000000000001",
+        mut_args(show_only_store_settings)
+    )]
+    Stop(OperationStopArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OperationsListArgs {
+    /// List only operations that are running
+    #[arg(long)]
+    pub(crate) running: bool,
+    /// Print the list as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OperationStopArgs {
+    /// Id of the operation, from `posthaste operations list`
+    #[arg(value_name = "ID")]
+    pub(crate) operation: String,
+    /// Print the operation as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+impl OperationsCommand {
+    pub(crate) fn settings(&self) -> &SettingFlags {
+        match self {
+            Self::List(args) => &args.settings,
+            Self::Stop(args) => &args.settings,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Args)]

@@ -37,11 +37,7 @@ enum PagingState {
 
 impl<'a, P: ListPage> Pages<'a, P> {
     /// Starts at the first page of a whole list, with the largest pages.
-    pub(super) fn all(
-        client: &'a ApiClient,
-        path: &'a [&'a str],
-        filters: Vec<(&'a str, &'a str)>,
-    ) -> Self {
+    pub(super) fn all(client: &'a ApiClient, path: &'a [&'a str], filters: Vec<(&'a str, &'a str)>) -> Self {
         Self {
             client,
             path,

@@ -43,7 +43,10 @@ pub(crate) async fn run(args: &TokenArgs, config: Config) -> anyhow::Result<Exit
         });
         terminal::print(&format!("{document:#}"))?;
     } else {
-        terminal::note(&format!("posthaste: token of {subject}, valid until {}", time::format_utc(expires_at)));
+        terminal::note(&format!(
+            "posthaste: token of {subject}, valid until {}",
+            time::format_utc(expires_at)
+        ));
         terminal::print(&token)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -19,6 +19,7 @@ mod database_schema;
 mod delivery;
 mod disk;
 mod doctor;
+mod endpoint_commands;
 mod external_writes;
 mod metrics;
 mod notice_stream;

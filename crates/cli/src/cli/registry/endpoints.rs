@@ -24,8 +24,10 @@ pub(crate) enum EndpointsCommand {
     #[command(after_help = "Example:\n  posthaste endpoints show customer-17 ep_0000000000000011")]
     Show(EndpointArgs),
     /// Change some fields of an endpoint; a new URL also applies to pending messages
-    #[command(after_help = "Examples:\n  posthaste endpoints update customer-17 billing --url https://shop.example/v2\n  \
-                            posthaste endpoints update customer-17 billing --all-types --no-throttle")]
+    #[command(
+        after_help = "Examples:\n  posthaste endpoints update customer-17 billing --url https://shop.example/v2\n  \
+                            posthaste endpoints update customer-17 billing --all-types --no-throttle"
+    )]
     Update(EndpointUpdateArgs),
     /// Hold the messages of an endpoint, and publish no further ones to it
     #[command(after_help = "Example:\n  posthaste endpoints disable customer-17 billing")]
@@ -48,11 +50,15 @@ pub(crate) enum EndpointsCommand {
     #[command(after_help = "Example:\n  posthaste endpoints stats customer-17 billing")]
     Stats(EndpointArgs),
     /// Send an example of an event type to one endpoint
-    #[command(after_help = "Example:\n  posthaste endpoints send-example customer-17 billing --type invoice.paid \
-                            --data '{\"invoice\": 17}'")]
+    #[command(
+        after_help = "Example:\n  posthaste endpoints send-example customer-17 billing --type invoice.paid \
+                            --data '{\"invoice\": 17}'"
+    )]
     SendExample(SendExampleArgs),
     /// Send the messages of a period that failed at an endpoint again, in the background
-    #[command(after_help = "Example:\n  posthaste endpoints recover customer-17 billing --since 2026-01-31T11:00:00Z")]
+    #[command(
+        after_help = "Example:\n  posthaste endpoints recover customer-17 billing --since 2026-01-31T11:00:00Z"
+    )]
     Recover(PeriodArgs),
     /// Send the messages of a period that were never published to an endpoint, in the background
     #[command(after_help = "Example:\n  posthaste endpoints replay-missing customer-17 billing \

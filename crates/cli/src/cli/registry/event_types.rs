@@ -13,14 +13,18 @@ pub(crate) enum EventTypesCommand {
     #[command(after_help = "Example:\n  posthaste event-types list --archived")]
     List(EventTypesListArgs),
     /// Register an event type; an archived one with this name comes back
-    #[command(after_help = "Examples:\n  posthaste event-types add invoice.paid --description 'An invoice was paid'\n  \
-                            posthaste event-types add invoice.paid --schema-file invoice-paid.json")]
+    #[command(
+        after_help = "Examples:\n  posthaste event-types add invoice.paid --description 'An invoice was paid'\n  \
+                            posthaste event-types add invoice.paid --schema-file invoice-paid.json"
+    )]
     Add(EventTypeAddArgs),
     /// Show an event type
     #[command(after_help = "Example:\n  posthaste event-types show invoice.paid --json | jq .schemas")]
     Show(EventTypeArgs),
     /// Change the description, the group or the schemas of an event type
-    #[command(after_help = "Example:\n  posthaste event-types update invoice.paid --description 'Paid in full'")]
+    #[command(
+        after_help = "Example:\n  posthaste event-types update invoice.paid --description 'Paid in full'"
+    )]
     Update(EventTypeAddArgs),
     /// Archive an event type: lists hide it, endpoints keep their subscriptions
     #[command(after_help = "Example:\n  posthaste event-types archive invoice.paid")]

@@ -18,7 +18,9 @@ pub(crate) enum MessagesCommand {
                             posthaste messages publish customer-17 --type report.ready --file report.json --uid report-17")]
     Publish(PublishArgs),
     /// Show a message, the endpoints that get it, and the attempts so far
-    #[command(after_help = "Example:\n  posthaste messages show customer-17 msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5")]
+    #[command(
+        after_help = "Example:\n  posthaste messages show customer-17 msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5"
+    )]
     Show(MessageArgs),
     /// Send a message to an endpoint again
     #[command(after_help = "Example:\n  posthaste messages resend customer-17 \

@@ -114,7 +114,8 @@ fn allowed_networks(config: &Config) -> Finding {
 /// Checks whether the secrets of endpoints are sealed in the database.
 fn sealed_secrets(config: &Config) -> Finding {
     if config.master_keys.is_some() {
-        let text = "secrets and headers of endpoints are sealed in the database under the first of master_keys";
+        let text =
+            "secrets and headers of endpoints are sealed in the database under the first of master_keys";
         return Finding::new("secrets", Verdict::Ok, text);
     }
     let text = "secrets and headers of endpoints are in the database in the clear, and so in its backups: set master_keys on \

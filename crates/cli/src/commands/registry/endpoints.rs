@@ -104,11 +104,7 @@ fn names(names: Option<&[String]>) -> String {
     names.map_or_else(|| "all".to_owned(), |names| names.join(","))
 }
 
-async fn show(
-    args: &EndpointArgs,
-    registry: &RegistryClient<'_>,
-    style: OutputStyle,
-) -> anyhow::Result<()> {
+async fn show(args: &EndpointArgs, registry: &RegistryClient<'_>, style: OutputStyle) -> anyhow::Result<()> {
     let response = registry.get(&args.path(&[]), &[]).await?;
     if args.item.json {
         return terminal::print_response(response.as_bytes());
@@ -160,11 +156,7 @@ async fn delete(args: &EndpointDeleteArgs, registry: &RegistryClient<'_>) -> any
     print_result(&response, args.endpoint.item.json, || Ok(format!("{endpoint} is deleted")))
 }
 
-async fn stats(
-    args: &EndpointArgs,
-    registry: &RegistryClient<'_>,
-    style: OutputStyle,
-) -> anyhow::Result<()> {
+async fn stats(args: &EndpointArgs, registry: &RegistryClient<'_>, style: OutputStyle) -> anyhow::Result<()> {
     let response = registry.get(&args.path(&["stats"]), &[]).await?;
     if args.item.json {
         return terminal::print_response(response.as_bytes());
@@ -183,9 +175,9 @@ async fn stats(
 async fn send_example(args: &SendExampleArgs, registry: &RegistryClient<'_>) -> anyhow::Result<()> {
     let payload: Option<Value> = match &args.data {
         None => None,
-        Some(text) => {
-            Some(serde_json::from_str(text).map_err(|error| BadUsage(format!("--data is not JSON: {error}")))?)
-        }
+        Some(text) => Some(
+            serde_json::from_str(text).map_err(|error| BadUsage(format!("--data is not JSON: {error}")))?,
+        ),
     };
     let body = super::fields::Fields::default()
         .set("eventType", Some(args.event_type.as_str()))

@@ -90,7 +90,8 @@ fn table(messages: &[MessageItem], now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
     for message in messages {
         let plain = |text: &str| (text.to_owned(), Color::Plain);
-        let joined = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.join(",")).unwrap_or_default();
+        let joined =
+            |names: &Option<Vec<String>>| names.as_ref().map(|names| names.join(",")).unwrap_or_default();
         table.push(vec![
             plain(&message.id),
             plain(&message.event_type),
@@ -125,11 +126,7 @@ async fn publish(args: &PublishArgs, registry: &RegistryClient<'_>) -> anyhow::R
     print_result(&response, args.item.json, || Ok(response.parse::<MessageItem>()?.id))
 }
 
-async fn show(
-    args: &MessageArgs,
-    registry: &RegistryClient<'_>,
-    style: OutputStyle,
-) -> anyhow::Result<()> {
+async fn show(args: &MessageArgs, registry: &RegistryClient<'_>, style: OutputStyle) -> anyhow::Result<()> {
     let path = ["app", args.app.as_str(), "msg", args.message.as_str()];
     let response = registry.get(&path, &[]).await?;
     if args.item.json {

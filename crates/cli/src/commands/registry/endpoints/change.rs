@@ -24,7 +24,9 @@ pub(super) async fn add(args: &EndpointAddArgs, registry: &RegistryClient<'_>) -
     let endpoint: EndpointItem = response.parse()?;
     let id = terminal::escape_line(&endpoint.id);
     print_result(&response, args.app.item.json, || Ok(id.clone()))?;
-    terminal::note(&format!("`posthaste endpoints secret {app} {id}` prints what its receiver verifies with."));
+    terminal::note(&format!(
+        "`posthaste endpoints secret {app} {id}` prints what its receiver verifies with."
+    ));
     Ok(())
 }
 
@@ -35,7 +37,9 @@ pub(super) async fn update(args: &EndpointUpdateArgs, registry: &RegistryClient<
         .clear("channels", args.all_channels)
         .clear("throttleRate", args.no_throttle);
     if body.is_empty() {
-        return Err(BadUsage("name a field to change, as in --url https://shop.example/hooks".to_owned()).into());
+        return Err(
+            BadUsage("name a field to change, as in --url https://shop.example/hooks".to_owned()).into()
+        );
     }
     let response = registry.patch(&args.endpoint.path(&[]), &body.into_body()).await?;
     print_result(&response, args.endpoint.item.json, || {
