@@ -286,7 +286,7 @@ DECLARE
     due_at       timestamptz;
 BEGIN
     PERFORM pg_catalog.pg_current_xact_id();
-    PERFORM pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashint8extended(webhook_fan_out.app_id, 7526));
+    PERFORM pg_catalog.pg_advisory_xact_lock_shared(7527, pg_catalog.hashint8(webhook_fan_out.app_id));
     webhook_fan_out.created_at := app.webhook_now();
     IF webhook_fan_out.deliver_at > webhook_fan_out.created_at THEN
         due_at := webhook_fan_out.deliver_at;

@@ -12,7 +12,7 @@ use crate::session::{Session, SessionPool, Sql};
 
 /// Serialises the calls under one key until the transaction ends, so that each sees the answer of the one before it.
 static LOCK_KEY: Sql = Sql {
-    text: "SELECT true FROM pg_advisory_xact_lock(hashtextextended(encode($1, 'hex'), 7526))",
+    text: "SELECT true FROM pg_advisory_xact_lock(7527, hashtext(encode($1, 'hex')))",
     types: &[Type::BYTEA],
 };
 

@@ -90,7 +90,7 @@ WHERE d.id = $1 AND a.id = d.app_id",
 /// Keeps messages from being published to the application $1 until the transaction ends, or returns false if a transaction is
 /// publishing one.
 static TRY_LOCK_PUBLISHERS: Sql =
-    Sql { text: "SELECT pg_try_advisory_xact_lock(hashint8extended($1, 7526))", types: &[Type::INT8] };
+    Sql { text: "SELECT pg_try_advisory_xact_lock(7527, hashint8($1))", types: &[Type::INT8] };
 
 /// Changes the order of the pending events of the endpoint $1, and records which of them are leased. Uses index
 /// webhook_queue_destination_position.

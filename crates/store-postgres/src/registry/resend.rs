@@ -22,7 +22,7 @@ static SHARE_MESSAGE: Sql = Sql {
 /// Keeps the order of the endpoints of the application $1 from changing until the transaction ends, as a publish does. The next
 /// statement sees the order.
 static SHARE_ORDER: Sql = Sql {
-    text: "SELECT pg_current_xact_id() IS NULL FROM pg_advisory_xact_lock_shared(hashint8extended($1, 7526))",
+    text: "SELECT pg_current_xact_id() IS NULL FROM pg_advisory_xact_lock_shared(7527, hashint8($1))",
     types: &[Type::INT8],
 };
 
