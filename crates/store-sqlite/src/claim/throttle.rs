@@ -2,6 +2,7 @@
 //! transaction.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use posthaste_domain::{DestinationId, Throttle, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row};
@@ -69,9 +70,9 @@ impl Throttles {
             .endpoints
             .entry(destination.id)
             .or_insert_with(|| destination.bucket.map(|bucket| OpenBucket::new(bucket, now)));
-        if !self.applications.contains_key(&destination.app) {
+        if let Entry::Vacant(vacant) = self.applications.entry(destination.app) {
             let bucket = read_application(db, destination.app)?;
-            self.applications.insert(destination.app, bucket.map(|bucket| OpenBucket::new(bucket, now)));
+            vacant.insert(bucket.map(|bucket| OpenBucket::new(bucket, now)));
         }
         let of_application = self.applications.get(&destination.app).copied().flatten();
         let tokens = |bucket: Option<OpenBucket>| bucket.map_or(usize::MAX, |bucket| bucket.tokens);
