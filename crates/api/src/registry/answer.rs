@@ -85,7 +85,7 @@ impl Post {
     ) -> Result<Response, RegistryError> {
         match result {
             Ok(answer) => Ok(respond(answer)),
-            Err(error) => Ok(respond_again(open(state, self.find_kept(state, error).await?)?)),
+            Err(error) => Ok(respond_again(open(state, &self.find_kept(state, error).await?)?)),
         }
     }
 
@@ -128,7 +128,7 @@ pub(super) fn seal(state: &ApiState, answer: &Answer) -> Answer {
     Answer { status: answer.status, body: body.into() }
 }
 
-fn open(state: &ApiState, kept: Answer) -> Result<Answer, RegistryError> {
+fn open(state: &ApiState, kept: &Answer) -> Result<Answer, RegistryError> {
     let (id, bytes) = kept.body.split_at_checked(SEALED_ID_BYTES).ok_or(RegistryError::Internal)?;
     let id: [u8; SEALED_ID_BYTES] = id.try_into().map_err(|_| RegistryError::Internal)?;
     let sealed = SealedValue { id: SealedId::random(id), bytes: bytes.to_vec() };

@@ -79,6 +79,7 @@ impl RegistryError {
         Self::in_fields(&["query", parameter], message)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "callers pass errors, texts and references alike")]
     pub(crate) fn in_fields(loc: &[&str], message: impl ToString) -> Self {
         let loc = loc.iter().map(|&part| part.to_owned()).collect();
         Self::Invalid(Problem { loc, msg: message.to_string(), kind: "value_error" })

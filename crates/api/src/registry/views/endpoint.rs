@@ -210,8 +210,8 @@ impl EndpointPatch {
             uid: uid.map_err(|error| invalid(&error.into()))?,
             description: description.map_err(|error| invalid(&error))?,
             is_disabled: self.disabled,
-            event_types: event_types.map(accept_types).transpose()?,
-            channels: self.channels.map(accept_channels).transpose()?,
+            event_types: event_types.map(|names| accept_types(names.as_deref())).transpose()?,
+            channels: self.channels.map(|names| accept_channels(names.as_deref())).transpose()?,
             throttle: throttle.map_err(|error| invalid(&error.into()))?,
             order: self.ordering.map(DeliveryOrder::from),
             metadata: metadata.map_err(|error| invalid(&error.into()))?,
@@ -219,13 +219,13 @@ impl EndpointPatch {
     }
 }
 
-fn accept_types(names: Option<Vec<String>>) -> Result<Option<BTreeSet<EventTypeName>>, RegistryError> {
-    let subscription = Subscription::accept(names.as_deref(), None);
+fn accept_types(names: Option<&[String]>) -> Result<Option<BTreeSet<EventTypeName>>, RegistryError> {
+    let subscription = Subscription::accept(names, None);
     subscription.map(|accepted| accepted.event_types).map_err(|error| invalid(&error.into()))
 }
 
-fn accept_channels(names: Option<Vec<String>>) -> Result<Option<BTreeSet<Channel>>, RegistryError> {
-    let subscription = Subscription::accept(None, names.as_deref());
+fn accept_channels(names: Option<&[String]>) -> Result<Option<BTreeSet<Channel>>, RegistryError> {
+    let subscription = Subscription::accept(None, names);
     subscription.map(|accepted| accepted.channels).map_err(|error| invalid(&error.into()))
 }
 

@@ -94,7 +94,7 @@ impl EventTypePut {
     pub(in crate::registry) fn accept(self, name: EventTypeName) -> Result<NewEventType, RegistryError> {
         let settings = EventTypeSettings {
             description: Description::new(&self.description).map_err(|error| invalid(&error.into()))?,
-            schemas: self.schemas.map(accept_schemas).transpose()?,
+            schemas: self.schemas.as_deref().map(accept_schemas).transpose()?,
             is_deprecated: self.deprecated.unwrap_or(false),
             group_name: self.group_name,
             feature_flags: accept_flags(self.feature_flags)?,
@@ -121,7 +121,8 @@ impl EventTypeIn {
 impl EventTypePatch {
     pub(in crate::registry) fn accept(self) -> Result<EventTypeChange, RegistryError> {
         let description = self.description.as_deref().map(Description::new).transpose();
-        let schemas = self.schemas.map(|schemas| schemas.map(accept_schemas).transpose()).transpose()?;
+        let schemas =
+            self.schemas.map(|schemas| schemas.as_deref().map(accept_schemas).transpose()).transpose()?;
         let change = EventTypeChange {
             description: description.map_err(|error| invalid(&error.into()))?,
             schemas,
@@ -142,7 +143,7 @@ impl EventTypePatch {
     }
 }
 
-fn accept_schemas(schemas: Box<RawValue>) -> Result<String, RegistryError> {
+fn accept_schemas(schemas: &RawValue) -> Result<String, RegistryError> {
     match schemas.get().starts_with('{') {
         true => Ok(schemas.get().to_owned()),
         false => {
