@@ -5,8 +5,9 @@
 //!
 //! This module does no I/O. `Q` is what the caller keeps of a delivery that waits.
 
+mod start;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +24,6 @@ use super::window::{Answer, Window};
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Destinations without deliveries that are remembered at most.
 const REMEMBERED_MAX: usize = 4_096;
-/// Hosts that are visited when a delivery has ended and its own host has none that may start.
-const NEXT_HOSTS_MAX: usize = 8;
 /// Destinations that are offered as known to answer at most.
 const KNOWN_MAX: usize = 1_000;
 
@@ -397,73 +396,6 @@ impl<Q> Table<Q> {
                 .any(|pace| pace <= usage.pace && self.used_from(pace) >= self.limits.of_pace(pace))
             || destination.claimed() >= destination.window.size()
             || host.is_limiting(usage.is_unproven)
-    }
-
-    /// Returns the free places for requests in flight.
-    fn places(&self) -> usize {
-        if self.is_closed { 0 } else { self.limits.in_flight.saturating_sub(self.in_flight) }
-    }
-
-    /// Starts deliveries when one of this usage has ended: those of the same host that may be sent now, one of each destination
-    /// in turn, or else those of another host.
-    pub(super) fn start_waiting(&mut self, usage: &Usage) -> Vec<Started<Q>> {
-        let started = self.start_at(&Arc::clone(&usage.host));
-        if started.is_empty() { self.start_in_turn(NEXT_HOSTS_MAX, 1) } else { started }
-    }
-
-    /// Starts the deliveries of all hosts that may be sent now.
-    pub(super) fn start_all(&mut self) -> Vec<Started<Q>> {
-        self.start_in_turn(usize::MAX, usize::MAX)
-    }
-
-    /// Visits up to this many hosts with deliveries that wait, after the one that was visited last, until this many
-    /// deliveries have started.
-    fn start_in_turn(&mut self, hosts_max: usize, deliveries_max: usize) -> Vec<Started<Q>> {
-        let after = self.last_visited.clone();
-        let later = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let until = after.as_ref().map_or(Bound::Excluded(""), |host| Bound::Included(&**host));
-        let in_turn = self.waiting_hosts.range::<Arc<str>, _>((later, Bound::Unbounded));
-        let in_turn = in_turn.chain(self.waiting_hosts.range::<str, _>((Bound::Unbounded, until)));
-        let hosts: Vec<Arc<str>> = in_turn.take(hosts_max).cloned().collect();
-        let mut started = Vec::new();
-        for host in hosts {
-            if started.len() >= deliveries_max || self.places() == 0 {
-                break;
-            }
-            started.extend(self.start_at(&host));
-            self.last_visited = Some(host);
-        }
-        started
-    }
-
-    fn start_at(&mut self, name: &Arc<str>) -> Vec<Started<Q>> {
-        let mut started = Vec::new();
-        let mut places = self.places();
-        let Some(host) = self.hosts.get_mut(name) else { return started };
-        // Ends when no destination has used its turn, in one round of all of them.
-        let mut unused_turns = 0;
-        while unused_turns < host.turns.len() && host.may_start(places) {
-            let Some(turn) = host.turns.pop_front() else { break };
-            let Some(destination) = self.destinations.get_mut(&turn) else { continue };
-            unused_turns += 1;
-            if destination.in_flight < destination.window.size()
-                && let Some(next) = destination.waiting.pop_front()
-            {
-                destination.in_flight += 1;
-                host.in_flight += 1;
-                self.in_flight += 1;
-                places -= 1;
-                unused_turns = 0;
-                started.push(next);
-            }
-            if !destination.waiting.is_empty() {
-                host.turns.push_back(turn);
-            }
-        }
-        if host.turns.is_empty() {
-            self.waiting_hosts.remove(name);
-        }
-        started
     }
 
     /// Makes the window of a destination start again, because its circuit has opened. Returns the deliveries that wait for
