@@ -123,6 +123,11 @@ impl ClaimableIndex {
         self.paused.remove(&destination);
     }
 
+    /// Records that the URL of a destination may have changed.
+    pub fn record_update(&mut self, destination: DestinationId) {
+        self.receivers.record_update(destination);
+    }
+
     /// Forgets receivers without claimable rows if there are too many.
     pub fn trim_receivers(&mut self) {
         let Self { first_attempts, retries, receivers, .. } = self;

@@ -36,6 +36,8 @@ pub struct ClaimBudget {
     payloads: PayloadBudget,
     /// Destinations whose next payload did not fit. The claim takes nothing more of them.
     kept_back: BTreeSet<DestinationId>,
+    /// Destinations of which the claim has taken what it may, for another reason than the size of a payload.
+    completed: BTreeSet<DestinationId>,
     /// Ranges with rows that other transactions had locked.
     locked: Vec<(DestinationId, PositionRange)>,
 }
@@ -46,8 +48,22 @@ impl ClaimBudget {
             slots: SlotBudget::new(request),
             payloads: PayloadBudget::new(request),
             kept_back: BTreeSet::new(),
+            completed: BTreeSet::new(),
             locked: Vec::new(),
         }
+    }
+
+    /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
+    pub fn available(&self, receivers: &Receivers, destination: DestinationId, is_retry: bool) -> usize {
+        if self.kept_back.contains(&destination) || self.completed.contains(&destination) {
+            return 0;
+        }
+        self.slots.available(receivers.get(destination), is_retry)
+    }
+
+    /// Records that the claim has taken what it may of a destination: one that is throttled or in FIFO order.
+    pub fn complete(&mut self, destination: DestinationId) {
+        self.completed.insert(destination);
     }
 
     /// Subtracts a lease that a statement granted. The leases of a statement are subtracted in the order of its ranges, so
@@ -169,10 +185,10 @@ impl Planner<'_> {
 
     /// Returns how many more leases the claim may take for a destination, of retries or of first attempts.
     fn available(&self, destination: DestinationId, is_retry: bool) -> usize {
-        if self.budget.kept_back.contains(&destination) || self.index.is_paused(destination, self.now) {
+        if self.index.is_paused(destination, self.now) {
             return 0;
         }
-        self.budget.slots.available(self.index.receivers.get(destination), is_retry)
+        self.budget.available(&self.index.receivers, destination, is_retry)
     }
 
     fn take(&mut self, destination: DestinationId, count: usize, is_retry: bool) {
@@ -243,6 +259,17 @@ mod tests {
         let plan = index.plan(&budget, NOW);
         assert!(plan.range_claims.iter().all(|claim| claim.destination == B) && !plan.is_empty());
         assert!(budget.is_limited_by_bytes());
+    }
+
+    #[test]
+    fn a_destination_that_the_claim_has_completed_is_not_planned_again() {
+        let mut index = ClaimableIndex::default();
+        record_rows(&mut index, &[(1, A), (2, B)]);
+        let mut budget = ClaimBudget::new(&request(10, 10, 3));
+        budget.complete(A);
+        let plan = index.plan(&budget, NOW);
+        assert!(plan.range_claims.iter().all(|claim| claim.destination == B) && !plan.is_empty());
+        assert!(!budget.is_limited_by_bytes());
     }
 
     #[test]

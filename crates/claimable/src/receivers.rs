@@ -8,7 +8,7 @@ use posthaste_store::Receiver;
 /// Number of receivers beyond which those without claimable rows are forgotten.
 const RECEIVERS_MAX: usize = 100_000;
 
-/// Hosts of destinations. The URL of a destination never changes, so an entry stays true.
+/// Hosts of destinations. An entry stays true until the URL of the destination changes.
 #[derive(Debug, Default)]
 pub struct Receivers {
     known: BTreeMap<DestinationId, KnownReceiver>,
@@ -39,6 +39,13 @@ impl Receivers {
     pub fn record(&mut self, destination: DestinationId, host: &str, is_failing: bool) {
         self.unread.remove(&destination);
         self.known.insert(destination, KnownReceiver { host: host.into(), is_failing });
+    }
+
+    /// Records that the URL of a destination may have changed: its host is read again.
+    pub(super) fn record_update(&mut self, destination: DestinationId) {
+        if self.known.remove(&destination).is_some() {
+            self.unread.insert(destination);
+        }
     }
 
     /// Ends the search for the host of a destination that does not exist.

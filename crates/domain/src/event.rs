@@ -1,7 +1,10 @@
 //! A new event from a producer, and the delivery states of an event.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
+use crate::message::DELIVER_IN_MAX;
 use crate::{DestinationUrl, EventId, InvalidDestination, InvalidId};
 
 /// Longest label (event type, content type, reference) accepted from a producer, in bytes.
@@ -9,7 +12,7 @@ const LABEL_LEN_MAX: usize = 256;
 /// Largest `max_attempts` that a producer may set.
 const MAX_ATTEMPTS_MAX: u32 = 1_000;
 /// The content type of a payload whose producer sets none.
-const CONTENT_TYPE_DEFAULT: &str = "application/json";
+pub(crate) const CONTENT_TYPE_DEFAULT: &str = "application/json";
 
 /// The delivery state of an event. An event that is being retried is `Pending` with attempts made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +40,7 @@ pub enum FailureKind {
     Abandoned,
     /// The receiver responded with status 410.
     Gone,
-    /// The event had not ended within the time allowed after it was enqueued or last requeued.
+    /// The event had not ended within the time allowed after it was first due or last requeued.
     Expired,
 }
 
@@ -62,6 +65,8 @@ pub struct NewEventSpec {
     pub session_id: Option<String>,
     pub traceparent: Option<String>,
     pub max_attempts: Option<u32>,
+    /// Time until the first attempt is due.
+    pub deliver_in: Duration,
 }
 
 /// A validated event, ready to be stored. Only [`NewEvent::accept`] builds one, so stores need not validate it again.
@@ -77,6 +82,7 @@ pub struct NewEvent {
     session_id: Option<String>,
     traceparent: Option<String>,
     max_attempts: u32,
+    deliver_in: Duration,
 }
 
 /// Why an event was refused.
@@ -94,6 +100,8 @@ pub enum InvalidEvent {
     PayloadTooLarge { bytes: usize, bytes_max: usize },
     #[error("max_attempts must be 1 to {MAX_ATTEMPTS_MAX}, got {0}")]
     MaxAttempts(u32),
+    #[error("the first attempt is due in {0:?}; at most {DELIVER_IN_MAX:?} are accepted")]
+    DeliverIn(Duration),
 }
 
 impl NewEvent {
@@ -103,15 +111,10 @@ impl NewEvent {
         payload_bytes_max: usize,
         default_max_attempts: u32,
     ) -> Result<Self, InvalidEvent> {
-        if spec.payload.len() > payload_bytes_max {
-            return Err(InvalidEvent::PayloadTooLarge {
-                bytes: spec.payload.len(),
-                bytes_max: payload_bytes_max,
-            });
-        }
-        let max_attempts = spec.max_attempts.unwrap_or(default_max_attempts);
-        if !(1..=MAX_ATTEMPTS_MAX).contains(&max_attempts) {
-            return Err(InvalidEvent::MaxAttempts(max_attempts));
+        validate_payload(&spec.payload, payload_bytes_max)?;
+        let max_attempts = validate_max_attempts(spec.max_attempts.unwrap_or(default_max_attempts))?;
+        if spec.deliver_in > DELIVER_IN_MAX {
+            return Err(InvalidEvent::DeliverIn(spec.deliver_in));
         }
         let content_type = spec.content_type.unwrap_or_else(|| CONTENT_TYPE_DEFAULT.to_owned());
         Ok(Self {
@@ -125,6 +128,7 @@ impl NewEvent {
             session_id: validate_optional_label("session_id", spec.session_id)?,
             traceparent: validate_optional_label("traceparent", spec.traceparent)?,
             max_attempts,
+            deliver_in: spec.deliver_in,
         })
     }
 
@@ -167,6 +171,11 @@ impl NewEvent {
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
+
+    /// Time until the first attempt is due.
+    pub fn deliver_in(&self) -> Duration {
+        self.deliver_in
+    }
 }
 
 /// Omits the payload, so that it never reaches a log.
@@ -181,9 +190,25 @@ impl std::fmt::Debug for NewEvent {
     }
 }
 
+/// Refuses a payload of more than `bytes_max` bytes.
+pub(crate) fn validate_payload(payload: &Bytes, bytes_max: usize) -> Result<(), InvalidEvent> {
+    match payload.len() {
+        bytes if bytes > bytes_max => Err(InvalidEvent::PayloadTooLarge { bytes, bytes_max }),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn validate_max_attempts(max_attempts: u32) -> Result<u32, InvalidEvent> {
+    if (1..=MAX_ATTEMPTS_MAX).contains(&max_attempts) {
+        Ok(max_attempts)
+    } else {
+        Err(InvalidEvent::MaxAttempts(max_attempts))
+    }
+}
+
 /// Accepts printable ASCII of up to [`LABEL_LEN_MAX`] characters, because labels appear in headers and log lines.
 /// Spaces are allowed inside a label, but not at its ends.
-fn validate_label(field: &'static str, value: String) -> Result<String, InvalidEvent> {
+pub(crate) fn validate_label(field: &'static str, value: String) -> Result<String, InvalidEvent> {
     let printable = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
     let trimmed = value.trim().len() == value.len() && !value.is_empty();
     if printable && trimmed && value.len() <= LABEL_LEN_MAX {
@@ -193,7 +218,7 @@ fn validate_label(field: &'static str, value: String) -> Result<String, InvalidE
     }
 }
 
-fn validate_optional_label(
+pub(crate) fn validate_optional_label(
     field: &'static str,
     value: Option<String>,
 ) -> Result<Option<String>, InvalidEvent> {

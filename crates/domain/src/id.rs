@@ -20,6 +20,11 @@ pub enum InvalidId {
         "event_id {value:?} is not usable: a full stop separates it from the timestamp in signatures; use - or _"
     )]
     FullStop { value: String },
+    #[error(
+        "{value:?} is not the id of an organisation: it must be org_ and 1 to 64 letters, digits, full stops, hyphens or \
+         underscores"
+    )]
+    Organisation { value: String },
 }
 
 /// Checks that an id has 1 to [`ID_LEN_MAX`] visible ASCII characters, because ids appear in HTTP headers, URLs and log
@@ -33,7 +38,7 @@ fn validate(what: &'static str, value: String) -> Result<String, InvalidId> {
     }
 }
 
-/// The public id of an event. A receiver sees it as `webhook-id`, the same on every attempt.
+/// The public id of an event. A receiver sees it as `idempotency-key`, the same on every attempt.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(String);
 
@@ -49,7 +54,19 @@ impl EventId {
 
     /// Generates the id of an event whose producer chose none: `msg_` and the 32 hex digits of the message id.
     pub fn from_message(message: MessageId) -> Self {
-        Self(format!("msg_{}", message.0.simple()))
+        Self(message.to_string())
+    }
+
+    /// Returns the id of the event that brings a message to an endpoint: the message's id, a hyphen and the number of the
+    /// destination. A second event for the same message and endpoint would have the same id, so a store refuses it.
+    pub fn of_fan_out(message: MessageId, destination: DestinationId) -> Self {
+        Self(format!("{message}-{destination}"))
+    }
+
+    /// Returns the id of an extra event that an operator's resend adds: `-r1` for the first one, and so on.
+    #[must_use]
+    pub fn with_run(&self, run: u32) -> Self {
+        Self(format!("{}-r{run}", self.0))
     }
 
     /// Wraps an id read from a store. It was validated when its event was accepted.
@@ -186,6 +203,15 @@ mod tests {
         assert_eq!(id.as_str().len(), 36);
         assert_eq!(id.as_str(), format!("msg_{}", message.as_uuid().simple()));
         assert_eq!(message.as_uuid().get_version_num(), 7);
+    }
+
+    #[test]
+    fn the_events_of_a_message_have_its_id_the_destination_and_the_run() {
+        let message = MessageId::v7(Timestamp::from_secs(1_700_000_000), [7; 10]);
+        let id = EventId::of_fan_out(message, DestinationId(17));
+        assert_eq!(id.as_str(), format!("msg_{}-17", message.as_uuid().simple()));
+        assert_eq!(id.with_run(2).as_str(), format!("{id}-r2"));
+        assert_eq!(EventId::new(id.with_run(1).as_str()), Ok(id.with_run(1)), "it is a valid id");
     }
 
     #[test]

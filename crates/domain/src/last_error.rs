@@ -62,8 +62,8 @@ mod tests {
             TerminalState::cancelled(None),
             TerminalState::cancelled(Some("wrong customer: HTTP 503: x")),
             TerminalState::after_lost_leases(5, 5).unwrap(),
-            TerminalState::expired(DAY, None, Hold::of_destination(true, false)),
-            TerminalState::expired(DAY, Some("HTTP 503"), Hold::of_destination(false, true)),
+            TerminalState::expired(DAY, None, Hold::of_destination(false, true, false)),
+            TerminalState::expired(DAY, Some("HTTP 503"), Hold::of_destination(false, false, true)),
         ] {
             assert_eq!(last_error_without_excerpt(state.last_error()), state.last_error());
         }

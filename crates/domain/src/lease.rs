@@ -97,9 +97,14 @@ pub struct Lease {
     pub token: LeaseToken,
     pub key: EventKey,
     pub event_id: EventId,
+    /// The id that the receiver sees as `webhook-id`, and that is signed: that of the message, which all endpoints of a
+    /// fan-out share. For an event that was enqueued to a URL it is the event's id.
+    pub wire_id: EventId,
     pub message_id: MessageId,
     pub destination_id: DestinationId,
     pub destination_url: DestinationUrl,
+    /// The version of the destination's keys and headers. Zero: it has none, and the instance's keys sign.
+    pub profile_version: i64,
     pub event_type: String,
     pub content_type: String,
     pub payload: LeasePayload,
@@ -122,16 +127,19 @@ pub struct NewEventIds {
 }
 
 impl Lease {
-    /// Returns the lease on an event that is stored and leased in the same commit.
+    /// Returns the lease on an event that is stored and leased in the same commit. Its destination has no keys and headers of
+    /// its own.
     pub fn on_new_event(event: &NewEvent, ids: NewEventIds, token: LeaseToken) -> Self {
         let NewEventIds { key, event_id, message_id, destination_id } = ids;
         Self {
             token,
             key,
+            wire_id: event_id.clone(),
             event_id,
             message_id,
             destination_id,
             destination_url: event.destination_url().clone(),
+            profile_version: 0,
             event_type: event.event_type().to_owned(),
             content_type: event.content_type().to_owned(),
             payload: LeasePayload::Loaded(event.payload().clone()),

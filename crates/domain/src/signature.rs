@@ -1,8 +1,11 @@
-//! Standard Webhooks signatures, symmetric version 1.
+//! Standard Webhooks signatures: symmetric version 1 here, asymmetric version 1a in [`Ed25519Key`].
 //!
 //! A request carries one HMAC-SHA256 of `id.timestamp.body` per valid secret, newest secret first. A receiver accepts
 //! the request if any signature matches. Verification refuses an old timestamp and compares signatures in constant
 //! time.
+
+mod ed25519;
+mod endpoint_keys;
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -17,6 +20,9 @@ use zeroize::Zeroizing;
 
 use crate::{EventId, Timestamp};
 
+pub use ed25519::{Ed25519Key, Ed25519PublicKey};
+pub use endpoint_keys::{DESTINATION_KEYS_MAX, EndpointKeys, EndpointSecret, KeyKind};
+
 /// Largest difference between the timestamp of a request and the receiver's clock, by default.
 pub const TOLERANCE_DEFAULT: Duration = Duration::from_secs(300);
 
@@ -24,6 +30,8 @@ pub const TOLERANCE_DEFAULT: Duration = Duration::from_secs(300);
 const PREFIX: &str = "whsec_";
 /// Accepted lengths of a secret.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+/// Accepted lengths of a secret of one endpoint.
+const ENDPOINT_KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=75;
 const SIGNATURE_BYTES: usize = 32;
 /// Most secrets valid at once, and most signatures of one header that are checked.
 const SIGNATURES_MAX: usize = 16;
@@ -43,8 +51,12 @@ pub enum InvalidSecret {
     Prefix,
     #[error("a signing secret must be base64 after {PREFIX:?}")]
     Base64,
-    #[error("a signing secret must hold 24 to 64 bytes, this one holds {0}")]
+    #[error("a signing secret must hold 24 to 64 bytes, or 75 for an endpoint; this one holds {0}")]
     Length(usize),
+    #[error("a private key must be the base64 of a seed of 32 bytes, which its public key may follow")]
+    PrivateKey,
+    #[error("a public key must be the base64 of 32 bytes")]
+    PublicKey,
     #[error("1 to {SIGNATURES_MAX} signing secrets can be valid at once, got {0}")]
     Count(usize),
 }
@@ -52,14 +64,22 @@ pub enum InvalidSecret {
 impl Secret {
     /// Parses the text form: `whsec_` and the base64 of 24 to 64 bytes.
     pub fn parse(text: &str) -> Result<Self, InvalidSecret> {
-        let encoded = text.strip_prefix(PREFIX).ok_or(InvalidSecret::Prefix)?;
-        Self::from_bytes(BASE64.decode(encoded).map_err(|_| InvalidSecret::Base64)?)
+        Self::from_bytes(decode(text)?)
+    }
+
+    /// Parses the secret of an endpoint, which may hold up to 75 bytes.
+    fn parse_of_endpoint(text: &str) -> Result<Self, InvalidSecret> {
+        Self::with_length(decode(text)?, &ENDPOINT_KEY_BYTES)
     }
 
     /// Builds a secret from its raw bytes. Refuses a length outside 24 to 64 bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, InvalidSecret> {
+        Self::with_length(bytes, &KEY_BYTES)
+    }
+
+    fn with_length(bytes: Vec<u8>, lengths: &std::ops::RangeInclusive<usize>) -> Result<Self, InvalidSecret> {
         let bytes = Zeroizing::new(bytes);
-        if !KEY_BYTES.contains(&bytes.len()) {
+        if !lengths.contains(&bytes.len()) {
             return Err(InvalidSecret::Length(bytes.len()));
         }
         let keyed = Hmac::new_from_slice(&bytes).expect("HMAC accepts a key of any length");
@@ -79,6 +99,12 @@ impl Secret {
         mac.update(body);
         mac.finalize().into_bytes().into()
     }
+}
+
+/// Decodes the base64 of a secret's text form.
+fn decode(text: &str) -> Result<Vec<u8>, InvalidSecret> {
+    let encoded = text.strip_prefix(PREFIX).ok_or(InvalidSecret::Prefix)?;
+    BASE64.decode(encoded).map_err(|_| InvalidSecret::Base64)
 }
 
 /// An HMAC that formatted text is added to.
@@ -149,14 +175,7 @@ impl SigningKeys {
         now: Timestamp,
         tolerance: Duration,
     ) -> Result<(), VerifyError> {
-        if headers.id.is_empty() || headers.id.contains('.') {
-            return Err(VerifyError::MalformedId);
-        }
-        let timestamp = parse_timestamp(headers.timestamp)?;
-        let skew = now.as_secs().abs_diff(timestamp);
-        if skew > tolerance.as_secs() {
-            return Err(VerifyError::Timestamp { skew: Duration::from_secs(skew) });
-        }
+        let timestamp = check_timestamp(headers, now, tolerance)?;
         let signatures = parse_signatures(headers.signature);
         if signatures.is_empty() {
             return Err(VerifyError::NoSignature);
@@ -190,10 +209,27 @@ pub enum VerifyError {
     MalformedTimestamp,
     #[error("webhook-timestamp lies {skew:?} from this clock, outside the tolerance")]
     Timestamp { skew: Duration },
-    #[error("webhook-signature holds no well-formed v1 signature")]
+    #[error("webhook-signature holds no well-formed signature of this version")]
     NoSignature,
     #[error("no signature matches: wrong secret, or the body was changed on the way")]
     Mismatch,
+}
+
+/// Checks the id and the timestamp of a request. Returns the timestamp.
+fn check_timestamp(
+    headers: SignedHeaders<'_>,
+    now: Timestamp,
+    tolerance: Duration,
+) -> Result<i64, VerifyError> {
+    if headers.id.is_empty() || headers.id.contains('.') {
+        return Err(VerifyError::MalformedId);
+    }
+    let timestamp = parse_timestamp(headers.timestamp)?;
+    let skew = now.as_secs().abs_diff(timestamp);
+    match skew > tolerance.as_secs() {
+        true => Err(VerifyError::Timestamp { skew: Duration::from_secs(skew) }),
+        false => Ok(timestamp),
+    }
 }
 
 /// Parses the timestamp. Only the canonical digits are accepted, because the signature covers this text.

@@ -38,7 +38,7 @@ impl TerminalState {
         })
     }
 
-    /// The state of an event that has not ended `expire_after` after it was enqueued or last requeued.
+    /// The state of an event that has not ended `expire_after` after it was first due or last requeued.
     ///
     /// `last_error` is that of its last attempt since then, and `hold` is what kept it from being attempted at the end.
     pub fn expired(expire_after: Duration, last_error: Option<&str>, hold: Option<Hold>) -> Self {
@@ -85,6 +85,8 @@ pub fn clean_reason(reason: Option<&str>) -> Option<String> {
 /// Why claims skip the events of a destination, although they are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
+    /// The endpoint is disabled.
+    Disabled,
     /// A pause of the destination has not ended.
     Pause,
     /// A worker reports that the circuit of the destination is not closed.
@@ -92,17 +94,20 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// Returns the hold of a destination. If both apply, a pause is named: it has a known end.
-    pub fn of_destination(is_paused: bool, is_circuit_open: bool) -> Option<Self> {
-        match (is_paused, is_circuit_open) {
-            (true, _) => Some(Self::Pause),
-            (false, true) => Some(Self::OpenCircuit),
-            (false, false) => None,
+    /// Returns the hold of a destination. Of several, the one is named that lasts: an endpoint stays disabled, and a pause has
+    /// a known end.
+    pub fn of_destination(is_disabled: bool, is_paused: bool, is_circuit_open: bool) -> Option<Self> {
+        match (is_disabled, is_paused, is_circuit_open) {
+            (true, ..) => Some(Self::Disabled),
+            (false, true, _) => Some(Self::Pause),
+            (false, false, true) => Some(Self::OpenCircuit),
+            (false, false, false) => None,
         }
     }
 
     const fn as_text(self) -> &'static str {
         match self {
+            Self::Disabled => "held because its endpoint is disabled",
             Self::Pause => "held by a pause of its destination",
             Self::OpenCircuit => "held by the open circuit of its destination",
         }
@@ -164,11 +169,11 @@ mod tests {
         );
         assert_eq!(last_error(5_400.0, None, None), "expired after 90 min without an attempt");
         assert_eq!(
-            last_error(90.0, Some("HTTP 500"), Hold::of_destination(false, true)),
+            last_error(90.0, Some("HTTP 500"), Hold::of_destination(false, false, true)),
             "expired after 90 s, held by the open circuit of its destination: HTTP 500"
         );
         assert_eq!(
-            last_error(1.5, None, Hold::of_destination(true, true)),
+            last_error(1.5, None, Hold::of_destination(false, true, true)),
             "expired after 1.5 s without an attempt, held by a pause of its destination"
         );
     }

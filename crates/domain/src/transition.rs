@@ -3,9 +3,27 @@
 use std::time::Duration;
 
 use crate::{
-    AttemptCounts, Decision, DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Lease,
-    LeaseToken, NoticeKind, Outcome, RandomDraw, RetryPolicy, Trigger, decide,
+    AttemptCounts, Decision, DeliveryStatus, DestinationId, DisableReason, EventId, EventKey, FailureKind,
+    Lease, LeaseToken, NoticeKind, Outcome, RandomDraw, ReceiverHealth, RetryPolicy, Trigger, decide,
 };
+
+/// When the result of an attempt disables the endpoint that it was sent to. It concerns no other destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointDisable {
+    /// At once: the receiver responded that the endpoint is gone.
+    Gone,
+    /// If the endpoint has been failing for so long.
+    FailingFor(Duration),
+}
+
+impl EndpointDisable {
+    pub const fn reason(self) -> DisableReason {
+        match self {
+            Self::Gone => DisableReason::Gone,
+            Self::FailingFor(_) => DisableReason::Failing,
+        }
+    }
+}
 
 /// What the worker observed of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +45,7 @@ pub struct Transition {
     result: AttemptResult,
     decision: Decision,
     destination_pause: Option<Duration>,
+    endpoint_disable: Option<EndpointDisable>,
 }
 
 impl Transition {
@@ -38,6 +57,12 @@ impl Transition {
         draw: RandomDraw,
     ) -> Self {
         let counts = AttemptCounts { attempts: lease.attempts, max_attempts: lease.max_attempts };
+        let decision = decide(counts, &result.outcome, policy, draw);
+        let is_failing = result.outcome.health() == ReceiverHealth::Unhealthy;
+        let endpoint_disable = match decision {
+            Decision::Failed(FailureKind::Gone) => Some(EndpointDisable::Gone),
+            _ => policy.disable_endpoints_after().filter(|_| is_failing).map(EndpointDisable::FailingFor),
+        };
         Self {
             key: lease.key,
             event_id: lease.event_id.clone(),
@@ -45,8 +70,9 @@ impl Transition {
             destination_id: lease.destination_id,
             attempt: lease.attempt(),
             trigger: lease.trigger,
-            decision: decide(counts, &result.outcome, policy, draw),
+            decision,
             destination_pause: policy.honoured_pause(&result.outcome),
+            endpoint_disable,
             result,
         }
     }
@@ -124,6 +150,11 @@ impl Transition {
     /// event is in a terminal state.
     pub fn destination_pause(&self) -> Option<Duration> {
         self.destination_pause
+    }
+
+    /// When the result disables the endpoint, if the destination is one.
+    pub fn endpoint_disable(&self) -> Option<EndpointDisable> {
+        self.endpoint_disable
     }
 
     /// The notice to publish: terminal states are broadcast, retries are not.

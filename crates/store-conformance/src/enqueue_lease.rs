@@ -1,6 +1,6 @@
 //! Events that are stored leased: an enqueue that asks for leases on its events.
 
-use posthaste_domain::{DeliveryStatus, Lease};
+use posthaste_domain::{DeliveryStatus, Lease, NewEventSpec};
 use posthaste_store::{EnqueueLease, EnqueueRequest, LeaseRef};
 
 use crate::Harness;
@@ -111,6 +111,18 @@ pub async fn an_enqueue_leases_no_event_of_a_paused_destination(harness: &dyn Ha
     assert_nothing_claimable(&store).await;
     store.resume_destination(paused, "ann").await.expect("the destination exists");
     assert_eq!(claim_all(&store).await.len(), 2, "the events of the paused destination wait in its queue");
+}
+
+pub async fn an_enqueue_leases_no_event_of_a_later_time(harness: &dyn Harness) {
+    let store = harness.store();
+    let later = NewEventSpec { deliver_in: MINUTE, ..event() };
+    let response = try_enqueue(&store, leased(request(vec![later]))).await.expect("the event is accepted");
+    assert_eq!(response.leases, []);
+    let view = view(&store, &response.receipts[0].event_id).await;
+    assert_eq!((view.claims, view.lease_owner, view.lease_until), (0, None, None));
+    assert_nothing_claimable(&store).await;
+    harness.advance(MINUTE * 2).await;
+    assert_eq!(claim_one(&store).await.event_id, response.receipts[0].event_id);
 }
 
 pub async fn a_replayed_enqueue_grants_no_lease(harness: &dyn Harness) {

@@ -150,6 +150,7 @@ pub async fn events_are_filtered_by_status_and_destination(harness: &dyn Harness
     let here = |status| EventQuery {
         status,
         destination: Some(DestinationUrl::parse("https://here.example/").expect("a valid URL")),
+        endpoint: None,
     };
     let done = enqueue_delivered(&store, event_to("https://here.example/")).await;
     let failed = enqueue_dead_lettered(&store, event_to("https://here.example/")).await;
@@ -165,14 +166,14 @@ pub async fn events_are_filtered_by_status_and_destination(harness: &dyn Harness
         ids.sort();
         ids
     };
-    let with_status = |status| EventQuery { status: Some(status), destination: None };
+    let with_status = |status| EventQuery { status: Some(status), ..EventQuery::default() };
     assert_eq!(find(with_status(DeliveryStatus::Delivered)).await.len(), 2);
     assert_eq!(find(with_status(DeliveryStatus::Failed)).await, std::slice::from_ref(&failed));
     assert_eq!(find(here(None)).await, sorted(vec![done.clone(), failed, pending.clone()]));
     assert_eq!(find(here(Some(DeliveryStatus::Delivered))).await, [done]);
     assert_eq!(find(here(Some(DeliveryStatus::Pending))).await, [pending]);
     let nowhere = DestinationUrl::parse("https://nowhere.example/").expect("a valid URL");
-    assert_eq!(find(EventQuery { status: None, destination: Some(nowhere) }).await, []);
+    assert_eq!(find(EventQuery { destination: Some(nowhere), ..EventQuery::default() }).await, []);
 }
 
 pub async fn event_pages_cover_every_match_once_while_others_arrive(harness: &dyn Harness) {
@@ -180,6 +181,7 @@ pub async fn event_pages_cover_every_match_once_while_others_arrive(harness: &dy
     let query = EventQuery {
         status: Some(DeliveryStatus::Pending),
         destination: Some(DestinationUrl::parse("https://here.example/").expect("a valid URL")),
+        endpoint: None,
     };
     enqueue_delivered(&store, event_to("https://here.example/")).await;
     let mut expected = enqueue_all(&store, vec![event_to("https://here.example/"); 7]).await;

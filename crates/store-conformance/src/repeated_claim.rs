@@ -57,9 +57,11 @@ fn fields_except_overdue(lease: &Lease) -> impl Debug + PartialEq + use<> {
         token,
         key,
         event_id,
+        wire_id,
         message_id,
         destination_id,
         destination_url,
+        profile_version,
         event_type,
         content_type,
         payload,
@@ -71,7 +73,8 @@ fn fields_except_overdue(lease: &Lease) -> impl Debug + PartialEq + use<> {
     } = lease.clone();
     let request = (event_type, content_type, payload.expect_loaded().clone(), traceparent);
     let counts = (attempts, max_attempts, trigger);
-    ((token, key, event_id, message_id), (destination_id, destination_url), request, counts)
+    let destination = (destination_id, destination_url, profile_version);
+    ((token, key, event_id, wire_id, message_id), destination, request, counts)
 }
 
 pub async fn repeated_claim_returns_every_field_unchanged(harness: &dyn Harness) {

@@ -42,6 +42,7 @@ macro_rules! conformance_suite {
                 a_released_lease_of_an_enqueue_counts_no_loss,
                 an_expired_lease_of_an_enqueue_is_taken_over_and_counts_one_loss,
                 an_enqueue_leases_no_event_of_a_paused_destination,
+                an_enqueue_leases_no_event_of_a_later_time,
                 a_replayed_enqueue_grants_no_lease,
                 a_refused_enqueue_leaves_no_lease,
                 a_repeated_claim_returns_no_lease_of_an_enqueue,
@@ -357,6 +358,131 @@ macro_rules! conformance_suite {
                 a_removed_destination_is_created_again_under_another_id,
                 a_paused_failing_or_reported_destination_is_kept,
                 a_destination_that_an_operator_paused_is_kept_until_a_day_after_its_resume,
+            }
+            applications {
+                an_application_has_the_fields_it_was_created_with,
+                a_taken_uid_is_refused_or_returns_the_existing_application,
+                an_application_is_found_by_id_and_uid_within_its_organisation,
+                put_creates_an_application_and_replaces_it_afterwards,
+                an_update_changes_and_clears_only_what_it_names,
+                a_deleted_application_does_not_exist_and_its_uid_is_free,
+                applications_are_listed_in_pages_both_ways,
+            }
+            event_types {
+                an_event_type_has_the_settings_it_was_created_with,
+                a_registered_name_is_taken_and_an_archived_one_is_revived,
+                archived_event_types_are_listed_only_if_asked_for,
+                put_registers_replaces_and_revives_an_event_type,
+                an_update_of_an_event_type_clears_only_what_it_names,
+                an_expunged_event_type_does_not_exist,
+            }
+            endpoints {
+                an_endpoint_has_the_fields_it_was_created_with,
+                an_endpoint_is_found_within_its_application_only,
+                a_taken_uid_of_an_endpoint_is_refused,
+                unregistered_event_types_are_refused,
+                put_replaces_an_endpoint_but_not_its_keys,
+                an_update_of_an_endpoint_clears_only_what_it_names,
+                an_endpoint_and_a_url_are_two_destinations,
+                endpoints_are_listed_newest_first_in_pages_both_ways,
+                a_new_url_applies_to_pending_events,
+                deleting_an_endpoint_cancels_its_pending_events,
+                an_endpoint_counts_its_events_by_state,
+            }
+            fan_out {
+                each_subscribed_endpoint_gets_one_event_and_no_other_any,
+                a_message_reaches_each_of_a_thousand_endpoints,
+                a_message_needs_a_channel_of_an_endpoint_that_has_some,
+                a_message_without_a_subscriber_is_stored,
+                events_of_a_message_share_its_wire_id_and_its_payload,
+                every_field_of_a_message_is_stored,
+                a_message_with_a_taken_uid_is_refused_as_a_whole,
+                concurrent_messages_with_one_uid_make_one_message,
+                a_message_may_bring_its_application_along,
+                a_message_for_one_endpoint_passes_its_filters,
+                a_publish_wakes_waiting_workers,
+                events_of_a_message_end_each_on_its_own,
+            }
+            message_lists {
+                messages_are_listed_newest_first_in_pages_both_ways,
+                messages_are_filtered_by_type_channel_tag_and_time,
+                content_is_returned_if_it_is_asked_for,
+                expunging_a_message_removes_its_payload_and_cancels_its_events,
+                messages_of_an_endpoint_come_with_their_events,
+                an_expired_payload_is_removed_when_its_events_have_ended,
+                an_old_message_is_removed_with_its_last_event,
+            }
+            attempt_lists {
+                attempts_are_listed_by_message_and_by_endpoint_newest_first,
+                attempts_are_listed_in_pages_both_ways,
+                attempts_are_filtered,
+                an_attempt_is_found_through_its_own_message_only,
+            }
+            resend {
+                a_failed_event_is_reopened_with_all_its_attempts,
+                a_delivered_or_pending_event_gets_an_extra_one,
+                a_resend_passes_the_filters_of_an_endpoint,
+                a_disabled_endpoint_or_an_expunged_message_is_refused,
+                a_resend_wakes_waiting_workers,
+            }
+            operations {
+                recover_reopens_failed_events_of_its_period,
+                replay_missing_adds_the_events_that_an_endpoint_never_got,
+                an_operation_stays_within_its_rate_and_continues,
+                a_step_examines_a_limited_number_of_rows,
+                a_stopped_operation_does_no_more,
+                an_operation_of_a_deleted_endpoint_is_stopped,
+                an_operation_is_found_by_its_own_application_only,
+            }
+            answers {
+                an_answer_is_kept_with_its_change_and_prevents_a_second_one,
+                a_refused_call_keeps_no_answer,
+                every_change_of_the_registry_can_keep_its_answer,
+                an_answer_expires,
+                concurrent_calls_under_one_key_make_one_change,
+            }
+            destination_keys {
+                a_rotated_key_is_valid_beside_the_old_one_until_the_grace_period_ends,
+                ten_old_keys_may_be_valid_and_no_more,
+                a_lease_carries_the_version_of_its_profile,
+                headers_are_replaced_only_if_they_are_those_that_the_caller_read,
+                a_profile_names_the_application_of_its_endpoint,
+                a_url_may_have_keys_of_its_own,
+                sealed_values_are_listed_and_replaced_by_id,
+                maintenance_removes_retired_keys_and_no_others,
+            }
+            disable {
+                a_disabled_endpoint_holds_its_events_until_it_is_enabled,
+                a_lease_outlasts_the_disabling_of_its_endpoint,
+                status_410_disables_an_endpoint_with_a_notice,
+                a_notice_names_a_disabled_endpoint_also_when_its_event_is_discarded,
+                status_410_disables_no_url,
+                an_endpoint_that_fails_for_days_is_disabled,
+                a_success_ends_the_failing_period_of_an_endpoint,
+                disabled_destinations_are_listed_by_state,
+            }
+            throttle {
+                a_claim_grants_no_more_than_the_throttle_of_an_endpoint,
+                a_throttle_of_one_is_shared_by_all_workers,
+                a_throttle_delays_no_other_endpoint,
+                the_throttle_of_an_application_covers_all_its_endpoints,
+                a_repeated_claim_spends_no_throttle,
+            }
+            fifo {
+                a_line_is_sent_one_at_a_time_in_order,
+                a_retry_holds_the_events_behind_it,
+                a_dead_lettered_head_lets_its_line_go_on,
+                an_expired_lease_is_taken_over_before_the_line_goes_on,
+                a_released_head_is_sent_before_the_events_behind_it,
+                a_requeued_event_goes_back_to_its_position_in_the_line,
+                a_line_delays_no_other_destination,
+                concurrent_claims_grant_one_event_of_a_line,
+            }
+            deliver_at {
+                an_event_is_not_claimed_before_its_time,
+                a_message_is_not_claimed_before_its_time,
+                an_event_expires_after_its_time_not_after_its_creation,
+                a_cancelled_event_that_is_requeued_is_due_now,
             }
         }
     };

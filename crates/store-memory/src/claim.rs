@@ -1,5 +1,8 @@
 //! Granting, renewing and releasing leases.
 
+mod fifo;
+mod throttle;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -9,12 +12,12 @@ use posthaste_domain::{
     Trigger, WorkerId,
 };
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, EnqueueLease, LeaseRef, ManualAction, PayloadBudget, SlotBudget, split_held,
+    ClaimRequest, ClaimResponse, EnqueueLease, LeaseRef, PayloadBudget, SlotBudget, split_held,
 };
 use rand::RngExt as _;
 
 use crate::clock_repair;
-use crate::destination::resumed;
+use crate::destination::{resumed, updated};
 use crate::state::{GrantedLease, Row, State};
 
 /// Serves a claim request. A repeated claim returns its leases again. A new claim dead-letters events that lost too
@@ -22,16 +25,25 @@ use crate::state::{GrantedLease, Row, State};
 pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -> ClaimResponse {
     clock_repair::repair(state, now);
     let resumed = resumed(state, now, request.resumed_within);
+    let updated = updated(state, now, request.resumed_within);
     let (leases, is_limited_by_bytes) = extend_granted(state, now, request);
     if !leases.is_empty() {
-        return ClaimResponse { leases, resumed, now, is_limited_by_bytes, ..ClaimResponse::default() };
+        return ClaimResponse {
+            leases,
+            resumed,
+            updated,
+            now,
+            is_limited_by_bytes,
+            ..ClaimResponse::default()
+        };
     }
     let abandoned = abandon(state, now, request.abandon_after);
     let (keys, kept_back) = select(state, now, request);
     let terms = GrantTerms::of_claim(request);
+    throttle::spend(state, now, &keys);
     let leases = keys.into_iter().map(|key| grant(state, now, key, &terms)).collect();
     let is_limited_by_bytes = !kept_back.is_empty();
-    ClaimResponse { leases, abandoned, resumed, now, is_limited_by_bytes, kept_back }
+    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes, kept_back }
 }
 
 /// Claims the events that the caller selected, whatever their size.
@@ -44,9 +56,11 @@ pub(crate) fn claim_exactly(
     clock_repair::repair(state, now);
     let abandoned = abandon(state, now, request.abandon_after);
     let terms = GrantTerms::of_claim(request);
+    throttle::spend(state, now, keys);
     let leases = keys.iter().map(|key| grant(state, now, *key, &terms)).collect();
     let resumed = resumed(state, now, request.resumed_within);
-    ClaimResponse { leases, abandoned, resumed, now, ..ClaimResponse::default() }
+    let updated = updated(state, now, request.resumed_within);
+    ClaimResponse { leases, abandoned, resumed, updated, now, ..ClaimResponse::default() }
 }
 
 /// Selects the events to lease within the limits of the request: those of destinations that the worker knows to answer
@@ -57,13 +71,14 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
     let mut ready: Vec<(Option<Timestamp>, EventKey)> = state
         .rows
         .iter()
-        .filter(|(_, row)| row.is_ready(now))
+        .filter(|(key, row)| row.is_ready(now) && fifo::may_claim(state, now, **key, row))
         .map(|(key, row)| (row.next_attempt_at, *key))
         .collect();
     ready.sort_unstable();
 
     let mut slots = SlotBudget::new(request);
     let mut payloads = PayloadBudget::new(request);
+    let mut throttles = throttle::Budget::new(state, now);
     let mut kept_back = BTreeSet::new();
     let mut selected = BTreeSet::new();
     let known: BTreeSet<DestinationId> = slots.known().into_iter().collect();
@@ -81,12 +96,14 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
             && !selected.contains(&key)
             && slots.available(receiver, is_retry) > 0
             && !state.is_paused(receiver.destination, now)
+            && throttles.has_token(row)
             && !kept_back.contains(&receiver.destination);
         if !may_send {
             continue;
         }
-        if payloads.take(row.payload.len()) {
+        if payloads.take(state.payload(row).len()) {
             slots.take(receiver, 1, is_retry);
+            throttles.take(row);
             selected.insert(key);
         } else {
             kept_back.insert(receiver.destination);
@@ -100,7 +117,7 @@ fn select(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKe
 fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> (Vec<Lease>, bool) {
     let held = state.rows.iter().filter_map(|(key, row)| {
         let granted = row.lease.as_ref().filter(|granted| granted.claim == request.id)?;
-        Some((row.payload.len(), LeaseRef { key: *key, token: granted.token }))
+        Some((state.payload(row).len(), LeaseRef { key: *key, token: granted.token }))
     });
     let (kept, released) = split_held(held.collect(), request.payload_bytes_max);
     let mut leases = Vec::new();
@@ -109,7 +126,7 @@ fn extend_granted(state: &mut State, now: Timestamp, request: &ClaimRequest) -> 
         if let Some(granted) = &mut row.lease {
             (granted.until, granted.duration) = (now.after(request.lease), request.lease);
         }
-        leases.push(build_lease(row, key, token, now, request.inline_payload_bytes_max));
+        leases.push(build_lease(state, key, token, now, request.inline_payload_bytes_max));
     }
     release(state, now, &released);
     (leases, !released.is_empty())
@@ -184,29 +201,33 @@ fn grant(state: &mut State, now: Timestamp, key: EventKey, terms: &GrantTerms<'_
     row.updated_at = now;
     let (owner, until) = (terms.owner.clone(), now.after(terms.duration));
     row.lease = Some(GrantedLease { claim: terms.claim, token, owner, until, duration: terms.duration });
-    build_lease(row, key, token, now, terms.inline_payload_bytes_max)
+    build_lease(state, key, token, now, terms.inline_payload_bytes_max)
 }
 
 fn build_lease(
-    row: &Row,
+    state: &State,
     key: EventKey,
     token: LeaseToken,
     now: Timestamp,
     inline_payload_bytes_max: usize,
 ) -> Lease {
-    let bytes = row.payload.len();
+    let row = &state.rows[&key];
+    let payload = state.payload(row);
+    let bytes = payload.len();
     let is_inline = bytes <= inline_payload_bytes_max;
-    let is_requeued = row.manual_last.as_ref().is_some_and(|last| last.action == ManualAction::Requeue);
+    let is_requeued = row.manual_last.as_ref().is_some_and(|last| last.action.restarts());
     Lease {
         token,
         key,
         event_id: row.event_id.clone(),
+        wire_id: row.wire_id(),
         message_id: row.message_id,
         destination_id: row.destination_id,
         destination_url: row.destination_url.clone(),
+        profile_version: state.destinations.get(&row.destination_id).map_or(0, |it| it.profile_version),
         event_type: row.event_type.clone(),
         content_type: row.content_type.clone(),
-        payload: if is_inline { row.payload.clone().into() } else { LeasePayload::Stored { bytes } },
+        payload: if is_inline { payload.into() } else { LeasePayload::Stored { bytes } },
         traceparent: row.traceparent.clone(),
         attempts: row.attempts,
         max_attempts: row.max_attempts,
@@ -217,7 +238,8 @@ fn build_lease(
 
 /// Returns the payload of a leased event, or none if the lease was lost.
 pub(crate) fn read_payload(state: &mut State, lease: LeaseRef) -> Option<Bytes> {
-    state.find_leased(lease.key, lease.token).map(|row| row.payload.clone())
+    state.find_leased(lease.key, lease.token)?;
+    Some(state.payload(&state.rows[&lease.key]))
 }
 
 /// Renews leases and returns the lost ones. The owner of an expired lease can renew it until another claim takes it

@@ -156,6 +156,13 @@ pub(crate) fn resumed(state: &State, now: Timestamp, within: Duration) -> Vec<Re
     recent.collect()
 }
 
+/// Returns the destinations whose URL, keys or headers changed within the last `within`.
+pub(crate) fn updated(state: &State, now: Timestamp, within: Duration) -> Vec<DestinationId> {
+    let after = now.before(within);
+    let is_recent = |destination: &Destination| destination.profile_updated_at.is_some_and(|at| at > after);
+    state.destinations.iter().filter(|(_, it)| is_recent(it)).map(|(id, _)| *id).collect()
+}
+
 pub(crate) fn report_circuits(state: &mut State, now: Timestamp, reports: &[CircuitReport]) {
     for report in reports {
         let Some(destination) = state.destinations.get_mut(&report.destination) else { continue };

@@ -24,8 +24,12 @@ pub(crate) fn enqueue(
     let (keys, receipts): (Vec<EventKey>, Vec<Receipt>) =
         request.events.iter().map(|event| insert(state, now, event, stored_by)).unzip();
     let leases = request.lease.as_ref().map_or_else(Vec::new, |lease| {
-        let is_paused = |key: &EventKey| state.is_paused(state.rows[key].destination_id, now);
-        let keys: Vec<EventKey> = keys.into_iter().filter(|key| !is_paused(key)).collect();
+        let may_lease = |key: &EventKey| {
+            let row = &state.rows[key];
+            let has_profile = state.destinations[&row.destination_id].profile_version > 0;
+            !has_profile && row.is_ready(now) && !state.is_paused(row.destination_id, now)
+        };
+        let keys: Vec<EventKey> = keys.into_iter().filter(may_lease).collect();
         grant_enqueued(state, now, lease, &keys)
     });
     if let Some(idempotency) = &request.idempotency {
@@ -66,7 +70,7 @@ fn check_event_ids(state: &State, events: &[NewEvent]) -> Result<(), StoreError>
     }
 }
 
-/// Stores one event, due now.
+/// Stores one event, due now or when its producer asked for.
 fn insert(
     state: &mut State,
     now: Timestamp,
@@ -76,9 +80,12 @@ fn insert(
     let message_id = MessageId::v7(now, state.random.random());
     let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
     let destination_id = find_or_add_destination(state, now, event.destination_url());
+    let deliver_at = now.after(event.deliver_in());
     let row = Row {
         event_id: event_id.clone(),
         message_id,
+        message_key: None,
+        app: None,
         destination_id,
         destination_url: event.destination_url().clone(),
         event_type: event.event_type().to_owned(),
@@ -95,30 +102,30 @@ fn insert(
         max_attempts: event.max_attempts(),
         claims: 0,
         lost_leases: 0,
-        next_attempt_at: Some(now),
+        next_attempt_at: Some(deliver_at),
         lease: None,
         last_error: None,
         last_attempted_at: None,
         delivered_at: None,
         manual_last: None,
         created_at: now,
+        deliver_at,
         updated_at: now,
     };
-    state.last_key += 1;
-    state.revision += 1;
-    let key = EventKey(state.last_key);
-    state.rows.insert(key, row);
-    state.keys.insert(event_id.clone(), key);
+    let key = state.add_row(row);
     (key, Receipt { event_id, status: DeliveryStatus::Pending, created_at: now })
 }
 
-fn find_or_add_destination(state: &mut State, now: Timestamp, url: &DestinationUrl) -> DestinationId {
-    let existing = state.destinations.iter().find(|(_, destination)| destination.url == *url);
+/// Returns the destination of events that are enqueued to a URL. An endpoint with the same URL is another destination.
+pub(crate) fn find_or_add_destination(
+    state: &mut State,
+    now: Timestamp,
+    url: &DestinationUrl,
+) -> DestinationId {
+    let is_of_url = |destination: &Destination| destination.endpoint.is_none() && destination.url == *url;
+    let existing = state.destinations.iter().find(|(_, destination)| is_of_url(destination));
     if let Some((id, _)) = existing {
         return *id;
     }
-    state.last_destination += 1;
-    let id = DestinationId(state.last_destination);
-    state.destinations.insert(id, Destination::new(url.clone(), now));
-    id
+    state.add_destination(Destination::new(url.clone(), now))
 }

@@ -40,5 +40,5 @@ pub(crate) fn expire(state: &mut State, now: Timestamp, request: &ExpireRequest)
 fn hold(state: &State, destination: DestinationId, now: Timestamp) -> Option<Hold> {
     let status = state.destinations.get(&destination)?.status(destination, now);
     let is_paused = status.operator_pause.is_some() || status.receiver_pause.is_some();
-    Hold::of_destination(is_paused, status.circuit.is_some())
+    Hold::of_destination(status.disabled.is_some(), is_paused, status.circuit.is_some())
 }

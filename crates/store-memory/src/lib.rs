@@ -14,6 +14,7 @@ mod expire;
 mod maintain;
 mod operate;
 mod read;
+mod registry;
 mod secrets;
 mod settle;
 mod state;
@@ -24,17 +25,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste_domain::signature::Secret;
-use posthaste_domain::{DestinationId, EventId, EventKey, Lease, WorkerId};
+use posthaste_domain::{DestinationId, EventId, EventKey, Lease, Timestamp, WorkerId};
 use posthaste_store::{
-    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
-    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueLease, EnqueueRequest,
-    EnqueueResponse, EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef,
-    MaintenanceReport, NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention,
-    RotateRequest, SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker,
-    Wakeups,
+    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
+    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
+    EnqueueLease, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
+    Operations, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest, SettleResult,
+    Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 
 pub use clock::ManualClock;
+pub use registry::{AnswerRow, ApplicationRow, EndpointRow, Message, MessageKey, OperationRow, Registry};
 pub use state::{Attempt, Destination, GrantedLease, ReportedCircuit, Row, State};
 
 /// A store in memory. Clones are cheap and share one state.
@@ -55,6 +57,12 @@ impl MemoryStore {
     /// Runs a function on the state. Tests use it to inspect the state and to corrupt it on purpose.
     pub fn with_state<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
         run(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a function on the state and the current time, as one transaction.
+    fn transact<T>(&self, run: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let now = self.clock.now();
+        self.with_state(|state| run(state, now))
     }
 
     /// Claims exactly these events.
@@ -245,5 +253,29 @@ impl Store for MemoryStore {
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         let now = self.clock.now();
         Ok(self.with_state(|state| maintain::maintain(state, now, retention)))
+    }
+
+    fn applications(&self) -> &dyn Applications {
+        self
+    }
+
+    fn endpoints(&self) -> &dyn Endpoints {
+        self
+    }
+
+    fn event_types(&self) -> &dyn EventTypes {
+        self
+    }
+
+    fn messages(&self) -> &dyn Messages {
+        self
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        self
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
     }
 }

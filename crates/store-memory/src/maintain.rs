@@ -4,15 +4,20 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, DestinationId, EventKey, Timestamp};
-use posthaste_store::{AuditView, MaintenanceReport, ManualAction, Retention};
+use posthaste_store::{AuditView, MaintenanceReport, ManualAction, OperationState, Retention};
 
+use crate::registry::{self, OperationRow};
 use crate::secrets;
 use crate::state::{Row, State};
 
 /// Removes expired keys, retired secrets, old attempts, notices and discards, and up to `rows_max` old events.
 pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention) -> MaintenanceReport {
     state.idempotency.retain(|_, entry| entry.expires_at > now);
+    state.registry.answers.retain(|_, row| row.expires_at > now);
     secrets::remove_retired(state, now);
+    registry::remove_retired_keys(state, now);
+    let mut has_more = registry::cancel_of_deleted(state, now, retention.rows_max);
+    has_more |= registry::expunge_expired(state, now, retention.rows_max);
     let old: Vec<EventKey> =
         state.rows.iter().filter(|(_, row)| is_old(row, now, retention)).map(|(key, _)| *key).collect();
     let removed = old.len().min(retention.rows_max);
@@ -29,16 +34,22 @@ pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention)
         state.attempts.retain(|_, attempt| attempt.recorded_at > horizon);
         state.notices.retain(|published| published.notice.at > horizon);
         forget_old_discards(state, horizon);
+        has_more |= registry::remove_old_messages(state, horizon, retention.rows_max);
+        let is_kept = |row: &OperationRow| {
+            row.operation.state == OperationState::Running || row.operation.updated_at > horizon
+        };
+        state.registry.operations.retain(|_, row| is_kept(row));
     }
     if let Some(keep_for) = retention.keep_unused_destinations_for {
         remove_unused_destinations(state, now, now.before(keep_for));
     }
+    registry::remove_deleted_applications(state);
     let (rows, discarded) = (&state.rows, &state.discarded);
     let is_kept = |key: &EventKey| rows.contains_key(key) || discarded.values().any(|kept| kept == key);
     state.audit.retain(|(key, _)| is_kept(key));
     state.operations.retain(|_, (key, _)| is_kept(key));
     state.revision += 1;
-    MaintenanceReport { removed, has_more: old.len() > removed }
+    MaintenanceReport { removed, has_more: has_more || old.len() > removed }
 }
 
 /// Returns whether retention removes an event: a delivered one by its delivery, a failed one by its last change.
@@ -56,14 +67,19 @@ fn is_old(row: &Row, now: Timestamp, retention: &Retention) -> bool {
 }
 
 /// Removes the destinations that no event refers to, that are neither paused nor reported as open, and that were neither
-/// created nor began to fail nor were changed by an operator since the horizon.
+/// created nor began to fail nor were changed by an operator since the horizon. Keeps endpoints that are not deleted, and
+/// destinations with keys or headers of their own.
 fn remove_unused_destinations(state: &mut State, now: Timestamp, horizon: Timestamp) {
     let mut kept: BTreeSet<DestinationId> = state.rows.values().map(|row| row.destination_id).collect();
     let recent = state.destination_audit.iter().filter(|(_, audit)| audit.at > horizon);
     kept.extend(recent.map(|(id, _)| *id));
     state.destinations.retain(|id, destination| {
         let is_recent = Some(destination.created_at).max(destination.failing_since) > Some(horizon);
-        is_recent || destination.status(*id, now).is_held() || kept.contains(id)
+        let is_used = match &destination.endpoint {
+            Some(endpoint) => endpoint.deleted_at.is_none(),
+            None => destination.profile_version > 0 || destination.status(*id, now).is_held(),
+        };
+        is_recent || is_used || kept.contains(id)
     });
     let destinations = &state.destinations;
     state.destination_audit.retain(|(id, _)| destinations.contains_key(id));

@@ -19,7 +19,18 @@ pub(crate) fn requeue(
     if status != DeliveryStatus::Failed {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status });
     }
-    Ok(act(state, now, key, ManualAction::Requeue, request, None, |row| {
+    Ok(reopen(state, now, key, ManualAction::Requeue, request))
+}
+
+/// Moves a failed event to `pending`, due now, with its attempts reset.
+pub(crate) fn reopen(
+    state: &mut State,
+    now: Timestamp,
+    key: EventKey,
+    action: ManualAction,
+    request: ActionRequest<'_>,
+) -> EventView {
+    act(state, now, key, action, request, None, |row| {
         row.status = DeliveryStatus::Pending;
         row.failure_kind = None;
         row.attempts = 0;
@@ -28,7 +39,7 @@ pub(crate) fn requeue(
         row.last_error = None;
         row.lease = None;
         row.updated_at = now;
-    }))
+    })
 }
 
 pub(crate) fn cancel(

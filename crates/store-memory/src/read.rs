@@ -39,7 +39,8 @@ pub(crate) fn dead_letters(state: &State, filter: DeadLetterFilter, page: &PageR
 pub(crate) fn events(state: &State, query: &EventQuery, page: &PageRequest) -> Page<EventView> {
     let matching = state.rows.iter().filter(|(_, row)| {
         query.status.is_none_or(|status| row.status == status)
-            && query.destination.as_ref().is_none_or(|url| row.destination_url == *url)
+            && query.destination.as_ref().is_none_or(|url| row.app.is_none() && row.destination_url == *url)
+            && query.endpoint.is_none_or(|endpoint| row.app.is_some() && row.destination_id == endpoint.0)
     });
     paginate(matching, |row| row.created_at, page)
 }
@@ -73,7 +74,7 @@ pub(crate) fn event(state: &State, event_id: &EventId) -> Result<EventDetail, St
     })
 }
 
-fn attempt_view(attempt: &Attempt) -> AttemptView {
+pub(crate) fn attempt_view(attempt: &Attempt) -> AttemptView {
     let transition = &attempt.transition;
     AttemptView {
         token: transition.token(),

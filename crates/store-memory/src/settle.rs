@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use posthaste_domain::{Decision, DeliveryStatus, ReceiverHealth, Timestamp, WorkerId};
-use posthaste_store::{SettleResult, Settlement};
+use posthaste_domain::{
+    Decision, DeliveryStatus, EndpointDisable, NoticeKind, ReceiverHealth, Timestamp, WorkerId,
+};
+use posthaste_store::{SYSTEM_ACTOR, SettleResult, Settlement};
 
+use crate::registry;
 use crate::state::{Attempt, Row, State};
 
 /// Writes the settlements whose leases are held, then records the others as not applied.
@@ -36,7 +39,24 @@ fn apply(state: &mut State, now: Timestamp, worker: &WorkerId, settlement: &Sett
     if let Some(kind) = transition.notice_kind() {
         state.publish(transition.key(), kind, now);
     }
+    disable_endpoint(state, settlement, now);
     true
+}
+
+/// Disables the endpoint, if the destination is one and the result says so.
+fn disable_endpoint(state: &mut State, settlement: &Settlement, now: Timestamp) {
+    let transition = &settlement.transition;
+    let (id, Some(rule)) = (transition.destination_id(), transition.endpoint_disable()) else { return };
+    let Some(destination) = state.destinations.get(&id).filter(|it| it.endpoint.is_some()) else { return };
+    let is_over = match rule {
+        EndpointDisable::Gone => true,
+        EndpointDisable::FailingFor(limit) => {
+            destination.failing_since.is_some_and(|since| now.since(since) >= limit)
+        }
+    };
+    if is_over && registry::disable(state, now, id, rule.reason(), SYSTEM_ACTOR) {
+        state.publish(transition.key(), NoticeKind::EndpointDisabled(rule.reason()), now);
+    }
 }
 
 /// Records an attempt whose lease was lost, unless it is recorded already or its event no longer exists.

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use posthaste_domain::seal::SealedValue;
 use posthaste_domain::{
-    ClaimId, DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, LeaseToken,
-    MessageId, Notice, NoticeKind, TerminalState, Timestamp, Transition, WorkerId,
+    ApplicationId, ClaimId, DeliveryStatus, DestinationId, DestinationUrl, EndpointId, EventId, EventKey,
+    FailureKind, LeaseToken, MessageId, Notice, NoticeEndpoint, NoticeKind, TerminalState, Timestamp,
+    Transition, WorkerId,
 };
 use posthaste_store::{
-    AuditView, DestinationAudit, DestinationStatus, EventView, Idempotency, ManualAction, NoticeCursor,
+    AuditView, DestinationAudit, DestinationKey, DestinationStatus, EventView, Idempotency, NoticeCursor,
     OpenCircuit, OperatorPause, PublishedNotice, Receipt, Receiver, ReceiverPause, RecordedAction,
     StoreError, StoredSecret,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+
+use crate::registry::{EndpointRow, MessageKey, Registry};
 
 /// The tables of the store.
 pub struct State {
@@ -35,6 +39,7 @@ pub struct State {
     pub notices: Vec<PublishedNotice>,
     /// The signing secrets, newest first.
     pub secrets: Vec<StoredSecret>,
+    pub registry: Registry,
     /// Grows with every change of a row, so that a test can detect a step that changed nothing.
     pub revision: u64,
     pub(crate) last_key: i64,
@@ -49,6 +54,9 @@ pub struct State {
 pub struct Row {
     pub event_id: EventId,
     pub message_id: MessageId,
+    /// The key of its message in the registry. `None` if the event was enqueued to a URL, and has a message of its own.
+    pub message_key: Option<MessageKey>,
+    pub app: Option<ApplicationId>,
     pub destination_id: DestinationId,
     pub destination_url: DestinationUrl,
     pub event_type: String,
@@ -72,6 +80,8 @@ pub struct Row {
     pub delivered_at: Option<Timestamp>,
     pub manual_last: Option<AuditView>,
     pub created_at: Timestamp,
+    /// When the first attempt is due. It is the time of creation, unless the producer asked for a later one.
+    pub deliver_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
@@ -113,6 +123,14 @@ pub struct Destination {
     pub circuits: BTreeMap<WorkerId, ReportedCircuit>,
     pub failing_since: Option<Timestamp>,
     pub resumed_at: Option<Timestamp>,
+    /// What the destination has beside its URL, if it is an endpoint.
+    pub endpoint: Option<EndpointRow>,
+    /// The version of keys, headers and URL. Zero until one of them is set apart from the URL of a new destination.
+    pub profile_version: i64,
+    pub profile_updated_at: Option<Timestamp>,
+    /// The keys of the destination, newest first.
+    pub keys: Vec<DestinationKey>,
+    pub headers: Option<SealedValue>,
 }
 
 /// A worker's report of an open circuit.
@@ -133,7 +151,18 @@ impl Destination {
             circuits: BTreeMap::new(),
             failing_since: None,
             resumed_at: None,
+            endpoint: None,
+            profile_version: 0,
+            profile_updated_at: None,
+            keys: Vec::new(),
+            headers: None,
         }
+    }
+
+    /// Raises the version of keys, headers and URL.
+    pub(crate) fn change_profile(&mut self, now: Timestamp) {
+        self.profile_version += 1;
+        self.profile_updated_at = Some(now);
     }
 
     /// The status as operators see it.
@@ -143,6 +172,8 @@ impl Destination {
         DestinationStatus {
             id,
             url: self.url.clone(),
+            app: self.endpoint.as_ref().map(|endpoint| endpoint.app),
+            disabled: self.endpoint.as_ref().and_then(|endpoint| endpoint.disabled),
             operator_pause: self.operator_pause.clone().filter(lasts),
             receiver_pause: self.receiver_pause.filter(|pause| pause.until > now),
             circuit: OpenCircuit::merge(reported.map(|report| report.circuit.clone())),
@@ -178,6 +209,7 @@ impl State {
             destination_audit: Vec::new(),
             notices: Vec::new(),
             secrets: Vec::new(),
+            registry: Registry::default(),
             revision: 0,
             last_key: 0,
             last_destination: 0,
@@ -202,7 +234,25 @@ impl State {
         self.audit.iter().rfind(|(audited, _)| *audited == key).map(|(_, audit)| audit)
     }
 
-    /// Removes an event with its message and its attempts.
+    /// Adds an event and returns its key.
+    pub(crate) fn add_row(&mut self, row: Row) -> EventKey {
+        self.last_key += 1;
+        self.revision += 1;
+        let key = EventKey(self.last_key);
+        self.keys.insert(row.event_id.clone(), key);
+        self.rows.insert(key, row);
+        key
+    }
+
+    /// Adds a destination and returns its id.
+    pub(crate) fn add_destination(&mut self, destination: Destination) -> DestinationId {
+        self.last_destination += 1;
+        let id = DestinationId(self.last_destination);
+        self.destinations.insert(id, destination);
+        id
+    }
+
+    /// Removes an event and its attempts.
     pub(crate) fn remove_event(&mut self, key: EventKey) {
         if let Some(row) = self.rows.remove(&key) {
             self.keys.remove(&row.event_id);
@@ -223,7 +273,7 @@ impl State {
         if holds_token { self.row_mut(key) } else { None }
     }
 
-    /// Appends a notice about a row that has just reached a terminal state.
+    /// Appends a notice about a row that has just reached a terminal state, or whose result has disabled its endpoint.
     pub fn publish(&mut self, key: EventKey, kind: NoticeKind, now: Timestamp) {
         let Some(row) = self.rows.get(&key) else { return };
         let notice = Notice {
@@ -234,10 +284,17 @@ impl State {
             payment_request_id: row.payment_request_id.clone(),
             attempts: row.attempts,
             at: now,
+            endpoint: kind.disable_reason().and_then(|_| self.notice_endpoint(row)),
         };
         self.last_cursor.minor += 1;
         self.notices.push(PublishedNotice { cursor: self.last_cursor, notice });
         self.revision += 1;
+    }
+
+    /// Returns the endpoint of an event for a notice. `None` if the event was enqueued to a URL.
+    fn notice_endpoint(&self, row: &Row) -> Option<NoticeEndpoint> {
+        let endpoint = self.destinations.get(&row.destination_id)?.endpoint.as_ref()?;
+        Some(NoticeEndpoint { id: EndpointId(row.destination_id), app: endpoint.app })
     }
 
     /// Pauses a destination because its receiver requested it. The longest of several pauses applies.
@@ -260,10 +317,15 @@ impl State {
         }
     }
 
-    /// Returns true while a pause of the destination lasts.
+    /// Returns true while the destination is paused or disabled.
     pub fn is_paused(&self, id: DestinationId, now: Timestamp) -> bool {
-        let status = self.destinations.get(&id).map(|destination| destination.status(id, now));
-        status.is_some_and(|status| status.operator_pause.is_some() || status.receiver_pause.is_some())
+        self.destinations.get(&id).is_some_and(|destination| destination.status(id, now).is_paused())
+    }
+
+    /// Returns the payload of an event: its own, or that of its message. Empty if it was expunged.
+    pub fn payload(&self, row: &Row) -> Bytes {
+        let message = row.message_key.and_then(|key| self.registry.messages.get(&key));
+        message.map_or_else(|| row.payload.clone(), |message| message.payload.clone().unwrap_or_default())
     }
 }
 
@@ -278,10 +340,18 @@ impl Row {
             }
     }
 
-    /// Returns when the event was enqueued or last requeued.
+    /// Returns when the event was first due or last requeued.
     pub fn enqueued_at(&self) -> Timestamp {
-        let requeue = self.manual_last.as_ref().filter(|last| last.action == ManualAction::Requeue);
-        requeue.map_or(self.created_at, |requeue| requeue.at)
+        let requeue = self.manual_last.as_ref().filter(|last| last.action.restarts());
+        requeue.map_or(self.deliver_at, |requeue| requeue.at)
+    }
+
+    /// The id that the receiver sees as `webhook-id`.
+    pub fn wire_id(&self) -> EventId {
+        match self.message_key {
+            Some(_) => EventId::from_message(self.message_id),
+            None => self.event_id.clone(),
+        }
     }
 
     /// Moves the event to a terminal state that no attempt led to.
@@ -305,6 +375,7 @@ impl Row {
             key,
             event_id: self.event_id.clone(),
             message_id: self.message_id,
+            app: self.app,
             destination_id: self.destination_id,
             destination_url: self.destination_url.clone(),
             event_type: self.event_type.clone(),

@@ -60,7 +60,7 @@ impl EventView {
             ..self
         };
         match audit.action {
-            ManualAction::Requeue => Self {
+            ManualAction::Requeue | ManualAction::Resend => Self {
                 status: DeliveryStatus::Pending,
                 failure_kind: None,
                 attempts: 0,

@@ -9,6 +9,10 @@ use crate::destination::ResumedDestination;
 use crate::slots::{ClaimSlots, PaceSlots};
 
 /// A worker's request for leases. A worker requests only as many events as it can send at once.
+///
+/// A claim grants no event of a paused destination or a disabled endpoint. It grants no more events of a throttled endpoint or
+/// application than the throttle allows, and spends the throttle in the same transaction. Of a destination in FIFO order it
+/// grants the head of the line alone: the event that is leased or, if none is, the pending event with the smallest key.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
     /// Makes the claim repeatable, so that a lost response does not cost its events a lease.
@@ -42,7 +46,7 @@ pub struct ClaimRequest {
     pub inline_payload_bytes_max: usize,
     /// Number of lost leases in a row after which an event is dead-lettered instead of leased again.
     pub abandon_after: u32,
-    /// How far back the response lists resumed destinations: at least the time since the last answered claim.
+    /// How far back the response lists resumed and updated destinations: at least the time since the last answered claim.
     pub resumed_within: Duration,
 }
 
@@ -59,6 +63,9 @@ pub struct ClaimResponse {
     /// Destinations that an operator has resumed within [`ClaimRequest::resumed_within`]. The worker closes their
     /// circuits. A claim whose leases reach the limit may leave them to one of the next claims.
     pub resumed: Vec<ResumedDestination>,
+    /// Destinations whose URL, keys or headers have changed within [`ClaimRequest::resumed_within`]. The worker reads them again
+    /// before its next request.
+    pub updated: Vec<DestinationId>,
     /// Whether the claim left a claimable event because of the size of its payload: because of
     /// [`ClaimRequest::payload_bytes_max`] or [`ClaimRequest::event_payload_bytes_max`].
     pub is_limited_by_bytes: bool,

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use posthaste_domain::{DestinationId, DestinationUrl, Timestamp, WorkerId};
+use posthaste_domain::{
+    ApplicationId, DestinationId, DestinationUrl, DisableReason, EndpointId, Timestamp, WorkerId,
+};
+
+use crate::registry::DisabledEndpoint;
 
 /// Maximum number of pending events that are counted for a destination that is shown alone.
 pub const PENDING_COUNT_MAX: u64 = 10_000;
@@ -24,6 +28,8 @@ pub enum DestinationState {
     CircuitOpen,
     /// An operator or the receiver has paused it, so no event is claimed.
     Paused,
+    /// It is an endpoint that is disabled, so no event is claimed.
+    Disabled,
 }
 
 posthaste_domain::named_variants!(DestinationState {
@@ -31,6 +37,7 @@ posthaste_domain::named_variants!(DestinationState {
     Failing => "failing",
     CircuitOpen => "circuit_open",
     Paused => "paused",
+    Disabled => "disabled",
 });
 
 /// Everything that decides whether events are sent to a destination. Ended pauses and expired circuit reports are left
@@ -39,6 +46,10 @@ posthaste_domain::named_variants!(DestinationState {
 pub struct DestinationStatus {
     pub id: DestinationId,
     pub url: DestinationUrl,
+    /// The application of an endpoint. `None` if events are enqueued to the URL itself.
+    pub app: Option<ApplicationId>,
+    /// Since when and why an endpoint is disabled.
+    pub disabled: Option<DisabledEndpoint>,
     pub operator_pause: Option<OperatorPause>,
     pub receiver_pause: Option<ReceiverPause>,
     /// The open circuits of all workers, merged. `None` if no worker reports one.
@@ -87,9 +98,12 @@ impl OpenCircuit {
 }
 
 impl DestinationStatus {
-    /// Derives the state. A pause precedes a circuit, because it also stops probes.
+    /// Derives the state. A disabled endpoint stays so until it is enabled. A pause precedes a circuit, because it also stops
+    /// probes.
     pub fn state(&self) -> DestinationState {
-        if self.operator_pause.is_some() || self.receiver_pause.is_some() {
+        if self.disabled.is_some() {
+            DestinationState::Disabled
+        } else if self.operator_pause.is_some() || self.receiver_pause.is_some() {
             DestinationState::Paused
         } else if self.circuit.is_some() {
             DestinationState::CircuitOpen
@@ -100,9 +114,21 @@ impl DestinationStatus {
         }
     }
 
-    /// Returns whether pending events wait although they are due: the destination is paused or its circuit is open.
+    /// Returns whether pending events wait although they are due: the destination is disabled or paused, or its circuit is
+    /// open.
     pub fn is_held(&self) -> bool {
-        matches!(self.state(), DestinationState::Paused | DestinationState::CircuitOpen)
+        use DestinationState::{CircuitOpen, Disabled, Paused};
+        matches!(self.state(), Disabled | Paused | CircuitOpen)
+    }
+
+    /// Returns whether claims grant no event of the destination: it is disabled or paused.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.state(), DestinationState::Disabled | DestinationState::Paused)
+    }
+
+    /// The id of the endpoint, if the destination is one.
+    pub fn endpoint(&self) -> Option<EndpointId> {
+        self.app.map(|_| EndpointId(self.id))
     }
 
     /// When the current state began. `None` for a destination in the state `ok`.
@@ -115,6 +141,7 @@ impl DestinationStatus {
                 let operator = self.operator_pause.as_ref().map(|pause| pause.at);
                 operator.into_iter().chain(self.receiver_pause.map(|pause| pause.at)).min()
             }
+            DestinationState::Disabled => self.disabled.map(|disabled| disabled.at),
         }
     }
 
@@ -136,6 +163,14 @@ impl DestinationStatus {
     pub fn reason(&self) -> Option<String> {
         match (self.state(), &self.operator_pause) {
             (DestinationState::Ok, _) => None,
+            (DestinationState::Disabled, _) => self.disabled.map(|disabled| {
+                match disabled.reason {
+                    DisableReason::Manual => "the endpoint was disabled",
+                    DisableReason::Gone => "the receiver responded that the endpoint is gone",
+                    DisableReason::Failing => "the receiver has been failing for too long",
+                }
+                .to_owned()
+            }),
             (DestinationState::Failing, _) => Some("the last attempts failed".to_owned()),
             (DestinationState::CircuitOpen, _) => {
                 Some("the circuit breaker is open after repeated failures".to_owned())
@@ -190,12 +225,24 @@ pub struct DestinationDetail {
 pub enum DestinationAction {
     Pause,
     Resume,
+    /// An endpoint was disabled, by a caller or by its receiver's answers.
+    Disable,
+    Enable,
+    RotateKey,
+    Delete,
 }
 
 posthaste_domain::named_variants!(DestinationAction {
     Pause => "pause",
     Resume => "resume",
+    Disable => "disable",
+    Enable => "enable",
+    RotateKey => "rotate_key",
+    Delete => "delete",
 });
+
+/// The actor in the audit log of what Posthaste did on its own.
+pub const SYSTEM_ACTOR: &str = "posthaste";
 
 /// An entry of the audit log of destinations: which operator did what, when and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -283,6 +330,8 @@ mod tests {
         DestinationStatus {
             id: DestinationId(1),
             url: DestinationUrl::parse("https://receiver.example/").unwrap(),
+            app: None,
+            disabled: None,
             operator_pause: None,
             receiver_pause: None,
             circuit: None,
@@ -315,6 +364,9 @@ mod tests {
         status.receiver_pause = Some(ReceiverPause { at: after(20), until: after(80) });
         assert_eq!((summary(&status), status.is_held()), ((Paused, Some(after(20)), Some(after(80))), true));
         assert_eq!(status.reason().unwrap(), "the receiver requested a pause");
+        status.disabled = Some(DisabledEndpoint { at: after(50), reason: DisableReason::Gone });
+        assert_eq!((status.state(), status.since()), (DestinationState::Disabled, Some(after(50))));
+        assert!(status.reason().unwrap().contains("gone") && status.is_held());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The errors of a store. Callers match on the variants; no layer in between turns an error into text.
 
-use posthaste_domain::{DeliveryStatus, EventId, Timestamp};
+use posthaste_domain::signature::DESTINATION_KEYS_MAX;
+use posthaste_domain::{DeliveryStatus, EventId, EventTypeName, Timestamp};
 
 use crate::{AuditView, VALID_SECRETS_MAX};
 
@@ -43,6 +44,34 @@ pub enum StoreError {
         "{VALID_SECRETS_MAX} signing secrets are valid, which is the limit; rotate again when one has retired"
     )]
     TooManySecrets { next_retires_at: Option<Timestamp> },
+    /// The organisation has no such application. It may be another organisation's.
+    #[error("there is no application {app}")]
+    ApplicationNotFound { app: String },
+    #[error("there is no endpoint {endpoint}")]
+    EndpointNotFound { endpoint: String },
+    #[error("there is no message {message}")]
+    MessageNotFound { message: String },
+    #[error("there is no attempt {attempt}")]
+    AttemptNotFound { attempt: String },
+    #[error("there is no event type {name}")]
+    EventTypeNotFound { name: EventTypeName },
+    #[error("there is no operation {operation}")]
+    OperationNotFound { operation: String },
+    #[error("the uid {uid} is taken; choose another")]
+    UidTaken { uid: String },
+    #[error("the event type {name} is registered already")]
+    EventTypeTaken { name: EventTypeName },
+    #[error("these event types are not registered: {}", names.join(", "))]
+    UnknownEventTypes { names: Vec<String> },
+    #[error("endpoint {endpoint} is disabled; enable it first")]
+    EndpointDisabled { endpoint: String },
+    #[error("the payload of message {message} was removed, so it cannot be sent again")]
+    PayloadExpunged { message: String },
+    #[error("{DESTINATION_KEYS_MAX} keys are valid, which is the limit; rotate again when one has retired")]
+    TooManyKeys { next_retires_at: Option<Timestamp> },
+    /// An answer is kept under the key of the call, so nothing was changed. The caller sends that answer.
+    #[error("the request was answered before")]
+    AnswerKept,
 }
 
 impl StoreError {
@@ -59,6 +88,19 @@ impl StoreError {
             Self::EventIdTaken { .. } => "event_id_taken",
             Self::DestinationNotFound { .. } => "destination_not_found",
             Self::TooManySecrets { .. } => "too_many_secrets",
+            Self::ApplicationNotFound { .. }
+            | Self::EndpointNotFound { .. }
+            | Self::MessageNotFound { .. }
+            | Self::AttemptNotFound { .. }
+            | Self::EventTypeNotFound { .. }
+            | Self::OperationNotFound { .. } => "not_found",
+            Self::UidTaken { .. } => "conflict",
+            Self::EventTypeTaken { .. } => "event_type_exists",
+            Self::UnknownEventTypes { .. } => "unknown_event_types",
+            Self::EndpointDisabled { .. } => "endpoint_disabled",
+            Self::PayloadExpunged { .. } => "missing_payload",
+            Self::TooManyKeys { .. } => "limit_reached",
+            Self::AnswerKept => "answer_kept",
         }
     }
 

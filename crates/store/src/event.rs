@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use posthaste_domain::{
-    DeliveryStatus, DestinationId, DestinationUrl, ErrorClass, EventId, EventKey, Excerpt, FailureKind,
-    LeaseToken, MessageId, Timestamp, Trigger, WorkerId,
+    ApplicationId, DeliveryStatus, DestinationId, DestinationUrl, ErrorClass, EventId, EventKey, Excerpt,
+    FailureKind, LeaseToken, MessageId, Timestamp, Trigger, WorkerId,
 };
 
 /// An event as operators see it.
@@ -13,6 +13,8 @@ pub struct EventView {
     pub key: EventKey,
     pub event_id: EventId,
     pub message_id: MessageId,
+    /// The application whose message it is. `None` if the event was enqueued to a URL.
+    pub app: Option<ApplicationId>,
     pub destination_id: DestinationId,
     pub destination_url: DestinationUrl,
     pub event_type: String,
@@ -43,6 +45,16 @@ pub struct EventView {
     pub updated_at: Timestamp,
 }
 
+impl EventView {
+    /// The id that the receiver sees as `webhook-id`: see [`Lease::wire_id`](posthaste_domain::Lease::wire_id).
+    pub fn wire_id(&self) -> EventId {
+        match self.app {
+            Some(_) => EventId::from_message(self.message_id),
+            None => self.event_id.clone(),
+        }
+    }
+}
+
 /// A recorded attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptView {
@@ -68,13 +80,23 @@ pub enum ManualAction {
     Requeue,
     Cancel,
     Discard,
+    /// A caller of the registry sent the message again. It reopened the event like a requeue, or added it.
+    Resend,
 }
 
 posthaste_domain::named_variants!(ManualAction {
     Requeue => "requeue",
     Cancel => "cancel",
     Discard => "discard",
+    Resend => "resend",
 });
+
+impl ManualAction {
+    /// Returns whether the action makes the event due now and restarts its expiry, so that its next attempt is manual.
+    pub const fn restarts(self) -> bool {
+        matches!(self, Self::Requeue | Self::Resend)
+    }
+}
 
 /// An entry of the audit log: which operator did what to an event, when and why.
 #[derive(Debug, Clone, PartialEq, Eq)]

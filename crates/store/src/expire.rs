@@ -10,7 +10,7 @@ use posthaste_domain::{EventId, EventKey};
 /// whose last event was created less than `expire_after` ago.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpireRequest {
-    /// How long after it was enqueued or last requeued an event expires.
+    /// How long after it was first due or last requeued an event expires.
     pub expire_after: Duration,
     /// Where the walk continues: `next` of the previous step. `None` begins a walk.
     pub after: Option<EventKey>,

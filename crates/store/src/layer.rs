@@ -9,11 +9,12 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
-    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest,
-    SettleResult, Settlement, Store, StoreError, StoreHealth, StoredSecret, Wakeups,
+    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
+    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView, ExpireRequest,
+    ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage, Operations, Overview,
+    Page, PageRequest, PauseRequest, Retention, RotateRequest, SettleResult, Settlement, Store, StoreError,
+    StoreHealth, StoredSecret, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -165,6 +166,30 @@ pub trait StoreLayer: Send + Sync + 'static {
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         self.inner().maintain(retention).await
     }
+
+    fn applications(&self) -> &dyn Applications {
+        self.inner().applications()
+    }
+
+    fn endpoints(&self) -> &dyn Endpoints {
+        self.inner().endpoints()
+    }
+
+    fn event_types(&self) -> &dyn EventTypes {
+        self.inner().event_types()
+    }
+
+    fn messages(&self) -> &dyn Messages {
+        self.inner().messages()
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        self.inner().operations()
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self.inner().answers()
+    }
 }
 
 /// The [`Store`] that a layer and its inner store form.
@@ -312,5 +337,29 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         self.0.maintain(retention).await
+    }
+
+    fn applications(&self) -> &dyn Applications {
+        self.0.applications()
+    }
+
+    fn endpoints(&self) -> &dyn Endpoints {
+        self.0.endpoints()
+    }
+
+    fn event_types(&self) -> &dyn EventTypes {
+        self.0.event_types()
+    }
+
+    fn messages(&self) -> &dyn Messages {
+        self.0.messages()
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        self.0.operations()
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self.0.answers()
     }
 }

@@ -28,6 +28,7 @@ mod notices;
 mod overview;
 mod page;
 mod payload_budget;
+mod registry;
 mod secrets;
 mod settle;
 mod slots;
@@ -48,7 +49,7 @@ pub use destination::{
     CircuitReport, DESTINATION_AUDIT_MAX, DestinationAction, DestinationAudit, DestinationDetail,
     DestinationState, DestinationStatus, DestinationView, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX,
     OpenCircuit, OpenCircuitReport, OperatorPause, PENDING_COUNT_MAX, PauseRequest, PendingCount,
-    ReceiverPause, ResumedDestination,
+    ReceiverPause, ResumedDestination, SYSTEM_ACTOR,
 };
 pub use enqueue::{EnqueueLease, EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
@@ -61,6 +62,15 @@ pub use notices::{NoticeCursor, NoticePage, PublishedNotice};
 pub use overview::Overview;
 pub use page::{DeadLetterFilter, EventQuery, InvalidPageLimit, Page, PageCursor, PageLimit, PageRequest};
 pub use payload_budget::{PayloadBudget, split_held};
+pub use registry::{
+    Advance, Answer, AnswerKey, AnswerSlot, Answers, AppScope, Application, Applications, AttemptFilter,
+    AttemptRecord, AttemptsOf, Created, DELETE_CANCELS_MAX, DestinationKey, DestinationProfile,
+    DisabledEndpoint, Endpoint, EndpointMessage, EndpointStats, Endpoints, EventType, EventTypes, IfTaken,
+    InvalidKeyGrace, InvalidListLimit, InvalidRange, KeptAnswer, KeyGrace, List, ListFrom, ListLimit,
+    ListRequest, MessageContent, MessageDestination, MessageFilter, MessageView, Messages, NewKey,
+    NewOperation, NewSecrets, Operation, OperationKind, OperationState, Operations, PastRange, Publication,
+    PublishRequest, Reseal, RotateKey,
+};
 pub use secrets::{GracePeriod, InvalidGracePeriod, RotateRequest, StoredSecret, VALID_SECRETS_MAX};
 pub use settle::{SettleResult, Settlement};
 pub use slots::{ClaimSlots, FixedSlots, Pace, PaceSlots, Receiver, ReceiverSlots, SlotBudget};
@@ -133,7 +143,7 @@ pub trait Store: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<EventView, StoreError>;
 
-    /// Removes a `failed` event for good: the event, its message and its attempts. Its audit log and its notices stay, and
+    /// Removes a `failed` event for good: the event, its attempts, and its message if the message has no other event. Its audit log and its notices stay, and
     /// its id stays taken, as long as [`Retention::keep_for`]. Returns the entry of the audit log.
     async fn discard(
         &self,
@@ -210,6 +220,25 @@ pub trait Store: Send + Sync + 'static {
     /// nothing.
     async fn rotate_secret(&self, request: RotateRequest<'_>) -> Result<Vec<StoredSecret>, StoreError>;
 
-    /// Removes rows older than the retention period, expired idempotency keys and retired secrets, in one small step.
+    /// Removes rows older than the retention period, expired idempotency keys and answers, retired secrets and keys, and
+    /// expired payloads, in one small step. Cancels pending events of deleted endpoints.
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError>;
+
+    /// The applications of the registry.
+    fn applications(&self) -> &dyn Applications;
+
+    /// The endpoints of the registry, and the keys of destinations.
+    fn endpoints(&self) -> &dyn Endpoints;
+
+    /// The event types of the registry.
+    fn event_types(&self) -> &dyn EventTypes;
+
+    /// The messages of the registry, with their attempts.
+    fn messages(&self) -> &dyn Messages;
+
+    /// The background operations of the registry.
+    fn operations(&self) -> &dyn Operations;
+
+    /// The answers that are kept for repeated requests.
+    fn answers(&self) -> &dyn Answers;
 }

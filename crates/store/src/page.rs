@@ -1,6 +1,6 @@
 //! Keyset pagination: each page continues after the last row of the page before, even if rows change in between.
 
-use posthaste_domain::{DeliveryStatus, DestinationUrl, EventKey, FailureKind, Timestamp};
+use posthaste_domain::{DeliveryStatus, DestinationUrl, EndpointId, EventKey, FailureKind, Timestamp};
 
 /// Maximum number of rows on a page: 1 to 200, by default 50.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,10 @@ impl DeadLetterFilter {
 #[derive(Debug, Clone, Default)]
 pub struct EventQuery {
     pub status: Option<DeliveryStatus>,
+    /// Events that were enqueued to this URL. Events of endpoints with the same URL are not among them.
     pub destination: Option<DestinationUrl>,
+    /// Events of this endpoint.
+    pub endpoint: Option<EndpointId>,
 }
 
 #[cfg(test)]

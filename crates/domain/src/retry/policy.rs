@@ -14,6 +14,8 @@ const FAST_DELAY_MIN: Duration = Duration::from_secs(1);
 pub const JITTER_BPS_MAX: u32 = 10_000;
 /// Largest `max_backoff` that a policy may set.
 pub(crate) const MAX_BACKOFF_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+/// How long a receiver fails before its endpoint is disabled, by default.
+const DISABLE_ENDPOINTS_AFTER: Duration = Duration::from_secs(5 * 24 * 3_600);
 /// Largest number of steps in a schedule.
 const STEPS_MAX: usize = 100;
 /// Largest number of retries that a policy may set.
@@ -46,6 +48,8 @@ pub struct RetryPolicySpec {
     pub honours_retry_after: Option<bool>,
     /// Whether an open circuit defers the events of a destination.
     pub uses_circuit_breaker: Option<bool>,
+    /// How long a receiver fails before its endpoint is disabled. `None` disables none for that.
+    pub disable_endpoints_after: Option<Duration>,
     /// Permits delays under [`FAST_RETRY_FLOOR`], down to one second. For tests.
     pub allow_fast_retries: bool,
 }
@@ -75,6 +79,7 @@ impl RetryPolicySpec {
             gone_is_final: None,
             honours_retry_after: None,
             uses_circuit_breaker: None,
+            disable_endpoints_after: Some(DISABLE_ENDPOINTS_AFTER),
             allow_fast_retries: false,
         }
     }
@@ -121,6 +126,7 @@ pub struct RetryPolicy {
     gone_is_final: bool,
     honours_retry_after: bool,
     uses_circuit_breaker: bool,
+    disable_endpoints_after: Option<Duration>,
 }
 
 impl RetryPolicy {
@@ -160,6 +166,7 @@ impl RetryPolicy {
             gone_is_final: spec.gone_is_final.unwrap_or(defaults.heeds_receiver),
             honours_retry_after: spec.honours_retry_after.unwrap_or(defaults.heeds_receiver),
             uses_circuit_breaker: spec.uses_circuit_breaker.unwrap_or(defaults.heeds_receiver),
+            disable_endpoints_after: spec.disable_endpoints_after,
         })
     }
 
@@ -215,6 +222,11 @@ impl RetryPolicy {
     /// Whether an open circuit defers the events of a destination.
     pub fn uses_circuit_breaker(&self) -> bool {
         self.uses_circuit_breaker
+    }
+
+    /// How long a receiver fails before its endpoint is disabled. `None` disables none for that.
+    pub fn disable_endpoints_after(&self) -> Option<Duration> {
+        self.disable_endpoints_after
     }
 
     /// Returns true if a delay may be under [`FAST_RETRY_FLOOR`], which only `allow_fast_retries` permits. The program
