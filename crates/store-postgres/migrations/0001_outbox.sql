@@ -37,9 +37,19 @@ AS 'SELECT CASE WHEN pg_catalog.pg_current_xact_id() IS NOT NULL THEN pg_catalog
 -- finds space beside its row and writes no index.
 CREATE TABLE app.webhook_destinations (
     id                    bigint      GENERATED ALWAYS AS IDENTITY,
+    -- 'url', or 'endpoint': a destination that is registered in webhook_endpoints.
     kind                  text        NOT NULL DEFAULT 'url',
     url                   text        NOT NULL,
-    -- The later end of both pauses; infinity for a pause without end. Claims read only this column.
+    -- The application of an endpoint; 0 for a URL.
+    app_id                bigint      NOT NULL DEFAULT 0,
+    -- Grows with every change of URL, keys or headers; 0 if the destination has neither keys nor headers of its own.
+    profile_version       bigint      NOT NULL DEFAULT 0,
+    -- Whether claims must lock this row first: the destination is a line in FIFO order, or it or its application is throttled.
+    is_limited            boolean     NOT NULL DEFAULT false,
+    -- Whether an endpoint gets its events in FIFO order; NULL for a URL.
+    is_fifo               boolean,
+    -- The later end of both pauses; infinity for a pause without end, and while the endpoint is disabled. Claims read only
+    -- this column.
     paused_until          timestamptz,
     receiver_paused_at    timestamptz,
     receiver_paused_until timestamptz,
@@ -51,13 +61,25 @@ CREATE TABLE app.webhook_destinations (
     failing_since         timestamptz,
     created_at            timestamptz NOT NULL DEFAULT app.webhook_now(),
     -- Not NULL: maintenance is about to remove the destination. src/maintain/destinations.rs has the protocol.
-    removal_xid           bigint
+    removal_xid           bigint,
+    -- The last change of URL, keys or headers.
+    profile_updated_at    timestamptz,
+    disabled_at           timestamptz,
+    disabled_reason       text,
+    throttle_per_second   integer,
+    -- The bucket of the throttle is full again at this time.
+    throttle_spent_until  timestamptz,
+    -- The events of a line in FIFO order that claims have leased; some of them may have ended.
+    line_leases           bigint[]
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX webhook_destinations_id ON app.webhook_destinations (id);
 CREATE UNIQUE INDEX webhook_destinations_url ON app.webhook_destinations (url) WHERE kind = 'url';
 CREATE INDEX webhook_destinations_paused ON app.webhook_destinations (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX webhook_destinations_failing ON app.webhook_destinations (id) WHERE failing_since IS NOT NULL;
 CREATE INDEX webhook_destinations_resumed ON app.webhook_destinations (resumed_at) WHERE resumed_at IS NOT NULL;
+CREATE INDEX webhook_destinations_updated ON app.webhook_destinations (profile_updated_at)
+    WHERE profile_updated_at IS NOT NULL;
+CREATE INDEX webhook_destinations_disabled ON app.webhook_destinations (id) WHERE disabled_at IS NOT NULL;
 
 -- The open circuits that workers report: the last report of each worker on a destination.
 CREATE TABLE app.webhook_circuits (
@@ -84,7 +106,8 @@ CREATE TABLE app.webhook_destination_audit (
 );
 CREATE INDEX webhook_destination_audit_destination ON app.webhook_destination_audit (destination_id, id);
 
--- One message to one destination: the immutable part of an event, with its payload. Never updated.
+-- One message to one destination: the immutable part of an event. Never updated. An event that was enqueued to a URL has its
+-- own payload. An event of an endpoint has none: its payload is that of its message.
 CREATE TABLE app.webhook_events (
     id                 bigint      NOT NULL,
     app_id             bigint      NOT NULL DEFAULT 0,
@@ -101,6 +124,10 @@ CREATE TABLE app.webhook_events (
     traceparent        text,
     -- The name of the producer's API key; NULL where it used none.
     stored_by          text,
+    -- The message in webhook_messages, of which this is an event; NULL for an event that was enqueued to a URL.
+    message_key        bigint,
+    -- When the first attempt was due, if that is later than the creation.
+    deliver_at         timestamptz,
     payload            bytea
 );
 -- Compressing payloads costs more time on insert than it saves.
@@ -108,6 +135,7 @@ ALTER TABLE app.webhook_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX webhook_events_id ON app.webhook_events (id);
 CREATE UNIQUE INDEX webhook_events_event_id ON app.webhook_events (event_id);
 CREATE INDEX webhook_events_destination ON app.webhook_events (destination_id, id);
+CREATE INDEX webhook_events_message ON app.webhook_events (message_key, destination_id) WHERE message_key IS NOT NULL;
 
 -- Pending events. A claim changes no indexed column, and the fillfactor leaves space on the page for the new versions of
 -- all its rows: so a claim writes no index, even when it takes every row of a page. The columns that a claim changes come
@@ -121,9 +149,11 @@ CREATE TABLE app.webhook_queue (
     -- Size of the payload. A claim limits the payloads that it reads by this column, before it reads them.
     payload_bytes      integer     NOT NULL,
     attempts           integer     NOT NULL DEFAULT 0,
+    -- Whether the event waits in a line in FIFO order; NULL for an event that was enqueued to a URL.
+    is_fifo            boolean,
     last_attempted_at  timestamptz,
     last_error         text,
-    -- The last requeue by an operator, who makes the event due and restarts its expiry.
+    -- The last requeue or resend, which makes the event due and restarts its expiry.
     requeued_at        timestamptz,
     claims             integer     NOT NULL DEFAULT 0,
     lost_leases        integer     NOT NULL DEFAULT 0,
@@ -143,6 +173,8 @@ CREATE INDEX webhook_queue_destination_position ON app.webhook_queue (destinatio
 -- Discovery scans webhook_queue_id for new events, whose position is their key, and this index for the others: retries that
 -- have become due, and events that were released or requeued. So a new event has no entry in this index.
 CREATE INDEX webhook_queue_position ON app.webhook_queue (queue_position) WHERE queue_position <> id;
+-- Lines in FIFO order. Events of other destinations have no entry.
+CREATE INDEX webhook_queue_line ON app.webhook_queue (destination_id, id) WHERE is_fifo;
 
 -- One row: no pending event has a smaller key than min_key. Queries for the oldest pending event start here and so skip
 -- the dead index entries of events that were delivered since the last vacuum. Every sweep checks the row, and lowers it
@@ -197,9 +229,13 @@ CREATE TABLE app.webhook_attempts (
     trigger         text        NOT NULL,
     worker_id       text        NOT NULL,
     error_class     text,
+    -- The destination, if it is an endpoint; NULL for a URL.
+    endpoint_id     bigint,
     excerpt         text        NOT NULL
 ) PARTITION BY RANGE (recorded_at);
 CREATE INDEX webhook_attempts_event ON app.webhook_attempts (event_key);
+CREATE INDEX webhook_attempts_endpoint ON app.webhook_attempts (endpoint_id, recorded_at, event_key)
+    WHERE endpoint_id IS NOT NULL;
 -- Holds attempts of days without a partition, so that a settle does not fail for lack of one.
 CREATE TABLE app.webhook_attempts_default PARTITION OF app.webhook_attempts DEFAULT;
 
@@ -237,7 +273,8 @@ CREATE TABLE app.webhook_notices (
     position      bigint,
     at            timestamptz NOT NULL,
     event_keys    bigint[]    NOT NULL,
-    failure_kinds text[]      NOT NULL, -- a NULL element: the event was delivered
+    -- A NULL element: the event was delivered. endpoint_disabled: and a reason: its result disabled the endpoint.
+    failure_kinds text[]      NOT NULL,
     attempts      integer[]   NOT NULL
 ) WITH (fillfactor = 80, toast_tuple_target = 8160);
 CREATE UNIQUE INDEX webhook_notices_id ON app.webhook_notices (id);
@@ -290,6 +327,8 @@ CREATE UNIQUE INDEX webhook_audit_operation ON app.webhook_audit (operation_key)
 -- would ignore another event of the same id.
 CREATE TABLE app.webhook_discarded_events (
     id                 bigint      NOT NULL, -- the key of the event
+    app_id             bigint      NOT NULL,
+    destination_id     bigint      NOT NULL,
     discarded_at       timestamptz NOT NULL,
     event_id           text        NOT NULL,
     webhook_id         text,
@@ -325,6 +364,172 @@ CREATE TABLE app.webhook_secrets (
     retires_at timestamptz
 );
 CREATE UNIQUE INDEX webhook_secrets_id ON app.webhook_secrets (id);
+
+-- Applications: the tenants of an organisation, each with endpoints and messages of its own. A deleted application stays while
+-- endpoints or messages of it exist.
+CREATE TABLE app.webhook_applications (
+    id                   bigint      GENERATED ALWAYS AS IDENTITY,
+    org                  text        NOT NULL,
+    uid                  text,
+    name                 text        NOT NULL,
+    throttle_per_second  integer,
+    throttle_spent_until timestamptz,
+    metadata             text        NOT NULL,
+    created_at           timestamptz NOT NULL,
+    updated_at           timestamptz NOT NULL,
+    deleted_at           timestamptz
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX webhook_applications_id ON app.webhook_applications (id);
+CREATE UNIQUE INDEX webhook_applications_uid ON app.webhook_applications (org, uid)
+    WHERE deleted_at IS NULL AND uid IS NOT NULL;
+CREATE INDEX webhook_applications_org ON app.webhook_applications (org, id) WHERE deleted_at IS NULL;
+CREATE INDEX webhook_applications_deleted ON app.webhook_applications (id) WHERE deleted_at IS NOT NULL;
+
+-- What an endpoint has beside its row in webhook_destinations. A deleted endpoint stays while events of it exist.
+CREATE TABLE app.webhook_endpoints (
+    destination_id bigint      NOT NULL,
+    app_id         bigint      NOT NULL,
+    uid            text,
+    description    text        NOT NULL,
+    event_types    text[],     -- NULL: all
+    channels       text[],     -- NULL: messages on any channel and on none
+    metadata       text        NOT NULL,
+    created_at     timestamptz NOT NULL,
+    updated_at     timestamptz NOT NULL,
+    deleted_at     timestamptz
+);
+CREATE UNIQUE INDEX webhook_endpoints_destination ON app.webhook_endpoints (destination_id);
+CREATE UNIQUE INDEX webhook_endpoints_uid ON app.webhook_endpoints (app_id, uid)
+    WHERE deleted_at IS NULL AND uid IS NOT NULL;
+CREATE INDEX webhook_endpoints_app ON app.webhook_endpoints (app_id, destination_id);
+CREATE INDEX webhook_endpoints_deleted ON app.webhook_endpoints (destination_id) WHERE deleted_at IS NOT NULL;
+
+-- What a publish reads: one row per event type and channel of an endpoint that is not deleted. The type * stands for all types,
+-- an empty channel for messages on any channel and on none.
+CREATE TABLE app.webhook_subscriptions (
+    app_id         bigint NOT NULL,
+    event_type     text   NOT NULL,
+    channel        text   NOT NULL,
+    destination_id bigint NOT NULL
+);
+CREATE UNIQUE INDEX webhook_subscriptions_match
+    ON app.webhook_subscriptions (app_id, event_type, channel, destination_id);
+CREATE INDEX webhook_subscriptions_destination ON app.webhook_subscriptions (destination_id);
+
+-- One row per endpoint. A transaction that adds events to a line in FIFO order locks its row before it draws their keys, so the
+-- keys of a line are in the order of commits. Workers never lock these rows.
+CREATE TABLE app.webhook_fifo_lines (
+    destination_id bigint NOT NULL
+);
+CREATE UNIQUE INDEX webhook_fifo_lines_destination ON app.webhook_fifo_lines (destination_id);
+
+-- The registered event types of organisations.
+CREATE TABLE app.webhook_event_types (
+    org           text        NOT NULL,
+    name          text        NOT NULL COLLATE "C",
+    description   text        NOT NULL,
+    schemas       text,
+    is_deprecated boolean     NOT NULL,
+    group_name    text,
+    feature_flags text[]      NOT NULL,
+    created_at    timestamptz NOT NULL,
+    updated_at    timestamptz NOT NULL,
+    archived_at   timestamptz
+);
+CREATE UNIQUE INDEX webhook_event_types_name ON app.webhook_event_types (org, name);
+
+-- Messages that were published to the endpoints of an application, each with its payload. An event that was enqueued to a URL
+-- has no row here.
+CREATE TABLE app.webhook_messages (
+    key                bigint      GENERATED ALWAYS AS IDENTITY,
+    app_id             bigint      NOT NULL,
+    id                 uuid        NOT NULL,
+    created_at         timestamptz NOT NULL,
+    -- When the first attempt is due, if that is later than the creation.
+    deliver_at         timestamptz,
+    payload_expires_at timestamptz NOT NULL,
+    payload_bytes      integer     NOT NULL,
+    max_attempts       integer     NOT NULL,
+    event_type         text        NOT NULL,
+    content_type       text        NOT NULL,
+    uid                text,
+    channels           text[],     -- NULL: none
+    tags               text[],     -- NULL: none
+    payment_request_id text,
+    session_id         text,
+    traceparent        text,
+    stored_by          text,
+    payload            bytea       -- NULL: removed
+);
+ALTER TABLE app.webhook_messages ALTER COLUMN payload SET STORAGE EXTERNAL;
+CREATE UNIQUE INDEX webhook_messages_key ON app.webhook_messages (key);
+CREATE UNIQUE INDEX webhook_messages_id ON app.webhook_messages (id);
+CREATE UNIQUE INDEX webhook_messages_uid ON app.webhook_messages (app_id, uid) WHERE uid IS NOT NULL;
+CREATE INDEX webhook_messages_app ON app.webhook_messages (app_id, key);
+CREATE INDEX webhook_messages_expiry ON app.webhook_messages (payload_expires_at) WHERE payload IS NOT NULL;
+
+-- The size of an event's payload: of its own, or of that of its message. 0 if it was removed.
+CREATE FUNCTION app.webhook_payload_bytes(payload bytea, message_key bigint) RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT coalesce(
+        octet_length(payload),
+        (SELECT m.payload_bytes FROM app.webhook_messages m WHERE m.key = message_key AND m.payload IS NOT NULL),
+        0
+    )
+$$;
+
+-- Keys and custom headers of destinations, sealed: hmac and ed25519 are kinds of keys, headers the custom headers.
+CREATE TABLE app.webhook_sealed_values (
+    id             uuid        NOT NULL,
+    -- The newest key has the largest number.
+    number         bigint      GENERATED ALWAYS AS IDENTITY,
+    destination_id bigint      NOT NULL,
+    kind           text        NOT NULL,
+    sealed         bytea       NOT NULL,
+    created_at     timestamptz NOT NULL,
+    created_by     text,
+    retires_at     timestamptz
+);
+CREATE UNIQUE INDEX webhook_sealed_values_id ON app.webhook_sealed_values (id);
+CREATE INDEX webhook_sealed_values_destination ON app.webhook_sealed_values (destination_id, number);
+CREATE UNIQUE INDEX webhook_sealed_values_headers ON app.webhook_sealed_values (destination_id) WHERE kind = 'headers';
+CREATE INDEX webhook_sealed_values_retires_at ON app.webhook_sealed_values (retires_at) WHERE retires_at IS NOT NULL;
+
+-- Background operations on the events of endpoints.
+CREATE TABLE app.webhook_operations (
+    id              bigint      GENERATED ALWAYS AS IDENTITY,
+    app_id          bigint      NOT NULL,
+    destination_id  bigint      NOT NULL,
+    kind            text        NOT NULL,
+    state           text        NOT NULL,
+    since           timestamptz NOT NULL,
+    until           timestamptz NOT NULL,
+    rate_per_second integer     NOT NULL,
+    -- The bucket of the rate is full again at this time.
+    spent_until     timestamptz,
+    -- The key of the last event or message that was examined.
+    cursor_key      bigint      NOT NULL DEFAULT 0,
+    examined_count  bigint      NOT NULL DEFAULT 0,
+    done_count      bigint      NOT NULL DEFAULT 0,
+    actor           text        NOT NULL,
+    created_at      timestamptz NOT NULL,
+    updated_at      timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX webhook_operations_id ON app.webhook_operations (id);
+CREATE INDEX webhook_operations_running ON app.webhook_operations (id) WHERE state = 'running';
+CREATE INDEX webhook_operations_updated_at ON app.webhook_operations (updated_at) WHERE state <> 'running';
+
+-- Answers to requests with an idempotency key. Each is written with the change that it answers.
+CREATE TABLE app.webhook_answers (
+    key         bytea       NOT NULL,
+    fingerprint bytea       NOT NULL,
+    status      smallint    NOT NULL,
+    body        bytea       NOT NULL,
+    expires_at  timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX webhook_answers_key ON app.webhook_answers (key);
+CREATE INDEX webhook_answers_expires_at ON app.webhook_answers (expires_at);
 
 -- Every event with its state.
 CREATE VIEW app.webhook_outbox_events AS

@@ -5,8 +5,10 @@
 //! A claim repeated under its id returns the leases that it was granted before and still holds.
 
 mod abandon;
+mod blocked;
 mod grant;
 mod grant_sql;
+mod limited;
 mod look;
 mod receivers;
 mod repeat;
@@ -15,10 +17,11 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, DiscoveryCursors};
-use posthaste_domain::{EventId, Lease, Timestamp};
+use posthaste_domain::{DestinationId, EventId, Lease, Timestamp};
 use posthaste_store::{ClaimRequest, ClaimResponse, ResumedDestination, StoreError};
 use tokio::time::Instant;
 
+pub(crate) use blocked::BlockedDestinations;
 pub(crate) use grant::grant_in_transaction;
 pub(crate) use look::try_look;
 
@@ -91,6 +94,7 @@ struct Claim<'a> {
     leases: Vec<Lease>,
     abandoned: Vec<EventId>,
     resumed: Vec<ResumedDestination>,
+    updated: Vec<DestinationId>,
     /// The server's clock, once the claim has looked.
     looked_at: Option<Timestamp>,
 }
@@ -105,6 +109,7 @@ impl<'a> Claim<'a> {
             leases: Vec::new(),
             abandoned: Vec::new(),
             resumed: Vec::new(),
+            updated: Vec::new(),
             looked_at: None,
         }
     }
@@ -114,6 +119,9 @@ impl<'a> Claim<'a> {
         // keeps back a destination whose next payload does not fit. One round is almost always enough.
         let mut fruitless_rounds = 0;
         let mut has_failed = false;
+        for released in self.store.blocked.take_released() {
+            discovery.claimable.record_resume(released);
+        }
         loop {
             receivers::read_receivers(self.session, &mut discovery.claimable).await?;
             let plan = discovery.claimable.plan(&self.budget, discovery.now());
@@ -155,6 +163,7 @@ impl<'a> Claim<'a> {
             leases: self.leases,
             abandoned: self.abandoned,
             resumed: self.resumed,
+            updated: self.updated,
             now: self.looked_at.unwrap_or_else(|| discovery.now()),
             is_limited_by_bytes,
             kept_back,
@@ -179,7 +188,13 @@ impl<'a> Claim<'a> {
     ) -> Result<(), tokio_postgres::Error> {
         let is_checked = self.looked_at.is_some() || !self.leases.is_empty();
         let (claimable, budget, leases) = (&mut discovery.claimable, &mut self.budget, &mut self.leases);
-        grant::execute_plan(self.session, claimable, self.request, plan, is_checked, budget, leases).await
+        let (session, request) = (self.session, self.request);
+        let limited =
+            grant::execute_plan(session, claimable, request, plan, is_checked, budget, leases).await?;
+        if limited.is_empty() {
+            return Ok(());
+        }
+        limited::grant(session, self.store, claimable, request, &limited, budget, leases).await
     }
 
     /// Adds what a look found to the index. Returns the response if the claim is a repeated one that still holds leases.
@@ -195,13 +210,19 @@ impl<'a> Claim<'a> {
         if found.is_claim_known && self.leases.is_empty() {
             let (leases, is_limited_by_bytes) = repeat::repeat_claim(self.session, self.request).await?;
             if !leases.is_empty() {
-                let (resumed, now) = (found.resumed, found.now);
-                let repeated =
-                    ClaimResponse { leases, resumed, now, is_limited_by_bytes, ..Default::default() };
+                let (resumed, updated, now) = (found.resumed, found.updated, found.now);
+                let repeated = ClaimResponse {
+                    leases,
+                    resumed,
+                    updated,
+                    now,
+                    is_limited_by_bytes,
+                    ..Default::default()
+                };
                 return Ok(Some(repeated));
             }
         }
-        self.resumed = found.resumed;
+        (self.resumed, self.updated) = (found.resumed, found.updated);
         if found.has_due_expiry_checks {
             look::find_expired_leases(self.session, discovery, found.now).await?;
         }

@@ -98,7 +98,8 @@ UPDATE app.webhook_destinations d
 SET paused_until = greatest(
         d.receiver_paused_until - a.receiver_ahead,
         CASE WHEN d.operator_paused_at IS NOT NULL
-             THEN coalesce(d.operator_paused_until - a.operator_ahead, 'infinity') END
+             THEN coalesce(d.operator_paused_until - a.operator_ahead, 'infinity') END,
+        CASE WHEN d.disabled_at IS NOT NULL THEN timestamptz 'infinity' END
     ),
     receiver_paused_at = d.receiver_paused_at - a.receiver_ahead,
     receiver_paused_until = d.receiver_paused_until - a.receiver_ahead,

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use posthaste_domain::{EventKey, FailureKind, LeaseToken, Timestamp};
+use posthaste_domain::{DisableReason, EventKey, FailureKind, LeaseToken, NoticeKind, Timestamp};
 use tokio_postgres::types::{FromSql, Type};
 use uuid::Uuid;
 
@@ -25,15 +25,23 @@ impl<'a> FromSql<'a> for PgTimestamp {
     }
 }
 
-/// A failure kind read from a `text` column. An unknown name is an error: a newer version of Posthaste wrote it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PgFailureKind(pub(crate) FailureKind);
+/// The prefix of the reason in the kind of a notice about a disabled endpoint.
+const ENDPOINT_DISABLED: &str = "endpoint_disabled:";
 
-impl<'a> FromSql<'a> for PgFailureKind {
+/// The kind of a notice, read from a `text` column that holds the failure kind of an event, or why its result disabled the
+/// endpoint. An unknown name is an error: a newer version of Posthaste wrote it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PgNoticeKind(pub(crate) NoticeKind);
+
+impl<'a> FromSql<'a> for PgNoticeKind {
     fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         let name = <&str>::from_sql(kind, raw)?;
+        let kind = match name.strip_prefix(ENDPOINT_DISABLED) {
+            Some(reason) => DisableReason::from_name(reason).map(NoticeKind::EndpointDisabled),
+            None => FailureKind::from_name(name).map(NoticeKind::DeadLettered),
+        };
         let unknown = || format!("this version of Posthaste does not know the failure kind {name:?}");
-        Ok(Self(FailureKind::from_name(name).ok_or_else(unknown)?))
+        Ok(Self(kind.ok_or_else(unknown)?))
     }
 
     fn accepts(kind: &Type) -> bool {

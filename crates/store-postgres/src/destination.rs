@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join;
-use posthaste_domain::{DestinationId, DestinationUrl};
+use posthaste_domain::{ApplicationId, DestinationId, DestinationUrl, DisableReason};
 use posthaste_store::{
-    CircuitReport, DestinationAction, DestinationStatus, OpenCircuit, OperatorPause, PauseRequest,
-    ReceiverPause, StoreError,
+    CircuitReport, DestinationAction, DestinationStatus, DisabledEndpoint, OpenCircuit, OperatorPause,
+    PauseRequest, ReceiverPause, StoreError,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -23,7 +23,7 @@ macro_rules! status_columns {
        CASE WHEN d.receiver_paused_until > app.webhook_now() THEN d.receiver_paused_at END, d.receiver_paused_until,
        CASE WHEN coalesce(d.operator_paused_until > app.webhook_now(), true) THEN d.operator_paused_at END,
        d.operator_paused_until, d.operator_paused_by, d.operator_pause_reason,
-       c.since, c.next_probe_at, c.last_error, d.failing_since"
+       c.since, c.next_probe_at, c.last_error, d.failing_since, d.app_id, d.disabled_at, d.disabled_reason"
     };
 }
 
@@ -68,7 +68,8 @@ WITH paused AS (
         operator_paused_by = $4,
         operator_pause_reason = $5,
         paused_until = greatest(
-            coalesce(app.webhook_now() + $2 * interval '1 microsecond', 'infinity'), d.receiver_paused_until
+            coalesce(app.webhook_now() + $2 * interval '1 microsecond', 'infinity'), d.receiver_paused_until,
+            CASE WHEN d.disabled_at IS NOT NULL THEN timestamptz 'infinity' END
         )
     WHERE d.id = $1
     RETURNING d.id, d.operator_paused_until
@@ -79,12 +80,12 @@ RETURNING 1",
     types: &[Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
-/// Ends the pauses of the destination $1, and forgets its circuits.
+/// Ends the pauses of the destination $1, and forgets its circuits. A disabled endpoint stays disabled.
 static RESUME: Sql = Sql {
     text: "
 WITH resumed AS (
     UPDATE app.webhook_destinations d
-    SET paused_until = NULL, receiver_paused_at = NULL, receiver_paused_until = NULL, operator_paused_at = NULL,
+    SET paused_until = CASE WHEN d.disabled_at IS NOT NULL THEN timestamptz 'infinity' END, receiver_paused_at = NULL, receiver_paused_until = NULL, operator_paused_at = NULL,
         operator_paused_until = NULL, operator_paused_by = NULL, operator_pause_reason = NULL,
         resumed_at = app.webhook_now()
     WHERE d.id = $1
@@ -209,9 +210,13 @@ pub(crate) fn parse_status(row: &Row) -> Result<DestinationStatus, tokio_postgre
             Some(OpenCircuit { since, next_probe_at, last_error: row.try_get(10)? })
         }
     };
+    let reason = row.try_get::<_, Option<&str>>(14)?.and_then(DisableReason::from_name);
+    let disabled = timestamp(13)?.zip(reason).map(|(at, reason)| DisabledEndpoint { at, reason });
     Ok(DestinationStatus {
         id: DestinationId(row.try_get(0)?),
         url: DestinationUrl::from_stored(row.try_get(1)?),
+        app: Some(row.try_get(12)?).filter(|id| *id != 0).map(ApplicationId),
+        disabled,
         operator_pause,
         receiver_pause,
         circuit,

@@ -120,9 +120,16 @@ static CIRCUIT_OPEN: Sql = view_destinations!(
 /// from walking all destinations by id instead.
 static PAUSED: Sql = view_destinations!(
     "SELECT p.id
-     FROM (SELECT d.id FROM app.webhook_destinations d WHERE d.paused_until > app.webhook_now() OFFSET 0) p
+     FROM (SELECT d.id FROM app.webhook_destinations d
+           WHERE d.paused_until > app.webhook_now() AND d.disabled_at IS NULL OFFSET 0) p
      WHERE p.id > $1
      ORDER BY p.id LIMIT $2"
+);
+/// Uses index webhook_destinations_disabled.
+static DISABLED: Sql = view_destinations!(
+    "SELECT d.id FROM app.webhook_destinations d
+     WHERE d.id > $1 AND d.disabled_at IS NOT NULL
+     ORDER BY d.id LIMIT $2"
 );
 
 /// Reads the latest operator actions on a destination, latest first. Uses index webhook_destination_audit_destination.
@@ -148,6 +155,7 @@ pub(crate) async fn list(
         Some(DestinationState::Failing) => &FAILING,
         Some(DestinationState::CircuitOpen) => &CIRCUIT_OPEN,
         Some(DestinationState::Paused) => &PAUSED,
+        Some(DestinationState::Disabled) => &DISABLED,
     };
     let limit = page.limit.get();
     let after = page.after.map_or(i64::MIN, |after| after.0);
@@ -206,12 +214,12 @@ fn parse_view(row: &Row, count_max: u64) -> Result<DestinationView, tokio_postgr
     let status = parse_status(row)?;
     let number =
         |index| Ok::<_, tokio_postgres::Error>(u64::try_from(row.try_get::<_, i64>(index)?).unwrap_or(0));
-    let (oldest, now): (Option<PgTimestamp>, PgTimestamp) = (row.try_get(14)?, row.try_get(16)?);
+    let (oldest, now): (Option<PgTimestamp>, PgTimestamp) = (row.try_get(17)?, row.try_get(19)?);
     let circuit_error = status.circuit.as_ref().and_then(|circuit| circuit.last_error.clone());
     Ok(DestinationView {
-        in_flight: number(12)?,
-        pending: PendingCount::of(number(13)?, count_max, oldest.map(|oldest| now.0.since(oldest.0))),
-        last_error: circuit_error.or(row.try_get(15)?),
+        in_flight: number(15)?,
+        pending: PendingCount::of(number(16)?, count_max, oldest.map(|oldest| now.0.since(oldest.0))),
+        last_error: circuit_error.or(row.try_get(18)?),
         status,
     })
 }

@@ -27,11 +27,13 @@ events AS (
     DELETE FROM app.webhook_events e
     USING discarded d
     WHERE e.id = d.id
-    RETURNING e.id, e.event_id, e.webhook_id, e.payment_request_id, e.session_id
+    RETURNING e.id, e.app_id, e.destination_id, e.event_id, e.webhook_id, e.payment_request_id, e.session_id
 ),
 discarded_events AS (
-    INSERT INTO app.webhook_discarded_events (id, discarded_at, event_id, webhook_id, payment_request_id, session_id)
-    SELECT id, app.webhook_now(), event_id, webhook_id, payment_request_id, session_id FROM events
+    INSERT INTO app.webhook_discarded_events (
+        id, app_id, destination_id, discarded_at, event_id, webhook_id, payment_request_id, session_id
+    )
+    SELECT id, app_id, destination_id, app.webhook_now(), event_id, webhook_id, payment_request_id, session_id FROM events
 ),
 counts AS (
     INSERT INTO app.webhook_counts (failed, cancelled)

@@ -25,7 +25,8 @@ pub(crate) const STEP_ROWS_MAX: i64 = 5_000;
 pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
 
 /// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
-/// the last $1 microseconds, each with the time since (index webhook_destinations_resumed). Tells whether the claim $2 has
+/// the last $1 microseconds, each with the time since (index webhook_destinations_resumed), and those whose profile has changed
+/// since then (index webhook_destinations_updated). Tells whether the claim $2 has
 /// been granted leases (index webhook_claims_request), and whether the expiry check of a claim is due, after $3 (index
 /// webhook_claims_expiry_check_at). It runs before the statements that read rows, so every transaction that had ended by
 /// then is visible to them.
@@ -41,7 +42,9 @@ SELECT app.webhook_now(),
            SELECT FROM app.webhook_claims c
            WHERE c.expiry_check_at > timestamptz 'epoch' + $3 * interval '1 microsecond'
                  AND c.expiry_check_at <= app.webhook_now()
-       )
+       ),
+       ARRAY(SELECT d.id FROM app.webhook_destinations d
+             WHERE d.profile_updated_at > app.webhook_now() - $1 * interval '1 microsecond')
 FROM pg_current_snapshot() s
 CROSS JOIN (
     SELECT array_agg(d.id) AS destinations,
@@ -185,6 +188,8 @@ pub(crate) struct SnapshotRow {
     /// The sequence's last number.
     pub(crate) last_number: i64,
     pub(crate) resumed: Vec<ResumedDestination>,
+    /// Destinations whose URL, keys or headers have changed.
+    pub(crate) updated: Vec<DestinationId>,
     /// Whether the claim has been granted leases.
     pub(crate) is_claim_known: bool,
     /// Whether the expiry check of a claim is due.
@@ -203,6 +208,7 @@ impl SnapshotRow {
             snapshot,
             last_number: row.try_get(3)?,
             resumed: parse_resumed(row)?,
+            updated: row.try_get::<_, Vec<i64>>(8)?.into_iter().map(DestinationId).collect(),
             is_claim_known: row.try_get(6)?,
             has_due_expiry_checks: row.try_get(7)?,
         })

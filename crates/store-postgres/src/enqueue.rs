@@ -31,7 +31,7 @@ pub use transaction::{CallerError, enqueue_in, enqueue_in_schema};
 
 pub(crate) use batch::{EnqueueQueue, QueueReceiver};
 pub(crate) use destination_ids::DestinationIds;
-pub(crate) use insert::insert_in_transaction;
+pub(crate) use insert::{MessageIds, insert_in_transaction};
 
 /// Writes the requests of the store's queue until the store is dropped.
 pub(crate) async fn run(store: Weak<StoreState>, queue: QueueReceiver) {

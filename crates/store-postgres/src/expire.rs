@@ -25,10 +25,11 @@ examined AS MATERIALIZED (
     LIMIT $3
 )
 SELECT x.id, x.claims, x.last_error, e.created_at <= h.at,
-       coalesce(x.requeued_at, e.created_at) <= h.at AND coalesce(x.lease_until <= app.webhook_now(), true),
+       coalesce(x.requeued_at, e.deliver_at, e.created_at) <= h.at AND coalesce(x.lease_until <= app.webhook_now(), true),
        coalesce(d.paused_until > app.webhook_now(), false),
        EXISTS (SELECT FROM app.webhook_circuits c
-               WHERE c.destination_id = x.destination_id AND c.expires_at > app.webhook_now())
+               WHERE c.destination_id = x.destination_id AND c.expires_at > app.webhook_now()),
+       d.disabled_at IS NOT NULL
 FROM horizon h, examined x
 JOIN app.webhook_events e ON e.id = x.id
 JOIN app.webhook_destinations d ON d.id = x.destination_id
@@ -48,7 +49,7 @@ WITH found AS MATERIALIZED (
     JOIN app.webhook_queue q ON q.id = g.key
     JOIN app.webhook_events e ON e.id = q.id
     WHERE q.claims = g.claims
-          AND coalesce(q.requeued_at, e.created_at) <= app.webhook_now() - $5 * interval '1 microsecond'
+          AND coalesce(q.requeued_at, e.deliver_at, e.created_at) <= app.webhook_now() - $5 * interval '1 microsecond'
           AND (q.lease_until IS NULL OR q.lease_until <= app.webhook_now())
     ORDER BY q.id
     FOR UPDATE OF q SKIP LOCKED
@@ -78,6 +79,7 @@ pub(crate) async fn expire(
     let response = store.sessions.operate.with(async |session| run_step(session, request).await).await?;
     if !response.expired.is_empty() {
         store.notice_signal.notify();
+        store.blocked.release_all();
     }
     Ok(response)
 }
@@ -115,6 +117,6 @@ async fn run_step(
 }
 
 fn terminal_state(row: &Row, request: &ExpireRequest) -> Result<TerminalState, tokio_postgres::Error> {
-    let hold = Hold::of_destination(row.try_get(5)?, row.try_get(6)?);
+    let hold = Hold::of_destination(row.try_get(7)?, row.try_get(5)?, row.try_get(6)?);
     Ok(TerminalState::expired(request.expire_after, row.try_get(2)?, hold))
 }

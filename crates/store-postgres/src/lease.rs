@@ -18,9 +18,10 @@ use crate::session::Sql;
 /// Reads the payload of the event $1, fenced by the claim $2 that holds the lease. Finds both rows by key.
 static READ_PAYLOAD: Sql = Sql {
     text: "
-SELECT e.payload
+SELECT coalesce(e.payload, m.payload)
 FROM app.webhook_queue q
 JOIN app.webhook_events e ON e.id = q.id
+LEFT JOIN app.webhook_messages m ON m.key = e.message_key
 WHERE q.id = $1 AND q.lease_claim = $2",
     types: &[Type::INT8, Type::UUID],
 };
@@ -153,6 +154,8 @@ pub(crate) async fn release(store: &StoreState, held: &[LeaseRef]) -> Result<(),
         .with(async |session| session.transact(&RELEASE_LEASES, &[&keys, &claims]).await)
         .await?;
     store.outstanding.remove(held.iter().map(|held| held.token));
+    // The destinations of the leases are not known here.
+    store.blocked.release_all();
     store.waker.wake();
     Ok(())
 }

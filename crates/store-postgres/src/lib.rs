@@ -37,6 +37,7 @@ mod operate;
 mod operation;
 mod outstanding;
 mod read;
+mod registry;
 mod schema;
 mod schema_check;
 mod secrets;
@@ -56,11 +57,12 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
-    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest,
-    SettleResult, Settlement, Store, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
+    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView, ExpireRequest,
+    ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage, Operations, Overview,
+    Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult, Settlement, Store,
+    StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -73,7 +75,7 @@ pub use schema::{InvalidSchemaName, SchemaName};
 /// The driver, in the version whose transactions [`enqueue_in`] accepts.
 pub use tokio_postgres;
 
-use claim::DiscoveryState;
+use claim::{BlockedDestinations, DiscoveryState};
 use clock_repair::ClockRepair;
 use enqueue::{DestinationIds, EnqueueQueue};
 use maintain::RetentionCursors;
@@ -96,6 +98,7 @@ pub(crate) struct StoreState {
     waker: Waker,
     discovery: Mutex<DiscoveryState>,
     outstanding: OutstandingLeases,
+    blocked: BlockedDestinations,
     destination_ids: DestinationIds,
     enqueue_queue: EnqueueQueue,
     notice_signal: NoticeSignal,
@@ -165,6 +168,7 @@ impl PostgresStore {
             waker: Waker::default(),
             discovery: Mutex::default(),
             outstanding: OutstandingLeases::default(),
+            blocked: BlockedDestinations::default(),
             destination_ids: DestinationIds::default(),
             enqueue_queue,
             notice_signal: NoticeSignal::default(),
@@ -344,5 +348,29 @@ impl Store for PostgresStore {
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
         maintain::maintain(&self.shared, retention).await
+    }
+
+    fn applications(&self) -> &dyn Applications {
+        self
+    }
+
+    fn endpoints(&self) -> &dyn Endpoints {
+        self
+    }
+
+    fn event_types(&self) -> &dyn EventTypes {
+        self
+    }
+
+    fn messages(&self) -> &dyn Messages {
+        self
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        self
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
     }
 }

@@ -138,6 +138,12 @@ static DESTINATION_BY_URL: Sql = Sql {
     types: &[Type::TEXT],
 };
 
+/// Finds an endpoint, deleted or not. Uses index webhook_destinations_id.
+static ENDPOINT_BY_ID: Sql = Sql {
+    text: "SELECT d.id FROM app.webhook_destinations d WHERE d.id = $1 AND d.kind = 'endpoint'",
+    types: &[Type::INT8],
+};
+
 /// Lists failed events, the latest change first.
 pub(crate) async fn dead_letters(
     store: &StoreState,
@@ -161,7 +167,7 @@ pub(crate) async fn events(
     query: &EventQuery,
     page: &PageRequest,
 ) -> Result<Page<EventView>, StoreError> {
-    let sql = match (query.status, query.destination.is_some()) {
+    let sql = match (query.status, query.destination.is_some() || query.endpoint.is_some()) {
         (None, false) => &ALL,
         (Some(DeliveryStatus::Pending), false) => &PENDING,
         (Some(DeliveryStatus::Failed), false) => &FAILED,
@@ -173,12 +179,17 @@ pub(crate) async fn events(
     };
     let key = page.after.map_or(i64::MAX, |after| after.key.0);
     let rows = store.sessions.operate.with(async |session| {
-        let destination: Option<i64> = match &query.destination {
+        let found = match (&query.destination, query.endpoint) {
+            (None, None) => None,
+            (Some(url), None) => Some(session.query(&DESTINATION_BY_URL, &[&url.as_str()]).await?),
+            (None, Some(endpoint)) => Some(session.query(&ENDPOINT_BY_ID, &[&endpoint.0.0]).await?),
+            // Events to a URL are events of no endpoint.
+            (Some(_), Some(_)) => Some(Vec::new()),
+        };
+        let destination: Option<i64> = match found.as_deref() {
             None => None,
-            Some(url) => match session.query(&DESTINATION_BY_URL, &[&url.as_str()]).await?.first() {
-                Some(row) => Some(row.try_get(0)?),
-                None => return Ok(Vec::new()),
-            },
+            Some([]) => return Ok(Vec::new()),
+            Some([row, ..]) => Some(row.try_get(0)?),
         };
         session.transact(sql, &[&key, &rows_to_read(page), &destination]).await
     });

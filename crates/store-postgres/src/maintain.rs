@@ -4,10 +4,12 @@ mod dead_letters;
 mod delivered;
 mod destinations;
 mod partitions;
+mod registry;
 
 use posthaste_store::{MaintenanceReport, Retention, StoreError};
 use tokio_postgres::types::Type;
 
+use self::registry::RegistryCursors;
 use crate::StoreState;
 use crate::convert::micros;
 use crate::secrets::DELETE_RETIRED_SECRETS;
@@ -81,6 +83,7 @@ pub(crate) async fn maintain(
         session.transact(&DELETE_EXPIRED_CIRCUITS, &[]).await?;
         session.transact(&DELETE_RETIRED_SECRETS, &[]).await?;
         let mut report = MaintenanceReport { removed: 0, has_more: keys >= retention.rows_max.max(1) };
+        report.has_more |= registry::clean(session, &mut cursors.registry, rows_max).await?;
         if let Some(keep_for) = retention.keep_dead_letters_for {
             let step =
                 dead_letters::delete_old(session, cursors.dead_letters, micros(keep_for), rows_max).await?;
@@ -93,6 +96,7 @@ pub(crate) async fn maintain(
             report.has_more |=
                 destinations::remove_unused(session, cursor, micros(keep_for), rows_max).await?;
         }
+        registry::remove_applications(session).await?;
         let Some(keep_for) = retention.keep_for else { return Ok(report) };
         let keep_for = micros(keep_for);
         let remaining = rows_max - i64::try_from(report.removed).unwrap_or(rows_max);
@@ -104,12 +108,16 @@ pub(crate) async fn maintain(
             Some(before) => partitions::drop_old_partitions(session, before, rows_max).await?,
             None => false,
         };
+        report.has_more |= registry::remove_old(session, &mut cursors.registry, keep_for, rows_max).await?;
         report.removed += step.removed;
         let is_full = |rows: usize| rows >= retention.rows_max.max(1);
         report.has_more |= step.has_more || is_full(notices) || is_full(discards) || attempts_remain;
         Ok(report)
     });
-    report.await
+    let report = report.await;
+    // Cancelled events have notices.
+    store.notice_signal.notify();
+    report
 }
 
 /// Where the retention passes in progress continue; zero between passes. A pass never reads again from the start of an
@@ -121,6 +129,7 @@ pub(crate) struct RetentionCursors {
     dead_letters: i64,
     /// The last destination examined.
     destinations: i64,
+    registry: RegistryCursors,
 }
 
 /// The result of one step of a retention pass.

@@ -10,13 +10,16 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join;
-use posthaste_domain::{EventId, FailureKind, NOTICE_TOPIC, Notice, NoticeKind};
+use posthaste_domain::{
+    ApplicationId, DestinationId, EndpointId, EventId, FailureKind, NOTICE_TOPIC, Notice, NoticeEndpoint,
+    NoticeKind,
+};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice, StoreError};
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::convert::{PgFailureKind, PgTimestamp, unsigned};
+use crate::convert::{PgNoticeKind, PgTimestamp, unsigned};
 use crate::session::{BEGIN, Session, Sql};
 use crate::{StoreState, sleep};
 
@@ -34,7 +37,7 @@ macro_rules! event_references {
     () => {
         "LEFT JOIN app.webhook_events e ON e.id = u.key
 LEFT JOIN LATERAL (
-    SELECT d.event_id, d.webhook_id, d.session_id, d.payment_request_id
+    SELECT d.event_id, d.webhook_id, d.session_id, d.payment_request_id, d.destination_id, d.app_id
     FROM app.webhook_discarded_events d
     WHERE e.id IS NULL AND d.id = u.key
     LIMIT 1
@@ -42,11 +45,12 @@ LEFT JOIN LATERAL (
     };
 }
 
-/// The fields that [`event_references`] joins.
+/// The fields that [`event_references`] joins. Both statements have them in columns 3 to 8.
 macro_rules! reference_columns {
     () => {
         "coalesce(e.event_id, d.event_id), coalesce(e.webhook_id, d.webhook_id), coalesce(e.session_id, d.session_id),
-       coalesce(e.payment_request_id, d.payment_request_id)"
+       coalesce(e.payment_request_id, d.payment_request_id), coalesce(e.destination_id, d.destination_id),
+       coalesce(e.app_id, d.app_id)"
     };
 }
 
@@ -213,6 +217,12 @@ fn write_json(row: &Row, json: &mut String) -> Result<(), tokio_postgres::Error>
     push_field(json, '{', "at", row.try_get::<_, Option<&str>>(0)?);
     json.push_str(",\"attempts\":");
     json.push_str(&attempts);
+    if let Some(reason) = kind.disable_reason() {
+        let endpoint = parse_endpoint(row)?;
+        push_field(json, ',', "app_id", Some(&endpoint.app.to_string()));
+        push_field(json, ',', "endpoint_id", Some(&endpoint.id.to_string()));
+        push_field(json, ',', "reason", Some(reason.as_str()));
+    }
     push_field(json, ',', "failure_kind", kind.failure_kind().map(FailureKind::as_str));
     push_field(json, ',', "payment_request_id", row.try_get::<_, Option<&str>>(6)?);
     push_field(json, ',', "session_id", row.try_get::<_, Option<&str>>(5)?);
@@ -267,22 +277,30 @@ pub(crate) async fn notices(
 
 /// Parses a row of [`NOTICES_AFTER`].
 fn parse_notice(row: &Row) -> Result<PublishedNotice, tokio_postgres::Error> {
+    let kind = parse_kind(row, 9)?;
     Ok(PublishedNotice {
         cursor: NoticeCursor { major: row.try_get(0)?, minor: row.try_get(1)? },
         notice: Notice {
-            kind: parse_kind(row, 7)?,
+            kind,
             event_id: EventId::from_stored(row.try_get(3)?),
             webhook_id: row.try_get(4)?,
             session_id: row.try_get(5)?,
             payment_request_id: row.try_get(6)?,
-            attempts: unsigned(row.try_get(8)?),
+            attempts: unsigned(row.try_get(10)?),
             at: row.try_get::<_, PgTimestamp>(2)?.0,
+            endpoint: kind.disable_reason().map(|_| parse_endpoint(row)).transpose()?,
         },
     })
 }
 
-/// Parses the kind of a notice from the column of its failure kind, which is NULL for a delivered event.
+/// Parses the endpoint of an event, from the columns of [`reference_columns`].
+fn parse_endpoint(row: &Row) -> Result<NoticeEndpoint, tokio_postgres::Error> {
+    let id = EndpointId(DestinationId(row.try_get(7)?));
+    Ok(NoticeEndpoint { id, app: ApplicationId(row.try_get(8)?) })
+}
+
+/// Parses the kind of a notice, whose column is NULL for a delivered event.
 fn parse_kind(row: &Row, column: usize) -> Result<NoticeKind, tokio_postgres::Error> {
-    let kind = row.try_get::<_, Option<PgFailureKind>>(column)?;
-    Ok(NoticeKind::from_failure_kind(kind.map(|PgFailureKind(kind)| kind)))
+    let kind = row.try_get::<_, Option<PgNoticeKind>>(column)?;
+    Ok(kind.map_or(NoticeKind::Delivered, |PgNoticeKind(kind)| kind))
 }

@@ -20,15 +20,17 @@ WITH requeued AS (
     USING app.webhook_events e
     WHERE e.event_id = $1 AND f.id = e.id
           AND NOT EXISTS (SELECT FROM app.webhook_audit a WHERE a.operation_key = $4)
-    RETURNING f.*, coalesce(octet_length(e.payload), 0) AS payload_bytes
+    RETURNING f.*, app.webhook_payload_bytes(e.payload, e.message_key) AS payload_bytes
 ),
 queued AS (
     INSERT INTO app.webhook_queue (
-        id, destination_id, queue_position, next_attempt_at, payload_bytes, last_attempted_at, requeued_at, claims, updated_at
+        id, destination_id, queue_position, next_attempt_at, payload_bytes, is_fifo, last_attempted_at, requeued_at, claims,
+        updated_at
     )
-    SELECT id, destination_id, app.webhook_next_event_key(), app.webhook_now(), payload_bytes, last_attempted_at,
-           app.webhook_now(), claims, app.webhook_now()
-    FROM requeued
+    SELECT r.id, r.destination_id, app.webhook_next_event_key(), app.webhook_now(), r.payload_bytes,
+           (SELECT d.is_fifo FROM app.webhook_destinations d WHERE d.id = r.destination_id), r.last_attempted_at,
+           app.webhook_now(), r.claims, app.webhook_now()
+    FROM requeued r
 ),
 watermark AS (
     UPDATE app.webhook_pending_watermark w SET min_key = r.id FROM requeued r WHERE w.min_key > r.id
@@ -178,6 +180,7 @@ async fn change(
     let Some(event) = found.event else {
         return Err(read::explain_missing(store, change.event_id).await);
     };
+    store.blocked.release(std::iter::once(event.destination_id));
     match found.recorded {
         _ if found.changed => Ok(ChangeResult::Changed(event)),
         None => Ok(ChangeResult::Unchanged(event.status)),

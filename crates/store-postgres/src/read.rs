@@ -197,7 +197,7 @@ pub(crate) async fn explain_missing(store: &StoreState, event_id: &EventId) -> S
 }
 
 /// Parses a row of [`ATTEMPT_HISTORY`].
-fn parse_attempt(row: &Row) -> Result<AttemptView, tokio_postgres::Error> {
+pub(crate) fn parse_attempt(row: &Row) -> Result<AttemptView, tokio_postgres::Error> {
     let duration_us: i64 = row.try_get(4)?;
     Ok(AttemptView {
         token: lease_token(row.try_get(0)?, EventKey(row.try_get(10)?)),

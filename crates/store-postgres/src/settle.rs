@@ -35,6 +35,7 @@ pub(crate) async fn settle(
     });
     let (applied, replayed) = written.await?;
     store.outstanding.remove(tokens());
+    store.blocked.release(batch.iter().map(|settlement| settlement.transition.destination_id()));
     store.notice_signal.notify();
     let mut unreported = applied.clone();
     let result = |settlement: &Settlement| {

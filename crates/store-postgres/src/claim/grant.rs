@@ -14,6 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use super::grant_sql::{GRANT_RANGES, TAKE_OVER_EXPIRED};
+use super::limited::LimitedClaims;
 use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::{Session, Sql};
@@ -30,7 +31,8 @@ const TURN_DELAY: Duration = Duration::from_millis(2);
 const TURN_DELAYS_MAX: usize = 10;
 
 /// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges
-/// from the index. Unless `is_checked`, grants none within ranges if the claim has been granted leases before.
+/// from the index. Unless `is_checked`, grants none within ranges if the claim has been granted leases before. Returns the rows of
+/// destinations that are throttled or in FIFO order, which it leaves.
 pub(super) async fn execute_plan(
     session: &Session,
     claimable: &mut ClaimableIndex,
@@ -39,17 +41,20 @@ pub(super) async fn execute_plan(
     is_checked: bool,
     budget: &mut ClaimBudget,
     leases: &mut Vec<Lease>,
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<LimitedClaims, tokio_postgres::Error> {
+    let mut limited = LimitedClaims::default();
     if !plan.takeovers.is_empty() {
-        take_over(session, claimable, request, &plan.takeovers, budget, leases).await?;
+        limited.append(take_over(session, claimable, request, &plan.takeovers, budget, leases).await?);
     }
     if !plan.range_claims.is_empty() {
-        claim_ranges(session, claimable, request, &plan.range_claims, is_checked, budget, leases).await?;
+        let claims = &plan.range_claims;
+        limited.append(claim_ranges(session, claimable, request, claims, is_checked, budget, leases).await?);
     }
-    Ok(())
+    Ok(limited)
 }
 
-/// Grants new leases on events whose lease has expired, and reschedules the expiry checks of the claims that lost them.
+/// Grants new leases on events whose lease has expired, and reschedules the expiry checks of the claims that lost them. Returns the
+/// events of destinations that are throttled or in FIFO order.
 async fn take_over(
     session: &Session,
     claimable: &mut ClaimableIndex,
@@ -57,11 +62,12 @@ async fn take_over(
     expired: &[EventKey],
     budget: &mut ClaimBudget,
     leases: &mut Vec<Lease>,
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<LimitedClaims, tokio_postgres::Error> {
     let keys: Vec<i64> = expired.iter().map(|key| key.0).collect();
     let grant = Grant::new(request, budget.payloads());
     let rows = grant.run(session, &TAKE_OVER_EXPIRED, &[&keys]).await?;
     let mut lost_claims: Vec<Uuid> = Vec::new();
+    let mut limited = LimitedClaims::default();
     // Whether the index keeps the expired lease.
     let mut kept = vec![false; expired.len()];
     for (index, row) in parse_rows(grant.id, &rows)? {
@@ -73,6 +79,10 @@ async fn take_over(
             }
             GrantRow::Paused { destination, until } => {
                 claimable.record_pause(destination, until);
+                kept[index] = true;
+            }
+            GrantRow::Limited { destination } => {
+                limited.add_takeover(destination, expired[index]);
                 kept[index] = true;
             }
             GrantRow::Ungranted(UngrantedRows { first_left: Some(_), .. }) => {
@@ -90,7 +100,8 @@ async fn take_over(
     for (key, _) in expired.iter().zip(kept).filter(|(_, kept)| !kept) {
         claimable.expired.remove(key);
     }
-    reschedule_lost_claims(session, &lost_claims).await
+    reschedule_lost_claims(session, &lost_claims).await?;
+    Ok(limited)
 }
 
 /// Reschedules the expiry checks of claims that have lost leases, so that the checks find the leases that they still
@@ -105,7 +116,7 @@ pub(super) async fn reschedule_lost_claims(
     Ok(())
 }
 
-/// Grants leases within the planned ranges.
+/// Grants leases within the planned ranges. Returns the ranges of destinations that are throttled or in FIFO order.
 async fn claim_ranges(
     session: &Session,
     claimable: &mut ClaimableIndex,
@@ -114,7 +125,7 @@ async fn claim_ranges(
     is_checked: bool,
     budget: &mut ClaimBudget,
     leases: &mut Vec<Lease>,
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<LimitedClaims, tokio_postgres::Error> {
     let destinations: Vec<i64> = range_claims.iter().map(|claim| claim.destination.0).collect();
     let lows: Vec<i64> = range_claims.iter().map(|claim| claim.range.low).collect();
     let highs: Vec<i64> = range_claims.iter().map(|claim| claim.range.high).collect();
@@ -125,11 +136,12 @@ async fn claim_ranges(
     let rows = grant.run(session, &GRANT_RANGES, &ranges).await?;
     if rows.is_empty() && !is_checked {
         // The claim may be a repeated one, and the ranges may hold rows.
-        return Ok(());
+        return Ok(LimitedClaims::default());
     }
 
     let mut results = vec![RangeResult::default(); range_claims.len()];
     let mut paused = vec![false; range_claims.len()];
+    let mut limited = LimitedClaims::default();
     leases.reserve(rows.len());
     for (index, row) in parse_rows(grant.id, &rows)? {
         let result = &mut results[index];
@@ -142,6 +154,10 @@ async fn claim_ranges(
             }
             GrantRow::Paused { destination, until } => {
                 claimable.record_pause(destination, until);
+                paused[index] = true;
+            }
+            GrantRow::Limited { destination } => {
+                limited.add_range(destination, range_claims[index]);
                 paused[index] = true;
             }
             GrantRow::Ungranted(rows) => {
@@ -157,7 +173,7 @@ async fn claim_ranges(
             budget.skip_locked(claim.destination, locked);
         }
     }
-    Ok(())
+    Ok(limited)
 }
 
 /// Grants a lease on one event of a destination, in a transaction that the caller has begun.
@@ -177,12 +193,12 @@ pub(crate) async fn grant_in_transaction(
     Ok(granted)
 }
 
-type Param<'a> = &'a (dyn ToSql + Sync);
+pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
 /// The parameters that the statements of this module share.
-struct Grant<'a> {
+pub(super) struct Grant<'a> {
     /// The random id of this grant, which fences its leases.
-    id: Uuid,
+    pub(super) id: Uuid,
     request: Uuid,
     owner: &'a str,
     lease_us: i64,
@@ -194,7 +210,7 @@ struct Grant<'a> {
 
 impl<'a> Grant<'a> {
     #[expect(clippy::disallowed_methods, reason = "lease tokens are random, and nothing is decided by them")]
-    fn new(request: &'a ClaimRequest, payloads: &PayloadBudget) -> Self {
+    pub(super) fn new(request: &'a ClaimRequest, payloads: &PayloadBudget) -> Self {
         Self {
             id: ClaimId::random(rand::random()).as_uuid(),
             request: request.id.as_uuid(),
@@ -207,7 +223,7 @@ impl<'a> Grant<'a> {
         }
     }
 
-    fn params(&self) -> [Param<'_>; 8] {
+    pub(super) fn params(&self) -> [Param<'_>; 8] {
         [
             &self.id,
             &self.owner,
@@ -248,24 +264,38 @@ impl<'a> Grant<'a> {
     clippy::large_enum_variant,
     reason = "nearly all rows are granted leases, and a box per lease would cost more"
 )]
-enum GrantRow {
-    Granted { position: i64, lease: Lease, lost_claim: Option<Uuid> },
-    Paused { destination: DestinationId, until: Timestamp },
+pub(super) enum GrantRow {
+    Granted {
+        position: i64,
+        lease: Lease,
+        lost_claim: Option<Uuid>,
+    },
+    Paused {
+        destination: DestinationId,
+        until: Timestamp,
+    },
+    /// The destination is throttled or in FIFO order.
+    Limited {
+        destination: DestinationId,
+    },
     Ungranted(UngrantedRows),
 }
 
 /// Parses the rows of a statement. Returns each with the index of its range or key, in that order.
-fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio_postgres::Error> {
+pub(super) fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantRow)>, tokio_postgres::Error> {
     let mut parsed = Vec::with_capacity(rows.len());
     for row in rows {
         let index = usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("WITH ORDINALITY numbers from one");
         let position = row.try_get::<_, Option<i64>>(1)?;
         let row = match (position, row.try_get::<_, Option<PgTimestamp>>(14)?) {
             (Some(position), _) => {
-                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(17)? }
+                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(19)? }
             }
             (None, Some(PgTimestamp(until))) => {
                 GrantRow::Paused { destination: DestinationId(row.try_get(5)?), until }
+            }
+            (None, None) if row.try_get::<_, Option<bool>>(13)?.is_some() => {
+                GrantRow::Limited { destination: DestinationId(row.try_get(5)?) }
             }
             (None, None) => GrantRow::Ungranted(UngrantedRows {
                 rows: usize::try_from(row.try_get::<_, i32>(11)?).unwrap_or(0),
@@ -293,13 +323,20 @@ pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgre
         (payload, _) => LeasePayload::Loaded(Bytes::copy_from_slice(payload.unwrap_or_default())),
     };
     let (due, now): (PgTimestamp, PgTimestamp) = (row.try_get(14)?, row.try_get(15)?);
+    let (event_id, message_id) =
+        (EventId::from_stored(row.try_get(3)?), MessageId::from_uuid(row.try_get(4)?));
     Ok(Lease {
         key,
         token: lease_token(claim, key),
-        event_id: EventId::from_stored(row.try_get(3)?),
-        message_id: MessageId::from_uuid(row.try_get(4)?),
+        wire_id: match row.try_get(17)? {
+            true => EventId::from_message(message_id),
+            false => event_id.clone(),
+        },
+        event_id,
+        message_id,
         destination_id: DestinationId(row.try_get(5)?),
         destination_url: DestinationUrl::from_stored(row.try_get(6)?),
+        profile_version: row.try_get(18)?,
         event_type: row.try_get(7)?,
         content_type: row.try_get(8)?,
         payload,

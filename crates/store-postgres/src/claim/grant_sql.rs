@@ -4,8 +4,8 @@ use tokio_postgres::types::Type;
 
 use crate::session::Sql;
 
-/// Builds a statement that grants leases on rows of the CTE `candidates` (n, url, lost_claim, id, row_ctid, is_locked,
-/// queue_position, payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows that report paused
+/// Builds a statement that grants leases on rows of the CTE `candidates` (n, url, profile_version, lost_claim, id, row_ctid,
+/// is_locked, queue_position, payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows that report paused
 /// destinations.
 ///
 /// The sizes of the payloads limit the grant before a payload is read, and only rows that the claim is granted are locked:
@@ -59,23 +59,23 @@ numbered AS (
     FROM sized s
 ),
 chosen AS MATERIALIZED (
-    SELECT c.n, c.url, c.lost_claim, c.id, c.row_ctid, c.is_locked, c.queue_position, true AS fits
+    SELECT c.n, c.url, c.profile_version, c.lost_claim, c.id, c.row_ctid, c.is_locked, c.queue_position, true AS fits
     FROM candidates c
     WHERE (SELECT t.fits FROM total t)
     UNION ALL
-    SELECT o.n, o.url, o.lost_claim, o.id, o.row_ctid, o.is_locked, o.queue_position,
+    SELECT o.n, o.url, o.profile_version, o.lost_claim, o.id, o.row_ctid, o.is_locked, o.queue_position,
            NOT o.is_too_large AND sum(CASE WHEN o.is_too_large OR ($6 AND o.is_first) THEN 0 ELSE o.payload_bytes END)
                OVER (ORDER BY NOT o.is_first, o.round, o.payload_bytes, o.n ROWS UNBOUNDED PRECEDING) <= $4
     FROM numbered o
 ),
 picked AS MATERIALIZED (
-    SELECT p.n, p.url, p.lost_claim, p.row_ctid
+    SELECT p.n, p.url, p.profile_version, p.lost_claim, p.row_ctid
     FROM (
-        SELECT c.n, c.url, c.lost_claim, c.id, c.row_ctid
+        SELECT c.n, c.url, c.profile_version, c.lost_claim, c.id, c.row_ctid
         FROM chosen c
         WHERE c.fits AND NOT c.is_locked
         UNION ALL
-        SELECT c.n, c.url, c.lost_claim, c.id, q.row_ctid
+        SELECT c.n, c.url, c.profile_version, c.lost_claim, c.id, q.row_ctid
         FROM chosen c
         CROSS JOIN LATERAL (
             SELECT q.ctid AS row_ctid
@@ -96,8 +96,8 @@ granted AS (
         lease_claim = $1
     FROM picked p
     WHERE q.ctid = p.row_ctid
-    RETURNING p.n, p.url, p.lost_claim, q.id, q.queue_position, q.attempts, q.requeued_at, q.next_attempt_at,
-              q.payload_bytes
+    RETURNING p.n, p.url, p.profile_version, p.lost_claim, q.id, q.queue_position, q.attempts, q.requeued_at,
+              q.next_attempt_at, q.payload_bytes
 ),
 claim AS (
     INSERT INTO app.webhook_claims (id, expiry_check_at, lease_us, owner, request_id, event_keys)
@@ -106,14 +106,17 @@ claim AS (
     HAVING count(*) > 0
 )
 SELECT g.n, g.queue_position, g.id, e.event_id, e.message_id, e.destination_id, g.url, e.event_type, e.content_type,
-       CASE WHEN g.payload_bytes <= $8 THEN e.payload END, e.traceparent, g.attempts, e.max_attempts,
-       g.requeued_at IS NOT NULL, g.next_attempt_at, app.webhook_now(), g.payload_bytes, g.lost_claim
+       CASE WHEN g.payload_bytes <= $8 THEN coalesce(e.payload, m.payload) END, e.traceparent, g.attempts, e.max_attempts,
+       g.requeued_at IS NOT NULL, g.next_attempt_at, app.webhook_now(), g.payload_bytes, e.message_key IS NOT NULL,
+       g.profile_version, g.lost_claim
 FROM granted g
 JOIN app.webhook_events e ON e.id = g.id
+LEFT JOIN app.webhook_messages m ON m.key = e.message_key
 UNION ALL
 SELECT r.n, NULL, min(r.queue_position) FILTER (WHERE NOT r.fits), NULL, NULL, max(r.queue_position), NULL, NULL, NULL,
        NULL, NULL, count(r.queue_position)::integer,
-       (2 * count(r.queue_position) FILTER (WHERE r.fits) - count(*) FILTER (WHERE r.fits))::integer, NULL, NULL, NULL, NULL, NULL
+       (2 * count(r.queue_position) FILTER (WHERE r.fits) - count(*) FILTER (WHERE r.fits))::integer, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL
 FROM (
     SELECT c.n, c.queue_position, c.fits FROM chosen c
     UNION ALL
@@ -123,7 +126,8 @@ WHERE (SELECT count(*) FROM chosen) > (SELECT count(*) FROM granted)
 GROUP BY r.n
 HAVING 2 * count(r.queue_position) > count(*)
 UNION ALL
-SELECT 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL
 FROM turn t
 WHERE NOT t.is_taken",
             $paused
@@ -135,10 +139,12 @@ WHERE NOT t.is_taken",
 /// another claim has locked. Returns a row without an event for each paused destination, with the end of its pause. A
 /// pause is read again after five seconds at the latest, because an operator may have ended it. Unless $14, grants nothing
 /// if the claim has been granted leases before.
+///
+/// A destination that is throttled or in FIFO order gets no lease, but a row that names it: `limited.rs` grants its leases.
 pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
         "requested AS MATERIALIZED (
-    SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.paused_until
+    SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.profile_version, d.paused_until, d.is_limited
     FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
          WITH ORDINALITY AS r (destination_id, low, high, rows_max, n)
     JOIN app.webhook_destinations d ON d.id = r.destination_id
@@ -146,7 +152,8 @@ pub(super) static GRANT_RANGES: Sql = Sql {
           AND ($14 OR NOT EXISTS (SELECT FROM app.webhook_claims c WHERE c.request_id = $7))
 ),
 candidates AS (
-    SELECT r.n, r.url, NULL::uuid AS lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
+    SELECT r.n, r.url, r.profile_version, NULL::uuid AS lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position,
+           q.payload_bytes
     FROM requested r
     CROSS JOIN LATERAL (
         SELECT q.id, q.ctid AS row_ctid, q.xmax <> 0 AS is_locked, q.queue_position, q.payload_bytes
@@ -156,14 +163,19 @@ candidates AS (
         ORDER BY q.queue_position
         LIMIT r.rows_max
     ) q
-    WHERE r.paused_until IS NULL OR r.paused_until <= app.webhook_now()
+    WHERE (r.paused_until IS NULL OR r.paused_until <= app.webhook_now()) AND NOT r.is_limited
 )",
         "
 UNION ALL
 SELECT r.n, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL
+       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL
 FROM requested r
-WHERE r.paused_until > app.webhook_now()"
+WHERE r.paused_until > app.webhook_now()
+UNION ALL
+SELECT r.n, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true, NULL, NULL, NULL, NULL,
+       NULL, NULL
+FROM requested r
+WHERE r.is_limited AND (r.paused_until IS NULL OR r.paused_until <= app.webhook_now())"
     ),
     types: &[
         Type::UUID,
@@ -184,11 +196,12 @@ WHERE r.paused_until > app.webhook_now()"
 };
 
 /// Grants new leases on events whose lease has expired, by their keys. An event of a paused destination gets no lease,
-/// but a row with the end of the pause, as in [`GRANT_RANGES`], and without a queue position.
+/// but a row with the end of the pause, as in [`GRANT_RANGES`], and without a queue position. So does an event of a destination
+/// that is throttled or in FIFO order.
 pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
     text: grant_leases!(
         "candidates AS (
-    SELECT k.n, d.url, q.lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
+    SELECT k.n, d.url, d.profile_version, q.lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
     FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
     CROSS JOIN LATERAL (
         SELECT q.id, q.ctid AS row_ctid, q.xmax <> 0 AS is_locked, q.lease_claim AS lost_claim, q.destination_id,
@@ -198,15 +211,24 @@ pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
     ) q
     JOIN app.webhook_destinations d ON d.id = q.destination_id
     WHERE (SELECT t.is_taken FROM turn t) AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_now())
+          AND NOT d.is_limited
 )",
         "
 UNION ALL
 SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL
+       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL
 FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id
-WHERE d.paused_until > app.webhook_now() AND (SELECT t.is_taken FROM turn t)"
+WHERE d.paused_until > app.webhook_now() AND (SELECT t.is_taken FROM turn t)
+UNION ALL
+SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true, NULL, NULL, NULL, NULL,
+       NULL, NULL
+FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
+JOIN app.webhook_queue q ON q.id = k.key
+JOIN app.webhook_destinations d ON d.id = q.destination_id
+WHERE d.is_limited AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_now())
+      AND q.lease_until <= app.webhook_now() AND (SELECT t.is_taken FROM turn t)"
     ),
     types: &[
         Type::UUID,
@@ -218,6 +240,57 @@ WHERE d.paused_until > app.webhook_now() AND (SELECT t.is_taken FROM turn t)"
         Type::UUID,
         Type::INT8,
         Type::BOOL,
+        Type::INT8_ARRAY,
+    ],
+};
+
+/// Grants leases on events of destinations that the caller's transaction has locked: the first $13 events within a range of
+/// positions of a destination, or the event $14 by its key, whether or not it has an expired lease. Uses indexes
+/// webhook_queue_destination_position and webhook_queue_id.
+pub(super) static GRANT_LIMITED: Sql = Sql {
+    text: grant_leases!(
+        "requested AS MATERIALIZED (
+    SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, r.key, d.url, d.profile_version
+    FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])
+         WITH ORDINALITY AS r (destination_id, low, high, rows_max, key, n)
+    JOIN app.webhook_destinations d ON d.id = r.destination_id
+),
+candidates AS (
+    SELECT r.n, r.url, r.profile_version, q.lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
+    FROM requested r
+    CROSS JOIN LATERAL (
+        (
+            SELECT q.id, q.ctid AS row_ctid, q.xmax <> 0 AS is_locked, NULL::uuid AS lost_claim, q.queue_position,
+                   q.payload_bytes
+            FROM app.webhook_queue q
+            WHERE r.key IS NULL AND q.destination_id = r.destination_id AND q.queue_position > r.low
+                  AND q.queue_position <= r.high AND q.lease_until IS NULL
+            ORDER BY q.queue_position
+            LIMIT r.rows_max
+        )
+        UNION ALL
+        SELECT q.id, q.ctid, q.xmax <> 0, q.lease_claim, q.queue_position, q.payload_bytes
+        FROM app.webhook_queue q
+        WHERE q.id = r.key AND q.destination_id = r.destination_id
+              AND (q.lease_until IS NULL OR q.lease_until <= app.webhook_now())
+    ) q
+)",
+        ""
+    ),
+    types: &[
+        Type::UUID,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::BOOL,
+        Type::UUID,
+        Type::INT8,
+        Type::BOOL,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
         Type::INT8_ARRAY,
     ],
 };

@@ -2,7 +2,7 @@
 
 use futures_util::future::join3;
 use posthaste_claimable::DiscoveryStep;
-use posthaste_domain::Timestamp;
+use posthaste_domain::{DestinationId, Timestamp};
 use posthaste_store::{ClaimRequest, ResumedDestination};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -39,6 +39,8 @@ pub(super) struct LookRows {
 pub(super) struct LookResult {
     pub(super) now: Timestamp,
     pub(super) resumed: Vec<ResumedDestination>,
+    /// Destinations whose URL, keys or headers have changed.
+    pub(super) updated: Vec<DestinationId>,
     /// Whether a claim with this id has been granted leases.
     pub(super) is_claim_known: bool,
     /// Whether the expiry check of a claim is due.
@@ -98,10 +100,10 @@ impl Look {
         store: &StoreState,
         discovery: &mut DiscoveryState,
     ) -> Result<LookResult, tokio_postgres::Error> {
-        let SnapshotRow { snapshot, last_number, resumed, is_claim_known, has_due_expiry_checks } =
+        let SnapshotRow { snapshot, last_number, resumed, updated, is_claim_known, has_due_expiry_checks } =
             SnapshotRow::parse(&rows.snapshot)?;
         let now = snapshot.now;
-        let mut result = LookResult { now, resumed, is_claim_known, has_due_expiry_checks };
+        let mut result = LookResult { now, resumed, updated, is_claim_known, has_due_expiry_checks };
         if last_number < discovery.cursors.discovered_to().0 {
             // The sequence went backwards: this is another server with fewer rows, and the index does not describe it.
             *discovery = DiscoveryState::default();
@@ -121,6 +123,9 @@ impl Look {
         claimable.remove_ended_pauses(now);
         for resumed in &result.resumed {
             claimable.record_resume(resumed.destination);
+        }
+        for updated in &result.updated {
+            claimable.record_update(*updated);
         }
         if !has_due_expiry_checks {
             cursors.record_expiry_checks(now);

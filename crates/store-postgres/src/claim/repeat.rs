@@ -44,12 +44,13 @@ claim AS (
     WHERE c.request_id = $1 AND EXISTS (SELECT FROM kept k WHERE k.lease_claim = c.id)
 )
 SELECT 0::bigint, q.queue_position, q.id, e.event_id, e.message_id, e.destination_id, d.url, e.event_type, e.content_type,
-       CASE WHEN q.payload_bytes <= $4 THEN e.payload END, e.traceparent, q.attempts, e.max_attempts,
-       q.requeued_at IS NOT NULL, q.next_attempt_at, app.webhook_now(), q.payload_bytes,
-       EXISTS (SELECT FROM held h WHERE NOT h.is_kept), q.lease_claim
+       CASE WHEN q.payload_bytes <= $4 THEN coalesce(e.payload, m.payload) END, e.traceparent, q.attempts, e.max_attempts,
+       q.requeued_at IS NOT NULL, q.next_attempt_at, app.webhook_now(), q.payload_bytes, e.message_key IS NOT NULL,
+       d.profile_version, EXISTS (SELECT FROM held h WHERE NOT h.is_kept), q.lease_claim
 FROM kept q
 JOIN app.webhook_events e ON e.id = q.id
-JOIN app.webhook_destinations d ON d.id = e.destination_id",
+JOIN app.webhook_destinations d ON d.id = e.destination_id
+LEFT JOIN app.webhook_messages m ON m.key = e.message_key",
     types: &[Type::UUID, Type::INT8, Type::INT8, Type::INT8],
 };
 
@@ -63,7 +64,7 @@ pub(super) async fn repeat_claim(
     let inline_payload_bytes_max = bytes(request.inline_payload_bytes_max);
     let params: Params<'_> = &[&claim, &lease, &payload_bytes_max, &inline_payload_bytes_max];
     let rows = session.transact(&REPEAT_CLAIM, params).await?;
-    let has_released = rows.first().map_or(Ok(false), |row| row.try_get(17))?;
-    let leases = rows.iter().map(|row| parse_lease(row.try_get(18)?, row)).collect::<Result<_, _>>()?;
+    let has_released = rows.first().map_or(Ok(false), |row| row.try_get(19))?;
+    let leases = rows.iter().map(|row| parse_lease(row.try_get(20)?, row)).collect::<Result<_, _>>()?;
     Ok((leases, has_released))
 }

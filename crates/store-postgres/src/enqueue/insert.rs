@@ -14,7 +14,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::destination_ids::DestinationIds;
-use super::insert_sql::{INSERT, INSERT_LEASED};
+use super::insert_sql::{INSERT, INSERT_DEFERRED, INSERT_LEASED};
 use crate::StoreState;
 use crate::convert::{PgTimestamp, lease_token, micros};
 use crate::session::{Session, Sql};
@@ -42,12 +42,13 @@ impl MessageIds {
         ClaimId::random(self.random.random())
     }
 
-    fn next(&mut self) -> MessageId {
+    /// Draws the id of a message.
+    pub(crate) fn next(&mut self) -> MessageId {
         MessageId::v7(self.now, self.random.random())
     }
 }
 
-/// The parameters of [`INSERT`] or [`INSERT_LEASED`]: one column per field. Payloads are borrowed, not copied.
+/// The parameters of [`INSERT`], [`INSERT_DEFERRED`] or [`INSERT_LEASED`]: one column per field. Payloads are borrowed, not copied.
 pub(crate) struct Insert<'a> {
     events: Vec<&'a NewEvent>,
     /// The distinct destination URLs, sorted.
@@ -68,6 +69,8 @@ pub(crate) struct Insert<'a> {
     traceparents: Vec<Option<&'a str>>,
     payloads: Vec<&'a [u8]>,
     stored_by: Vec<Option<&'a str>>,
+    /// Per event, the time until its first attempt is due, if one of them is due later. The events of such a batch get no leases.
+    deliver_in: Option<Vec<Option<i64>>>,
     lease: Option<BatchLease<'a>>,
 }
 
@@ -105,7 +108,9 @@ impl<'a> Insert<'a> {
             owner: terms.owner.as_str(),
             lease_us: micros(terms.duration),
         });
-        Self { stored_by: names.collect(), lease, ..Self::new(&events, cache, message_ids) }
+        let insert = Self::new(&events, cache, message_ids);
+        let lease = lease.filter(|_| insert.deliver_in.is_none());
+        Self { stored_by: names.collect(), lease, ..insert }
     }
 
     /// Inserts events of a producer without an API key.
@@ -129,8 +134,12 @@ impl<'a> Insert<'a> {
                 event.event_id().cloned().unwrap_or_else(|| EventId::from_message(*message))
             })
             .collect();
+        let is_deferred = |event: &&NewEvent| !event.deliver_in().is_zero();
+        let deliver_in =
+            || events.iter().map(|event| Some(*event).filter(is_deferred).map(|it| micros(it.deliver_in())));
         Self {
             events: events.to_vec(),
+            deliver_in: events.iter().any(is_deferred).then(|| deliver_in().collect()),
             lease: None,
             cached_ids: cache.get(&urls),
             urls,
@@ -155,7 +164,11 @@ impl<'a> Insert<'a> {
 
     /// Returns the statement that inserts the events.
     pub(crate) fn statement(&self) -> &'static Sql {
-        if self.lease.is_some() { &INSERT_LEASED } else { &INSERT }
+        match (&self.deliver_in, &self.lease) {
+            (Some(_), _) => &INSERT_DEFERRED,
+            (None, Some(_)) => &INSERT_LEASED,
+            (None, None) => &INSERT,
+        }
     }
 
     /// Returns the parameters, in the statement's order.
@@ -176,6 +189,9 @@ impl<'a> Insert<'a> {
             &self.payloads,
             &self.stored_by,
         ];
+        if let Some(deliver_in) = &self.deliver_in {
+            params.push(deliver_in);
+        }
         if let Some(lease) = &self.lease {
             let lease: [&(dyn ToSql + Sync); 4] =
                 [&lease.wants_lease, &lease.claim, &lease.owner, &lease.lease_us];

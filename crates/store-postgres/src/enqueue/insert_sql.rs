@@ -10,10 +10,16 @@ use crate::session::{Sql, durable_commit};
 /// two statements cannot deadlock. The commit becomes durable in a caller's transaction too: a worker may send an event
 /// as soon as it is visible, and a crash must not undo a change that the receiver has already seen.
 ///
-/// `$more_arrays` and `$more_columns` add columns to the new events, `$queue` inserts their rows of the queue, and `$result`
+/// `$more_arrays` and `$more_columns` add columns to the new events, `$deliver_at` is the time of a later first attempt, `$queue` inserts their rows of the queue, and `$result`
 /// adds columns to the result.
 macro_rules! insert_events {
-    ($more_arrays:literal, $more_columns:literal, $queue:literal, $result:literal) => {
+    (
+        $more_arrays:literal,
+        $more_columns:literal,
+        ($deliver_at_column:literal, $deliver_at:literal),
+        $queue:literal,
+        $result:literal
+    ) => {
         concat!(
             "
 WITH destinations AS MATERIALIZED (
@@ -42,10 +48,14 @@ new_events AS MATERIALIZED (
 events AS (
     INSERT INTO app.webhook_events (
         id, destination_id, created_at, message_id, max_attempts, event_id, event_type, content_type, webhook_id,
-        payment_request_id, session_id, traceparent, stored_by, payload
+        payment_request_id, session_id, traceparent, stored_by, ",
+            $deliver_at_column,
+            "payload
     )
     SELECT id, destination_id, app.webhook_now(), message_id, max_attempts, event_id, event_type, content_type, webhook_id,
-           payment_request_id, session_id, traceparent, stored_by, payload
+           payment_request_id, session_id, traceparent, stored_by, ",
+            $deliver_at,
+            "payload
     FROM new_events
     ORDER BY event_id COLLATE \"C\"
 ),
@@ -92,6 +102,7 @@ pub(crate) static INSERT: Sql = Sql {
     text: insert_events!(
         "",
         "",
+        ("", ""),
         "queue AS (
     INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
     SELECT id, destination_id, id, app.webhook_now(), octet_length(payload), app.webhook_now() FROM new_events
@@ -101,17 +112,39 @@ pub(crate) static INSERT: Sql = Sql {
     types: event_types!(),
 };
 
+/// Inserts events of which some are due later: $15 is the time until then in microseconds, NULL for events that are due now.
+pub(crate) static INSERT_DEFERRED: Sql = Sql {
+    text: insert_events!(
+        ", $15::bigint[]",
+        ", deliver_us",
+        ("deliver_at, ", "app.webhook_now() + deliver_us * interval '1 microsecond', "),
+        "queue AS (
+    INSERT INTO app.webhook_queue (id, destination_id, queue_position, next_attempt_at, payload_bytes, updated_at)
+    SELECT n.id, n.destination_id, coalesce(app.webhook_retry_position(n.due_at), n.id), coalesce(n.due_at, app.webhook_now()),
+           octet_length(n.payload), app.webhook_now()
+    FROM (
+        SELECT e.id, e.destination_id, e.payload, app.webhook_now() + e.deliver_us * interval '1 microsecond' AS due_at
+        FROM new_events e
+    ) n
+)",
+        ""
+    ),
+    types: event_types!(Type::INT8_ARRAY),
+};
+
 /// Inserts events, and leases those of $15 to the claim $16 of the owner $17 for $18 microseconds, unless their destination is
-/// paused. The queue and the claim then have the rows that a claim would have left. Returns the keys of all events and of
+/// paused, or has keys or headers of its own, which the worker has to read first. The queue and the claim then have the rows that a claim would have left. Returns the keys of all events and of
 /// those that are leased, in order.
 pub(crate) static INSERT_LEASED: Sql = Sql {
     text: insert_events!(
         ", $15::boolean[]",
         ", wants_lease",
+        ("", ""),
         "paused AS MATERIALIZED (
     SELECT d.id
     FROM app.webhook_destinations d
-    WHERE d.id = ANY ((SELECT p.ids FROM destinations p)::bigint[]) AND d.paused_until > app.webhook_now()
+    WHERE d.id = ANY ((SELECT p.ids FROM destinations p)::bigint[])
+          AND (d.paused_until > app.webhook_now() OR d.profile_version > 0)
 ),
 queue AS (
     INSERT INTO app.webhook_queue (

@@ -20,17 +20,22 @@ use crate::session::{BEGIN, Session, Sql};
 /// Takes the lock of this removal, or returns false if another process holds it.
 static TRY_LOCK: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 3)", types: &[] };
 
-/// The condition under which the destination `d` is unused: no event refers to it, it is neither paused nor reported as
-/// open, and it was neither created nor began to fail nor was changed by an operator for $1 microseconds. Uses indexes
+/// The condition under which the destination `d` is unused: no event refers to it, it is a deleted endpoint or a URL that is neither
+/// paused nor reported as open and has neither keys nor headers, and it was neither created nor began to fail nor was changed by an operator for $1 microseconds. Uses indexes
 /// webhook_circuits_destination, webhook_destination_audit_destination, and webhook_events_destination from its newest
 /// event on: the oldest entries of a busy destination are dead.
 macro_rules! is_unused {
     () => {
         "(greatest(d.created_at, d.failing_since) <= app.webhook_now() - $1 * interval '1 microsecond'
-          AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_now())
-          AND NOT EXISTS (
-              SELECT FROM app.webhook_circuits c WHERE c.destination_id = d.id AND c.expires_at > app.webhook_now()
-          )
+          AND CASE WHEN d.kind = 'endpoint' THEN
+              EXISTS (SELECT FROM app.webhook_endpoints e WHERE e.destination_id = d.id AND e.deleted_at IS NOT NULL)
+          ELSE
+              d.profile_version = 0
+              AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_now())
+              AND NOT EXISTS (
+                  SELECT FROM app.webhook_circuits c WHERE c.destination_id = d.id AND c.expires_at > app.webhook_now()
+              )
+          END
           AND NOT EXISTS (
               SELECT FROM app.webhook_destination_audit a
               WHERE a.destination_id = d.id AND a.at > app.webhook_now() - $1 * interval '1 microsecond'
@@ -97,6 +102,15 @@ circuits AS (
 ),
 audit AS (
     DELETE FROM app.webhook_destination_audit a USING removed r WHERE a.destination_id = r.id
+),
+endpoints AS (
+    DELETE FROM app.webhook_endpoints e USING removed r WHERE e.destination_id = r.id
+),
+lines AS (
+    DELETE FROM app.webhook_fifo_lines l USING removed r WHERE l.destination_id = r.id
+),
+sealed_values AS (
+    DELETE FROM app.webhook_sealed_values s USING removed r WHERE s.destination_id = r.id
 )
 SELECT 1 FROM removed"
     ),

@@ -151,7 +151,9 @@ fn the_word_app_is_the_schema_in_every_statement_and_migration() {
     let mut qualifiers = 0;
     for text in &texts {
         for (before, after) in around(text, WRITTEN_FOR) {
-            let of_ours = [".webhook_", ".enqueue_webhook", ".{"].iter().any(|name| after.starts_with(name));
+            let of_ours = [".webhook_", ".enqueue_webhook", ".publish_webhook", ".{"]
+                .iter()
+                .any(|name| after.starts_with(name));
             let is_qualifier = of_ours && !before.ends_with(['.', '"', '-', '/', '@']);
             let is_name = before.ends_with("SCHEMA ") || (before.ends_with('\'') && after.starts_with('\''));
             assert!(is_qualifier || is_name, "app is not the schema here, and would be rewritten: {text}");

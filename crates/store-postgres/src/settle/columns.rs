@@ -1,6 +1,6 @@
 //! Settlements as columns, the form in which the settle statements take them. Durations are in microseconds.
 
-use posthaste_domain::{ErrorClass, FailureKind, ReceiverHealth};
+use posthaste_domain::{EndpointDisable, ErrorClass, FailureKind, ReceiverHealth};
 use posthaste_store::Settlement;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -76,6 +76,8 @@ pub(super) struct Failures<'a> {
     pauses: Vec<Option<i64>>,
     /// 1 for a healthy receiver, -1 for an unhealthy one, 0 if the attempt shows neither.
     healths: Vec<i16>,
+    /// How long an endpoint may have been failing before the result disables it: zero disables it at once.
+    disables: Vec<Option<i64>>,
 }
 
 impl<'a> Failures<'a> {
@@ -92,6 +94,10 @@ impl<'a> Failures<'a> {
             ReceiverHealth::Unhealthy => -1,
             ReceiverHealth::Unknown => 0,
         });
+        self.disables.push(transition.endpoint_disable().map(|rule| match rule {
+            EndpointDisable::Gone => 0,
+            EndpointDisable::FailingFor(limit) => micros(limit).max(1),
+        }));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -99,13 +105,14 @@ impl<'a> Failures<'a> {
     }
 
     pub(super) fn params(&self) -> Vec<Param<'_>> {
-        let own: [Param<'_>; 6] = [
+        let own: [Param<'_>; 7] = [
             &self.retry_delays,
             &self.failure_kinds,
             &self.last_errors,
             &self.error_classes,
             &self.pauses,
             &self.healths,
+            &self.disables,
         ];
         [&self.attempts.params()[..], &own].concat()
     }

@@ -31,7 +31,7 @@ static LOCK_EVENTS: Sql = Sql {
 static RECORD_LATE: Sql = Sql {
     text: "
 WITH late AS MATERIALIZED (
-    SELECT i.*, e.id AS event_key, a.applied
+    SELECT i.*, e.id AS event_key, CASE WHEN e.message_key IS NOT NULL THEN e.destination_id END AS endpoint_id, a.applied
     FROM unnest(
         $1::bigint[], $2::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::text[], $7::integer[],
         $8::integer[], $9::text[], $10::text[]
@@ -42,11 +42,11 @@ WITH late AS MATERIALIZED (
 recorded AS (
     INSERT INTO app.webhook_attempts (
         event_key, lease_claim, recorded_at, started_at, duration_us, attempt, http_status, applied, trigger, worker_id,
-        error_class, excerpt
+        error_class, endpoint_id, excerpt
     )
     SELECT event_key, claim, app.webhook_now() + n * interval '1 microsecond',
            app.webhook_now() - started_us * interval '1 microsecond', duration_us, attempt, http_status, false, trigger, $11,
-           error_class, excerpt
+           error_class, endpoint_id, excerpt
     FROM late
     WHERE event_key IS NOT NULL AND applied IS NULL
 )

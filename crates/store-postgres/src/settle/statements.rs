@@ -17,6 +17,13 @@ macro_rules! trigger {
     };
 }
 
+/// The endpoint of the row `q` of the queue; NULL for an event that was enqueued to a URL.
+macro_rules! endpoint {
+    () => {
+        "CASE WHEN q.is_fifo IS NOT NULL THEN q.destination_id END AS endpoint_id, "
+    };
+}
+
 /// Builds a statement that writes results. Finds each event in the queue by key, and applies the result only if its claim
 /// still holds the lease. $1 to $7 are the columns of deliveries, $8 is the worker.
 ///
@@ -34,16 +41,17 @@ WITH delivered AS (
           AS i (key, claim, started_us, duration_us, http_status, excerpt, n)
     WHERE q.id = i.key AND q.lease_claim = i.claim
     RETURNING i.*, q.destination_id, q.attempts, q.claims, ",
+            endpoint!(),
             trigger!("q.attempts"),
             "
 ),
 delivery_attempts AS (
     INSERT INTO app.webhook_attempts (
         event_key, lease_claim, recorded_at, started_at, duration_us, attempt, delivery_claims, http_status, trigger,
-        worker_id, excerpt
+        worker_id, endpoint_id, excerpt
     )
     SELECT key, claim, app.webhook_now(), app.webhook_now() - started_us * interval '1 microsecond', duration_us,
-           attempts + 1, claims, http_status, trigger, $8, excerpt
+           attempts + 1, claims, http_status, trigger, $8, endpoint_id, excerpt
     FROM delivered
 ),
 delivery_counts AS (
@@ -101,8 +109,11 @@ destinations AS (
     ],
 };
 
-/// Writes results of any kind. $11 to $23 are the columns of retries and failures. A retry gets a new queue position, and
+/// Writes results of any kind. $11 to $24 are the columns of retries and failures. A retry gets a new queue position, and
 /// retries of one batch get distinct positions. The last result of a batch for a destination decides whether it is failing.
+///
+/// A result with `disable_us` disables an endpoint that is failing for at least so long; zero disables it at once. `disabling`
+/// locks the rows of such endpoints, so that one of several results disables an endpoint. It reads no destination of a URL.
 pub(crate) static SETTLE: Sql = Sql {
     text: settle!(
         concat!(
@@ -111,10 +122,10 @@ results AS MATERIALIZED (
     SELECT i.*
     FROM unnest(
         $11::bigint[], $12::uuid[], $13::bigint[], $14::bigint[], $15::smallint[], $16::text[], $17::integer[],
-        $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[], $23::smallint[]
+        $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[], $23::smallint[], $24::bigint[]
     ) AS i (
         key, claim, started_us, duration_us, http_status, excerpt, n,
-        retry_us, failure_kind, failure_error, error_class, pause_us, health
+        retry_us, failure_kind, failure_error, error_class, pause_us, health, disable_us
     )
 ),
 ended AS (
@@ -123,6 +134,7 @@ ended AS (
     WHERE i.retry_us IS NULL AND q.id = i.key AND q.lease_claim = i.claim
     RETURNING i.*, q.id, q.destination_id, q.attempts > 0 AS was_retrying, q.attempts + 1 AS attempts, q.claims,
               0 AS lost_leases, app.webhook_now() - i.started_us * interval '1 microsecond' AS last_attempted_at, ",
+            endpoint!(),
             trigger!("q.attempts"),
             "
 ),",
@@ -141,30 +153,70 @@ retried AS (
     FROM results i
     WHERE i.retry_us IS NOT NULL AND q.id = i.key AND q.lease_claim = i.claim
     RETURNING i.*, q.destination_id, q.attempts, q.last_attempted_at, ",
+            endpoint!(),
             trigger!("q.attempts - 1"),
             "
 ),
 failed_attempts AS (
     INSERT INTO app.webhook_attempts (
         event_key, lease_claim, recorded_at, started_at, duration_us, attempt, http_status, trigger, worker_id, error_class,
-        excerpt
+        endpoint_id, excerpt
     )
     SELECT key, claim, app.webhook_now(), last_attempted_at, duration_us, attempts, http_status, trigger, $8, error_class,
-           excerpt
+           endpoint_id, excerpt
     FROM ended
     UNION ALL
     SELECT key, claim, app.webhook_now(), last_attempted_at, duration_us, attempts, http_status, trigger, $8, error_class,
-           excerpt
+           endpoint_id, excerpt
     FROM retried
 ),
 retry_counts AS (
     INSERT INTO app.webhook_counts (retrying)
     SELECT count(*) FROM retried WHERE attempts = 1 HAVING count(*) > 0
 ),",
+            "
+disable_rules AS MATERIALIZED (
+    SELECT r.endpoint_id, r.key, r.attempts, r.n, r.disable_us
+    FROM (
+        SELECT DISTINCT ON (r.endpoint_id) r.*
+        FROM (
+            SELECT endpoint_id, key, attempts, n, disable_us FROM ended WHERE disable_us IS NOT NULL
+            UNION ALL
+            SELECT endpoint_id, key, attempts, n, disable_us FROM retried WHERE disable_us IS NOT NULL
+        ) r
+        WHERE r.endpoint_id IS NOT NULL
+        ORDER BY r.endpoint_id, r.disable_us > 0, r.n
+    ) r
+    WHERE r.disable_us = 0 OR NOT EXISTS (
+        SELECT FROM delivered d WHERE d.endpoint_id = r.endpoint_id AND d.n < r.n
+    )
+    ORDER BY r.endpoint_id
+),
+disabling AS MATERIALIZED (
+    SELECT d.id, r.key, r.attempts, r.n, CASE WHEN r.disable_us > 0 THEN 'failing' ELSE 'gone' END AS reason
+    FROM disable_rules r
+    CROSS JOIN LATERAL (
+        SELECT d.id
+        FROM app.webhook_destinations d
+        WHERE d.id = r.endpoint_id AND d.disabled_at IS NULL
+              AND (r.disable_us = 0
+                   OR d.failing_since <= app.webhook_now() - r.disable_us * interval '1 microsecond')
+        FOR UPDATE
+    ) d
+),
+disable_audit AS (
+    INSERT INTO app.webhook_destination_audit (destination_id, action, actor, at, reason)
+    SELECT id, 'disable', 'posthaste', app.webhook_now(), reason FROM disabling
+),
+disabled_endpoints AS (
+    UPDATE app.webhook_endpoints e SET updated_at = app.webhook_now() FROM disabling x WHERE e.destination_id = x.id
+),",
             insert_notices!(
-                "SELECT key, NULL::text AS failure_kind, attempts + 1 AS attempts, n FROM delivered
+                "SELECT key, NULL::text AS failure_kind, attempts + 1 AS attempts, 2 * n AS n FROM delivered
         UNION ALL
-        SELECT key, failure_kind, attempts, n FROM ended"
+        SELECT key, failure_kind, attempts, 2 * n FROM ended
+        UNION ALL
+        SELECT key, 'endpoint_disabled:' || reason, attempts, 2 * n + 1 FROM disabling"
             ),
             ",
 destination_health AS MATERIALIZED (
@@ -181,11 +233,19 @@ destination_health AS MATERIALIZED (
     GROUP BY a.destination_id
     ORDER BY a.destination_id
 ),
+changed_destinations AS MATERIALIZED (
+    SELECT h.*, x.reason AS disable_reason
+    FROM destination_health h
+    LEFT JOIN disabling x ON x.id = h.destination_id
+),
 destinations AS (
     UPDATE app.webhook_destinations d
     SET paused_until = greatest(
-            d.paused_until, app.webhook_now() + h.pause_us * interval '1 microsecond'
+            d.paused_until, app.webhook_now() + h.pause_us * interval '1 microsecond',
+            CASE WHEN h.disable_reason IS NOT NULL THEN timestamptz 'infinity' END
         ),
+        disabled_at = CASE WHEN h.disable_reason IS NOT NULL THEN app.webhook_now() ELSE d.disabled_at END,
+        disabled_reason = coalesce(h.disable_reason, d.disabled_reason),
         receiver_paused_until = greatest(
             d.receiver_paused_until, app.webhook_now() + h.pause_us * interval '1 microsecond'
         ),
@@ -199,9 +259,10 @@ destinations AS (
             WHEN h.last_unhealthy IS NOT NULL THEN coalesce(d.failing_since, app.webhook_now())
             ELSE d.failing_since
         END
-    FROM destination_health h
+    FROM changed_destinations h
     WHERE d.id = h.destination_id
           AND (h.pause_us IS NOT NULL
+               OR h.disable_reason IS NOT NULL
                OR (h.last_healthy IS NOT NULL AND (d.failing_since IS NOT NULL OR h.last_unhealthy > h.last_healthy))
                OR (h.last_unhealthy IS NOT NULL AND d.failing_since IS NULL))
 )"
@@ -232,5 +293,6 @@ destinations AS (
         Type::TEXT_ARRAY,
         Type::INT8_ARRAY,
         Type::INT2_ARRAY,
+        Type::INT8_ARRAY,
     ],
 };

@@ -1,11 +1,12 @@
 //! The broadcast of notices on the topic, received by a client that listens.
 
-use posthaste_domain::{NOTICE_TOPIC, NewEventSpec};
+use posthaste_domain::{EndpointSpec, NOTICE_TOPIC, NewEventSpec};
 use posthaste_store::{NoticeCursor, SettleResult, Store};
 use posthaste_store_conformance::Harness as _;
 use serde_json::{Value, json};
 
 use crate::fixture::*;
+use crate::registry_fixture::{add_app, add_endpoint, publish};
 use crate::support::PostgresHarness;
 
 const NOTIFICATION_BYTES_MAX: usize = 8_000;
@@ -68,6 +69,30 @@ async fn a_notice_on_the_topic_has_the_agreed_fields() {
     assert_eq!((notice["type"].as_str(), delivery_id(&notice)), (Some("WebhookDeliveredEvent"), "fine"));
     assert_eq!(notice.get("failure_kind"), Some(&Value::Null));
     assert_eq!((&notice["webhook_id"], &notice["session_id"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn a_notice_of_a_disabled_endpoint_names_it_with_its_application_and_the_reason() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let mut listener = Listener::on(&harness.database.url, NOTICE_TOPIC).await;
+    add_app(&*store).await;
+    let endpoint = add_endpoint(&*store, 1, EndpointSpec::default()).await;
+    publish(&*store).await.unwrap();
+    let leases = claim(&*store).await;
+    settle(&*store, &leases, 410).await;
+    let mut notices = next_notices(&mut listener, 2).await;
+    let (mut disabled, dead) = (notices.remove(1), notices.remove(0));
+    let has_fields = ["endpoint_id", "app_id", "reason"].map(|field| dead.get(field).is_some());
+    assert_eq!((dead["type"].as_str(), has_fields), (Some("WebhookDLQEvent"), [false; 3]));
+    disabled["at"].take();
+    let expected = json!({
+        "topic": "gateway:webhooks", "type": "WebhookEndpointDisabledEvent",
+        "webhook_delivery_id": leases[0].event_id.as_str(), "webhook_id": endpoint.id.to_string(), "session_id": null,
+        "payment_request_id": null, "attempts": 1, "failure_kind": null, "at": null,
+        "endpoint_id": endpoint.id.to_string(), "app_id": endpoint.app.to_string(), "reason": "gone",
+    });
+    assert_eq!(disabled, expected);
 }
 
 #[tokio::test]

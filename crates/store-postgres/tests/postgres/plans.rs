@@ -2,6 +2,7 @@
 //! thousands of events.
 
 mod explain_server;
+mod registry;
 
 use std::time::Duration;
 
@@ -201,7 +202,8 @@ async fn listing_one_destination_reads_few_rows_of_its_history() {
     add_history(&explained, DELIVERING, "NULL").await;
     add_history(&explained, FAILING, "'exhausted'").await;
     let list_pages = async |store: &dyn Store, url: &str, status: Option<DeliveryStatus>| {
-        let query = EventQuery { status, destination: Some(DestinationUrl::parse(url).unwrap()) };
+        let destination = Some(DestinationUrl::parse(url).unwrap());
+        let query = EventQuery { status, destination, endpoint: None };
         let page = |after| PageRequest { after, limit: PageLimit::new(20).unwrap() };
         let mut listed = Vec::new();
         let plans = explained

@@ -1,9 +1,11 @@
 //! `app.enqueue_webhook`: enqueueing from any language, in the producer's own transaction.
 
 use std::process::Command;
+use std::time::Duration;
 
+use posthaste_domain::EventId;
 use posthaste_postgres_server::PostgresServer;
-use posthaste_store::Overview;
+use posthaste_store::{ExpireRequest, Overview};
 use posthaste_store_conformance::Harness as _;
 use posthaste_store_postgres::tokio_postgres::types::Type;
 use posthaste_store_postgres::{EnqueueFunctionDefaults, PostgresStore};
@@ -15,7 +17,9 @@ use crate::support::PostgresHarness;
 const PAYLOAD: &str = "{\"a\": 1.0,  \"b\":[ ], \"Zoë\": \"日本 \\u00e9\", \"a\": 2}";
 
 /// The types of the arguments, by which a GRANT names the function.
-const ARGUMENTS: &str = "text, text, json, text, text, text, text, text, text, integer";
+const ARGUMENTS: &str = "text, text, json, text, text, text, text, text, text, integer, timestamptz";
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn psql(harness: &PostgresHarness, sql: &str) -> String {
     query_text(PostgresServer::shared(), &harness.database.name, sql)
@@ -56,6 +60,50 @@ async fn psql_enqueues_with_arguments_by_position_and_by_name() {
 }
 
 #[tokio::test]
+async fn an_event_can_be_delivered_later() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let enqueue = |time: &str| {
+        psql(&harness, &format!("SELECT app.enqueue_webhook('{URL}', 'x', '1', deliver_at => {time})"))
+    };
+    let later = enqueue("now() + interval '1 hour'");
+    assert_eq!(claim(&*store).await, []);
+    let view = store.event(&EventId::new(&*later).unwrap()).await.unwrap().event;
+    let delay = view.next_attempt_at.expect("it is pending").since(view.created_at);
+    assert!(delay <= HOUR && delay > HOUR - MINUTE, "{delay:?}");
+    assert_eq!((view.claims, view.lease_owner), (0, None));
+    harness.advance(HOUR + MINUTE).await;
+    assert_eq!(claim_one(&*store).await.event_id.as_str(), later);
+
+    // A time that has passed means now, and so does no time.
+    for past in ["now() - interval '1 hour'", "'-infinity'", "NULL"] {
+        let made = enqueue(past);
+        assert_eq!(claim_one(&*store).await.event_id.as_str(), made, "{past}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_is_delivered_later_does_not_expire_before() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let call = format!("app.enqueue_webhook('{URL}', 'x', '1', deliver_at => now() + interval '89 days')");
+    let made = psql(&harness, &format!("SELECT {call}"));
+    let expire = async || {
+        let request = ExpireRequest { expire_after: DAY, after: None, rows_max: 100 };
+        store.expire(&request).await.unwrap().expired
+    };
+    harness.advance(DAY * 88).await;
+    assert_eq!(expire().await, []);
+    harness.advance(DAY + HOUR).await;
+    assert_eq!(expire().await, []);
+    let lease = claim_one(&*store).await;
+    assert_eq!(lease.event_id.as_str(), made);
+    settle(&*store, &[lease], 500).await;
+    harness.advance(DAY).await;
+    assert_eq!(expire().await, [EventId::new(made).unwrap()]);
+}
+
+#[tokio::test]
 async fn untyped_and_json_payloads_are_accepted_however_the_other_arguments_are_typed() {
     let harness = PostgresHarness::start().await;
     let urls = [format!("'{URL}'"), format!("'{URL}'::text"), format!("'{URL}'::varchar(99)")];
@@ -67,6 +115,8 @@ async fn untyped_and_json_payloads_are_accepted_however_the_other_arguments_are_
                 ", 'id', 'pr'",
                 ", session_id => 'se'",
                 ", max_attempts => 3, webhook_id => 'w'::varchar",
+                ", deliver_at => '2026-01-31 11:29:00+00'",
+                ", deliver_at => now() + interval '1 day'",
             ] {
                 let call = format!("SELECT app.enqueue_webhook({url}, {event_type}, {payload}{rest})");
                 psql(&harness, &format!("BEGIN; {call}; ROLLBACK;"));
@@ -109,6 +159,7 @@ async fn a_payload_of_type_jsonb_is_refused_with_the_reason_and_the_cast() {
             "payload => to_jsonb(1), event_type => 'x'::text, destination_url => '{URL}', max_attempts => 3"
         ),
         format!("'{URL}', 'x', NULL::jsonb"),
+        format!("'{URL}', 'x', '{{}}'::jsonb, deliver_at => now()"),
         format!("'{}', 'x', '{{}}'::jsonb", "https://receiver.example/".to_owned() + &"x".repeat(100)),
     ] {
         let refused = call(&arguments).unwrap_err().to_string();

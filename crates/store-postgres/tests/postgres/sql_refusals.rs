@@ -91,6 +91,11 @@ async fn invalid_labels_ids_and_limits_are_refused_with_their_rule() {
         ("'x', '1', traceparent => E'a\\r\\nX-Evil: 1'", label),
         ("'x', '1', max_attempts => 0", "1 to 1000, got 0"),
         ("'x', '1', max_attempts => 1001", "1 to 1000, got 1001"),
+        (
+            "'x', '1', deliver_at => now() + interval '91 days'",
+            "deliver_at must be at most 90 days ahead, got 20",
+        ),
+        ("'x', '1', deliver_at => 'infinity'", "at most 90 days ahead, got infinity"),
         ("'x', '1', event_id => 'a.b'", "\"a.b\" is not usable"),
         ("'x', '1', event_id => ''", "is not usable"),
         ("'x', '1', event_id => 'a b'", "is not usable"),

@@ -11,7 +11,14 @@ use serde_json::Value;
 use crate::fixture::*;
 
 /// Tables that grow with the number of events.
-const LARGE_TABLES: [&str; 4] = ["webhook_queue", "webhook_events", "webhook_failures", "webhook_attempts"];
+const LARGE_TABLES: [&str; 6] = [
+    "webhook_queue",
+    "webhook_events",
+    "webhook_failures",
+    "webhook_attempts",
+    "webhook_messages",
+    "webhook_subscriptions",
+];
 
 /// Part of the statement by which a process with a worker polls for new events.
 pub(crate) const POLL: &str = "q.id <= s.high AND q.lease_until IS NULL";

@@ -1,0 +1,94 @@
+//! Destinations that this process skips for a moment, because they are throttled or because an event of their line is in flight.
+//!
+//! The index of claimable rows holds them as paused. A settle in this process may end that: it records the destination here, and
+//! the next claim ends the pause. Other processes wait until the pause ends by itself.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use posthaste_domain::DestinationId;
+use posthaste_store::Waker;
+
+use crate::sleep;
+
+/// The destinations that claims of this process have found blocked.
+#[derive(Default)]
+pub(crate) struct BlockedDestinations {
+    sets: Mutex<Sets>,
+    /// Whether a task is waiting to wake the workers.
+    is_timer_set: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Sets {
+    blocked: BTreeSet<DestinationId>,
+    released: BTreeSet<DestinationId>,
+}
+
+impl BlockedDestinations {
+    fn lock(&self) -> MutexGuard<'_, Sets> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a claim has found a destination blocked.
+    pub(super) fn block(&self, destination: DestinationId) {
+        self.lock().blocked.insert(destination);
+    }
+
+    /// Releases destinations, if they are blocked: an event of theirs has ended or was released.
+    pub(crate) fn release(&self, destinations: impl Iterator<Item = DestinationId>) {
+        let mut sets = self.lock();
+        let Sets { blocked, released } = &mut *sets;
+        // Usually no destination is blocked, and this costs a batch nothing.
+        if !blocked.is_empty() {
+            released.extend(destinations.filter(|destination| blocked.remove(destination)));
+        }
+    }
+
+    /// Releases all destinations: their throttles or their order may have changed.
+    pub(crate) fn release_all(&self) {
+        let mut sets = self.lock();
+        let Sets { blocked, released } = &mut *sets;
+        released.append(blocked);
+    }
+
+    /// Takes the destinations that were released since the last call.
+    pub(super) fn take_released(&self) -> BTreeSet<DestinationId> {
+        std::mem::take(&mut self.lock().released)
+    }
+
+    /// Wakes the workers after this time, when a blocked destination may be claimable again. At most one such timer runs.
+    pub(super) fn wake_in(&self, after: Duration, waker: &Waker) {
+        if self.is_timer_set.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (waker, is_timer_set) = (waker.clone(), Arc::clone(&self.is_timer_set));
+        tokio::spawn(async move {
+            sleep(after).await;
+            is_timer_set.store(false, Ordering::Relaxed);
+            waker.wake();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_blocked_destinations_are_released() {
+        let (a, b) = (DestinationId(1), DestinationId(2));
+        let destinations = BlockedDestinations::default();
+        destinations.release([a].into_iter());
+        assert!(destinations.take_released().is_empty());
+        destinations.block(a);
+        destinations.block(b);
+        destinations.release([a].into_iter());
+        assert_eq!(destinations.take_released(), BTreeSet::from([a]));
+        destinations.release_all();
+        assert_eq!(destinations.take_released(), BTreeSet::from([b]));
+        assert!(destinations.take_released().is_empty());
+    }
+}
