@@ -8,8 +8,10 @@
 -- event touches therefore costs a page per event while events arrive one by one, so there are as few as the queries
 -- allow: tests/sqlite/write_ahead_log.rs counts the pages.
 
+-- A message of an application has an event for each endpoint that gets it, and a key of its own. An event that was enqueued to
+-- a URL has a message of its own, under the same key, with app_id 0. The indexes leave such messages out.
 CREATE TABLE webhook_messages (
-    key                INTEGER PRIMARY KEY, -- the key of its only event, webhook_events.id
+    key                INTEGER PRIMARY KEY, -- from webhook_totals.last_event_key, like webhook_events.id
     id                 BLOB    NOT NULL,
     app_id             INTEGER NOT NULL DEFAULT 0,
     event_type         TEXT    NOT NULL,
@@ -18,12 +20,24 @@ CREATE TABLE webhook_messages (
     session_id         TEXT,
     traceparent        TEXT,
     created_at         INTEGER NOT NULL,
+    uid                TEXT,
+    channels           TEXT,             -- JSON array, NULL for none
+    tags               TEXT,             -- JSON array, NULL for none
+    stored_by          TEXT,
+    max_attempts       INTEGER,
+    deliver_at         INTEGER,          -- NULL: at once
+    payload_expires_at INTEGER,          -- NULL once the payload is expunged
     payload            BLOB              -- NULL once expunged. Last column: reading the others skips its overflow pages.
 );
 
+CREATE UNIQUE INDEX webhook_messages_id ON webhook_messages (id) WHERE app_id > 0;
+CREATE UNIQUE INDEX webhook_messages_uid ON webhook_messages (app_id, uid) WHERE uid IS NOT NULL;
+CREATE INDEX webhook_messages_app ON webhook_messages (app_id, key) WHERE app_id > 0;
+CREATE INDEX webhook_messages_expiry ON webhook_messages (payload_expires_at) WHERE payload_expires_at IS NOT NULL;
+
 -- The immutable part of an event. The tables that also contain its id define its state:
 --
---   webhook_queue      pending; without a lease, also in webhook_first_attempts or webhook_retries
+--   webhook_queue      pending; without a lease, also in webhook_first_attempts, webhook_deferred or webhook_retries
 --   webhook_failures   failed
 --   neither            delivered, by the last of its attempts
 --
@@ -31,7 +45,7 @@ CREATE TABLE webhook_messages (
 -- the order of creation, and listings sort by them.
 CREATE TABLE webhook_events (
     id                 INTEGER PRIMARY KEY,
-    app_id             INTEGER NOT NULL DEFAULT 0,
+    app_id             INTEGER NOT NULL DEFAULT 0, -- 0: the event was enqueued to a URL
     event_id           TEXT    NOT NULL,
     message_key        INTEGER NOT NULL,
     message_id         BLOB    NOT NULL, -- copy of webhook_messages.id, so that listings do not read that table
@@ -42,11 +56,13 @@ CREATE TABLE webhook_events (
     webhook_id         TEXT,
     payment_request_id TEXT,
     session_id         TEXT,
-    stored_by          TEXT              -- the name of the producer's API key; NULL where it used none
+    stored_by          TEXT,             -- the name of the producer's API key; NULL where it used none
+    deliver_at         INTEGER           -- when the first attempt is due, if that is later than created_at
 );
 
 CREATE UNIQUE INDEX webhook_events_event_id ON webhook_events (event_id);
 CREATE INDEX webhook_events_destination ON webhook_events (destination_id);
+CREATE INDEX webhook_events_message ON webhook_events (message_key, destination_id) WHERE app_id > 0;
 
 -- Pending events. A claim updates one row per event and a settle updates or deletes it; the table has no index to
 -- maintain. `lease_padding` is as long as the lease columns, and the first lease replaces it: otherwise claiming all
@@ -54,6 +70,7 @@ CREATE INDEX webhook_events_destination ON webhook_events (destination_id);
 CREATE TABLE webhook_queue (
     id                INTEGER PRIMARY KEY,
     destination_id    INTEGER NOT NULL,
+    app_id            INTEGER NOT NULL DEFAULT 0, -- as in webhook_events
     attempts          INTEGER NOT NULL DEFAULT 0,
     claims            INTEGER NOT NULL DEFAULT 0,
     lost_leases       INTEGER NOT NULL DEFAULT 0,
@@ -70,8 +87,9 @@ CREATE TABLE webhook_queue (
     CHECK ((lease_token IS NULL) = (lease_until IS NULL) AND (lease_token IS NULL) = (lease_claim IS NULL))
 );
 
--- The two queues of each destination hold its pending events without a lease: first attempts in the order of their
--- ids, retries in the order of their due times. A claim takes events from the head of a queue.
+-- The three queues of each destination hold its pending events without a lease: first attempts in the order of their
+-- ids; first attempts that the producer deferred, and retries, in the order of their due times. A claim takes events from the
+-- head of a queue. A deferred event that was leased once is a first attempt like others: it was due.
 --
 -- First attempts below their destination's `first_attempts_head` have been taken already; their rows are consumed.
 -- Consumed rows are deleted many at a time: a claim that takes a few events from each of many queues would otherwise
@@ -83,11 +101,28 @@ CREATE TABLE webhook_first_attempts (
     PRIMARY KEY (destination_id, id)
 ) WITHOUT ROWID;
 
+CREATE TABLE webhook_deferred (
+    destination_id  INTEGER NOT NULL,
+    next_attempt_at INTEGER NOT NULL, -- as in webhook_queue
+    id              INTEGER NOT NULL,
+    PRIMARY KEY (destination_id, next_attempt_at, id)
+) WITHOUT ROWID;
+
+CREATE INDEX webhook_deferred_id ON webhook_deferred (destination_id, id);
+
 CREATE TABLE webhook_retries (
     destination_id  INTEGER NOT NULL,
     next_attempt_at INTEGER NOT NULL, -- as in webhook_queue
     id              INTEGER NOT NULL,
     PRIMARY KEY (destination_id, next_attempt_at, id)
+) WITHOUT ROWID;
+
+-- Leases on events of endpoints in FIFO order, which get one event at a time. A row is written with its lease and stays when
+-- the lease ends, until the next lease of its endpoint: webhook_queue shows whether the event is still leased.
+CREATE TABLE webhook_line_leases (
+    destination_id INTEGER NOT NULL,
+    id             INTEGER NOT NULL, -- webhook_queue.id
+    PRIMARY KEY (destination_id, id)
 ) WITHOUT ROWID;
 
 -- Claims that still hold leases, with the number of leases on first attempts and on retries. A claim's row is deleted
@@ -141,17 +176,22 @@ CREATE TABLE webhook_attempts (
     excerpt      TEXT    NOT NULL,
     worker_id    TEXT    NOT NULL,
     recorded_at  INTEGER NOT NULL,
+    endpoint_id  INTEGER, -- webhook_events.destination_id, if that is an endpoint
     PRIMARY KEY (event_key, position)
 ) WITHOUT ROWID;
 
--- `earliest_retry_at` is never later than the due time of the destination's first retry without a lease. An id is never used
--- again, because workers keep circuits by it.
+CREATE INDEX webhook_attempts_endpoint ON webhook_attempts (endpoint_id, recorded_at, event_key, position)
+    WHERE endpoint_id IS NOT NULL;
+
+-- `earliest_retry_at` is never later than the due time of the destination's first retry without a lease, and
+-- `earliest_deferred_at` never later than that of its first deferred event. An id is never used again, because workers keep
+-- circuits by it.
 CREATE TABLE webhook_destinations (
     id                      INTEGER PRIMARY KEY AUTOINCREMENT,
-    app_id                  INTEGER NOT NULL DEFAULT 0,
-    kind                    TEXT    NOT NULL DEFAULT 'url',
+    app_id                  INTEGER NOT NULL DEFAULT 0,     -- the application of an endpoint
+    kind                    TEXT    NOT NULL DEFAULT 'url', -- or 'endpoint', with a row in webhook_endpoints
     url                     TEXT    NOT NULL,
-    paused_until            INTEGER, -- the later end of both pauses, or the greatest integer for a pause without end
+    paused_until            INTEGER, -- the later end of both pauses; the greatest integer without end and while disabled
     receiver_paused_at      INTEGER,
     receiver_paused_until   INTEGER,
     operator_paused_at      INTEGER,
@@ -163,13 +203,26 @@ CREATE TABLE webhook_destinations (
     earliest_retry_at       INTEGER,
     first_attempts_head     INTEGER NOT NULL DEFAULT 0,
     first_attempts_consumed INTEGER NOT NULL DEFAULT 0, -- number of rows of webhook_first_attempts below the head
-    created_at              INTEGER NOT NULL
+    created_at              INTEGER NOT NULL,
+    profile_version         INTEGER NOT NULL DEFAULT 0, -- grows with each change of keys, headers or URL; 0: no own keys
+    profile_updated_at      INTEGER,
+    earliest_deferred_at    INTEGER,
+    disabled_at             INTEGER, -- only endpoints
+    disabled_reason         TEXT,
+    is_fifo                 INTEGER NOT NULL DEFAULT 0,
+    throttle_per_second     INTEGER,
+    throttle_spent_until    INTEGER
 );
 
 CREATE UNIQUE INDEX webhook_destinations_url ON webhook_destinations (url) WHERE kind = 'url';
 CREATE INDEX webhook_destinations_paused ON webhook_destinations (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX webhook_destinations_earliest_retry_at
     ON webhook_destinations (earliest_retry_at) WHERE earliest_retry_at IS NOT NULL;
+CREATE INDEX webhook_destinations_earliest_deferred_at
+    ON webhook_destinations (earliest_deferred_at) WHERE earliest_deferred_at IS NOT NULL;
+CREATE INDEX webhook_destinations_updated
+    ON webhook_destinations (profile_updated_at) WHERE profile_updated_at IS NOT NULL;
+CREATE INDEX webhook_destinations_disabled ON webhook_destinations (id) WHERE disabled_at IS NOT NULL;
 CREATE INDEX webhook_destinations_failing ON webhook_destinations (id) WHERE failing_since IS NOT NULL;
 CREATE INDEX webhook_destinations_resumed ON webhook_destinations (resumed_at) WHERE resumed_at IS NOT NULL;
 
@@ -238,6 +291,8 @@ CREATE UNIQUE INDEX webhook_audit_operation ON webhook_audit (operation_key) WHE
 -- event, and would ignore another event of the same id.
 CREATE TABLE webhook_discarded_events (
     id                 INTEGER PRIMARY KEY, -- webhook_events.id
+    app_id             INTEGER NOT NULL,    -- as in webhook_events
+    destination_id     INTEGER NOT NULL,
     event_id           TEXT    NOT NULL,
     webhook_id         TEXT,
     payment_request_id TEXT,
@@ -267,12 +322,13 @@ CREATE TABLE webhook_totals (
     failed         INTEGER NOT NULL,
     cancelled      INTEGER NOT NULL, -- of the failed
     delivered      INTEGER NOT NULL,
+    deferred       INTEGER NOT NULL, -- rows of webhook_deferred
     last_event_key INTEGER NOT NULL,
     last_notice_id INTEGER NOT NULL
 );
 
-INSERT INTO webhook_totals (id, pending, retrying, failed, cancelled, delivered, last_event_key, last_notice_id)
-VALUES (1, 0, 0, 0, 0, 0, 0, 0);
+INSERT INTO webhook_totals (id, pending, retrying, failed, cancelled, delivered, deferred, last_event_key, last_notice_id)
+VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0);
 
 -- Read-only view: each event with its current state in one row.
 CREATE VIEW webhook_outbox_events AS

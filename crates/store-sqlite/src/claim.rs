@@ -7,6 +7,7 @@
 //!   expiry. A claim reads the rows of all claims that hold leases; they have no index.
 //! - **Retries** are searched only at destinations whose `earliest_retry_at` has passed. This is a lower bound of their
 //!   first retry; inserting a retry lowers it, and a claim raises it.
+//! - **Deferred events** are searched only at destinations whose `earliest_deferred_at` has passed, a bound of the same kind.
 //! - **First attempts** are due as soon as they are stored. A claim finds them by seeking from destination to
 //!   destination through `webhook_first_attempts`, which holds nothing else.
 //!
@@ -18,7 +19,9 @@
 
 pub(crate) mod abandon;
 pub(crate) mod grant;
+pub(crate) mod line;
 mod repeat;
+mod throttle;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +34,9 @@ use crate::claims::EndedLeases;
 use crate::command::WriteContext;
 use crate::destination;
 use crate::error::CallError;
+use crate::row;
 use grant::ClaimWriter;
+use throttle::{Bucket, Throttles};
 
 /// The number of events that do not fit the byte limits after which a claim looks for no others. The next claim starts at
 /// other destinations.
@@ -61,11 +66,13 @@ pub(crate) fn claim(
     let db = context.db;
     context.clock_repair.run(db, context.now)?;
     let resumed = destination::resumed(db, context.now, request.resumed_within)?;
+    let updated = destination::updated(db, context.now, request.resumed_within)?;
     let repeated = repeat::repeat(db, context.now, request)?;
     if !repeated.leases.is_empty() {
         return Ok(ClaimResponse {
             leases: repeated.leases,
             resumed,
+            updated,
             now: context.now,
             is_limited_by_bytes: repeated.has_released,
             ..ClaimResponse::default()
@@ -75,7 +82,7 @@ pub(crate) fn claim(
     let expired = abandon::find_expired(db, context.now)?;
     let (abandoned, expired) = abandon::abandon(db, context.now, request.abandon_after, expired, &mut ended)?;
 
-    let mut budget = ClaimBudget::new(request, paused_destinations(db, context.now)?);
+    let mut budget = ClaimBudget::new(db, context.now, request);
     let mut writer = ClaimWriter::prepare(db, request, context.now, context.random)?;
     for lease in expired {
         writer.take_over(&lease, &mut budget, &mut ended)?;
@@ -84,19 +91,30 @@ pub(crate) fn claim(
     let search = if rotation.first_attempts_first {
         let search = claim_first_attempts(db, rotation, &mut budget, &mut writer)?;
         claim_retries(db, &mut budget, &mut writer)?;
+        claim_deferred(db, &mut budget, &mut writer)?;
         search
     } else {
+        claim_deferred(db, &mut budget, &mut writer)?;
         claim_retries(db, &mut budget, &mut writer)?;
         claim_first_attempts(db, rotation, &mut budget, &mut writer)?
     };
     *context.has_due_events |= search == SearchResult::Unfinished;
     rotation.first_attempts_first = !rotation.first_attempts_first;
     let leases = writer.finish()?;
+    budget.throttles.write(db)?;
     // Claims without leases are deleted last, so that this claim's number differs from theirs.
     ended.write(db)?;
     let is_limited_by_bytes = budget.payloads.refused() > 0;
     let kept_back = budget.into_kept_back();
-    Ok(ClaimResponse { leases, abandoned, resumed, now: context.now, is_limited_by_bytes, kept_back })
+    Ok(ClaimResponse {
+        leases,
+        abandoned,
+        resumed,
+        updated,
+        now: context.now,
+        is_limited_by_bytes,
+        kept_back,
+    })
 }
 
 /// Grants a lease on the event that was enqueued last, which no worker has claimed.
@@ -108,19 +126,10 @@ pub(crate) fn claim_last_enqueued(
 ) -> rusqlite::Result<Lease> {
     let destination = "SELECT destination_id FROM webhook_events ORDER BY id DESC LIMIT 1";
     let destination = db.prepare_cached(destination)?.query_row([], |row| row.get(0).map(DestinationId))?;
-    let mut budget = ClaimBudget::new(request, BTreeSet::new());
+    let mut budget = ClaimBudget::new(db, now, request);
     let mut writer = ClaimWriter::prepare(db, request, now, random)?;
     writer.grant_first_attempts(destination, 1, &mut budget)?;
     writer.finish()?.pop().ok_or(rusqlite::Error::QueryReturnedNoRows)
-}
-
-/// Destinations that are paused now. Index: webhook_destinations_paused.
-pub(crate) const PAUSED: &str = "SELECT id FROM webhook_destinations WHERE paused_until > ?1";
-
-/// Returns the destinations that are paused now.
-fn paused_destinations(db: &Connection, now: Timestamp) -> rusqlite::Result<BTreeSet<DestinationId>> {
-    let mut paused = db.prepare_cached(PAUSED)?;
-    paused.query_map([now.as_micros()], |row| row.get(0).map(DestinationId))?.collect()
 }
 
 /// A destination with events that a claim may grant.
@@ -128,15 +137,37 @@ struct WaitingDestination {
     id: DestinationId,
     url: DestinationUrl,
     is_failing: bool,
+    paused_until: Option<Timestamp>,
+    /// The application of an endpoint; 0 for a URL.
+    app: i64,
+    profile_version: i64,
+    is_fifo: bool,
+    bucket: Option<Bucket>,
 }
 
+/// The columns of `webhook_destinations` that [`WaitingDestination::from_row`] reads, in its order.
+macro_rules! waiting_columns {
+    () => {
+        "id, url, failing_since IS NOT NULL, app_id, profile_version, is_fifo, throttle_per_second, throttle_spent_until,
+         paused_until"
+    };
+}
+pub(crate) use waiting_columns;
+
 impl WaitingDestination {
-    /// Reads the columns id, url, and whether the destination is failing.
+    /// The number of columns of `waiting_columns!`.
+    const COLUMNS: usize = 9;
+
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: DestinationId(row.get(0)?),
             url: DestinationUrl::from_stored(row.get(1)?),
             is_failing: row.get(2)?,
+            app: row.get(3)?,
+            profile_version: row.get(4)?,
+            is_fifo: row.get(5)?,
+            bucket: Bucket::from_row(row, 6)?,
+            paused_until: row::optional_timestamp(row, 8)?,
         })
     }
 
@@ -146,10 +177,13 @@ impl WaitingDestination {
 }
 
 /// Destinations that may have a due retry and are not paused. Index: webhook_destinations_earliest_retry_at.
-pub(crate) const DUE_DESTINATIONS: &str = "
-    SELECT id, url, failing_since IS NOT NULL FROM webhook_destinations
+pub(crate) const DUE_DESTINATIONS: &str = concat!(
+    "SELECT ",
+    waiting_columns!(),
+    " FROM webhook_destinations
     WHERE earliest_retry_at <= ?1 AND (paused_until IS NULL OR paused_until <= ?1)
-    ORDER BY earliest_retry_at";
+    ORDER BY earliest_retry_at"
+);
 
 /// Sets a destination's `earliest_retry_at` to the due time of its first retry. Seeks one row of webhook_retries.
 pub(crate) const RAISE_EARLIEST_RETRY_AT: &str = "
@@ -162,7 +196,7 @@ pub(crate) const RAISE_EARLIEST_RETRY_AT: &str = "
 /// Grants due retries, starting at the destination whose retry has been due the longest.
 fn claim_retries(
     db: &Connection,
-    budget: &mut ClaimBudget,
+    budget: &mut ClaimBudget<'_>,
     writer: &mut ClaimWriter<'_>,
 ) -> rusqlite::Result<()> {
     if budget.is_exhausted() || budget.slots.retries() == 0 {
@@ -173,9 +207,11 @@ fn claim_retries(
     let mut rows = due.query([writer.now.as_micros()])?;
     while let Some(row) = rows.next()? {
         let destination = WaitingDestination::from_row(row)?;
-        let count = budget.available(destination.receiver(), true);
-        if count > 0 {
-            writer.grant_retries(destination.id, count, budget)?;
+        if destination.is_fifo {
+            let granted = writer.grant_line_head(&destination, budget)?;
+            visited.extend((granted > 0).then_some(destination.id));
+        } else if let count @ 1.. = budget.available(&destination, true)? {
+            writer.grant_retries(&destination, count, budget)?;
             visited.push(destination.id);
         }
         if budget.is_exhausted() || budget.slots.retries() == 0 {
@@ -191,6 +227,57 @@ fn claim_retries(
     Ok(())
 }
 
+/// Destinations that may have a deferred event that is due, and are not paused. Index:
+/// webhook_destinations_earliest_deferred_at.
+pub(crate) const DUE_DEFERRED_DESTINATIONS: &str = concat!(
+    "SELECT ",
+    waiting_columns!(),
+    " FROM webhook_destinations
+    WHERE earliest_deferred_at <= ?1 AND (paused_until IS NULL OR paused_until <= ?1)
+    ORDER BY earliest_deferred_at"
+);
+
+/// Sets a destination's `earliest_deferred_at` to the due time of its first deferred event. Seeks one row of
+/// webhook_deferred.
+pub(crate) const RAISE_EARLIEST_DEFERRED_AT: &str = "
+    UPDATE webhook_destinations
+    SET earliest_deferred_at = (SELECT next_attempt_at FROM webhook_deferred
+                                WHERE destination_id = ?1
+                                ORDER BY next_attempt_at LIMIT 1)
+    WHERE id = ?1";
+
+/// Grants deferred events that are due, starting at the destination whose event has been due the longest.
+fn claim_deferred(
+    db: &Connection,
+    budget: &mut ClaimBudget<'_>,
+    writer: &mut ClaimWriter<'_>,
+) -> rusqlite::Result<()> {
+    if budget.is_exhausted() {
+        return Ok(());
+    }
+    let mut due = db.prepare_cached(DUE_DEFERRED_DESTINATIONS)?;
+    let mut visited = Vec::new();
+    let mut rows = due.query([writer.now.as_micros()])?;
+    while !budget.is_exhausted()
+        && let Some(row) = rows.next()?
+    {
+        let destination = WaitingDestination::from_row(row)?;
+        if destination.is_fifo {
+            let granted = writer.grant_line_head(&destination, budget)?;
+            visited.extend((granted > 0).then_some(destination.id));
+        } else if let count @ 1.. = budget.available(&destination, false)? {
+            writer.grant_deferred(&destination, count, budget)?;
+            visited.push(destination.id);
+        }
+    }
+    drop(rows);
+    // Only after the query has ended, because the update moves rows in the index that the query reads.
+    for destination in visited {
+        db.prepare_cached(RAISE_EARLIEST_DEFERRED_AT)?.execute([destination.0])?;
+    }
+    Ok(())
+}
+
 /// Grants first attempts, an equal share to each destination that has some: first to those that the worker knows to answer,
 /// then to all in turn. Destinations with fewer events leave the rest of their share to the others.
 ///
@@ -199,7 +286,7 @@ fn claim_retries(
 fn claim_first_attempts(
     db: &Connection,
     rotation: &mut ClaimRotation,
-    budget: &mut ClaimBudget,
+    budget: &mut ClaimBudget<'_>,
     writer: &mut ClaimWriter<'_>,
 ) -> rusqlite::Result<SearchResult> {
     if budget.is_exhausted() {
@@ -239,7 +326,7 @@ enum SearchResult {
 fn grant_shares(
     destinations: &[WaitingDestination],
     leases_max: usize,
-    budget: &mut ClaimBudget,
+    budget: &mut ClaimBudget<'_>,
     writer: &mut ClaimWriter<'_>,
 ) -> rusqlite::Result<Option<DestinationId>> {
     let mut waiting: Vec<&WaitingDestination> = destinations.iter().collect();
@@ -249,7 +336,12 @@ fn grant_shares(
         let share = SlotBudget::equal_share(left, waiting.len());
         let mut still_waiting = Vec::new();
         for destination in waiting {
-            let count = budget.available(destination.receiver(), false).min(share).min(left);
+            if destination.is_fifo {
+                left -= writer.grant_line_head(destination, budget)?;
+                last_visited = Some(destination.id);
+                continue;
+            }
+            let count = budget.available(destination, false)?.min(share).min(left);
             if count == 0 {
                 continue;
             }
@@ -266,14 +358,20 @@ fn grant_shares(
 }
 
 /// Seeks the next destination with first attempts; the cost does not depend on how many it has.
-pub(crate) const NEXT_DESTINATION: &str = "
-    SELECT id, url, failing_since IS NOT NULL FROM webhook_destinations
+pub(crate) const NEXT_DESTINATION: &str = concat!(
+    "SELECT ",
+    waiting_columns!(),
+    " FROM webhook_destinations
     WHERE id = (SELECT destination_id FROM webhook_first_attempts
                 WHERE destination_id > ?1 AND destination_id <= ?2
-                ORDER BY destination_id LIMIT 1)";
+                ORDER BY destination_id LIMIT 1)"
+);
 
 /// Returns the destinations that the worker knows to answer, as far as they have first attempts and free slots.
-fn known_destinations(db: &Connection, budget: &ClaimBudget) -> rusqlite::Result<Vec<WaitingDestination>> {
+fn known_destinations(
+    db: &Connection,
+    budget: &mut ClaimBudget<'_>,
+) -> rusqlite::Result<Vec<WaitingDestination>> {
     let mut next_after = db.prepare_cached(NEXT_DESTINATION)?;
     let mut waiting = Vec::new();
     for id in budget.slots.known() {
@@ -282,7 +380,11 @@ fn known_destinations(db: &Connection, budget: &ClaimBudget) -> rusqlite::Result
             break;
         }
         let known = next_after.query_row((id.0 - 1, id.0), WaitingDestination::from_row).optional()?;
-        waiting.extend(known.filter(|known| budget.available(known.receiver(), false) > 0));
+        if let Some(known) = known
+            && budget.available(&known, false)? > 0
+        {
+            waiting.push(known);
+        }
     }
     Ok(waiting)
 }
@@ -303,7 +405,7 @@ fn waiting_destinations(
     db: &Connection,
     last_served: i64,
     end: i64,
-    budget: &ClaimBudget,
+    budget: &mut ClaimBudget<'_>,
     skips_left: &mut usize,
 ) -> rusqlite::Result<FoundDestinations> {
     let mut next_after = db.prepare_cached(NEXT_DESTINATION)?;
@@ -324,11 +426,11 @@ fn waiting_destinations(
                 next_after.query_row((found.last_seen, end), WaitingDestination::from_row).optional()?;
             let Some(next) = next else { break };
             found.last_seen = next.id.0;
-            let receiver = next.receiver();
-            if budget.available(receiver, false) == 0 {
+            if budget.available(&next, false)? == 0 {
                 *skips_left -= 1;
                 continue;
             }
+            let receiver = next.receiver();
             let listed = listed.entry(receiver.host.to_owned()).or_default();
             if *listed >= budget.slots.available_at_host(receiver) {
                 *skips_left -= 1;
@@ -343,19 +445,26 @@ fn waiting_destinations(
 }
 
 /// What a claim may still grant.
-struct ClaimBudget {
+struct ClaimBudget<'a> {
+    db: &'a Connection,
+    now: Timestamp,
     slots: SlotBudget,
-    paused: BTreeSet<DestinationId>,
+    throttles: Throttles,
+    /// Endpoints in FIFO order of which the claim grants no further event.
+    closed_lines: BTreeSet<DestinationId>,
     payloads: PayloadBudget,
     /// Destinations whose next event does not fit the byte limits.
     kept_back: BTreeSet<DestinationId>,
 }
 
-impl ClaimBudget {
-    fn new(request: &ClaimRequest, paused: BTreeSet<DestinationId>) -> Self {
+impl<'a> ClaimBudget<'a> {
+    fn new(db: &'a Connection, now: Timestamp, request: &ClaimRequest) -> Self {
         Self {
+            db,
+            now,
+            throttles: Throttles::default(),
+            closed_lines: BTreeSet::new(),
             slots: SlotBudget::new(request),
-            paused,
             payloads: PayloadBudget::new(request),
             kept_back: BTreeSet::new(),
         }
@@ -374,22 +483,27 @@ impl ClaimBudget {
         self.kept_back.into_iter().collect()
     }
 
-    /// Returns how many more events of a receiver may be granted, of retries or of first attempts.
-    fn available(&self, receiver: Receiver<'_>, is_retry: bool) -> usize {
-        let destination = receiver.destination;
-        if self.paused.contains(&destination) || self.kept_back.contains(&destination) {
-            return 0;
+    /// Returns how many more events of a destination may be granted, of retries or of first attempts.
+    fn available(&mut self, destination: &WaitingDestination, is_retry: bool) -> rusqlite::Result<usize> {
+        let id = destination.id;
+        let is_closed = destination.is_fifo && self.closed_lines.contains(&id);
+        let is_paused = destination.paused_until.is_some_and(|until| until > self.now);
+        if is_closed || is_paused || self.kept_back.contains(&id) {
+            return Ok(0);
         }
-        self.slots.available(receiver, is_retry)
+        let slots = self.slots.available(destination.receiver(), is_retry);
+        let available = slots.min(self.throttles.available(self.db, self.now, destination)?);
+        Ok(if destination.is_fifo { available.min(1) } else { available })
     }
 
     /// Counts an event and returns true if its payload fits. Otherwise keeps its destination back.
-    fn spend(&mut self, receiver: Receiver<'_>, is_retry: bool, payload_bytes: usize) -> bool {
+    fn spend(&mut self, destination: &WaitingDestination, is_retry: bool, payload_bytes: usize) -> bool {
         if !self.payloads.take(payload_bytes) {
-            self.kept_back.insert(receiver.destination);
+            self.kept_back.insert(destination.id);
             return false;
         }
-        self.slots.take(receiver, 1, is_retry);
+        self.slots.take(destination.receiver(), 1, is_retry);
+        self.throttles.take(self.now, destination);
         true
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, EventKey, Timestamp, WorkerId};
+use posthaste_domain::{ClaimId, DestinationId, EventKey, Timestamp, WorkerId};
 use posthaste_store::ClaimRequest;
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -94,6 +94,22 @@ pub(crate) fn due_for_expiry_check(db: &Connection, now: Timestamp) -> rusqlite:
 pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<ClaimNumber>> {
     let mut claims = db.prepare_cached("SELECT id FROM webhook_claims")?;
     claims.query_map([], |row| row.get(0).map(ClaimNumber))?.collect()
+}
+
+/// Returns the events of a destination that are leased. Reads all leases.
+pub(crate) fn leased_events(db: &Connection, destination: DestinationId) -> rusqlite::Result<Vec<EventKey>> {
+    let mut is_held = db.prepare_cached(
+        "SELECT 1 FROM webhook_queue WHERE id = ?1 AND lease_claim = ?2 AND destination_id = ?3",
+    )?;
+    let mut leased = Vec::new();
+    for claim in all(db)? {
+        for key in granted_events(db, claim)? {
+            if is_held.exists((key.0, claim.0, destination.0))? {
+                leased.push(key);
+            }
+        }
+    }
+    Ok(leased)
 }
 
 /// Returns the events that a claim was granted, in key order, without those that an earlier expiry check found to be no

@@ -19,7 +19,7 @@ use crate::destination::DestinationUpdates;
 use crate::destination_queue::{self, QueueEntry};
 use crate::row;
 
-/// Retries that one claim examines, and paused destinations that it repairs.
+/// Retries or deferred events that one claim examines, and paused destinations that it repairs.
 const STEP_ROWS_MAX: i64 = 2_000;
 /// Largest step back that is ignored. It delays retries by no more than this.
 const IGNORED_STEP: Duration = Duration::from_millis(100);
@@ -33,16 +33,24 @@ pub(crate) struct ClockRepair {
     walk: Option<Walk>,
 }
 
-/// A walk: first leases and destinations, then retries in the order of their primary key.
+/// A walk: first leases and destinations, then retries and deferred events, each in the order of their primary key.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
-    /// Destination, due time and key of the last retry examined; none if the walk has not begun.
+    /// Destination, due time and key of the last event examined; none if the walk of its queue has not begun.
     after: Option<(i64, i64, i64)>,
+    queue: DelayedQueue,
     /// Whether this walk has repaired a time. Its transaction may have been rolled back, so another walk follows.
     has_repaired: bool,
 }
 
-const NEW_WALK: Walk = Walk { after: None, has_repaired: false };
+/// A queue in the order of due times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DelayedQueue {
+    Retries,
+    Deferred,
+}
+
+const NEW_WALK: Walk = Walk { after: None, queue: DelayedQueue::Retries, has_repaired: false };
 
 impl Default for ClockRepair {
     fn default() -> Self {
@@ -62,7 +70,7 @@ impl ClockRepair {
     /// Does the next part of the walk, if there is one.
     pub(crate) fn run(&mut self, db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         let Some(mut walk) = self.walk else { return Ok(()) };
-        if walk.after.is_none() {
+        if walk.after.is_none() && walk.queue == DelayedQueue::Retries {
             walk.has_repaired |= shorten_leases(db, now)? | repair_destinations(db, now)?;
         }
         self.walk = restart_delays(db, now, walk)?;
@@ -93,11 +101,11 @@ fn shorten_leases(db: &Connection, now: Timestamp) -> rusqlite::Result<bool> {
 /// Restarts pauses that began later than now. Index: webhook_destinations_paused.
 pub(crate) const RESTART_PAUSES: &str = "
     UPDATE webhook_destinations
-    SET paused_until = max(
+    SET paused_until = CASE WHEN disabled_at IS NOT NULL THEN paused_until ELSE max(
             coalesce(receiver_paused_until - max(receiver_paused_at - ?1, 0), 0),
             CASE WHEN operator_paused_at IS NULL THEN 0
                  ELSE coalesce(operator_paused_until - max(operator_paused_at - ?1, 0), 9223372036854775807) END
-        ),
+        ) END,
         receiver_paused_until = receiver_paused_until - max(receiver_paused_at - ?1, 0),
         receiver_paused_at    = min(receiver_paused_at, ?1),
         operator_paused_until = operator_paused_until - max(operator_paused_at - ?1, 0),
@@ -128,11 +136,23 @@ pub(crate) const RETRIES_AFTER: &str = "
     ORDER BY r.destination_id, r.next_attempt_at, r.id
     LIMIT ?4";
 
-/// Examines the next retries of the walk, and restarts the delays of those that were written later than now. Returns where
+/// Deferred events after a position, with the time when they were written. Both tables by primary key.
+pub(crate) const DEFERRED_AFTER: &str = "
+    SELECT r.destination_id, r.next_attempt_at, r.id, q.updated_at, q.attempts
+    FROM webhook_deferred r
+    CROSS JOIN webhook_queue q ON q.id = r.id
+    WHERE (r.destination_id, r.next_attempt_at, r.id) > (?1, ?2, ?3)
+    ORDER BY r.destination_id, r.next_attempt_at, r.id
+    LIMIT ?4";
+
+/// Examines the next events of the walk, and restarts the delays of those that were written later than now. Returns where
 /// the walk continues; none if it is complete and has repaired nothing.
 fn restart_delays(db: &Connection, now: Timestamp, walk: Walk) -> rusqlite::Result<Option<Walk>> {
     let (destination, due, key) = walk.after.unwrap_or((i64::MIN, i64::MIN, i64::MIN));
-    let mut examine = db.prepare_cached(RETRIES_AFTER)?;
+    let mut examine = db.prepare_cached(match walk.queue {
+        DelayedQueue::Retries => RETRIES_AFTER,
+        DelayedQueue::Deferred => DEFERRED_AFTER,
+    })?;
     let examined: Vec<(QueueEntry, Timestamp)> = examine
         .query_map((destination, due, key, STEP_ROWS_MAX), |row| {
             let entry = QueueEntry {
@@ -141,6 +161,8 @@ fn restart_delays(db: &Connection, now: Timestamp, walk: Walk) -> rusqlite::Resu
                 attempts: row.get(4)?,
                 due: row::timestamp(row, 1)?,
                 requeued_at: None,
+                is_deferred: walk.queue == DelayedQueue::Deferred,
+                is_of_endpoint: false,
             };
             Ok((entry, row::timestamp(row, 3)?))
         })?
@@ -154,14 +176,20 @@ fn restart_delays(db: &Connection, now: Timestamp, walk: Walk) -> rusqlite::Resu
         destination_queue::remove(db, entry)?;
         destination_queue::insert(db, &QueueEntry { due, ..*entry })?;
         restart.execute((entry.key.0, due.as_micros(), now.as_micros()))?;
-        destinations.add_retry(entry.destination, due);
+        if entry.is_retry() {
+            destinations.add_retry(entry.destination, due);
+        }
         has_repaired = true;
     }
     destinations.write(db, now)?;
     let is_complete = i64::try_from(examined.len()).is_ok_and(|examined| examined < STEP_ROWS_MAX);
     Ok(match examined.last() {
         Some((last, _)) if !is_complete => {
-            Some(Walk { after: Some((last.destination.0, last.due.as_micros(), last.key.0)), has_repaired })
+            let after = Some((last.destination.0, last.due.as_micros(), last.key.0));
+            Some(Walk { after, has_repaired, ..walk })
+        }
+        _ if walk.queue == DelayedQueue::Retries => {
+            Some(Walk { after: None, queue: DelayedQueue::Deferred, has_repaired })
         }
         _ => has_repaired.then_some(NEW_WALK),
     })
@@ -243,7 +271,8 @@ mod tests {
             }
             steps
         };
-        let steps_of_a_walk = 3;
+        // Three for the retries, and one that finds no deferred event.
+        let steps_of_a_walk = 4;
         assert_eq!(walk_to_the_end(written_at.after(HOUR)), steps_of_a_walk);
         assert_eq!(walk_to_the_end(written_at.after(2 * HOUR)), 0);
         assert_eq!(walk_to_the_end(written_at.after(2 * HOUR).before(IGNORED_STEP)), 0);

@@ -62,6 +62,25 @@ impl DestinationUpdates {
         self.0.entry(destination).or_default().failures = Some(run);
     }
 
+    /// Returns since when a destination has been failing, with the outcomes that were added so far.
+    pub(crate) fn failing_since(
+        &self,
+        db: &Connection,
+        now: Timestamp,
+        destination: DestinationId,
+    ) -> rusqlite::Result<Option<Timestamp>> {
+        let stored = || {
+            db.prepare_cached("SELECT failing_since FROM webhook_destinations WHERE id = ?1")?
+                .query_row([destination.0], |row| row::optional_timestamp(row, 0))
+        };
+        match self.0.get(&destination).and_then(|update| update.failures) {
+            None => stored(),
+            Some(FailureRun::Ended) => Ok(None),
+            Some(FailureRun::Continues) => Ok(stored()?.or(Some(now))),
+            Some(FailureRun::BeginsNow) => Ok(Some(now)),
+        }
+    }
+
     /// Writes the collected changes. Each statement skips rows that already have the value, as after most settles.
     pub(crate) fn write(&self, db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         for (destination, update) in &self.0 {
@@ -125,7 +144,8 @@ pub(crate) fn pause(
             "UPDATE webhook_destinations
              SET operator_paused_at = ?2, operator_paused_until = ?3, operator_paused_by = ?4,
                  operator_pause_reason = ?5,
-                 paused_until = max(coalesce(?3, 9223372036854775807), coalesce(receiver_paused_until, 0))
+                 paused_until = CASE WHEN disabled_at IS NOT NULL THEN 9223372036854775807
+                     ELSE max(coalesce(?3, 9223372036854775807), coalesce(receiver_paused_until, 0)) END
              WHERE id = ?1",
         )?
         .execute((id.0, now.as_micros(), until, pause.actor(), pause.reason()))?;
@@ -146,7 +166,7 @@ pub(crate) fn resume(
     let changed = db
         .prepare_cached(
             "UPDATE webhook_destinations
-             SET paused_until = NULL, receiver_paused_at = NULL, receiver_paused_until = NULL,
+             SET paused_until = CASE WHEN disabled_at IS NOT NULL THEN 9223372036854775807 END, receiver_paused_at = NULL, receiver_paused_until = NULL,
                  operator_paused_at = NULL, operator_paused_until = NULL, operator_paused_by = NULL,
                  operator_pause_reason = NULL, resumed_at = ?2
              WHERE id = ?1",
@@ -160,7 +180,7 @@ pub(crate) fn resume(
     read_status(db, now, id)
 }
 
-fn record_audit(
+pub(crate) fn record_audit(
     db: &Connection,
     now: Timestamp,
     id: DestinationId,
@@ -194,6 +214,19 @@ pub(crate) fn resumed(
         })
     })?;
     rows.collect()
+}
+
+/// Destinations whose URL, keys or headers changed after a time. Index: webhook_destinations_updated.
+pub(crate) const UPDATED: &str = "SELECT id FROM webhook_destinations WHERE profile_updated_at > ?1";
+
+/// Returns the destinations whose URL, keys or headers changed within the last `within`.
+pub(crate) fn updated(
+    db: &Connection,
+    now: Timestamp,
+    within: Duration,
+) -> rusqlite::Result<Vec<DestinationId>> {
+    let mut updated = db.prepare_cached(UPDATED)?;
+    updated.query_map([now.before(within).as_micros()], |row| row.get(0).map(DestinationId))?.collect()
 }
 
 /// Stores the open circuits that a worker reports, and removes those that it reports as closed. A circuit that opened

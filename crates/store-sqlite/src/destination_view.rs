@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use posthaste_domain::{DestinationId, DestinationUrl, EventKey, Timestamp};
+use posthaste_domain::{DestinationId, DestinationUrl, DisableReason, EventKey, Timestamp};
 use posthaste_store::{
     DESTINATION_AUDIT_MAX, DestinationAction, DestinationAudit, DestinationDetail, DestinationState,
-    DestinationStatus, DestinationView, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX, OpenCircuit, OperatorPause,
-    PENDING_COUNT_MAX, Page, PageRequest, PendingCount, ReceiverPause, StoreError,
+    DestinationStatus, DestinationView, DisabledEndpoint, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX,
+    OpenCircuit, OperatorPause, PENDING_COUNT_MAX, Page, PageRequest, PendingCount, ReceiverPause,
+    StoreError,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -58,7 +59,11 @@ pub(crate) const CIRCUIT_OPEN: &str = concat!(
 /// Index: webhook_destinations_paused. Sorts the destinations that are paused now.
 pub(crate) const PAUSED: &str =
     "SELECT d.id FROM webhook_destinations d INDEXED BY webhook_destinations_paused
-     WHERE d.paused_until > ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3";
+     WHERE d.paused_until > ?1 AND d.disabled_at IS NULL AND d.id > ?2 ORDER BY d.id LIMIT ?3";
+/// Index: webhook_destinations_disabled.
+pub(crate) const DISABLED: &str =
+    "SELECT d.id FROM webhook_destinations d INDEXED BY webhook_destinations_disabled
+     WHERE d.disabled_at IS NOT NULL AND d.id > ?2 AND ?1 IS NOT NULL ORDER BY d.id LIMIT ?3";
 
 /// Lists destinations by id.
 pub(crate) fn list(
@@ -73,6 +78,7 @@ pub(crate) fn list(
         Some(DestinationState::Failing) => FAILING,
         Some(DestinationState::CircuitOpen) => CIRCUIT_OPEN,
         Some(DestinationState::Paused) => PAUSED,
+        Some(DestinationState::Disabled) => DISABLED,
     };
     let limit = page.limit.get();
     let after = page.after.map_or(i64::MIN, |after| after.0);
@@ -107,7 +113,7 @@ pub(crate) fn read_status(
     let status = db
         .prepare_cached(
             "SELECT url, receiver_paused_at, receiver_paused_until, operator_paused_at, operator_paused_until,
-                    operator_paused_by, operator_pause_reason, failing_since
+                    operator_paused_by, operator_pause_reason, failing_since, app_id, disabled_at, disabled_reason
              FROM webhook_destinations
              WHERE id = ?1",
         )?
@@ -115,6 +121,8 @@ pub(crate) fn read_status(
             Ok(DestinationStatus {
                 id,
                 url: DestinationUrl::from_stored(row.get(0)?),
+                app: row::application(row, 8)?,
+                disabled: disabled(row, 9)?,
                 operator_pause: operator_pause(row, now)?,
                 receiver_pause: receiver_pause(row, now)?,
                 circuit: None,
@@ -124,6 +132,12 @@ pub(crate) fn read_status(
         .optional()?;
     let status = status.ok_or(StoreError::DestinationNotFound { id: id.0 })?;
     Ok(DestinationStatus { circuit: read_circuit(db, now, id)?, ..status })
+}
+
+/// Reads since when and why an endpoint is disabled, from two columns.
+pub(crate) fn disabled(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<DisabledEndpoint>> {
+    let Some(at) = row::optional_timestamp(row, column)? else { return Ok(None) };
+    Ok(Some(DisabledEndpoint { at, reason: row::decode(row, column + 1, DisableReason::from_name)? }))
 }
 
 /// Reads the operator's pause from a row, unless it has ended.
@@ -264,12 +278,17 @@ pub(crate) const COUNT_FIRST_ATTEMPTS: &str = "
 pub(crate) const COUNT_RETRIES: &str = "
     SELECT count(*), min(id) FROM (SELECT id FROM webhook_retries WHERE destination_id = ?1 LIMIT ?2)";
 
+/// Deferred events of a destination, at most ?2. Index: webhook_deferred_id.
+pub(crate) const COUNT_DEFERRED: &str = "
+    SELECT count(*), min(id) FROM (
+        SELECT id FROM webhook_deferred INDEXED BY webhook_deferred_id WHERE destination_id = ?1 ORDER BY id LIMIT ?2)";
+
 /// Counts the events in the queues of a destination, which hold its pending events without a lease. Reads at most
 /// `rows_max` of each queue.
 fn count_queued(db: &Connection, id: DestinationId, rows_max: u64) -> rusqlite::Result<Counted> {
     let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
     let mut counted = Counted::default();
-    for sql in [COUNT_FIRST_ATTEMPTS, COUNT_RETRIES] {
+    for sql in [COUNT_FIRST_ATTEMPTS, COUNT_DEFERRED, COUNT_RETRIES] {
         let (count, oldest) = db.prepare_cached(sql)?.query_row((id.0, rows_max), |row| {
             Ok((row::unsigned(row, 0)?, row.get::<_, Option<i64>>(1)?.map(EventKey)))
         })?;

@@ -6,12 +6,15 @@ mod new_leases;
 
 use std::collections::BTreeSet;
 
-use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, MessageId, NewEvent, Timestamp};
+use posthaste_domain::{
+    DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, MessageId, NewEvent, Timestamp,
+};
 use posthaste_store::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt, StoreError};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
+use crate::destination_queue;
 use crate::error::CallError;
 use crate::row;
 use crate::totals::{self, TotalsChange};
@@ -158,8 +161,18 @@ fn check_ids_are_unused(db: &Connection, events: &[NewEvent]) -> Result<(), Call
     Ok(())
 }
 
+/// Returns the destination of a URL, which is created if it is new.
+pub(crate) fn find_or_add_destination(
+    db: &Connection,
+    now: Timestamp,
+    url: &DestinationUrl,
+) -> rusqlite::Result<DestinationId> {
+    InsertStatements::prepare(db)?.find_or_add_destination(now, url).map(DestinationId)
+}
+
 /// The statements that store an event, prepared once per request.
 struct InsertStatements<'a> {
+    db: &'a Connection,
     find_destination: CachedStatement<'a>,
     add_destination: CachedStatement<'a>,
     message: CachedStatement<'a>,
@@ -171,6 +184,7 @@ struct InsertStatements<'a> {
 impl<'a> InsertStatements<'a> {
     fn prepare(db: &'a Connection) -> rusqlite::Result<Self> {
         Ok(Self {
+            db,
             // Index: webhook_destinations_url.
             find_destination: db
                 .prepare_cached("SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?1")?,
@@ -185,18 +199,18 @@ impl<'a> InsertStatements<'a> {
             event: db.prepare_cached(
                 "INSERT INTO webhook_events
                      (id, event_id, message_key, message_id, destination_id, event_type, max_attempts, created_at,
-                      webhook_id, payment_request_id, session_id, stored_by)
-                 VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                      webhook_id, payment_request_id, session_id, stored_by, deliver_at)
+                 VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?,
             queue: db.prepare_cached(
                 "INSERT INTO webhook_queue (id, destination_id, next_attempt_at, updated_at, lease_padding)
-                 VALUES (?1, ?2, ?3, ?3, x'00000000000000000000000000000000000000000000000000000000')",
+                 VALUES (?1, ?2, ?4, ?3, x'00000000000000000000000000000000000000000000000000000000')",
             )?,
             first_attempt: db.prepare_cached("INSERT INTO webhook_first_attempts (destination_id, id) VALUES (?2, ?1)")?,
         })
     }
 
-    /// Inserts an event and its message under the same key: every message has exactly one event for now.
+    /// Inserts an event and its message under the same key: the message has no other event.
     fn insert(
         &mut self,
         now: Timestamp,
@@ -208,6 +222,7 @@ impl<'a> InsertStatements<'a> {
     ) -> rusqlite::Result<Receipt> {
         let destination_id = self.find_or_add_destination(now, event.destination_url())?;
         let event_id = event.event_id().cloned().unwrap_or_else(|| EventId::from_message(message_id));
+        let deliver_at = Some(now.after(event.deliver_in())).filter(|at| *at > now);
         self.message.execute((
             key,
             message_id.as_uuid().into_bytes(),
@@ -231,19 +246,33 @@ impl<'a> InsertStatements<'a> {
             event.payment_request_id(),
             event.session_id(),
             stored_by,
+            deliver_at.map(Timestamp::as_micros),
         ))?;
         let is_leased = match leases {
-            Some(leases) => leases.insert(key, destination_id, message_id, &event_id, event)?,
-            None => false,
+            Some(leases) if deliver_at.is_none() => {
+                leases.insert(key, destination_id, message_id, &event_id, event)?
+            }
+            _ => false,
         };
         if !is_leased {
-            self.queue.execute((key, destination_id, now.as_micros()))?;
-            self.first_attempt.execute((key, destination_id))?;
+            let due = deliver_at.unwrap_or(now);
+            self.queue.execute((key, destination_id, now.as_micros(), due.as_micros()))?;
+            match deliver_at {
+                None => {
+                    self.first_attempt.execute((key, destination_id))?;
+                }
+                Some(due) => destination_queue::insert_deferred(
+                    self.db,
+                    EventKey(key),
+                    DestinationId(destination_id),
+                    due,
+                )?,
+            }
         }
         Ok(Receipt { event_id, status: DeliveryStatus::Pending, created_at: now })
     }
 
-    /// Returns the id of a destination, which is created if it is new.
+    /// Returns the id of the destination of a URL, which is created if it is new.
     fn find_or_add_destination(&mut self, now: Timestamp, url: &DestinationUrl) -> rusqlite::Result<i64> {
         match self.find_destination.query_row([url.as_str()], |row| row.get(0)).optional()? {
             Some(id) => Ok(id),

@@ -18,8 +18,9 @@ use crate::totals::TotalsChange;
 /// Reads pending events after a key. All tables are read by their primary keys.
 pub(crate) const PENDING_EVENTS: &str = "
     SELECT q.id, q.destination_id, q.attempts, q.next_attempt_at, q.requeued_at,
+           q.attempts = 0 AND q.claims = 0 AND q.requeued_at IS NULL AND q.next_attempt_at > q.updated_at, q.app_id > 0,
            q.lease_claim, q.lease_until, q.lost_leases, q.last_error,
-           e.event_id, e.created_at, d.paused_until,
+           e.event_id, e.created_at, e.deliver_at, d.disabled_at IS NOT NULL, d.paused_until,
            EXISTS (SELECT 1 FROM webhook_circuits c WHERE c.destination_id = q.destination_id AND c.expires_at > ?3)
     FROM webhook_queue q
     CROSS JOIN webhook_events e ON e.id = q.id
@@ -36,28 +37,32 @@ struct PendingEvent {
     last_error: Option<String>,
     event_id: EventId,
     created_at: Timestamp,
+    deliver_at: Option<Timestamp>,
     hold: Option<Hold>,
 }
 
 impl PendingEvent {
     fn from_row(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Self> {
-        let is_paused = row::optional_timestamp(row, 11)?.is_some_and(|until| until > now);
+        const REST: usize = QueueEntry::COLUMNS;
+        let is_paused = row::optional_timestamp(row, REST + 8)?.is_some_and(|until| until > now);
         Ok(Self {
             entry: QueueEntry::from_row(row)?,
-            claim: row.get::<_, Option<i64>>(5)?.map(ClaimNumber),
-            lease_until: row::optional_timestamp(row, 6)?,
-            lost_leases: row.get(7)?,
-            last_error: row.get(8)?,
-            event_id: EventId::from_stored(row.get(9)?),
-            created_at: row::timestamp(row, 10)?,
-            hold: Hold::of_destination(is_paused, row.get(12)?),
+            claim: row.get::<_, Option<i64>>(REST)?.map(ClaimNumber),
+            lease_until: row::optional_timestamp(row, REST + 1)?,
+            lost_leases: row.get(REST + 2)?,
+            last_error: row.get(REST + 3)?,
+            event_id: EventId::from_stored(row.get(REST + 4)?),
+            created_at: row::timestamp(row, REST + 5)?,
+            deliver_at: row::optional_timestamp(row, REST + 6)?,
+            hold: Hold::of_destination(row.get(REST + 7)?, is_paused, row.get(REST + 9)?),
         })
     }
 
-    /// Returns true if the event was enqueued or last requeued by `horizon`, and is not in flight.
+    /// Returns true if the event was first due or last requeued by `horizon`, and is not in flight.
     fn has_expired(&self, horizon: Timestamp, now: Timestamp) -> bool {
         let is_in_flight = self.lease_until.is_some_and(|until| until > now);
-        !is_in_flight && self.entry.requeued_at.unwrap_or(self.created_at) <= horizon
+        let first_due_at = self.deliver_at.unwrap_or(self.created_at);
+        !is_in_flight && self.entry.requeued_at.unwrap_or(first_due_at) <= horizon
     }
 }
 

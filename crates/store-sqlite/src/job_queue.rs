@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A first-in, first-out queue that threads block on.
 pub(crate) struct JobQueue<J> {
@@ -62,10 +63,27 @@ impl<J> JobQueue<J> {
         self.wait_for_job().jobs.pop_front()
     }
 
-    /// Blocks until a job is queued and takes all queued jobs. Returns `None` once the queue is closed and empty.
-    pub(crate) fn take_all(&self) -> Option<Vec<J>> {
-        let jobs: Vec<J> = self.wait_for_job().jobs.drain(..).collect();
-        (!jobs.is_empty()).then_some(jobs)
+    /// Blocks until a job is queued, or for at most `timeout`, and takes all queued jobs. Returns no jobs after the timeout or a
+    /// [`nudge`](Self::nudge), and `None` once the queue is closed and empty.
+    pub(crate) fn take_all_within(&self, timeout: Option<Duration>) -> Option<Vec<J>> {
+        let mut state = self.lock();
+        if state.jobs.is_empty() && !state.closed {
+            state.idle_threads += 1;
+            state = match timeout {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(timeout) => {
+                    self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            state.idle_threads -= 1;
+        }
+        let is_ended = state.jobs.is_empty() && state.closed;
+        (!is_ended).then(|| state.jobs.drain(..).collect())
+    }
+
+    /// Wakes a thread that waits without a timeout, so that it looks whether it needs one.
+    pub(crate) fn nudge(&self) {
+        self.changed.notify_all();
     }
 
     /// Takes all queued jobs without waiting for one.
@@ -100,7 +118,7 @@ mod tests {
             assert_eq!(queue.push(job), PushResult::AllThreadsBusy, "no thread is waiting");
         }
         assert_eq!(queue.take(), Some(1));
-        assert_eq!(queue.take_all(), Some(vec![2, 3, 4]));
+        assert_eq!(queue.take_all_within(None), Some(vec![2, 3, 4]));
     }
 
     #[test]
@@ -111,6 +129,12 @@ mod tests {
         assert_eq!(queue.push("too late"), PushResult::Closed);
         assert_eq!(queue.take(), Some("last"));
         assert_eq!(queue.take(), None);
-        assert_eq!(queue.take_all(), None);
+        assert_eq!(queue.take_all_within(None), None);
+    }
+
+    #[test]
+    fn a_thread_that_waits_with_a_timeout_goes_on_without_a_job() {
+        let queue: JobQueue<()> = JobQueue::new();
+        assert_eq!(queue.take_all_within(Some(Duration::from_millis(1))), Some(vec![]));
     }
 }

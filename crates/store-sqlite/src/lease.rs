@@ -28,7 +28,8 @@ fn find_held(
     lease: &LeaseRef,
 ) -> rusqlite::Result<Option<(QueueEntry, ClaimNumber)>> {
     let by = (lease.key.0, TokenSeed::of_lease(lease.key, lease.token).into_bytes());
-    held.query_row(by, |row| Ok((QueueEntry::from_row(row)?, ClaimNumber(row.get(5)?)))).optional()
+    held.query_row(by, |row| Ok((QueueEntry::from_row(row)?, ClaimNumber(row.get(QueueEntry::COLUMNS)?))))
+        .optional()
 }
 
 /// Reads the payload of a leased event. Returns no row if the event no longer has a lease under this seed. All lookups are
@@ -91,7 +92,7 @@ pub(crate) fn release(db: &Connection, now: Timestamp, leases: &[LeaseRef]) -> R
             continue;
         };
         // The event was due when it was leased, also if the clock has stepped back since.
-        let entry = QueueEntry { due: entry.due.min(now), ..entry };
+        let entry = QueueEntry { due: entry.due.min(now), is_deferred: false, ..entry };
         clear_lease.execute((entry.key.0, now.as_micros(), entry.due.as_micros()))?;
         destination_queue::insert(db, &entry)?;
         ended.add(claim, entry.is_retry());

@@ -9,8 +9,8 @@
 //! thread, SQLite lets one of them write at a time, and leases are fenced by their tokens. The modules mirror those of
 //! `posthaste-store`. Each statement is next to the code that uses it, with a comment that names its index.
 //!
-//! An application with business tables in the same file can enqueue inside its own transaction:
-//! [`SqliteStore::enqueue_in`].
+//! An application with business tables in the same file can enqueue inside its own transaction: with
+//! [`SqliteStore::enqueue_in`], or in any language through the views `webhook_publish` and `webhook_enqueue`.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -28,6 +28,7 @@ mod destination_view;
 mod enqueue;
 mod error;
 mod expire;
+mod foreign_commits;
 mod free_space;
 mod job_queue;
 mod key_runs;
@@ -41,9 +42,11 @@ mod operate;
 mod query_plans;
 mod read;
 mod reader_pool;
+mod registry;
 mod remove;
 mod row;
 mod secrets;
+mod settings;
 mod settle;
 mod thread_group;
 mod token_seed;
@@ -53,6 +56,7 @@ mod write_probe;
 mod writer;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,11 +65,12 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter,
-    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
-    EventDetail, EventQuery, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest,
-    SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
+    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
+    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView, ExpireRequest,
+    ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage, Operations, Overview,
+    Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult, Settlement, Store,
+    StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -77,6 +82,8 @@ use clock_repair::ClockRepair;
 use command::{CommandKind, WriteContext};
 use database_file::DatabaseFile;
 use error::CallError;
+use foreign_commits::ForeignCommits;
+use maintain::MaintenanceCursor;
 use operate::OwnedActionRequest;
 use reader_pool::ReaderPool;
 use writer::{Writer, WriterThread};
@@ -87,6 +94,7 @@ pub use migrate::{MigrationReport, check_schema, inspect, migrate};
 pub use open::{OpenError, Options, system_rng};
 /// The rusqlite version whose transactions [`SqliteStore::enqueue_in`] accepts.
 pub use rusqlite;
+pub use settings::SqlProducerDefaults;
 
 /// A store on an SQLite file. Clones are cheap handles to the same threads, which end when the last handle is dropped or
 /// any handle is closed.
@@ -102,8 +110,10 @@ struct Shared {
     waker: Waker,
     call_timeout: Duration,
     file: Arc<DatabaseFile>,
-    /// Where the next maintenance step continues to examine destinations.
-    destination_cursor: Arc<Mutex<i64>>,
+    /// Where the next maintenance step continues its walks.
+    maintenance_cursor: Arc<Mutex<MaintenanceCursor>>,
+    /// Set when a worker subscribes to wake-ups: from then on the writer watches for commits of other processes.
+    has_worker: Arc<AtomicBool>,
     /// Source of message ids for [`SqliteStore::enqueue_in`], which runs on its caller's thread.
     random: Mutex<StdRng>,
 }
@@ -144,8 +154,9 @@ impl SqliteStore {
         }
         let file = DatabaseFile::identify(path.clone()).map_err(|source| OpenError::Lost { path, source })?;
         let file = Arc::new(file);
-        let waker = Waker::default();
+        let (waker, has_worker) = (Waker::default(), Arc::<AtomicBool>::default());
         let writer_thread = WriterThread {
+            foreign_commits: ForeignCommits::new(Arc::clone(&has_worker)),
             checkpointer: Checkpointer::start(file.path().to_owned()).map_err(OpenError::Thread)?,
             db,
             file: Arc::clone(&file),
@@ -158,7 +169,8 @@ impl SqliteStore {
             failing: Arc::default(),
         };
         let shared = Shared {
-            destination_cursor: Arc::default(),
+            maintenance_cursor: Arc::default(),
+            has_worker,
             readers: ReaderPool::new(Arc::clone(&file), options.busy_timeout),
             writer: Writer::start(writer_thread).map_err(OpenError::Thread)?,
             clock,
@@ -201,6 +213,12 @@ impl SqliteStore {
     /// Wakes the workers of this process, because events may have become due.
     pub fn wake(&self) {
         self.shared.waker.wake();
+    }
+
+    /// Stores the defaults and limits that the views `webhook_publish` and `webhook_enqueue` apply.
+    pub async fn set_sql_producer_defaults(&self, defaults: SqlProducerDefaults) -> Result<(), StoreError> {
+        self.write(CommandKind::Other, move |context| Ok(settings::store_defaults(context.db, defaults)?))
+            .await
     }
 
     /// Runs `work` on the writer thread.
@@ -267,6 +285,8 @@ impl Store for SqliteStore {
     }
 
     fn wakeups(&self) -> Wakeups {
+        self.shared.has_worker.store(true, Ordering::Relaxed);
+        self.shared.writer.nudge();
         self.shared.waker.subscribe()
     }
 
@@ -462,11 +482,35 @@ impl Store for SqliteStore {
     }
 
     async fn maintain(&self, retention: &Retention) -> Result<MaintenanceReport, StoreError> {
-        let (retention, cursor) = (*retention, Arc::clone(&self.shared.destination_cursor));
+        let (retention, cursor) = (*retention, Arc::clone(&self.shared.maintenance_cursor));
         self.write(CommandKind::Other, move |context| {
             let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
             maintain::maintain(context.db, context.now, &mut cursor, &retention)
         })
         .await
+    }
+
+    fn applications(&self) -> &dyn Applications {
+        self
+    }
+
+    fn endpoints(&self) -> &dyn Endpoints {
+        self
+    }
+
+    fn event_types(&self) -> &dyn EventTypes {
+        self
+    }
+
+    fn messages(&self) -> &dyn Messages {
+        self
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        self
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
     }
 }

@@ -11,25 +11,38 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::destination;
 use crate::error::CallError;
 use crate::notices::{self, LogEntry};
+use crate::registry::{self, MessageCursor};
 use crate::remove;
 use crate::row;
 use crate::secrets;
 use crate::totals::TotalsChange;
 use crate::unused_destinations;
 
+/// Where the next maintenance step continues its walks over tables that have no index by age.
+#[derive(Debug, Default)]
+pub(crate) struct MaintenanceCursor {
+    destination: i64,
+    message: MessageCursor,
+}
+
 /// Removes up to `rows_max` old events, failed ones first, and reports how many. Also removes retired secrets and up to
 /// `rows_max` expired idempotency keys, up to `rows_max` log entries with the attempts and delivered events that they refer
-/// to, and forgets up to `rows_max` discarded events.
+/// to, and forgets up to `rows_max` discarded events. Of the registry it removes expired answers, retired keys, expired
+/// payloads and what belongs to deleted endpoints and applications.
 pub(crate) fn maintain(
     db: &Connection,
     now: Timestamp,
-    destination_cursor: &mut i64,
+    cursor: &mut MaintenanceCursor,
     retention: &Retention,
 ) -> Result<MaintenanceReport, CallError> {
     let rows_max = i64::try_from(retention.rows_max).unwrap_or(i64::MAX);
     remove_expired_keys(db, now, rows_max)?;
     secrets::remove_retired(db, now)?;
+    registry::remove_retired_keys(db, now)?;
     destination::remove_expired_reports(db, now)?;
+    let mut has_more = registry::remove_expired_answers(db, now, rows_max)?;
+    has_more |= registry::cancel_of_deleted(db, now, retention.rows_max)?;
+    has_more |= registry::expunge_expired(db, now, rows_max)?;
     let horizon = retention.keep_for.map(|keep| now.before(keep));
     let mut report = MaintenanceReport::default();
     if let Some(keep_for) = retention.keep_dead_letters_for {
@@ -40,13 +53,16 @@ pub(crate) fn maintain(
     if let Some(horizon) = horizon {
         report.removed += remove_entries(db, horizon, remaining)?;
         report.has_more |= remove::forget_old_discards(db, horizon, rows_max)? >= retention.rows_max;
+        has_more |= registry::remove_old_messages(db, &mut cursor.message, horizon, rows_max)?;
+        registry::remove_old_operations(db, horizon)?;
     }
     if let Some(keep_for) = retention.keep_unused_destinations_for {
         let horizon = now.before(keep_for);
         report.has_more |=
-            unused_destinations::remove_unused(db, destination_cursor, now, horizon, rows_max)?;
+            unused_destinations::remove_unused(db, &mut cursor.destination, now, horizon, rows_max)?;
     }
-    report.has_more |= has_more(db, now, horizon)?;
+    registry::remove_deleted_applications(db, rows_max)?;
+    report.has_more |= has_more || has_old_rows(db, now, horizon)?;
     Ok(report)
 }
 
@@ -154,7 +170,7 @@ fn remove_attempt(db: &Connection, entry: &LogEntry) -> rusqlite::Result<()> {
 }
 
 /// Returns whether another step would remove something. Reads only the oldest idempotency key and log row.
-fn has_more(db: &Connection, now: Timestamp, horizon: Option<Timestamp>) -> rusqlite::Result<bool> {
+fn has_old_rows(db: &Connection, now: Timestamp, horizon: Option<Timestamp>) -> rusqlite::Result<bool> {
     let oldest_key =
         "SELECT coalesce((SELECT expires_at FROM webhook_idempotency ORDER BY id LIMIT 1) <= ?1, FALSE)";
     if db.prepare_cached(oldest_key)?.query_row([now.as_micros()], |row| row.get(0))? {

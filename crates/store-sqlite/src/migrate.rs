@@ -16,7 +16,9 @@ use crate::open::{OpenError, Options, absolute_path};
 /// Name and SQL of each migration, in order; the first is version 1. A released migration never changes.
 const MIGRATIONS: &[(&str, &str)] = &[
     ("outbox", include_str!("../migrations/0001_outbox.sql")),
-    ("deliveries_view", include_str!("../migrations/0002_deliveries_view.sql")),
+    ("registry", include_str!("../migrations/0002_registry.sql")),
+    ("deliveries_view", include_str!("../migrations/0003_deliveries_view.sql")),
+    ("producers", include_str!("../migrations/0004_producers.sql")),
 ];
 
 /// Schema versions before and after a migration; equal if there was nothing to apply. Version 0 is an empty database.

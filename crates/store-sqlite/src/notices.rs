@@ -7,7 +7,10 @@
 //! finds old attempts and old deliveries in the log in the order of their commits. Retention removes a delivered event
 //! together with the entry of its delivery, and so never before the event's last notice. The notices of a discarded event stay.
 
-use posthaste_domain::{EventId, EventKey, FailureKind, Notice, NoticeKind, Timestamp};
+use posthaste_domain::{
+    DestinationId, DisableReason, EndpointId, EventId, EventKey, FailureKind, Notice, NoticeEndpoint,
+    NoticeKind, Timestamp,
+};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice};
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -41,6 +44,7 @@ impl LogEntry {
             None => b'r',
             Some(NoticeKind::Delivered) => b'd',
             Some(NoticeKind::DeadLettered(kind)) => failure_letter(kind),
+            Some(NoticeKind::EndpointDisabled(reason)) => disable_letter(reason),
         };
         packed[9..13].copy_from_slice(&self.attempts.to_be_bytes());
         packed[13..].copy_from_slice(&self.attempt_position.to_be_bytes());
@@ -57,12 +61,27 @@ impl LogEntry {
             key: EventKey(i64::from_be_bytes(*key)),
             kind: match rest[0] {
                 b'd' => Some(NoticeKind::Delivered),
-                letter => find_failure_kind(letter).map(NoticeKind::DeadLettered),
+                letter => find_failure_kind(letter)
+                    .map(NoticeKind::DeadLettered)
+                    .or_else(|| find_disable_reason(letter).map(NoticeKind::EndpointDisabled)),
             },
             attempts: u32::from_be_bytes(*attempts),
             attempt_position: u32::from_be_bytes(*attempt_position),
         }
     }
+}
+
+/// The letter of the reason for which an endpoint was disabled, in a packed entry.
+const fn disable_letter(reason: DisableReason) -> u8 {
+    match reason {
+        DisableReason::Manual => b'M',
+        DisableReason::Gone => b'G',
+        DisableReason::Failing => b'F',
+    }
+}
+
+fn find_disable_reason(letter: u8) -> Option<DisableReason> {
+    DisableReason::ALL.iter().copied().find(|reason| disable_letter(*reason) == letter)
 }
 
 /// The letter of a failure kind in a packed entry. It differs from `r`, a retry, and `d`, a delivery.
@@ -139,10 +158,18 @@ pub(crate) fn read_notices(
                 && notices.len() < limit
                 && let Some(references) = read_references(db, entry.key)?
             {
-                let EventReferences { event_id, webhook_id, session_id, payment_request_id } = references;
-                let attempts = entry.attempts;
-                let notice =
-                    Notice { kind, event_id, webhook_id, session_id, payment_request_id, attempts, at };
+                let EventReferences { event_id, webhook_id, session_id, payment_request_id, endpoint } =
+                    references;
+                let notice = Notice {
+                    kind,
+                    event_id,
+                    webhook_id,
+                    session_id,
+                    payment_request_id,
+                    attempts: entry.attempts,
+                    at,
+                    endpoint: endpoint.filter(|_| kind.disable_reason().is_some()),
+                };
                 notices.push(PublishedNotice { cursor, notice });
             }
         }
@@ -158,21 +185,29 @@ struct EventReferences {
     webhook_id: Option<String>,
     session_id: Option<String>,
     payment_request_id: Option<String>,
+    /// `None` if the event was enqueued to a URL.
+    endpoint: Option<NoticeEndpoint>,
 }
 
 /// Reads the fields of an event, also of a discarded one. Returns `None` if retention has removed the event.
 fn read_references(db: &Connection, key: EventKey) -> rusqlite::Result<Option<EventReferences>> {
     db.prepare_cached(
-        "SELECT event_id, webhook_id, session_id, payment_request_id FROM webhook_events WHERE id = ?1
+        "SELECT event_id, webhook_id, session_id, payment_request_id, destination_id, app_id
+         FROM webhook_events
+         WHERE id = ?1
          UNION ALL
-         SELECT event_id, webhook_id, session_id, payment_request_id FROM webhook_discarded_events WHERE id = ?1",
+         SELECT event_id, webhook_id, session_id, payment_request_id, destination_id, app_id
+         FROM webhook_discarded_events
+         WHERE id = ?1",
     )?
     .query_row([key.0], |row| {
+        let id = EndpointId(DestinationId(row.get(4)?));
         Ok(EventReferences {
             event_id: EventId::from_stored(row.get(0)?),
             webhook_id: row.get(1)?,
             session_id: row.get(2)?,
             payment_request_id: row.get(3)?,
+            endpoint: row::application(row, 5)?.map(|app| NoticeEndpoint { id, app }),
         })
     })
     .optional()
@@ -191,8 +226,9 @@ mod tests {
     fn packed_entries_unpack_to_the_same_values() {
         let entry = |kind| LogEntry { key: EventKey(1 << 40), kind, attempts: 7, attempt_position: 300 };
         let failures = FailureKind::ALL.iter().map(|kind| Some(NoticeKind::DeadLettered(*kind)));
-        let expected: Vec<_> =
-            [None, Some(NoticeKind::Delivered)].into_iter().chain(failures).map(entry).collect();
+        let disabled = DisableReason::ALL.iter().map(|reason| Some(NoticeKind::EndpointDisabled(*reason)));
+        let others = [None, Some(NoticeKind::Delivered)].into_iter().chain(disabled);
+        let expected: Vec<_> = others.chain(failures).map(entry).collect();
         let mut batch = LogBatch::default();
         expected.iter().for_each(|entry| batch.push(entry));
         assert!(unpack_entries(&batch.0).eq((0..).zip(expected)));

@@ -29,22 +29,42 @@ pub(crate) fn requeue(
     let Some(kind_before) = found.failure_kind else {
         return Err(StoreError::NotRequeueable { event_id: event_id.clone(), status: found.status }.into());
     };
+    reopen(db, now, found.key, kind_before, ManualAction::Requeue, request)?;
+    Ok(row::read_event(db, found.key)?)
+}
+
+/// Moves a failed event to the queue, due now, and records the action.
+pub(crate) fn reopen(
+    db: &Connection,
+    now: Timestamp,
+    key: EventKey,
+    kind_before: FailureKind,
+    action: ManualAction,
+    request: ActionRequest<'_>,
+) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO webhook_queue
-             (id, destination_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
-         SELECT id, destination_id, claims, ?2, ?2, ?2, last_attempted_at
-         FROM webhook_failures
-         WHERE id = ?1",
+             (id, destination_id, app_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
+         SELECT f.id, f.destination_id, e.app_id, f.claims, ?2, ?2, ?2, f.last_attempted_at
+         FROM webhook_failures f
+         CROSS JOIN webhook_events e ON e.id = f.id
+         WHERE f.id = ?1",
     )?
-    .execute((found.key.0, now.as_micros()))?;
-    let (entry, _) = destination_queue::find(db, found.key)?.expect("the queue row was just inserted");
+    .execute((key.0, now.as_micros()))?;
+    let (entry, _) = destination_queue::find(db, key)?.expect("the queue row was just inserted");
     destination_queue::insert(db, &entry)?;
-    db.prepare_cached("DELETE FROM webhook_failures WHERE id = ?1")?.execute([found.key.0])?;
+    db.prepare_cached("DELETE FROM webhook_failures WHERE id = ?1")?.execute([key.0])?;
+    if entry.is_of_endpoint {
+        // Maintenance cancels the event again if the endpoint is deleted.
+        db.prepare_cached(
+            "UPDATE webhook_endpoints SET is_cancelling = 1 WHERE destination_id = ?1 AND deleted_at IS NOT NULL",
+        )?
+        .execute([entry.destination.0])?;
+    }
     let mut totals = TotalsChange::default();
     totals.add_requeued(kind_before);
     totals.write(db)?;
-    record_audit(db, now, found.key, ManualAction::Requeue, request, None)?;
-    Ok(row::read_event(db, found.key)?)
+    record_audit(db, now, key, action, request, None)
 }
 
 /// Fails a pending event, or changes the failure of a failed one to `cancelled`.
@@ -106,8 +126,8 @@ pub(crate) fn discard(
     };
     db.prepare_cached(
         "INSERT INTO webhook_discarded_events
-             (id, event_id, webhook_id, payment_request_id, session_id, discarded_at)
-         SELECT id, event_id, webhook_id, payment_request_id, session_id, ?2
+             (id, app_id, destination_id, event_id, webhook_id, payment_request_id, session_id, discarded_at)
+         SELECT id, app_id, destination_id, event_id, webhook_id, payment_request_id, session_id, ?2
          FROM webhook_events
          WHERE id = ?1",
     )?
@@ -240,7 +260,7 @@ impl OwnedActionRequest {
 }
 
 /// Writes the audit row of an action.
-fn record_audit(
+pub(crate) fn record_audit(
     db: &Connection,
     now: Timestamp,
     key: EventKey,

@@ -11,7 +11,8 @@ use posthaste_store::{DeadLetterFilter, EventQuery, PageRequest};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, Params, StatementStatus};
 
-use crate::claim::{self, grant};
+use crate::claim::{self, grant, line};
+use crate::registry::plans;
 use crate::{
     claims, clock_repair, connect, destination, destination_view, expire, lease, maintain, migrate, operate,
     read, remove, row, unused_destinations,
@@ -155,7 +156,7 @@ fn s2_nfr001_a_page_of_dead_letters_or_events_of_sqlite_is_one_statement() {
     assert_eq!((statements, dead_letters.items.len()), (1, page.limit.get()));
     assert!(dead_letters.next.is_some());
     for destination in [None, Some(url)] {
-        let query = EventQuery { status: Some(DeliveryStatus::Failed), destination };
+        let query = EventQuery { status: Some(DeliveryStatus::Failed), destination, endpoint: None };
         let (statements, events) = count_statements(&mut db, |db| read::events(db, &query, &page).unwrap());
         assert_eq!((statements, events.items.len()), (1, page.limit.get()));
     }
@@ -168,7 +169,7 @@ fn every_listing_of_events_seeks_in_an_index_and_does_not_sort() {
     let states = [DeliveryStatus::Pending, DeliveryStatus::Delivered, DeliveryStatus::Failed].map(Some);
     for status in states.into_iter().chain([None]) {
         for destination in [None, Some(url.clone())] {
-            assert_seeks(&db, &read::listing_sql(&EventQuery { status, destination }), &[]);
+            assert_seeks(&db, &read::listing_sql(&EventQuery { status, destination, endpoint: None }), &[]);
         }
     }
 }
@@ -188,7 +189,7 @@ fn cost_of_listing_a_destination_does_not_grow_with_its_deliveries() {
         insert_events(&db, 1, delivered, "delivered", 1, 0);
         // Reads to the end of the page, or of the listing if that is shorter.
         let steps = |status| {
-            let query = EventQuery { status, destination: Some(here.clone()) };
+            let query = EventQuery { status, destination: Some(here.clone()), endpoint: None };
             let mut listed = db.prepare(&read::listing_sql(&query)).unwrap();
             let rows: Vec<i64> = listed
                 .query_map((i64::MAX, 3, here.as_str()), |row| row.get(0))
@@ -208,9 +209,12 @@ fn cost_of_listing_a_destination_does_not_grow_with_its_deliveries() {
 #[test]
 fn every_query_of_a_claim_seeks_in_an_index() {
     let Database { db, _directory } = database();
+    assert_seeks(&db, claim::DUE_DEFERRED_DESTINATIONS, &["webhook_destinations_earliest_deferred_at"]);
+    assert_seeks(&db, claim::RAISE_EARLIEST_DEFERRED_AT, &[]);
+    assert_seeks(&db, clock_repair::DEFERRED_AFTER, &[]);
+    assert_seeks(&db, line::LEASED, &[]);
     assert_seeks(&db, claim::NEXT_DESTINATION, &[]);
     assert_seeks(&db, claim::DUE_DESTINATIONS, &["webhook_destinations_earliest_retry_at"]);
-    assert_seeks(&db, claim::PAUSED, &["webhook_destinations_paused"]);
     // Claims that hold leases are few, and have no index.
     for sql in [claims::FIND, claims::DUE_FOR_EXPIRY_CHECK] {
         assert_eq!(plan(&db, sql), ["SCAN webhook_claims"]);
@@ -223,6 +227,7 @@ fn every_query_of_a_claim_seeks_in_an_index() {
     for (sql, queue_key) in [
         (grant::FIRST_ATTEMPTS, "PRIMARY KEY (destination_id=? AND id>?)"),
         (grant::RETRIES, "PRIMARY KEY (destination_id=? AND next_attempt_at<?)"),
+        (grant::DEFERRED, "PRIMARY KEY (destination_id=? AND next_attempt_at<?)"),
     ] {
         let plan = plan(&db, sql);
         assert!(plan[0].starts_with("SEARCH l") && plan[0].contains(queue_key), "{plan:?}");
@@ -236,6 +241,67 @@ fn every_query_of_a_claim_seeks_in_an_index() {
             "{plan:?}"
         );
     }
+}
+
+/// Statements that read a message by its key seek in `webhook_messages`; whether they read its payload is a parameter.
+#[test]
+fn every_query_of_the_registry_seeks_in_an_index_and_does_not_sort() {
+    let Database { db, _directory } = database();
+    for (sql, indexes) in plans::seeking() {
+        let plan = plan(&db, &sql);
+        for step in &plan {
+            let seeks = step.starts_with("SEARCH") || step.contains("SUBQUERY") || step.contains("LIST");
+            assert!(seeks, "{step:?} in {plan:#?}");
+        }
+        for index in indexes {
+            assert!(
+                plan.iter().any(|step| step.split_whitespace().any(|word| word == *index)),
+                "no {index} in {plan:#?}"
+            );
+        }
+    }
+    for (sql, index) in plans::scanning() {
+        let plan = plan(&db, &sql);
+        let uses_index = |step: &&String| step.split_whitespace().any(|word| word == index);
+        let (through_index, others): (Vec<&String>, Vec<&String>) = plan.iter().partition(uses_index);
+        assert_eq!(through_index.len(), 1, "{plan:#?}");
+        assert!(others.iter().all(|step| !step.starts_with("SCAN")), "{plan:#?}");
+    }
+}
+
+#[test]
+fn cost_of_a_publish_does_not_grow_with_the_endpoints_that_do_not_match() {
+    let cost = |others: i64| {
+        let Database { db, _directory } = database();
+        db.execute_batch(
+            "INSERT INTO webhook_applications (org, uid, name, metadata, created_at, updated_at)
+             VALUES ('org_default', 'a', 'a', '{}', 0, 0)",
+        )
+        .unwrap();
+        for (event_type, count) in [("t", 3), ("other", others)] {
+            db.execute(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+                 INSERT INTO webhook_destinations (app_id, kind, url, created_at)
+                 SELECT 1, 'endpoint', 'https://a.example/', 0 FROM n",
+                [count],
+            )
+            .unwrap();
+            db.execute(
+                "INSERT INTO webhook_subscriptions (app_id, event_type, channel, destination_id)
+                 SELECT 1, ?1, '', id FROM webhook_destinations
+                 WHERE id NOT IN (SELECT destination_id FROM webhook_subscriptions)",
+                [event_type],
+            )
+            .unwrap();
+        }
+        let sql = "INSERT INTO webhook_publish (app, event_type, payload) VALUES ('a', 't', '{}')";
+        let mut publish = db.prepare(sql).unwrap();
+        publish.execute([]).unwrap();
+        let events: i64 = db.query_row("SELECT count(*) FROM webhook_events", [], |row| row.get(0)).unwrap();
+        assert_eq!(events, 3);
+        publish.get_status(StatementStatus::VmStep)
+    };
+    assert_eq!(cost(10_000), cost(1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use posthaste_store::{
     AttemptView, AuditView, DeadLetterFilter, EventDetail, EventQuery, EventView, Overview, Page, PageCursor,
     PageRequest, StoreError,
 };
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use crate::claims;
 use crate::destination_view;
@@ -19,19 +19,23 @@ use crate::error::CallError;
 use crate::row::{self, event_columns};
 
 /// Counts events by state; `pending_ready` does not include events whose leases have expired, which the caller adds.
-/// First attempts are due unless they are leased; due retries are counted. The cost grows with the claims that hold
-/// leases and the retries that are due.
+/// First attempts are due unless they are leased or deferred; due retries and due deferred events are counted. The cost grows
+/// with the claims that hold leases and the events that are counted.
 ///
-/// Index: webhook_destinations_earliest_retry_at. The oldest pending event has the lowest key.
+/// Indexes: webhook_destinations_earliest_retry_at, webhook_destinations_earliest_deferred_at. The oldest pending event has the lowest key.
 pub(crate) const OVERVIEW: &str = "
     SELECT
         pending,
-        pending - retrying
+        pending - retrying - deferred
             - (SELECT coalesce(sum(first_attempt_leases), 0) FROM webhook_claims)
             + (SELECT count(*)
                FROM webhook_destinations d INDEXED BY webhook_destinations_earliest_retry_at
                CROSS JOIN webhook_retries r
-               WHERE d.earliest_retry_at <= ?1 AND r.destination_id = d.id AND r.next_attempt_at <= ?1),
+               WHERE d.earliest_retry_at <= ?1 AND r.destination_id = d.id AND r.next_attempt_at <= ?1)
+            + (SELECT count(*)
+               FROM webhook_destinations d INDEXED BY webhook_destinations_earliest_deferred_at
+               CROSS JOIN webhook_deferred r
+               WHERE d.earliest_deferred_at <= ?1 AND r.destination_id = d.id AND r.next_attempt_at <= ?1),
         retrying,
         failed,
         cancelled,
@@ -105,9 +109,12 @@ pub(crate) fn events(
 ) -> Result<Page<EventView>, CallError> {
     let (_, key, limit) = page_bounds(page);
     let mut listed = db.prepare_cached(&listing_sql(query))?;
-    let events = match &query.destination {
-        Some(url) => listed.query_map((key, limit, url.as_str()), row::event_view)?,
-        None => listed.query_map((key, limit), row::event_view)?,
+    let events = match (&query.destination, query.endpoint) {
+        // No event has both.
+        (Some(_), Some(_)) => return Ok(Page { items: Vec::new(), next: None }),
+        (Some(url), None) => listed.query_map((key, limit, url.as_str()), row::event_view)?,
+        (None, Some(endpoint)) => listed.query_map((key, limit, endpoint.0.0), row::event_view)?,
+        (None, None) => listed.query_map((key, limit), row::event_view)?,
     };
     to_page(events.collect::<Result<_, _>>()?, page, |event| event.created_at)
 }
@@ -119,7 +126,7 @@ pub(crate) fn events(
 /// The newest event has the highest key. Indexes: webhook_events_destination, webhook_failures_destination; both contain
 /// the key as their last column.
 pub(crate) fn listing_sql(query: &EventQuery) -> String {
-    let by_destination = query.destination.is_some();
+    let by_destination = query.destination.is_some() || query.endpoint.is_some();
     let from = match (query.status, by_destination) {
         (None | Some(DeliveryStatus::Delivered), false) => "webhook_events l",
         (None | Some(DeliveryStatus::Delivered), true) => {
@@ -132,8 +139,14 @@ pub(crate) fn listing_sql(query: &EventQuery) -> String {
     let delivered = "AND NOT EXISTS (SELECT 1 FROM webhook_queue q WHERE q.id = l.id)
                      AND NOT EXISTS (SELECT 1 FROM webhook_failures f WHERE f.id = l.id)";
     // Index: webhook_destinations_url.
-    let destination =
-        "AND l.destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?3)";
+    let destination = match query.endpoint {
+        None => {
+            "AND l.destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?3)"
+        }
+        Some(_) => {
+            "AND l.destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'endpoint' AND id = ?3)"
+        }
+    };
     format!(
         "SELECT {} FROM {from} CROSS JOIN webhook_outbox_events v
          WHERE l.id < ?1 AND v.id = l.id {} {}
@@ -200,28 +213,37 @@ pub(crate) fn explain_missing(db: &Connection, event_id: &EventId) -> rusqlite::
     })
 }
 
+/// The columns of `webhook_attempts a` that [`attempt_view`] reads, in its order.
+macro_rules! attempt_columns {
+    () => {
+        "a.lease_token, a.attempt, a.trigger, a.started_at, a.duration_us, a.http_status, a.error_class, a.excerpt,
+         a.worker_id, a.applied"
+    };
+}
+pub(crate) use attempt_columns;
+
+pub(crate) fn attempt_view(row: &Row<'_>) -> rusqlite::Result<AttemptView> {
+    Ok(AttemptView {
+        token: LeaseToken::from_uuid(row::uuid(row, 0)?),
+        attempt: row.get(1)?,
+        trigger: row::decode(row, 2, Trigger::from_name)?,
+        started_at: row::timestamp(row, 3)?,
+        duration: Duration::from_micros(row::unsigned(row, 4)?),
+        http_status: row.get(5)?,
+        error_class: row::decode_optional(row, 6, ErrorClass::from_name)?,
+        excerpt: Excerpt::from_stored(row.get(7)?),
+        worker: WorkerId::from_stored(row.get(8)?),
+        applied: row.get(9)?,
+    })
+}
+
 fn read_attempts(db: &Connection, key: EventKey) -> rusqlite::Result<Vec<AttemptView>> {
-    let mut attempts = db.prepare_cached(
-        "SELECT lease_token, attempt, trigger, started_at, duration_us, http_status, error_class, excerpt, worker_id,
-                applied
-         FROM webhook_attempts
-         WHERE event_key = ?1
-         ORDER BY position",
-    )?;
-    let rows = attempts.query_map([key.0], |row| {
-        Ok(AttemptView {
-            token: LeaseToken::from_uuid(row::uuid(row, 0)?),
-            attempt: row.get(1)?,
-            trigger: row::decode(row, 2, Trigger::from_name)?,
-            started_at: row::timestamp(row, 3)?,
-            duration: Duration::from_micros(row::unsigned(row, 4)?),
-            http_status: row.get(5)?,
-            error_class: row::decode_optional(row, 6, ErrorClass::from_name)?,
-            excerpt: Excerpt::from_stored(row.get(7)?),
-            worker: WorkerId::from_stored(row.get(8)?),
-            applied: row.get(9)?,
-        })
-    })?;
+    let mut attempts = db.prepare_cached(concat!(
+        "SELECT ",
+        attempt_columns!(),
+        " FROM webhook_attempts a WHERE a.event_key = ?1 ORDER BY a.position"
+    ))?;
+    let rows = attempts.query_map([key.0], attempt_view)?;
     rows.collect()
 }
 

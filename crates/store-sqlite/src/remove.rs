@@ -3,7 +3,8 @@
 use posthaste_domain::{EventKey, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _};
 
-/// Removes an event with its message, its attempts and its failure. Returns false if the event does not exist.
+/// Removes an event with its attempts and its failure, and with its message if the message has no other event by its nature.
+/// Returns false if the event does not exist.
 pub(crate) fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<bool> {
     let message: Option<i64> = db
         .prepare_cached("DELETE FROM webhook_events WHERE id = ?1 RETURNING message_key")?
@@ -14,8 +15,10 @@ pub(crate) fn remove_event(db: &Connection, key: EventKey) -> rusqlite::Result<b
     };
     db.prepare_cached("DELETE FROM webhook_failures WHERE id = ?1")?.execute([key.0])?;
     db.prepare_cached("DELETE FROM webhook_attempts WHERE event_key = ?1")?.execute([key.0])?;
-    // Every message has exactly one event.
-    db.prepare_cached("DELETE FROM webhook_messages WHERE key = ?1")?.execute([message])?;
+    // An event that was enqueued to a URL has a message of its own, under its own key. Retention removes the others.
+    if message == key.0 {
+        db.prepare_cached("DELETE FROM webhook_messages WHERE key = ?1")?.execute([message])?;
+    }
     Ok(true)
 }
 

@@ -1,8 +1,8 @@
 //! Decoding of rows into domain values.
 
 use posthaste_domain::{
-    DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, MessageId, Timestamp,
-    WorkerId,
+    ApplicationId, DeliveryStatus, DestinationId, DestinationUrl, EventId, EventKey, FailureKind, MessageId,
+    Timestamp, WorkerId,
 };
 use posthaste_store::{AuditView, EventView, ManualAction};
 use rusqlite::types::{FromSqlError, Type};
@@ -18,7 +18,7 @@ macro_rules! event_columns {
          v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, v.lost_leases,
          v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, v.delivered_at,
          v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at,
-         v.manual_last_reason, v.stored_by"
+         v.manual_last_reason, v.stored_by, v.app_id"
     };
 }
 pub(crate) use event_columns;
@@ -42,6 +42,7 @@ pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
         key: EventKey(row.get(0)?),
         event_id: EventId::from_stored(row.get(1)?),
         message_id: MessageId::from_uuid(uuid(row, 2)?),
+        app: application(row, 28)?,
         destination_id: DestinationId(row.get(3)?),
         destination_url: DestinationUrl::from_stored(row.get(4)?),
         event_type: row.get(5)?,
@@ -65,6 +66,11 @@ pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
         created_at: timestamp(row, 24)?,
         updated_at: timestamp(row, 25)?,
     })
+}
+
+/// Decodes `app_id`, which is 0 for an event or a destination without an application.
+pub(crate) fn application(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ApplicationId>> {
+    Ok(Some(row.get(column)?).filter(|id| *id > 0).map(ApplicationId))
 }
 
 fn manual_last(row: &Row<'_>) -> rusqlite::Result<Option<AuditView>> {

@@ -3,9 +3,9 @@
 //! fences are enough.
 
 use posthaste_domain::{
-    Decision, ErrorClass, EventKey, FailureKind, NoticeKind, Timestamp, Transition, WorkerId,
+    Decision, EndpointDisable, ErrorClass, EventKey, FailureKind, NoticeKind, Timestamp, Transition, WorkerId,
 };
-use posthaste_store::{SettleResult, Settlement};
+use posthaste_store::{SYSTEM_ACTOR, SettleResult, Settlement};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
 use crate::claims::{ClaimNumber, EndedLeases};
@@ -13,6 +13,7 @@ use crate::destination::DestinationUpdates;
 use crate::error::CallError;
 use crate::key_runs::key_runs;
 use crate::notices::{LogBatch, LogEntry};
+use crate::registry;
 use crate::token_seed::TokenSeed;
 use crate::totals::TotalsChange;
 
@@ -43,16 +44,23 @@ pub(crate) fn settle(
             }
         }
         let position = AttemptPosition::applied(&lease);
-        attempts.push((settlement, position));
+        attempts.push((settlement, position, lease.is_of_endpoint));
         add_changes(&mut destinations, &mut totals, transition, now);
         ended.add(lease.claim, transition.attempt() > 1);
         log.push(&log_entry(transition, transition.notice_kind(), position));
+        if lease.is_of_endpoint
+            && let Some(rule) = transition.endpoint_disable()
+            && disable_endpoint(db, now, transition, rule, &destinations)?
+        {
+            let kind = NoticeKind::EndpointDisabled(rule.reason());
+            log.push(&LogEntry::without_attempt(transition.key(), kind, transition.attempt()));
+        }
     }
     remove_pending(db, ended_events)?;
     // In key order, so that attempts on the same page are written together.
-    attempts.sort_unstable_by_key(|(settlement, _)| settlement.transition.key());
-    for (settlement, position) in attempts {
-        statements.record_attempt(settlement, position, now, worker)?;
+    attempts.sort_unstable_by_key(|(settlement, ..)| settlement.transition.key());
+    for (settlement, position, is_of_endpoint) in attempts {
+        statements.record_attempt(settlement, position, is_of_endpoint, now, worker)?;
     }
     let mut results = Vec::with_capacity(batch.len());
     for (settlement, applied) in batch.iter().zip(applied) {
@@ -81,13 +89,31 @@ fn record_unapplied(
         Some(true) => return Ok(SettleResult::Replayed),
         Some(false) => {}
         None => {
-            if let Some(position) = statements.next_unapplied_position(transition)? {
-                statements.record_attempt(settlement, position, now, worker)?;
+            if let Some((position, is_of_endpoint)) = statements.next_unapplied_position(transition)? {
+                statements.record_attempt(settlement, position, is_of_endpoint, now, worker)?;
                 log.push(&log_entry(transition, None, position));
             }
         }
     }
     Ok(SettleResult::Stale)
+}
+
+/// Disables the endpoint that an event was sent to, if the rule says so and it is enabled. Returns whether it did.
+fn disable_endpoint(
+    db: &Connection,
+    now: Timestamp,
+    transition: &Transition,
+    rule: EndpointDisable,
+    destinations: &DestinationUpdates,
+) -> rusqlite::Result<bool> {
+    let id = transition.destination_id();
+    if let EndpointDisable::FailingFor(limit) = rule {
+        let failing_since = destinations.failing_since(db, now, id)?;
+        if failing_since.is_none_or(|since| now.since(since) < limit) {
+            return Ok(false);
+        }
+    }
+    registry::disable_endpoint(db, now, id, rule.reason(), SYSTEM_ACTOR)
 }
 
 fn log_entry(transition: &Transition, kind: Option<NoticeKind>, position: AttemptPosition) -> LogEntry {
@@ -127,7 +153,7 @@ fn add_changes(
 
 /// Leased events of a run, each with the seed of its token.
 const LEASED: &str = "
-    SELECT id, claims, lease_claim, lease_token
+    SELECT id, claims, lease_claim, lease_token, app_id > 0
     FROM webhook_queue
     WHERE id BETWEEN ?1 AND ?2 AND lease_token IS NOT NULL";
 
@@ -149,6 +175,7 @@ struct SettledLease {
     /// Ordinal of the lease within its event, from one.
     number: u32,
     claim: ClaimNumber,
+    is_of_endpoint: bool,
 }
 
 /// The leases that the events of a batch have, in the order of their keys. `None` stands for a lease that a settlement has
@@ -163,7 +190,7 @@ impl HeldLeases {
             let mut rows = leased.query(run)?;
             while let Some(row) = rows.next()? {
                 let (key, claim) = (EventKey(row.get(0)?), ClaimNumber(row.get(2)?));
-                let lease = SettledLease { key, number: row.get(1)?, claim };
+                let lease = SettledLease { key, number: row.get(1)?, claim, is_of_endpoint: row.get(4)? };
                 held.push((lease, Some(TokenSeed::from_row(row, 3)?)));
             }
         }
@@ -241,14 +268,14 @@ impl<'a> Statements<'a> {
             record_attempt: db.prepare_cached(
                 "INSERT INTO webhook_attempts
                      (event_key, position, applied, lease_token, attempt, trigger, started_at, duration_us,
-                      http_status, error_class, excerpt, worker_id, recorded_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                      http_status, error_class, excerpt, worker_id, recorded_at, endpoint_id)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?,
             find_recorded: db.prepare_cached(
                 "SELECT applied FROM webhook_attempts WHERE event_key = ?1 AND lease_token = ?2",
             )?,
             last_position: db.prepare_cached(
-                "SELECT (SELECT max(position) FROM webhook_attempts WHERE event_key = ?1)
+                "SELECT (SELECT max(position) FROM webhook_attempts WHERE event_key = ?1), app_id > 0
                  FROM webhook_events
                  WHERE id = ?1",
             )?,
@@ -299,20 +326,23 @@ impl<'a> Statements<'a> {
         self.find_recorded.query_row(by, |row| row.get(0)).optional()
     }
 
-    /// Returns the position at which an attempt that was not applied is recorded. Returns `None` if its event no longer
-    /// exists or has no position left.
+    /// Returns the position at which an attempt that was not applied is recorded, and whether its event is one of an endpoint.
+    /// Returns `None` if its event no longer exists or has no position left.
     fn next_unapplied_position(
         &mut self,
         transition: &Transition,
-    ) -> rusqlite::Result<Option<AttemptPosition>> {
-        let last = self.last_position.query_row([transition.key().0], |row| row.get(0)).optional()?;
-        Ok(last.and_then(AttemptPosition::unapplied))
+    ) -> rusqlite::Result<Option<(AttemptPosition, bool)>> {
+        let last = self.last_position.query_row([transition.key().0], |row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(last.optional()?.and_then(|(last, is_of_endpoint)| {
+            AttemptPosition::unapplied(last).map(|position| (position, is_of_endpoint))
+        }))
     }
 
     fn record_attempt(
         &mut self,
         settlement: &Settlement,
         position: AttemptPosition,
+        is_of_endpoint: bool,
         now: Timestamp,
         worker: &WorkerId,
     ) -> rusqlite::Result<()> {
@@ -332,6 +362,7 @@ impl<'a> Statements<'a> {
             outcome.excerpt().as_str(),
             worker.as_str(),
             now.as_micros(),
+            is_of_endpoint.then_some(transition.destination_id().0),
         ))?;
         Ok(())
     }

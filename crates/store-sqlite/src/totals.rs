@@ -89,6 +89,13 @@ impl TotalsChange {
     }
 }
 
+/// Adds to the number of rows of `webhook_deferred`. Most events are never in that table.
+pub(crate) fn count_deferred(db: &Connection, change: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE webhook_totals SET deferred = deferred + ?1 WHERE id = 1")?
+        .execute([change])?;
+    Ok(())
+}
+
 /// Returns the last key that was assigned to an event.
 pub(crate) fn last_event_key(db: &Connection) -> rusqlite::Result<i64> {
     db.prepare_cached("SELECT last_event_key FROM webhook_totals WHERE id = 1")?

@@ -21,6 +21,7 @@ use crate::clock_repair::ClockRepair;
 use crate::command::{Command, CommandKind, PendingCall, SharedWork, WriteContext};
 use crate::database_file::DatabaseFile;
 use crate::error::CallError;
+use crate::foreign_commits::ForeignCommits;
 use crate::free_space;
 use crate::job_queue::JobQueue;
 use crate::thread_group::ThreadGroup;
@@ -57,6 +58,7 @@ pub(crate) struct WriterThread {
     pub(crate) waker: Waker,
     pub(crate) rotation: ClaimRotation,
     pub(crate) clock_repair: ClockRepair,
+    pub(crate) foreign_commits: ForeignCommits,
     /// Whether a command of the current group left new events for a claim.
     pub(crate) has_due_events: bool,
     /// Whether the last write ended with an SQLite error.
@@ -71,10 +73,15 @@ impl Writer {
         let (commands, membership) = (Arc::clone(&queue), threads.add_member());
         thread::Builder::new().name("posthaste-write".to_owned()).spawn(move || {
             let mut queued = Group::new();
-            while let Some(arrived) =
-                if queued.is_empty() { commands.take_all() } else { Some(commands.drain()) }
-            {
+            while let Some(arrived) = match queued.is_empty() {
+                true => commands.take_all_within(writer_thread.foreign_commits.interval()),
+                false => Some(commands.drain()),
+            } {
                 queued.extend(arrived);
+                if queued.is_empty() {
+                    writer_thread.wake_for_foreign_commits();
+                    continue;
+                }
                 let (group, rest) = split_group(queued);
                 writer_thread.run_group(group);
                 queued = rest;
@@ -95,6 +102,11 @@ impl Writer {
     /// such a call also succeeds on a full disk.
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
+    }
+
+    /// Lets an idle thread look whether a worker needs to know of commits of other processes.
+    pub(crate) fn nudge(&self) {
+        self.queue.nudge();
     }
 
     /// Stops accepting commands. The thread finishes the queued ones, closes its connection and exits.
@@ -147,6 +159,13 @@ fn split_group(queued: Group) -> (Group, Group) {
 }
 
 impl WriterThread {
+    /// Wakes the workers if another connection has committed new events.
+    fn wake_for_foreign_commits(&mut self) {
+        if self.foreign_commits.look(&self.db) {
+            self.waker.wake();
+        }
+    }
+
     /// Runs and commits a group, then responds to its callers. If a command fails, the group is rolled back and each
     /// command runs again in its own transaction. If the disk is full, the group runs again after a checkpoint.
     fn run_group(&mut self, mut group: Group) {
@@ -227,6 +246,8 @@ impl WriterThread {
     fn transact(&mut self, group: &mut Group, reserve: &Result<(), StoreError>) -> Result<(), GroupError> {
         self.db.execute_batch("BEGIN IMMEDIATE").map_err(GroupError::Transaction)?;
         self.file.check_identity().map_err(GroupError::LostFile)?;
+        // Before the group's own changes, which must not hide those of others.
+        self.wake_for_foreign_commits();
         self.has_due_events = false;
         for command in group {
             let now = self.clock.now();

@@ -48,8 +48,8 @@ fn find_held(db: &Connection, claim: ClaimNumber, granted: &[EventKey]) -> rusql
             Ok(HeldLease {
                 entry: QueueEntry::from_row(row)?,
                 claim,
-                lost_leases: row.get(5)?,
-                until: row::timestamp(row, 6)?,
+                lost_leases: row.get(QueueEntry::COLUMNS)?,
+                until: row::timestamp(row, QueueEntry::COLUMNS + 1)?,
             })
         });
         held.extend(found.optional()?);

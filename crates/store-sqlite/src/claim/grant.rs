@@ -9,12 +9,13 @@ use rand::rngs::StdRng;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::abandon::HeldLease;
-use super::{ClaimBudget, WaitingDestination};
+use super::{ClaimBudget, WaitingDestination, line, waiting_columns};
 use crate::claims::{self, ClaimNumber, EndedLeases, LeaseCounts, NewClaim};
-use crate::destination_queue;
+use crate::destination_queue::{self, QueueEntry};
 use crate::key_runs::key_runs;
 use crate::row;
 use crate::token_seed::TokenSeed;
+use crate::totals;
 
 /// Builds a query for [`lease_from_row`] on a queue table, named `l` in the conditions. Only these queries read the
 /// payload, and only up to the size `$payload_bytes_max`: SQLite reads the length of a larger one, but not its pages. Both
@@ -48,7 +49,8 @@ macro_rules! leases {
 /// Reads first attempts of a destination, from the head of its queue.
 pub(crate) const FIRST_ATTEMPTS: &str = leases!(
     "0",
-    "coalesce(l.requeued_at, e.created_at)",
+    "CASE WHEN e.deliver_at IS NULL THEN coalesce(l.requeued_at, e.created_at)
+          ELSE (SELECT next_attempt_at FROM webhook_queue q WHERE q.id = l.id) END",
     "l.requeued_at",
     "?4",
     "webhook_first_attempts",
@@ -63,6 +65,16 @@ pub(crate) const RETRIES: &str = leases!(
     "NULL",
     "?4",
     "webhook_retries",
+    "l.destination_id = ?1 AND l.next_attempt_at <= ?3 ORDER BY l.next_attempt_at, l.id LIMIT ?2"
+);
+
+/// Reads deferred events of a destination that are due, from the head of its queue.
+pub(crate) const DEFERRED: &str = leases!(
+    "0",
+    "l.next_attempt_at",
+    "NULL",
+    "?4",
+    "webhook_deferred",
     "l.destination_id = ?1 AND l.next_attempt_at <= ?3 ORDER BY l.next_attempt_at, l.id LIMIT ?2"
 );
 
@@ -88,6 +100,8 @@ const GRANT: &str = "
 pub(super) struct ClaimWriter<'a> {
     pub(super) now: Timestamp,
     leases: Vec<Lease>,
+    /// The heads of lines among the leases.
+    line_heads: Vec<(DestinationId, EventKey)>,
     db: &'a Connection,
     request: &'a ClaimRequest,
     number: ClaimNumber,
@@ -105,6 +119,7 @@ impl<'a> ClaimWriter<'a> {
         Ok(Self {
             now,
             leases: Vec::new(),
+            line_heads: Vec::new(),
             db,
             request,
             number: claims::next_claim_number(db)?,
@@ -117,20 +132,27 @@ impl<'a> ClaimWriter<'a> {
     pub(super) fn take_over(
         &mut self,
         expired: &HeldLease,
-        budget: &mut ClaimBudget,
+        budget: &mut ClaimBudget<'_>,
         ended: &mut EndedLeases,
     ) -> rusqlite::Result<()> {
         let entry = &expired.entry;
         let is_retry = entry.is_retry();
         let Destination { waiting, .. } = read_destination(&mut self.read_destination, entry.destination)?;
-        if budget.available(waiting.receiver(), is_retry) == 0 {
+        if budget.available(&waiting, is_retry)? == 0 {
+            return Ok(());
+        }
+        if waiting.is_fifo && line::head(self.db, self.now, waiting.id)? != Some(entry.key) {
             return Ok(());
         }
         let payload_bytes_max = self.inline_payload_bytes_max(budget);
         let (lease, payload_bytes) =
             read_lease(self.db, entry.key, entry.destination, self.seed, self.now, payload_bytes_max)?;
-        if !budget.spend(waiting.receiver(), is_retry, payload_bytes) {
+        if !budget.spend(&waiting, is_retry, payload_bytes) {
             return Ok(());
+        }
+        if waiting.is_fifo {
+            budget.closed_lines.insert(waiting.id);
+            self.line_heads.push((waiting.id, entry.key));
         }
         self.leases.push(lease);
         ended.add(expired.claim, is_retry);
@@ -142,7 +164,7 @@ impl<'a> ClaimWriter<'a> {
         &mut self,
         destination: DestinationId,
         count: usize,
-        budget: &mut ClaimBudget,
+        budget: &mut ClaimBudget<'_>,
     ) -> rusqlite::Result<usize> {
         let Destination { waiting, head, consumed } =
             read_destination(&mut self.read_destination, destination)?;
@@ -168,28 +190,82 @@ impl<'a> ClaimWriter<'a> {
     /// Grants up to `count` due retries of a destination.
     pub(super) fn grant_retries(
         &mut self,
-        destination: DestinationId,
+        destination: &WaitingDestination,
         count: usize,
-        budget: &mut ClaimBudget,
+        budget: &mut ClaimBudget<'_>,
     ) -> rusqlite::Result<()> {
-        let Destination { waiting, .. } = read_destination(&mut self.read_destination, destination)?;
         let mut found = self.db.prepare_cached(RETRIES)?;
         let payload_bytes_max = to_i64(self.inline_payload_bytes_max(budget));
-        let rows = found.query((destination.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
-        let (_, last) = self.grant_rows(rows, &waiting, budget)?;
+        let rows = found.query((destination.id.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
+        let (_, last) = self.grant_rows(rows, destination, budget)?;
         let (key, due) = last.unzip();
         self.db
             .prepare_cached(
                 "DELETE FROM webhook_retries
                  WHERE destination_id = ?1 AND (next_attempt_at, id) <= (?2, ?3)",
             )?
-            .execute((destination.0, due, key))?;
+            .execute((destination.id.0, due, key))?;
         Ok(())
     }
 
     /// Returns the size of the largest payload that is read with its lease.
-    fn inline_payload_bytes_max(&self, budget: &ClaimBudget) -> usize {
+    fn inline_payload_bytes_max(&self, budget: &ClaimBudget<'_>) -> usize {
         budget.payloads.next_event_bytes_max().min(self.request.inline_payload_bytes_max)
+    }
+
+    /// Grants up to `count` deferred events of a destination that are due.
+    pub(super) fn grant_deferred(
+        &mut self,
+        destination: &WaitingDestination,
+        count: usize,
+        budget: &mut ClaimBudget<'_>,
+    ) -> rusqlite::Result<()> {
+        let mut found = self.db.prepare_cached(DEFERRED)?;
+        let payload_bytes_max = to_i64(self.inline_payload_bytes_max(budget));
+        let rows = found.query((destination.id.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
+        let (granted, last) = self.grant_rows(rows, destination, budget)?;
+        let (key, due) = last.unzip();
+        self.db
+            .prepare_cached(
+                "DELETE FROM webhook_deferred
+                 WHERE destination_id = ?1 AND (next_attempt_at, id) <= (?2, ?3)",
+            )?
+            .execute((destination.id.0, due, key))?;
+        totals::count_deferred(self.db, -to_i64(granted))
+    }
+
+    /// Grants the head of the line of an endpoint in FIFO order, if it is due and the budget allows it. Returns how many events
+    /// it granted. The claim grants no other event of the line.
+    pub(super) fn grant_line_head(
+        &mut self,
+        destination: &WaitingDestination,
+        budget: &mut ClaimBudget<'_>,
+    ) -> rusqlite::Result<usize> {
+        if budget.closed_lines.contains(&destination.id) {
+            return Ok(0);
+        }
+        let head = match line::head(self.db, self.now, destination.id)? {
+            Some(key) => destination_queue::find(self.db, key)?,
+            None => None,
+        };
+        let is_due = |entry: &QueueEntry| !(entry.is_retry() || entry.is_deferred) || entry.due <= self.now;
+        let granted = match head {
+            Some((entry, None)) if is_due(&entry) && budget.available(destination, entry.is_retry())? > 0 => {
+                let bytes_max = self.inline_payload_bytes_max(budget);
+                let (lease, payload_bytes) =
+                    read_lease(self.db, entry.key, destination.id, self.seed, self.now, bytes_max)?;
+                let fits = budget.spend(destination, entry.is_retry(), payload_bytes);
+                if fits {
+                    destination_queue::remove(self.db, &entry)?;
+                    self.line_heads.push((destination.id, entry.key));
+                    self.leases.push(lease);
+                }
+                usize::from(fits)
+            }
+            _ => 0,
+        };
+        budget.closed_lines.insert(destination.id);
+        Ok(granted)
     }
 
     /// Grants the rows of a query, up to the first whose payload does not fit. Returns the number of granted rows, and the
@@ -199,13 +275,13 @@ impl<'a> ClaimWriter<'a> {
         &mut self,
         mut rows: rusqlite::Rows<'_>,
         destination: &WaitingDestination,
-        budget: &mut ClaimBudget,
+        budget: &mut ClaimBudget<'_>,
     ) -> rusqlite::Result<(usize, Option<(i64, i64)>)> {
         let first = self.leases.len();
         let mut last = None;
         while let Some(row) = rows.next()? {
             let lease = lease_from_row(row, destination, self.seed, self.now)?;
-            if !budget.spend(destination.receiver(), lease.is_retry(), payload_bytes(row)?) {
+            if !budget.spend(destination, lease.is_retry(), payload_bytes(row)?) {
                 break;
             }
             last = Some((lease.key.0, row.get(2)?));
@@ -225,6 +301,9 @@ impl<'a> ClaimWriter<'a> {
             let claim =
                 NewClaim { number: self.number, id: *id, owner, lease: *lease, until: self.lease_until() };
             claims::insert(self.db, &claim, counts, keys)?;
+            for (destination, key) in &self.line_heads {
+                line::record_lease(self.db, *destination, *key)?;
+            }
         }
         Ok(self.leases)
     }
@@ -275,9 +354,12 @@ struct Destination {
     consumed: i64,
 }
 
-const DESTINATION: &str = "
-    SELECT id, url, failing_since IS NOT NULL, first_attempts_head, first_attempts_consumed
-    FROM webhook_destinations WHERE id = ?1";
+const DESTINATION: &str = concat!(
+    "SELECT ",
+    waiting_columns!(),
+    ", first_attempts_head, first_attempts_consumed
+    FROM webhook_destinations WHERE id = ?1"
+);
 
 fn read_destination(
     statement: &mut CachedStatement<'_>,
@@ -286,8 +368,8 @@ fn read_destination(
     statement.query_row([destination.0], |row| {
         Ok(Destination {
             waiting: WaitingDestination::from_row(row)?,
-            head: row.get(3)?,
-            consumed: row.get(4)?,
+            head: row.get(WaitingDestination::COLUMNS)?,
+            consumed: row.get(WaitingDestination::COLUMNS + 1)?,
         })
     })
 }
@@ -306,13 +388,17 @@ fn lease_from_row(
         (None, bytes @ 1..) => LeasePayload::Stored { bytes },
         (payload, _) => LeasePayload::Loaded(Bytes::copy_from_slice(payload.unwrap_or_default())),
     };
+    let event_id = EventId::from_stored(row.get(4)?);
+    let message_id = MessageId::from_uuid(row::uuid(row, 5)?);
     Ok(Lease {
         token: seed.token(key),
         key,
-        event_id: EventId::from_stored(row.get(4)?),
-        message_id: MessageId::from_uuid(row::uuid(row, 5)?),
+        wire_id: if destination.app > 0 { EventId::from_message(message_id) } else { event_id.clone() },
+        event_id,
+        message_id,
         destination_id: destination.id,
         destination_url: destination.url.clone(),
+        profile_version: destination.profile_version,
         event_type: row.get(6)?,
         content_type: row.get(8)?,
         payload,

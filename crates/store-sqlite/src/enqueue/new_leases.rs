@@ -21,7 +21,7 @@ pub(super) struct NewLeases<'a> {
     number: ClaimNumber,
     seed: TokenSeed,
     leases: Vec<Lease>,
-    is_paused: CachedStatement<'a>,
+    is_excluded: CachedStatement<'a>,
     insert_leased: CachedStatement<'a>,
 }
 
@@ -40,8 +40,10 @@ impl<'a> NewLeases<'a> {
             number: claims::next_claim_number(db)?,
             seed: TokenSeed::random(random),
             leases: Vec::new(),
-            is_paused: db
-                .prepare_cached("SELECT 1 FROM webhook_destinations WHERE id = ?1 AND paused_until > ?2")?,
+            is_excluded: db.prepare_cached(
+                "SELECT 1 FROM webhook_destinations
+                 WHERE id = ?1 AND (paused_until > ?2 OR profile_version > 0)",
+            )?,
             insert_leased: db.prepare_cached(
                 "INSERT INTO webhook_queue
                      (id, destination_id, claims, next_attempt_at, updated_at, lease_token, lease_claim, lease_until)
@@ -51,7 +53,7 @@ impl<'a> NewLeases<'a> {
     }
 
     /// Inserts a new event into `webhook_queue` under a lease. Returns false, and inserts nothing, if its destination is
-    /// paused.
+    /// paused or has keys of its own, which only a claim announces.
     pub(super) fn insert(
         &mut self,
         key: i64,
@@ -60,7 +62,7 @@ impl<'a> NewLeases<'a> {
         event_id: &EventId,
         event: &NewEvent,
     ) -> rusqlite::Result<bool> {
-        if self.is_paused.exists((destination_id, self.now.as_micros()))? {
+        if self.is_excluded.exists((destination_id, self.now.as_micros()))? {
             return Ok(false);
         }
         let until = self.until();

@@ -50,6 +50,7 @@ impl Fixture {
             waker: waker.clone(),
             rotation: ClaimRotation::default(),
             clock_repair: ClockRepair::default(),
+            foreign_commits: ForeignCommits::new(Arc::default()),
             has_due_events: false,
             failing: Arc::default(),
         };

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::support::{
-    Fixture, HOUR, attempt_all, claim, enqueue, event, new_event, settlement, spec, worker,
+    Fixture, HOUR, attempt_all, claim, enqueue, event, new_event, run, settlement, spec, worker,
 };
 use posthaste_domain::{DeliveryStatus, EventId, Timestamp, Trigger};
 use posthaste_store::{ClaimRequest, ManualAction, Overview, Store as _, StoreClock as _};
@@ -113,16 +113,6 @@ async fn reset_of_a_cancelled_event_of_sqlite_is_no_longer_counted_as_cancelled(
     fixture.sql().execute(RESET, [ids[0].as_str()]).unwrap();
     let overview = fixture.store.overview().await.unwrap();
     assert_eq!((overview.pending, overview.failed, overview.cancelled), (1, 1, 1));
-}
-
-/// Runs a program of the system and returns what it prints.
-#[track_caller]
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| {
-        panic!("cannot start {command:?}: {error}; `make need-packages` installs what the tests need")
-    });
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Fixture and builders for the tests of this crate.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -111,4 +112,14 @@ pub(crate) async fn attempt_all(store: &SqliteStore, status: u16) -> usize {
     let leases = store.claim(&claim()).await.unwrap().leases;
     let batch: Vec<Settlement> = leases.iter().map(|lease| settlement(lease, status)).collect();
     store.settle(&worker(), &batch).await.unwrap().len()
+}
+
+/// Runs a program of the system and returns what it prints.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("cannot start {command:?}: {error}; `make need-packages` installs what the tests need")
+    });
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

@@ -67,8 +67,8 @@ BEGIN
 
     -- The timestamp is that of the audit row inserted above.
     INSERT INTO webhook_queue
-        (id, destination_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
-    SELECT f.id, f.destination_id, f.claims, m.at, m.at, m.at, f.last_attempted_at
+        (id, destination_id, app_id, claims, next_attempt_at, updated_at, requeued_at, last_attempted_at)
+    SELECT f.id, f.destination_id, e.app_id, f.claims, m.at, m.at, m.at, f.last_attempted_at
     FROM webhook_events e
     JOIN webhook_failures f ON f.id = e.id
     JOIN webhook_audit m ON m.id = (SELECT max(id) FROM webhook_audit WHERE event_key = e.id)
@@ -99,4 +99,10 @@ BEGIN
                                  WHERE e.event_id = OLD.id);
 
     DELETE FROM webhook_failures WHERE id = (SELECT id FROM webhook_events WHERE event_id = OLD.id);
+
+    -- Maintenance cancels the event again if its endpoint is deleted.
+    UPDATE webhook_endpoints
+    SET is_cancelling = 1
+    WHERE deleted_at IS NOT NULL
+      AND destination_id = (SELECT destination_id FROM webhook_events WHERE event_id = OLD.id);
 END;
