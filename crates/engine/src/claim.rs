@@ -228,6 +228,7 @@ impl Claimer {
         }
         self.worker.slots.record_claim(response.leases.len() < request.limit && knows_kept_back);
         let resumed_circuits = self.close_resumed_circuits(&response);
+        self.worker.ports.profiles.record_claim(&response, requested_at);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
         // While no large payload may be claimed, only full claims leave more that could be.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use posthaste_domain::{AttemptResult, ErrorClass, Lease, Outcome, Transition};
+use posthaste_domain::{ApplicationId, AttemptResult, ErrorClass, Lease, Outcome, Transition};
 use posthaste_store::LeaseRef;
 
 use crate::attempt_log::log_circuit;
 use crate::circuits::{Admission, CircuitChange};
 use crate::claim::{release_events, release_leases};
 use crate::phase::Phase;
+use crate::profiles::{NoProfile, ProfileInUse};
 use crate::sender::LocalShortage;
 use crate::settle::FinishedDelivery;
 use crate::slots::{Answer, ClaimedEvent, ReadyEvent, Slot};
@@ -27,12 +28,21 @@ pub(crate) struct InterruptedDelivery {
     _slot: Slot,
 }
 
+/// A request that has ended.
+struct SentRequest {
+    result: AttemptResult,
+    /// The application of an endpoint. None if the destination is a URL.
+    app: Option<ApplicationId>,
+}
+
 /// Why a delivery has no result.
 enum Unsent {
     /// A drain interrupted the request.
     Interrupted,
     /// This host lacked a resource, so no request was sent.
     Shortage(LocalShortage),
+    /// The keys and headers of the destination cannot be read.
+    NoProfile,
 }
 
 /// Sends the event, decides on its next state and submits the result to the settler. The slot is free when the answer has
@@ -52,17 +62,19 @@ pub(crate) async fn deliver(
             return Ok(Vec::new());
         }
     };
-    let ClaimedEvent { lease, renewal, requested_at } = event;
-    let result = match send(worker, &lease).await {
-        Ok(result) => result,
+    let ClaimedEvent { lease, renewal, requested_at, claimed_at } = event;
+    let SentRequest { result, app } = match send(worker, &lease, claimed_at).await {
+        Ok(sent) => sent,
         Err(Unsent::Interrupted) => {
             return Err(InterruptedDelivery { lease: LeaseRef::from(&lease), _slot: slot });
         }
-        Err(Unsent::Shortage(shortage)) => {
-            report_shortage(worker, &lease, shortage);
+        Err(unsent @ (Unsent::Shortage(_) | Unsent::NoProfile)) => {
+            if let Unsent::Shortage(shortage) = unsent {
+                report_shortage(worker, &lease, shortage);
+            }
             // From here on, the release counts the lease instead of the slot.
             drop((admission, slot));
-            release_events(worker, vec![ClaimedEvent { lease, renewal, requested_at }]).await;
+            release_events(worker, vec![ClaimedEvent { lease, renewal, requested_at, claimed_at }]).await;
             return Ok(Vec::new());
         }
     };
@@ -74,7 +86,7 @@ pub(crate) async fn deliver(
     let destination = lease.destination_id;
     // The slot becomes free before the store knows of a pause.
     let held = transition.destination_pause().map(|_| worker.slots.hold(destination));
-    worker.settler.submit(FinishedDelivery { lease, transition, renewal }, now);
+    worker.settler.submit(FinishedDelivery { lease, app, transition, renewal }, now);
     let mut after = worker.slots.record_answer(slot, answer, took, now);
     after.unsent.extend(held.into_iter().flatten());
     if matches!(change, CircuitChange::Opened { .. }) {
@@ -85,7 +97,8 @@ pub(crate) async fn deliver(
 }
 
 /// Sends the request. A sender that hangs or panics yields an outcome like any other.
-async fn send(worker: &Worker, lease: &Lease) -> Result<AttemptResult, Unsent> {
+async fn send(worker: &Worker, lease: &Lease, claimed_at: Duration) -> Result<SentRequest, Unsent> {
+    let profile = hold_profile(worker, lease, claimed_at).await?;
     let clock = &worker.ports.clock;
     let timeout = worker.settings.timeout;
     let started_at = clock.monotonic();
@@ -103,7 +116,24 @@ async fn send(worker: &Worker, lease: &Lease) -> Result<AttemptResult, Unsent> {
         }
         () = worker.phases.reached(Phase::Interrupted) => return Err(Unsent::Interrupted),
     };
-    Ok(AttemptResult { outcome, duration: clock.monotonic().saturating_sub(started_at) })
+    let result = AttemptResult { outcome, duration: clock.monotonic().saturating_sub(started_at) };
+    Ok(SentRequest { result, app: profile.as_ref().and_then(ProfileInUse::app) })
+}
+
+/// Holds the keys and headers of the destination for the request.
+async fn hold_profile(
+    worker: &Worker,
+    lease: &Lease,
+    claimed_at: Duration,
+) -> Result<Option<ProfileInUse>, Unsent> {
+    if lease.profile_version == 0 {
+        return Ok(None);
+    }
+    tokio::select! {
+        biased;
+        held = worker.ports.profiles.resolve(worker, lease, claimed_at) => held.map_err(|NoProfile| Unsent::NoProfile),
+        () = worker.phases.reached(Phase::Interrupted) => Err(Unsent::Interrupted),
+    }
 }
 
 /// Slows sending down, and logs the shortage if it is new or has lasted another minute.

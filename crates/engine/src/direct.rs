@@ -71,11 +71,12 @@ impl Worker {
         let (events, now) = (&request.events, self.ports.clock.monotonic());
         let is_small = (1..=EVENTS_MAX).contains(&events.len())
             && events.iter().all(|event| event.payload().len() <= self.settings.small_payload_bytes());
+        let is_due = events.iter().all(|event| event.deliver_in().is_zero());
         let is_claiming = self.phases.current() == Phase::Running && !self.is_outdated(self.last_claim_at());
         let has_room = self.unsettled_room() >= events.len()
             && self.shortages.available(self.slots.used(), now).is_ok_and(|room| room >= events.len());
         let may_lease = request.lease.is_none() && self.settler.failure().is_none();
-        if !(is_small && is_claiming && has_room && may_lease) {
+        if !(is_small && is_due && is_claiming && has_room && may_lease) {
             return None;
         }
         let urls: Vec<&str> = events.iter().map(|event| event.destination_url().as_str()).collect();

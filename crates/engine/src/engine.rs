@@ -14,6 +14,7 @@ use crate::circuits::Circuits;
 use crate::clock::within;
 use crate::cycle::CycleCounters;
 use crate::direct::DirectStore;
+use crate::disabled::DisabledEndpoints;
 use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
@@ -27,7 +28,7 @@ use crate::slots::Slots;
 use crate::store_time::StoreTime;
 use crate::supervise::restart_on_panic;
 use crate::worker::{DrainCounters, Ports, Worker};
-use crate::{circuits, claim, cycle, expire, maintain, settle, signing};
+use crate::{circuits, claim, cycle, disabled, expire, maintain, operations, settle, signing};
 
 /// Maximum part of a drain's deadline that is reserved for releasing unfinished leases.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -96,6 +97,8 @@ impl Engine {
         spawn_loop("circuits", |worker| Box::pin(circuits::run(worker)));
         spawn_loop("maintain", |worker| Box::pin(maintain::run(worker)));
         spawn_loop("expire", |worker| Box::pin(expire::run(worker)));
+        spawn_loop("operations", |worker| Box::pin(operations::run(worker)));
+        spawn_loop("disabled", |worker| Box::pin(disabled::run(worker)));
         spawn_loop("cycle", |worker| Box::pin(cycle::run(worker)));
         spawn_loop("signing", |worker| Box::pin(signing::run(worker)));
         let claiming_worker = Arc::clone(&worker);
@@ -278,6 +281,7 @@ fn start_worker(
         heartbeat,
         settler,
         publisher: Publisher::new(store),
+        disabled: DisabledEndpoints::default(),
         cycle: CycleCounters::new(clock.monotonic()),
         phases: PhaseTracker::default(),
         drain: DrainCounters::default(),

@@ -35,12 +35,15 @@ mod heartbeat;
 mod lanes;
 pub mod lease_protocol;
 mod payloads;
+mod profiles;
 mod settle;
 
 mod cycle;
+mod disabled;
 mod expire;
 mod maintain;
 mod observe;
+mod operations;
 mod publish;
 
 mod backoff;
@@ -59,6 +62,7 @@ pub use clock::{Clock, TokioClock, host_time, within};
 pub use clock_skew::ClockSkew;
 pub use engine::{DrainReport, Engine, RunOnceError, Runtimes};
 pub use observe::{AttemptEvent, Observer, WorkerHealth};
+pub use profiles::{Profile, ProfileInUse, SharedProfiles, UnusableProfile};
 pub use publish::{Publisher, Subscription, SubscriptionGap};
 pub use sender::{LocalShortage, Sender};
 pub use settings::{INLINE_PAYLOAD_BYTES_MAX, InvalidSettings, Settings, WINDOW_START};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use posthaste_domain::{Lease, Transition};
+use posthaste_domain::{ApplicationId, DisableReason, Lease, Transition};
 use posthaste_store::SettleResult;
 
 use crate::clock_skew::ClockSkew;
@@ -11,7 +11,7 @@ use crate::sender::LocalShortage;
 use crate::settle::WriteFailure;
 use crate::worker::Worker;
 
-/// Callbacks for attempts, lost leases, and abandoned or expired events of a worker. The engine calls them inline, so
+/// Callbacks for attempts, lost leases, abandoned or expired events, and disabled endpoints of a worker. The engine calls them inline, so
 /// they must return quickly. The default of each callback does nothing.
 pub trait Observer: Send + Sync + 'static {
     /// Called when an attempt has been settled, or when a drain ended before its result was written.
@@ -28,14 +28,19 @@ pub trait Observer: Send + Sync + 'static {
     /// Called when a walk has dead-lettered this many events as expired.
     fn on_expired(&self, _events: usize) {}
 
+    /// Called when the worker has found that a result disabled an endpoint. Several workers may find the same endpoint.
+    fn on_endpoint_disabled(&self, _reason: DisableReason) {}
+
     /// Called when a request was not sent because this host lacked a resource. Its event is due as before.
     fn on_local_shortage(&self, _shortage: LocalShortage) {}
 }
 
-/// One finished attempt: the lease, the transition, and what the store did with it.
+/// One finished attempt: the lease, its application, the transition, and what the store did with it.
 #[derive(Debug, Clone, Copy)]
 pub struct AttemptEvent<'a> {
     pub lease: &'a Lease,
+    /// The application of the endpoint. None if the event was enqueued to a URL.
+    pub app: Option<ApplicationId>,
     pub transition: &'a Transition,
     /// None if a drain ended before the store had written the result.
     pub settled: Option<SettleResult>,

@@ -83,11 +83,11 @@ pub(crate) async fn read(worker: &Arc<Worker>, unread: UnreadEvent) -> Option<Re
         release_events(worker, vec![event]).await;
         return None;
     };
-    let ClaimedEvent { lease, renewal, .. } = event;
+    let ClaimedEvent { lease, renewal, claimed_at, .. } = event;
     // The store has just confirmed the lease.
     let requested_at = worker.ports.clock.monotonic();
     let lease = Lease { payload: payload.into(), ..lease };
-    match worker.slots.end_reading(slot, ClaimedEvent { lease, renewal, requested_at }) {
+    match worker.slots.end_reading(slot, ClaimedEvent { lease, renewal, requested_at, claimed_at }) {
         AfterReading::Ready(ready) => Some(ready),
         AfterReading::Waits => None,
         AfterReading::Stopped(event) => {

@@ -49,7 +49,7 @@ pub struct Settings {
     pub cycle_interval: Duration,
     /// Number of consecutive lost leases after which an event is dead-lettered as abandoned.
     pub abandon_after: u32,
-    /// How long after it was enqueued or last requeued an event is dead-lettered as expired. None never expires events.
+    /// How long after it was first due or last requeued an event is dead-lettered as expired. None never expires events.
     pub expire_after: Option<Duration>,
     /// How long delivered events and attempts are kept. None keeps them forever.
     pub retention: Option<Duration>,

@@ -30,8 +30,10 @@ pub(crate) use window::Answer;
 pub(crate) struct ClaimedEvent {
     pub(crate) lease: Lease,
     pub(crate) renewal: RenewalGuard,
-    /// When the claim was requested.
+    /// When the call was requested that last confirmed the lease: its claim, or the reading of its payload.
     pub(crate) requested_at: Duration,
+    /// When the claim was requested. The lease has the version of its destination's profile as of then.
+    pub(crate) claimed_at: Duration,
 }
 
 /// An event that may be sent now, with its slot.

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use posthaste_domain::{ClaimId, DestinationId, Lease, RandomDraw};
+use posthaste_domain::{ClaimId, DestinationId, Lease, RandomDraw, Timestamp};
 use posthaste_store::{ClaimSlots, Receiver, ReceiverSlots, Store};
 
 use crate::circuits::Circuits;
 use crate::clock::Clock;
 use crate::cycle::CycleCounters;
+use crate::disabled::DisabledEndpoints;
 use crate::due_times::DueTimes;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::observe::Observer;
 use crate::payloads::PayloadReads;
 use crate::phase::{Phase, PhaseTracker};
+use crate::profiles::SharedProfiles;
 use crate::publish::Publisher;
 use crate::sender::Sender;
 use crate::settings::Settings;
@@ -45,6 +47,8 @@ pub struct Ports {
     pub observer: Arc<dyn Observer>,
     /// The sender's signing keys, if they are those of the store: the worker then reloads them.
     pub reloaded_keys: Option<SharedSigningKeys>,
+    /// The keys and headers of destinations. The sender takes them from here.
+    pub profiles: SharedProfiles,
 }
 
 /// One worker: its settings, the adapters that it calls, and the state that its loops share.
@@ -61,6 +65,7 @@ pub(crate) struct Worker {
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) settler: Settler,
     pub(crate) publisher: Publisher,
+    pub(crate) disabled: DisabledEndpoints,
     pub(crate) cycle: CycleCounters,
     pub(crate) phases: PhaseTracker,
     pub(crate) drain: DrainCounters,
@@ -91,6 +96,11 @@ impl Worker {
         self.ports.clock.monotonic().saturating_sub(requested_at) > self.settings.lease.duration() / 3
     }
 
+    /// Returns the time of the store's clock. None before the first claim.
+    pub(crate) fn store_now(&self) -> Option<Timestamp> {
+        self.store_time.at(self.ports.clock.monotonic())
+    }
+
     /// Returns whether events whose leases were requested at this time go back unsent: the worker drains, or they are
     /// outdated. If the request took too long, the first heartbeat might come too late.
     pub(crate) fn sends_no_more(&self, requested_at: Duration) -> bool {
@@ -108,6 +118,7 @@ impl Worker {
             renewal: self.heartbeat.start_renewing(&lease),
             lease,
             requested_at,
+            claimed_at: requested_at,
         })
     }
 
@@ -129,7 +140,7 @@ impl Worker {
 }
 
 /// The worker answers for each destination how many events of it can be sent: within the windows, and not to destinations
-/// with an open circuit or without a local port.
+/// with an open circuit, without a local port or without readable keys.
 impl ClaimSlots for Worker {
     fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
         let (destination, now) = (receiver.destination, self.ports.clock.monotonic());
@@ -140,7 +151,11 @@ impl ClaimSlots for Worker {
         let limit = if self.shortages.is_paused(destination, now) {
             Some(0)
         } else {
-            self.circuits.send_limit(destination, now)
+            let limits = [
+                self.circuits.send_limit(destination, now),
+                self.ports.profiles.send_limit(destination, now),
+            ];
+            limits.into_iter().flatten().min()
         };
         if limit.is_some() {
             self.slots.mark_limited(destination);

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use posthaste_domain::seal::MasterKeys;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{CycleReport, InvalidEvent, InvalidId, NewEvent, NewEventSpec};
 use posthaste_engine::{
     DrainReport, Engine, InvalidSettings, Ports, Publisher, RunOnceError, Runtimes, Sender, Settings,
-    SharedSigningKeys, TokioClock, WorkerHealth,
+    SharedProfiles, SharedSigningKeys, TokioClock, WorkerHealth,
 };
 use posthaste_sender::InvalidOptions;
 use posthaste_store::{EnqueueRequest, GracePeriod, Receipt, RotateRequest, Store, StoreError, StoredSecret};
@@ -72,6 +73,7 @@ pub struct Posthaste {
     ports: Ports,
     settings: Settings,
     signing_keys: SharedSigningKeys,
+    master_keys: Arc<MasterKeys>,
     random: Arc<OsRandom>,
     payload_bytes_max: usize,
     /// The store of the worker that was started last; see [`Posthaste::producer_store`].
@@ -82,7 +84,8 @@ impl Posthaste {
     /// Opens the store, creates or migrates its schema, and generates a signing secret if the store has none. Must be
     /// called on a tokio runtime.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
-        let Options { database, settings, sender, signing_keys, payload_bytes_max, observer } = options;
+        let Options { database, settings, sender, signing_keys, master_keys, payload_bytes_max, observer } =
+            options;
         // Checked first, so that a bad file leaves no new database behind.
         if let Some(file) = &sender.ca_file {
             wiring::check_ca_file(file)?;
@@ -98,16 +101,26 @@ impl Posthaste {
                 SharedSigningKeys::load(&*store).await?
             }
         };
+        let profiles = SharedProfiles::new(Arc::clone(&master_keys));
         let ports = Ports {
             store,
-            sender: wiring::sender(&sender, signing_keys.clone())?,
+            sender: wiring::sender(&sender, signing_keys.clone(), profiles.clone())?,
             clock: Arc::new(TokioClock::start()),
             random: Arc::clone(&random) as _,
             observer,
             reloaded_keys: (!is_configured).then(|| signing_keys.clone()),
+            profiles,
         };
-        let direct_store = Arc::default();
-        Ok(Self { open_store, ports, settings, signing_keys, random, payload_bytes_max, direct_store })
+        Ok(Self {
+            open_store,
+            ports,
+            settings,
+            signing_keys,
+            master_keys,
+            random,
+            payload_bytes_max,
+            direct_store: Arc::default(),
+        })
     }
 
     /// Returns the store as a trait object.
@@ -130,6 +143,16 @@ impl Posthaste {
     /// Returns the keys that sign deliveries now. They change when the signing secret is rotated.
     pub fn signing_keys(&self) -> SigningKeys {
         (*self.signing_keys.current()).clone()
+    }
+
+    /// Returns the keys under which the keys and headers of destinations are sealed in the store.
+    pub fn master_keys(&self) -> &Arc<MasterKeys> {
+        &self.master_keys
+    }
+
+    /// Returns the source of randomness of this instance, for ids, nonces and secrets.
+    pub fn random(&self) -> &Arc<OsRandom> {
+        &self.random
     }
 
     /// Generates a new signing secret, which signs deliveries beside the one before it until the grace period ends.

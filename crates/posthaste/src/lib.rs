@@ -90,12 +90,13 @@ pub use instance::{DispatchError, OpenError, Posthaste, RotateError, RunningWork
 pub use options::{Options, PAYLOAD_BYTES_MAX_DEFAULT};
 pub use os_random::{EntropyError, OsRandom};
 pub use posthaste_domain as domain;
+pub use posthaste_domain::seal::MasterKeys;
 pub use posthaste_domain::signature::SigningKeys;
 pub use posthaste_domain::{CycleReport, NewEvent, NewEventSpec, RetryPolicy, WorkerId};
 pub use posthaste_engine as engine;
 pub use posthaste_engine::{DrainReport, Observer, Publisher, Settings};
 pub use posthaste_sender as sender;
-pub use posthaste_sender::{AllowedNetworks, Proxy, SenderOptions};
+pub use posthaste_sender::{AllowedNetworks, CompatHeaders, Proxy, SenderOptions};
 pub use posthaste_store as store;
 pub use posthaste_store::{GracePeriod, Receipt, Store, StoreError, StoredSecret};
 #[cfg(feature = "postgres")]

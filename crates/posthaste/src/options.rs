@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use posthaste_domain::seal::MasterKeys;
 use posthaste_domain::signature::SigningKeys;
 use posthaste_domain::{InvalidId, RetryPolicy, WorkerId};
 use posthaste_engine::{Observer, Settings};
-use posthaste_sender::{AllowedNetworks, Proxy, SenderOptions};
+use posthaste_sender::{AllowedNetworks, CompatHeaders, Proxy, SenderOptions};
 
 use crate::instance::OpenError;
 use crate::os_random::OsRandom;
@@ -29,6 +30,8 @@ pub struct Options {
     pub sender: SenderOptions,
     /// Keys that sign deliveries. None uses the secrets in the store, which the first start generates.
     pub signing_keys: Option<SigningKeys>,
+    /// Keys under which the keys and headers of destinations are sealed in the store. Without any, they are stored as they are.
+    pub master_keys: Arc<MasterKeys>,
     pub payload_bytes_max: usize,
     /// Observer that is called for every attempt and every lost lease.
     pub observer: Arc<dyn Observer>,
@@ -46,6 +49,7 @@ impl Options {
             settings,
             sender,
             signing_keys: None,
+            master_keys: Arc::new(MasterKeys::none()),
             payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT,
             observer: Arc::new(()),
         })
@@ -141,6 +145,18 @@ impl Options {
     /// Signs deliveries with these keys instead of the secrets in the store, which the first start generates.
     pub fn signing_keys(mut self, keys: SigningKeys) -> Self {
         self.signing_keys = Some(keys);
+        self
+    }
+
+    /// Seals the keys and headers of destinations in the store under these keys. The first key seals, and all of them open.
+    pub fn master_keys(mut self, keys: MasterKeys) -> Self {
+        self.master_keys = Arc::new(keys);
+        self
+    }
+
+    /// Sends the id, the timestamp and the signature of each request a second time, under these names. The default is none.
+    pub fn compat_headers(mut self, headers: CompatHeaders) -> Self {
+        self.sender.compat_headers = headers;
         self
     }
 

@@ -32,9 +32,14 @@ impl OsRandom {
         u64::from_le_bytes(self.bytes())
     }
 
+    /// Fills the slice with random bytes.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(bytes);
+    }
+
     fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut bytes);
+        self.fill(&mut bytes);
         bytes
     }
 }

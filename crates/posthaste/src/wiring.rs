@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_engine::{Sender, SharedSigningKeys};
+use posthaste_engine::{Sender, SharedProfiles, SharedSigningKeys};
 use posthaste_sender::{HttpSender, InvalidOptions, Resolver, SenderOptions, SystemResolver};
 use posthaste_store::{Store, StoreError, StoreHealth};
 #[cfg(feature = "postgres")]
@@ -325,8 +325,9 @@ impl Posthaste {
 pub(crate) fn sender(
     options: &SenderOptions,
     keys: SharedSigningKeys,
+    profiles: SharedProfiles,
 ) -> Result<Arc<dyn Sender>, InvalidOptions> {
-    Ok(Arc::new(HttpSender::new(options, keys)?))
+    Ok(Arc::new(HttpSender::new(options, keys, profiles)?))
 }
 
 /// Creates a resolver that uses the host's `getaddrinfo`.

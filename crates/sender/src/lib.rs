@@ -48,7 +48,7 @@ pub use guard::{
     AddressGuard, AllowedNetworks, DeniedNetworks, ForbiddenAddress, ForbiddenDestination, InvalidNetwork,
     PermittedAddress,
 };
-pub use options::{InvalidOptions, SenderOptions};
+pub use options::{CompatHeaders, InvalidOptions, SenderOptions};
 pub use proxy::{InvalidProxy, Proxy};
 pub use resolve::{DnsResolver, LookupError, Resolver, SystemResolver};
 pub use sender::HttpSender;

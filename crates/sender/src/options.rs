@@ -33,8 +33,20 @@ pub struct SenderOptions {
     pub ca_file: Option<PathBuf>,
     /// Egress proxy for all connections to receivers. Without one, the sender dials receivers directly.
     pub proxy: Option<Proxy>,
+    /// Names under which the id, the timestamp and the signature of a request are sent a second time.
+    pub compat_headers: CompatHeaders,
     /// Resolver for the names of receivers and of the proxy.
     pub resolver: Arc<dyn Resolver>,
+}
+
+/// A second set of names for the three signature headers, for receivers that were written for another product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CompatHeaders {
+    /// Only `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+    #[default]
+    None,
+    /// Also `svix-id`, `svix-timestamp` and `svix-signature`, with the same values.
+    Svix,
 }
 
 /// Why a sender cannot be built from its options.
@@ -66,6 +78,7 @@ impl SenderOptions {
             sockets_max: None,
             ca_file: None,
             proxy: None,
+            compat_headers: CompatHeaders::None,
             resolver: Arc::new(DnsResolver::new()),
         }
     }

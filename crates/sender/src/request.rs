@@ -1,16 +1,19 @@
-//! Builds the HTTP request of one attempt: the stored payload, the signature and the documented headers.
+//! Builds the HTTP request of one attempt: the stored payload, the signature, the documented headers and the custom headers of
+//! the destination.
 
 use std::fmt::{Display, Write as _};
 use std::ops::Range;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request};
 use http_body_util::Full;
 use posthaste_domain::signature::SigningKeys;
-use posthaste_domain::{ErrorClass, Lease, Timestamp};
+use posthaste_domain::{CustomHeaders, ErrorClass, Lease, Timestamp};
+use posthaste_engine::Profile;
 
 use crate::failure::Failure;
+use crate::options::CompatHeaders;
 
 /// Request body as hyper takes it: one buffer, shared with the lease, so that the signed bytes are the bytes sent.
 pub(crate) type Body = Full<Bytes>;
@@ -18,6 +21,12 @@ pub(crate) type Body = Full<Bytes>;
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// The names under which the id, the timestamp and the signature are sent a second time.
+const COMPAT_NAMES: [HeaderName; 3] = [
+    HeaderName::from_static("svix-id"),
+    HeaderName::from_static("svix-timestamp"),
+    HeaderName::from_static("svix-signature"),
+];
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const EVENT_TYPE: HeaderName = HeaderName::from_static("posthaste-event-type");
 const ATTEMPT: HeaderName = HeaderName::from_static("posthaste-attempt");
@@ -25,26 +34,38 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const USER_AGENT_VALUE: HeaderValue =
     HeaderValue::from_static(concat!("posthaste/", env!("CARGO_PKG_VERSION")));
-/// Upper bound of the headers of a request, `host` included.
+/// Upper bound of the headers of a request without compatibility and custom headers, `host` included.
 const HEADER_COUNT: usize = 11;
 /// Capacity of the text of a request's header values. The text of most requests fits.
 const TEXT_CAPACITY: usize = 256;
 
+/// What a request depends on beside its lease.
+pub(crate) struct RequestContext<'a> {
+    /// The keys that sign, unless the destination has its own.
+    pub(crate) instance_keys: &'a SigningKeys,
+    /// The keys and headers of the destination.
+    pub(crate) profile: Option<&'a Profile>,
+    pub(crate) compat_headers: CompatHeaders,
+    pub(crate) now: Timestamp,
+}
+
 /// Builds and signs the request of this attempt. Between attempts of an event only the timestamp, the signature and the
 /// attempt number differ.
 ///
+/// `webhook-id` is the id of the message, which the signature covers; `idempotency-key` is that of the event.
 /// [`Target`](crate::target::Target) adds the URI and the host later, in the form of the connection's HTTP version. The
 /// request has no `accept-encoding`, so that receivers do not compress their responses.
-pub(crate) fn build_request(
-    lease: &Lease,
-    keys: &SigningKeys,
-    now: Timestamp,
-) -> Result<Request<Bytes>, Failure> {
+pub(crate) fn build_request(lease: &Lease, context: &RequestContext<'_>) -> Result<Request<Bytes>, Failure> {
+    let RequestContext { instance_keys, profile, compat_headers, now } = *context;
     let payload = lease.payload.expect_loaded();
     let mut text = HeaderText::default();
-    let id = text.add(&lease.event_id);
+    let id = text.add(&lease.wire_id);
+    let event_id = if lease.event_id == lease.wire_id { id.clone() } else { text.add(&lease.event_id) };
     let timestamp = text.add(now.as_secs());
-    let signature = text.add(keys.signature(&lease.event_id, now, payload));
+    let signature = match profile.and_then(Profile::keys) {
+        Some(keys) => text.add(keys.signature(&lease.wire_id, now, payload)),
+        None => text.add(instance_keys.signature(&lease.wire_id, now, payload)),
+    };
     let event_type = text.add(&lease.event_type);
     let attempt = text.add(lease.attempt());
     let length = text.add(payload.len());
@@ -54,6 +75,7 @@ pub(crate) fn build_request(
     let text = Bytes::from(text.0);
     let value = |name: &HeaderName, range| header_value(name, text.slice(range));
     let id = value(&WEBHOOK_ID, id)?;
+    let timestamp = value(&WEBHOOK_TIMESTAMP, timestamp)?;
     let mut signature = value(&WEBHOOK_SIGNATURE, signature)?;
     // Keeps the signature out of HPACK's compression table and out of debug output.
     signature.set_sensitive(true);
@@ -66,16 +88,36 @@ pub(crate) fn build_request(
     // Also for an empty payload: some receivers require the header.
     headers.insert(CONTENT_LENGTH, value(&CONTENT_LENGTH, length)?);
     headers.insert(CONTENT_TYPE, content_type.map_or(Ok(JSON), |range| value(&CONTENT_TYPE, range))?);
-    headers.insert(IDEMPOTENCY_KEY, id.clone());
+    headers.insert(IDEMPOTENCY_KEY, value(&IDEMPOTENCY_KEY, event_id)?);
+    if compat_headers == CompatHeaders::Svix {
+        headers.extend(COMPAT_NAMES.into_iter().zip([id.clone(), timestamp.clone(), signature.clone()]));
+    }
     headers.insert(WEBHOOK_ID, id);
-    headers.insert(WEBHOOK_TIMESTAMP, value(&WEBHOOK_TIMESTAMP, timestamp)?);
+    headers.insert(WEBHOOK_TIMESTAMP, timestamp);
     headers.insert(WEBHOOK_SIGNATURE, signature);
     headers.insert(EVENT_TYPE, value(&EVENT_TYPE, event_type)?);
     headers.insert(ATTEMPT, value(&ATTEMPT, attempt)?);
     if let Some(traceparent) = traceparent {
         headers.insert(TRACEPARENT, value(&TRACEPARENT, traceparent)?);
     }
+    if let Some(profile) = profile {
+        add_custom_headers(headers, profile.headers())?;
+    }
     Ok(request)
+}
+
+/// Adds the custom headers of a destination. Their names are none of those that the request sets itself.
+fn add_custom_headers(headers: &mut HeaderMap, custom: &CustomHeaders) -> Result<(), Failure> {
+    for (name, value) in custom.iter() {
+        let is_sensitive = CustomHeaders::is_sensitive(name);
+        let name = HeaderName::try_from(name).map_err(|_| {
+            Failure::new(ErrorClass::Unsendable, "a custom header has an invalid name".to_owned())
+        })?;
+        let mut value = header_value(&name, Bytes::copy_from_slice(value.as_bytes()))?;
+        value.set_sensitive(is_sensitive);
+        headers.append(name, value);
+    }
+    Ok(())
 }
 
 /// The text of a request's header values, one after the other. The values share this buffer, which saves an allocation for

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{Lease, Outcome, Timestamp};
-use posthaste_engine::{LocalShortage, Sender, SharedSigningKeys};
+use posthaste_domain::{ErrorClass, Lease, Outcome, Timestamp};
+use posthaste_engine::{LocalShortage, Profile, Sender, SharedProfiles, SharedSigningKeys};
 
 use crate::connect::Connector;
 use crate::deadline::{Deadline, Progress};
 use crate::destinations::Destinations;
 use crate::exchange::Client;
-use crate::options::{InvalidOptions, SenderOptions};
+use crate::failure::Failure;
+use crate::options::{CompatHeaders, InvalidOptions, SenderOptions};
 use crate::pool::Pool;
-use crate::request::build_request;
+use crate::request::{RequestContext, build_request};
 use crate::response::ResponseSummary;
 use crate::shortage::AttemptError;
 use crate::sockets::SocketBudget;
@@ -25,16 +26,24 @@ pub struct HttpSender {
     client: Client,
     destinations: Destinations,
     keys: SharedSigningKeys,
+    profiles: SharedProfiles,
+    compat_headers: CompatHeaders,
 }
 
 impl HttpSender {
-    /// Creates a sender that signs each request with the keys that are current then. Must be called within a Tokio runtime,
-    /// because it spawns the task that closes idle connections.
-    pub fn new(options: &SenderOptions, keys: SharedSigningKeys) -> Result<Self, InvalidOptions> {
+    /// Creates a sender that signs each request with the keys of its destination that the engine holds in `profiles`, or with
+    /// the instance's keys that are current then. Must be called within a Tokio runtime, because it spawns the task that closes
+    /// idle connections.
+    pub fn new(
+        options: &SenderOptions,
+        keys: SharedSigningKeys,
+        profiles: SharedProfiles,
+    ) -> Result<Self, InvalidOptions> {
         let pool = Pool::new(options.pool_size, options.pool_size_total);
         let sockets = SocketBudget::new(options.sockets_max, Arc::clone(&pool));
         let destinations = Destinations::new(Arc::clone(&pool));
-        Ok(Self { client: Client { connector: Connector::new(options, sockets)?, pool }, destinations, keys })
+        let client = Client { connector: Connector::new(options, sockets)?, pool };
+        Ok(Self { client, destinations, keys, profiles, compat_headers: options.compat_headers })
     }
 
     /// Returns the number of certificate authorities that a sender with this CA file would trust, including the
@@ -48,6 +57,17 @@ impl HttpSender {
         load_root_certificates(RootSource::File(ca_file)).map(drop)
     }
 
+    /// Returns the keys and headers of the destination. A request must not be signed with other keys than its own, so their
+    /// absence is a failure.
+    fn profile_of(&self, lease: &Lease) -> Result<Option<Arc<Profile>>, Failure> {
+        let profile = self.profiles.for_lease(lease);
+        if profile.is_none() && lease.profile_version != 0 {
+            let reason = "the keys and headers of the destination are not loaded";
+            return Err(Failure::new(ErrorClass::Unsendable, reason.to_owned()));
+        }
+        Ok(profile)
+    }
+
     async fn attempt(
         &self,
         lease: &Lease,
@@ -55,7 +75,15 @@ impl HttpSender {
         deadline: Deadline,
     ) -> Result<Outcome, AttemptError> {
         let destination = self.destinations.of_lease(lease)?;
-        let request = build_request(lease, &self.keys.current(), now)?;
+        let request = build_request(
+            lease,
+            &RequestContext {
+                instance_keys: &self.keys.current(),
+                profile: self.profile_of(lease)?.as_deref(),
+                compat_headers: self.compat_headers,
+                now,
+            },
+        )?;
         let progress = Progress::default();
         let sending = deadline.within(self.client.send(&destination, request, &progress));
         let mut response = sending.await.ok_or_else(|| deadline.timeout_failure(&progress))??;

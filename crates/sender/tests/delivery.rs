@@ -10,6 +10,8 @@ mod receiver;
 mod connections;
 #[path = "delivery/http2.rs"]
 mod http2;
+#[path = "delivery/profile.rs"]
+mod profile;
 #[path = "delivery/request.rs"]
 mod request;
 #[path = "delivery/response.rs"]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use posthaste_domain::{Lease, Transition};
+use posthaste_domain::{ApplicationId, Lease, Transition};
 use posthaste_store::SettleResult;
 
 use crate::attempt_log::log_attempt;
@@ -13,6 +13,8 @@ use crate::worker::Worker;
 /// A delivery with its result. Its lease is renewed until it is dropped.
 pub(crate) struct FinishedDelivery {
     pub(crate) lease: Lease,
+    /// The application of an endpoint. None if the destination is a URL.
+    pub(crate) app: Option<ApplicationId>,
     pub(crate) transition: Arc<Transition>,
     pub(crate) renewal: RenewalGuard,
 }
@@ -25,12 +27,12 @@ impl FinishedDelivery {
     /// Passes the transition to the cycle counters, the metrics, the log, the claimer and the publisher. `settled` is what
     /// the store did with it; none if a drain ended before.
     pub(super) fn report(&self, worker: &Worker, settled: Option<SettleResult>) {
-        let Self { lease, transition, .. } = self;
+        let Self { lease, app, transition, .. } = self;
         if transition.destination_pause().is_some() {
             worker.slots.unhold(lease.destination_id);
         }
         worker.cycle.count_attempt(transition, settled);
-        worker.ports.observer.on_attempt(&AttemptEvent { lease, transition, settled });
+        worker.ports.observer.on_attempt(&AttemptEvent { lease, app: *app, transition, settled });
         log_attempt(&worker.settings.worker_id, lease, transition, settled);
         if settled == Some(SettleResult::Stale) {
             tracing::warn!(event_id = %transition.event_id(), worker_id = %worker.settings.worker_id,
@@ -39,6 +41,7 @@ impl FinishedDelivery {
         if !settled.is_some_and(SettleResult::is_written) {
             return;
         }
+        worker.disabled.record_result(lease, transition, worker.store_now());
         if let Some(delay) = transition.retry_after() {
             worker.due_times.add(delay, worker.ports.clock.monotonic());
         }

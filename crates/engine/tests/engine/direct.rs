@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use posthaste_domain::{BreakerPolicy, DeliveryStatus, DestinationId, EventId};
+use posthaste_domain::{BreakerPolicy, DeliveryStatus, DestinationId, EventId, NewEvent, NewEventSpec};
 use posthaste_engine::{Engine, Settings};
 use posthaste_store::{EnqueueRequest, Idempotency, PauseRequest, Store};
 
@@ -152,6 +152,26 @@ async fn event_of_a_paused_destination_is_stored_without_a_lease() {
     assert_eq!((fixture.event(&id).await.event.claims, engine.in_flight()), (0, 0));
     fixture.wait_until_all(DeliveryStatus::Delivered).await;
     assert!(fixture.monotonic() > secs(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_of_a_later_time_is_claimed_when_it_is_due() {
+    let fixture = Fixture::new();
+    let engine = start_known(&fixture, &["up"], |_| {}).await;
+    let (stored_at, before) = (fixture.monotonic(), claims(&fixture));
+    let spec = NewEventSpec {
+        destination_url: "https://up.test/".into(),
+        event_type: "test".into(),
+        deliver_in: secs(100),
+        ..NewEventSpec::default()
+    };
+    let later = NewEvent::accept(spec, 1 << 20, 5).expect("a valid event");
+    let stored = engine.direct_store().enqueue(EnqueueRequest::new(vec![later])).await.unwrap();
+    let id = &stored.receipts[0].event_id;
+    assert_eq!((fixture.event(id).await.event.claims, engine.in_flight()), (0, 0));
+    fixture.wait_until_all(DeliveryStatus::Delivered).await;
+    assert!(fixture.monotonic() >= stored_at + secs(100) && claims(&fixture) > before);
+    assert_eq!(fixture.event(id).await.event.claims, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use posthaste_domain::{DeliveryStatus, LeaseTerms};
+use posthaste_domain::{ApplicationRef, DeliveryStatus, DisableReason, LeaseTerms};
 use posthaste_engine::{AttemptEvent, Engine, Observer, Ports, Runtimes};
 use posthaste_store::SettleResult;
 
-use crate::fixture::{Call, Fixture, Reply, secs, settings};
+use crate::fixture::{App, Call, Fixture, Reply, secs, settings};
 
 /// An observer that records its calls as text.
 #[derive(Default)]
@@ -26,8 +26,9 @@ impl Observer for RecordingObserver {
     fn on_attempt(&self, attempt: &AttemptEvent<'_>) {
         let written = attempt.settled.is_some_and(SettleResult::is_written);
         let late = attempt.lag() >= secs(1);
+        let app = attempt.app.map_or_else(String::new, |app| format!(" of {app}"));
         self.record(format!(
-            "{} {} written={written} late={late}",
+            "{} {} written={written} late={late}{app}",
             attempt.lease.event_id,
             attempt.transition.label()
         ));
@@ -43,6 +44,10 @@ impl Observer for RecordingObserver {
 
     fn on_expired(&self, events: usize) {
         self.record(format!("{events} expired"));
+    }
+
+    fn on_endpoint_disabled(&self, reason: DisableReason) {
+        self.record(format!("endpoint disabled: {}", reason.as_str()));
     }
 }
 
@@ -64,6 +69,22 @@ async fn observer_receives_every_attempt_with_its_result() {
     let [first, second] = &observer.calls()[..] else { panic!("{:?}", observer.calls()) };
     assert_eq!(first, "flaky-0 retried written=true late=true");
     assert!(second.starts_with("flaky-0 delivered written=true"), "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observer_receives_the_application_of_an_attempt_and_the_disabling_of_an_endpoint() {
+    let fixture = Fixture::new();
+    let app = App::create(&fixture).await;
+    app.add_endpoint(&fixture, "gone", 1).await;
+    fixture.receiver.always_reply("gone", Reply::Status(410));
+    app.publish(&fixture).await;
+    let (observer, ports) = observed_ports(&fixture);
+    let _engine = Engine::start(settings(|_| {}), ports, &Runtimes::current()).expect("valid settings");
+    fixture.wait_until("two callbacks were called", |_| observer.calls().len() == 2).await;
+    let [attempt, disabled] = &observer.calls()[..] else { panic!("{:?}", observer.calls()) };
+    let ApplicationRef::Id(id) = app.scope().app else { panic!("the fixture names it by its id") };
+    assert!(attempt.contains(" gone written=true") && attempt.ends_with(&format!(" of {id}")), "{attempt}");
+    assert_eq!(disabled, "endpoint disabled: gone");
 }
 
 #[tokio::test(start_paused = true)]

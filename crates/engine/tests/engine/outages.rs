@@ -92,9 +92,11 @@ async fn outage_of_hours_ends_no_loop() {
         notices.next().await.unwrap();
     }
     for (call, before) in ALL_CALLS.into_iter().zip(before) {
-        // These workers have no key ring to reload; `signing.rs` has the outage of that loop.
-        let needed =
-            !matches!(call, Call::Enqueue | Call::Release | Call::CheckWrites | Call::SigningSecrets);
+        // These workers have no key ring to reload and no endpoints; `signing.rs` and `profiles.rs` have their outages.
+        let needed = !matches!(
+            call,
+            Call::Enqueue | Call::Release | Call::CheckWrites | Call::SigningSecrets | Call::Endpoints
+        );
         assert!(!needed || fixture.test_store().calls(call) > before, "{call:?} is not called any more");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_domain::{Classification, DestinationUrl, Lease};
-use posthaste_engine::{Sender as _, SharedSigningKeys, host_time};
+use posthaste_engine::{Sender as _, SharedProfiles, SharedSigningKeys, host_time};
 use posthaste_sender::{AllowedNetworks, HttpSender, SenderOptions};
 use tokio::task::JoinSet;
 
@@ -47,8 +47,9 @@ pub(crate) async fn run(payload_bytes: usize, size: BenchmarkSize) {
     let mut options = SenderOptions::new();
     options.allowed_networks = AllowedNetworks::loopback();
     options.pool_size = IN_FLIGHT;
+    let (keys_of_instance, profiles) = (SharedSigningKeys::new(keys()), SharedProfiles::default());
     let ours =
-        Arc::new(HttpSender::new(&options, SharedSigningKeys::new(keys())).expect("the options are valid"));
+        Arc::new(HttpSender::new(&options, keys_of_instance, profiles).expect("the options are valid"));
     let bare = Arc::new(BareClient::new(keys(), IN_FLIGHT));
 
     let (mut our_rounds, mut bare_rounds) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_domain::{DestinationUrl, Lease, Outcome, Timestamp};
-use posthaste_engine::{Sender as _, SharedSigningKeys, host_time};
+use posthaste_engine::{Sender as _, SharedProfiles, SharedSigningKeys, host_time};
 use posthaste_sender::{AllowedNetworks, HttpSender, SenderOptions};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -175,10 +175,19 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<ReceivedReque
 
 /// Creates a sender that may dial loopback and signs with these secrets.
 pub(crate) fn sender(secrets: &[&str], change: impl FnOnce(&mut SenderOptions)) -> HttpSender {
+    sender_with_profiles(secrets, SharedProfiles::default(), change)
+}
+
+/// Creates a sender that may dial loopback and takes the keys of destinations from `profiles`.
+pub(crate) fn sender_with_profiles(
+    secrets: &[&str],
+    profiles: SharedProfiles,
+    change: impl FnOnce(&mut SenderOptions),
+) -> HttpSender {
     let mut options = SenderOptions::new();
     options.allowed_networks = AllowedNetworks::loopback();
     change(&mut options);
-    HttpSender::new(&options, SharedSigningKeys::new(keys(secrets))).unwrap()
+    HttpSender::new(&options, SharedSigningKeys::new(keys(secrets)), profiles).unwrap()
 }
 
 pub(crate) fn keys(secrets: &[&str]) -> SigningKeys {

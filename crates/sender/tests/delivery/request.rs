@@ -10,10 +10,10 @@ use standardwebhooks::Webhook;
 
 use crate::receiver::{ReceivedRequest, Receiver, SECRET, lease, send, send_at, sender};
 
-const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+pub(crate) const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 /// The time in the signature of the first attempt.
-const NOW: Timestamp = Timestamp::from_secs(1_614_265_330);
+pub(crate) const NOW: Timestamp = Timestamp::from_secs(1_614_265_330);
 
 #[tokio::test]
 async fn a_request_has_the_documented_headers_and_body() {
@@ -104,7 +104,7 @@ async fn during_a_rotation_receivers_with_either_secret_accept() {
     assert_eq!(accepted, [(true, false), (true, true), (false, true)]);
 }
 
-fn verify(request: &ReceivedRequest, secret: &str) -> Result<(), standardwebhooks::WebhookError> {
+pub(crate) fn verify(request: &ReceivedRequest, secret: &str) -> Result<(), standardwebhooks::WebhookError> {
     let mut headers = HeaderMap::new();
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
         headers.insert(name, HeaderValue::from_str(request.header(name).unwrap()).unwrap());
@@ -133,6 +133,9 @@ async fn an_unsendable_event_is_an_outcome_and_opens_no_connection() {
         unsendable.push(lease);
         let mut lease = good.clone();
         lease.event_id = EventId::from_stored(text.to_owned());
+        unsendable.push(lease);
+        let mut lease = good.clone();
+        lease.wire_id = EventId::from_stored(text.to_owned());
         unsendable.push(lease);
     }
     for lease in unsendable {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_domain::{DestinationUrl, Outcome};
-use posthaste_engine::{Sender as _, SharedSigningKeys, host_time};
+use posthaste_engine::{Sender as _, SharedProfiles, SharedSigningKeys, host_time};
 use posthaste_sender::{AllowedNetworks, HttpSender, LookupError, Resolver, SenderOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -151,7 +151,8 @@ pub(crate) fn sender_with_options(
     options.resolver = resolver;
     change(&mut options);
     let secret = Secret::from_bytes(vec![7; 32]).unwrap();
-    HttpSender::new(&options, SharedSigningKeys::new(SigningKeys::new(vec![secret]).unwrap())).unwrap()
+    let keys = SharedSigningKeys::new(SigningKeys::new(vec![secret]).unwrap());
+    HttpSender::new(&options, keys, SharedProfiles::default()).unwrap()
 }
 
 pub(crate) async fn send(sender: &HttpSender, url: DestinationUrl) -> Outcome {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_domain::{DestinationUrl, EventId, Lease, Outcome};
-use posthaste_engine::{Sender as _, SharedSigningKeys, host_time};
+use posthaste_engine::{Sender as _, SharedProfiles, SharedSigningKeys, host_time};
 use posthaste_sender::{AllowedNetworks, HttpSender, LookupError, Resolver, SenderOptions};
 
 use crate::harness::certificates::{Certificates, RECEIVER_NAME};
@@ -42,7 +42,8 @@ impl Fixture {
             ..SenderOptions::new()
         };
         let keys = SigningKeys::new(vec![Secret::from_bytes(vec![7; 32]).unwrap()]).unwrap();
-        let sender = HttpSender::new(&options, SharedSigningKeys::new(keys)).unwrap();
+        let sender =
+            HttpSender::new(&options, SharedSigningKeys::new(keys), SharedProfiles::default()).unwrap();
         Self { sender, certificates, attempts: AtomicU64::new(0) }
     }
 

@@ -1,0 +1,33 @@
+//! The loop of background operations: runs them in small steps, at the rate of each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::supervise::catch_store_panic;
+use crate::worker::Worker;
+
+/// Pause when no operation is running, or when a step failed.
+const IDLE_PAUSE: Duration = Duration::from_secs(2);
+/// Shortest and longest pause between two steps, so that dispatch gets the store in between and a new operation starts soon.
+const STEP_PAUSE_MIN: Duration = Duration::from_millis(50);
+const STEP_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Maximum number of rows of each operation that one step examines.
+const ROWS_MAX: usize = 500;
+
+/// Advances all running operations of the store. Every worker does; the store reopens or adds each event once.
+pub(crate) async fn run(worker: Arc<Worker>) {
+    let mut is_failing = false;
+    loop {
+        let step = catch_store_panic(async { worker.ports.store.operations().advance(ROWS_MAX).await }).await;
+        if let Err(error) = &step
+            && !is_failing
+        {
+            tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
+                "background operations do not advance; trying again");
+        }
+        is_failing = step.is_err();
+        let next_in = step.ok().and_then(|advance| advance.next_in);
+        let pause = next_in.map_or(IDLE_PAUSE, |next_in| next_in.clamp(STEP_PAUSE_MIN, STEP_PAUSE_MAX));
+        worker.ports.clock.sleep(pause).await;
+    }
+}
