@@ -17,7 +17,9 @@ use http::{HeaderMap, header};
 
 use crate::api::ApiState;
 use crate::error::ApiError;
+use crate::registry::{RegistryError, is_registry_path};
 
+pub(crate) use keys::KnownKey;
 pub use keys::{InvalidKeys, KeyRing, Role};
 
 /// How callers are authorized.
@@ -31,7 +33,7 @@ pub enum Access {
 }
 
 /// The caller's name in the audit log when no API keys are configured.
-const LOCAL_CALLER: &str = "local";
+pub(crate) const LOCAL_CALLER: &str = "local";
 
 /// A permission that a handler requires, with the roles that have it.
 pub(crate) trait Permission: Send + Sync + 'static {
@@ -103,7 +105,7 @@ impl<P: Permission> FromRequestParts<Arc<ApiState>> for Authorized<P> {
         let authorized = |name: &str, role| Self { name: name.to_owned(), role, permission: PhantomData };
         let Access::Keys(keys) = &state.access else { return Ok(authorized(LOCAL_CALLER, None)) };
         let key = bearer_key(&parts.headers).ok_or(ApiError::MissingKey)?;
-        let (name, role) = keys.authenticate(key).ok_or(ApiError::UnknownKey)?;
+        let KnownKey { name, role, .. } = keys.authenticate(key).ok_or(ApiError::UnknownKey)?;
         if !P::ROLES.contains(&role) {
             return Err(ApiError::RoleForbidden { name: name.to_owned(), role, allowed: P::ROLES });
         }
@@ -112,7 +114,7 @@ impl<P: Permission> FromRequestParts<Arc<ApiState>> for Authorized<P> {
 }
 
 /// Returns the key of `Authorization: Bearer KEY`, or `None` if the header is missing, repeated or of another scheme.
-fn bearer_key(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn bearer_key(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let (scheme, key) = value.as_bytes().split_at_checked("Bearer ".len())?;
@@ -129,7 +131,10 @@ pub(crate) async fn require_loopback(
         && let Err(reason) =
             loopback::check_request(*listen, request.method(), request.uri(), request.headers())
     {
-        return ApiError::NotLocal(reason).into_response();
+        return match is_registry_path(request.uri().path()) {
+            true => RegistryError::Forbidden(reason).into_response(),
+            false => ApiError::NotLocal(reason).into_response(),
+        };
     }
     next.run(request).await
 }

@@ -23,10 +23,11 @@ use crate::diagnosis::{DIAGNOSIS_MAX_AGE, Finding, SelfChecks};
 use crate::error::ApiError;
 use crate::health::{Check, Readiness};
 use crate::metrics::{Metrics, StoreGauges};
+use crate::registry::{self, RegistrySettings, RegistryState};
 use crate::stream::Streams;
 use crate::{
     actions, caller, dead_letters, destinations, diagnosis, document, enqueue, events, headers, health,
-    metrics, overview, reference, stream,
+    metrics, operations, overview, reference, stream,
 };
 
 /// The dependencies and settings of the API.
@@ -50,6 +51,8 @@ pub struct Api {
     pub streams: Streams,
     /// Configuration warnings, shown to operators with the overview.
     pub warnings: Vec<String>,
+    /// Keys and settings of the registry under `/api/v1`.
+    pub registry: RegistrySettings,
 }
 
 /// Limits and defaults for new events.
@@ -97,13 +100,14 @@ pub(crate) struct ApiState {
     pub(crate) store_gauges_cache: Cached<Option<StoreGauges>>,
     pub(crate) readiness_cache: Cached<Vec<Check>>,
     pub(crate) diagnosis_cache: Cached<Vec<Finding>>,
+    pub(crate) registry: RegistryState,
 }
 
 impl Api {
     /// Returns the router of the API merged with `other_routes`, such as the dashboard at `/`. The same middleware guards
     /// both.
     pub fn router(self, other_routes: Router) -> Router {
-        let documented = Router::from(documented_routes());
+        let documented = Router::from(documented_routes()).merge(registry::router());
         self.into_router(documented.merge(reference::routes()).merge(other_routes.with_state(())))
     }
 
@@ -131,6 +135,7 @@ impl Api {
             store_gauges_cache: Cached::default(),
             readiness_cache: Cached::default(),
             diagnosis_cache: Cached::with_max_age(DIAGNOSIS_MAX_AGE),
+            registry: RegistryState::new(self.registry),
         });
         // A layer wraps everything above it: the last layer sees a request first.
         routes
@@ -158,6 +163,8 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(destinations::destination))
         .routes(routes!(destinations::pause))
         .routes(routes!(destinations::resume))
+        .routes(routes!(operations::operations))
+        .routes(routes!(operations::stop))
         .routes(routes!(stream::stream))
         .routes(routes!(caller::whoami))
         .routes(routes!(diagnosis::doctor))

@@ -15,7 +15,7 @@ pub(crate) struct CallerBody {
     /// The name of the caller's API key, under which its actions are recorded; `local` if no keys are configured.
     #[schema(example = "dashboard")]
     name: String,
-    /// `producer`, `viewer` or `operator`; null if no keys are configured.
+    /// `producer`, `viewer`, `operator` or `app`, which is bound to one application; null if no keys are configured.
     #[schema(example = "viewer")]
     role: Option<&'static str>,
     /// What the caller may do: `enqueue` events, `read_event` by its id, `read_all` events, destinations, counts and notices,

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
-use posthaste_domain::DestinationId;
+use posthaste_domain::{DestinationId, EndpointId};
 use posthaste_store::{DestinationAudit, DestinationDetail, DestinationStatus, DestinationView};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,11 +15,16 @@ use crate::timestamp::Rfc3339;
 schema_enum! {
     /// `ok`: events are sent. `failing`: events are sent, but the last attempts failed. `circuit_open`: after repeated
     /// failures a worker holds events back and probes with single requests. `paused`: by an operator, or by the receiver with
-    /// `Retry-After`; no event is sent.
-    DestinationStateSchema as DestinationState { Ok, Failing, CircuitOpen, Paused }
+    /// `Retry-After`; no event is sent. `disabled`: an endpoint that is disabled; no event is sent.
+    DestinationStateSchema as DestinationState { Ok, Failing, CircuitOpen, Paused, Disabled }
 }
 schema_enum! {
-    DestinationActionSchema as DestinationAction { Pause, Resume }
+    DestinationActionSchema as DestinationAction { Pause, Resume, Disable, Enable, RotateKey, Delete }
+}
+schema_enum! {
+    /// `manual`: by a caller or an operator. `gone`: the receiver responded with 410. `failing`: it has been failing for too
+    /// long.
+    DisableReasonSchema as DisableReason { Manual, Gone, Failing }
 }
 
 /// Whether events are sent to a destination, and why not.
@@ -32,8 +37,16 @@ pub(crate) struct DestinationStatusBody {
     url: String,
     #[schema(example = "receiver.example")]
     host: String,
+    /// The endpoint whose destination this is; null if events are enqueued to the URL itself.
+    #[schema(example = "ep_0000000000000011")]
+    endpoint_id: Option<String>,
+    /// The application of the endpoint; null if there is none.
+    #[schema(example = "app_0000000000000003")]
+    app_id: Option<String>,
     #[schema(value_type = DestinationStateSchema)]
     state: &'static str,
+    /// Since when and why the endpoint is disabled; null if it is not.
+    disabled: Option<DisabledBody>,
     /// When the state began; null for `ok`.
     #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Rfc3339>,
@@ -49,6 +62,16 @@ pub(crate) struct DestinationStatusBody {
     /// When the current run of failures began; null while the receiver is healthy.
     #[schema(value_type = Option<String>, format = DateTime)]
     failing_since: Option<Rfc3339>,
+}
+
+/// Since when and why an endpoint gets no events.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DisabledEndpoint)]
+pub(crate) struct DisabledBody {
+    #[schema(value_type = String, format = DateTime)]
+    at: Rfc3339,
+    #[schema(value_type = DisableReasonSchema)]
+    reason: &'static str,
 }
 
 /// A destination with the events that wait for it.
@@ -112,7 +135,7 @@ pub(crate) struct DestinationAuditBody {
 pub(crate) struct HoldBody {
     #[schema(example = "17")]
     destination_id: String,
-    /// `paused` or `circuit_open`.
+    /// `disabled`, `paused` or `circuit_open`.
     #[schema(value_type = DestinationStateSchema)]
     state: &'static str,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -147,6 +170,11 @@ impl From<&DestinationStatus> for DestinationStatusBody {
             destination_id: status.id.to_string(),
             url: status.url.to_string(),
             host: status.url.host(),
+            endpoint_id: status.app.map(|_| EndpointId(status.id).to_string()),
+            app_id: status.app.map(|app| app.to_string()),
+            disabled: status
+                .disabled
+                .map(|disabled| DisabledBody { at: disabled.at.into(), reason: disabled.reason.as_str() }),
             state: status.state().as_str(),
             since: status.since().map(Rfc3339),
             reason: status.reason(),

@@ -34,13 +34,14 @@ parameters are rejected.
 without the names of operators. A `viewer` reads everything. An `operator` also requeues, cancels, pauses and resumes. Without keys, the server \
 accepts requests from its own machine only.";
 
-const TAGS: [(&str, &str); 5] = [
+const TAGS: [(&str, &str); 6] = [
     ("Events", "Enqueue events, and read their state."),
     ("Dead letters", "Events that could not be delivered. List them and send them again."),
     (
         "Destinations",
         "Where events are sent. See which destinations hold events back, and pause and resume them.",
     ),
+    ("Operations", "Background operations on the events of endpoints. See their progress, and stop them."),
     ("Outbox", "Counts of all events, and a live stream of notices."),
     ("Service", "Metrics, health probes, and this document."),
 ];
@@ -62,7 +63,7 @@ pub fn openapi() -> OpenApi {
     }
     for (name, schema) in document.components.iter_mut().flat_map(|components| &mut components.schemas) {
         if !REQUEST_SCHEMAS.contains(&name.as_str()) && name != ERROR_DETAIL {
-            require_all_fields(schema);
+            require_all_fields(name, schema);
         }
     }
     document.webhooks = Some(delivery::webhooks());
@@ -124,21 +125,31 @@ fn patch_operation(operation: &mut Operation) {
     }
 }
 
-/// Response fields that may be omitted: `warnings` if there are none, `audit` and `excerpt` for producers.
-const OPTIONAL_RESPONSE_FIELDS: [&str; 3] = ["warnings", "audit", "excerpt"];
+/// Response fields that may be omitted, each after its schema: `warnings` if there are none, `audit` and `excerpt` for
+/// producers, and the fields of a notice that only a notice about a disabled endpoint has.
+const OPTIONAL_RESPONSE_FIELDS: [(&str, &str); 6] = [
+    ("Overview", "warnings"),
+    ("EventDetail", "audit"),
+    ("Attempt", "excerpt"),
+    ("Notice", "endpoint_id"),
+    ("Notice", "app_id"),
+    ("Notice", "reason"),
+];
 
-/// Marks all fields of a response as required. A response contains every field; absent values are null.
-fn require_all_fields(schema: &mut RefOr<Schema>) {
+/// Marks all fields of a response as required, except the optional ones. Absent values of required fields are null.
+fn require_all_fields(name: &str, schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
             object.required = object
                 .properties
                 .keys()
-                .filter(|name| !OPTIONAL_RESPONSE_FIELDS.contains(&name.as_str()))
+                .filter(|field| !OPTIONAL_RESPONSE_FIELDS.contains(&(name, field.as_str())))
                 .cloned()
                 .collect();
         }
-        RefOr::T(Schema::AllOf(parts)) => parts.items.iter_mut().for_each(require_all_fields),
+        RefOr::T(Schema::AllOf(parts)) => {
+            parts.items.iter_mut().for_each(|part| require_all_fields(name, part));
+        }
         _ => {}
     }
 }

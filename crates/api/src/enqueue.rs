@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
-use posthaste_domain::{InvalidEvent, NewEvent, TraceParent};
+use posthaste_domain::{InvalidEvent, NewEvent, Timestamp, TraceParent};
 use posthaste_store::{EnqueueRequest, EnqueueResponse, Idempotency, Receipt, StoreError};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ use crate::error::ApiError;
 use crate::idempotency::{self, IdempotencyKey};
 use crate::json;
 use crate::query::QueryParameters;
+use crate::registry::store_now;
 use crate::timestamp::Rfc3339;
 
 use request::{EnqueueBody, EventList, EventRequest, WrappedEvents};
@@ -67,7 +68,8 @@ pub(crate) enum AcceptedBody {
 /// Enqueues one event, or an array of up to 1,000 events, of which either all are stored or none. `{"events": […]}` is
 /// accepted beside the bare array. The events are durable when the response arrives. The payload is any JSON value. Receivers
 /// get its exact bytes, with number notation, key order and white space unchanged. If a response does not arrive, repeat the
-/// request with the same `Idempotency-Key`. A `traceparent` header is sent along with every delivery.
+/// request with the same `Idempotency-Key`. A `traceparent` header is sent along with every delivery. `deliver_at` sets the time of
+/// the first attempt.
 #[utoipa::path(
     post, path = "/v1/webhook-outbox/events", tag = "Events", operation_id = "enqueueEvents",
     params(
@@ -82,12 +84,12 @@ pub(crate) enum AcceptedBody {
         ("many" = (summary = "Several events, all or none", value = json!([
             {"destination_url": "https://receiver.example/hook", "event_type": "invoice.paid", "payload": {"invoice": "in_17"}},
             {"destination_url": "https://other.example/hook", "event_type": "invoice.paid", "payload": {"invoice": "in_17"},
-             "event_id": "in_17-to-other", "max_attempts": 3}
+             "event_id": "in_17-to-other", "max_attempts": 3, "deliver_at": "2026-01-31T11:29:00Z"}
         ]))),
     )),
     responses(
         (status = 200, description = "A repeated request: the first response to this key and body", body = AcceptedBody),
-        (status = 202, description = "The events are stored and due now", body = AcceptedBody),
+        (status = 202, description = "The events are stored. They are due now, or at their `deliver_at`", body = AcceptedBody),
     ),
 )]
 pub(crate) async fn enqueue(
@@ -103,7 +105,10 @@ pub(crate) async fn enqueue(
     let settings = state.enqueue_settings;
     let bytes_max = BODY_BYTES_MAX.max(settings.payload_bytes_max.saturating_add(EVENT_OVERHEAD_BYTES));
     let RequestBody { bytes, _memory } = state.bodies.read(&*state.clock, body, bytes_max).await?;
-    let (events, is_array) = parse_events(&bytes, traceparent(&headers).as_deref(), settings)?;
+    let body: EnqueueBody<'_> = json::parse(&bytes)?;
+    // Only an event with a time of its own needs the clock. Times count from the store's clock, as everywhere.
+    let now = if body.has_deliver_at() { store_now(&state).await? } else { Timestamp::default() };
+    let (events, is_array) = accept_events(body, &bytes, traceparent(&headers).as_deref(), now, settings)?;
     for (index, event) in events.iter().enumerate() {
         let checked = state.destination_check.check(event.destination_url());
         checked.map_err(|reason| invalid_field("destination_url", &reason, is_array.then_some(index)))?;
@@ -122,18 +127,21 @@ pub(crate) async fn enqueue(
     }
 }
 
-/// Parses and validates all events of a body. One invalid event rejects the whole body. Also returns whether it is an array.
-fn parse_events(
-    body: &Bytes,
+/// Validates all events of a body. One invalid event rejects the whole body. Also returns whether the body is an array.
+fn accept_events(
+    body: EnqueueBody<'_>,
+    bytes: &Bytes,
     traceparent: Option<&str>,
+    now: Timestamp,
     settings: EnqueueSettings,
 ) -> Result<(Vec<NewEvent>, bool), ApiError> {
     let validate = |event: EventRequest<'_>, index: Option<usize>| {
-        let spec = event.into_spec(body, traceparent);
+        let deliver_in = event.deliver_in(now).map_err(|error| invalid_field("deliver_at", &error, index))?;
+        let spec = event.into_spec(bytes, traceparent, deliver_in);
         NewEvent::accept(spec, settings.payload_bytes_max, settings.default_max_attempts)
             .map_err(|error| invalid_event(&error, index))
     };
-    match json::parse(body)? {
+    match body {
         EnqueueBody::One(event) => Ok((vec![validate(event, None)?], false)),
         EnqueueBody::Many(EventList(events))
         | EnqueueBody::Wrapped(WrappedEvents { events: EventList(events) }) => {
@@ -151,6 +159,7 @@ fn invalid_event(error: &InvalidEvent, index: Option<usize>) -> ApiError {
         InvalidEvent::Label { field, .. } => field,
         InvalidEvent::PayloadTooLarge { .. } => "payload",
         InvalidEvent::MaxAttempts(_) => "max_attempts",
+        InvalidEvent::DeliverIn(_) => "deliver_at",
     };
     match (error, invalid_field(field, error, index)) {
         (InvalidEvent::PayloadTooLarge { .. }, ApiError::Invalid { message, details }) => {

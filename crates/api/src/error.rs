@@ -46,6 +46,7 @@ pub(crate) enum ErrorCode {
     NotFound,
     WebhookOutboxEventNotFound,
     DestinationNotFound,
+    OperationNotFound,
     MethodNotAllowed,
     RequestTimeout,
     WebhookOutboxEventNotRequeueable,
@@ -65,6 +66,7 @@ posthaste_domain::named_variants!(ErrorCode {
     NotFound => "not_found",
     WebhookOutboxEventNotFound => "webhook_outbox_event_not_found",
     DestinationNotFound => "destination_not_found",
+    OperationNotFound => "operation_not_found",
     MethodNotAllowed => "method_not_allowed",
     RequestTimeout => "request_timeout",
     WebhookOutboxEventNotRequeueable => "webhook_outbox_event_not_requeueable",
@@ -99,6 +101,9 @@ pub(crate) enum ApiError {
     /// The text of the path cannot be a destination's id.
     #[error("there is no destination {shown:?}")]
     DestinationNotFound { shown: String },
+    /// The text of the path cannot be an operation's id.
+    #[error("there is no operation {shown:?}")]
+    OperationNotFound { shown: String },
     #[error("{method} is not allowed here")]
     MethodNotAllowed { method: String },
     #[error("{message}")]
@@ -137,9 +142,10 @@ impl ApiError {
             Self::Invalid { .. } => StatusCode::BAD_REQUEST,
             Self::MissingKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::RoleForbidden { .. } | Self::NotLocal(_) => StatusCode::FORBIDDEN,
-            Self::RouteNotFound { .. } | Self::EventNotFound { .. } | Self::DestinationNotFound { .. } => {
-                StatusCode::NOT_FOUND
-            }
+            Self::RouteNotFound { .. }
+            | Self::EventNotFound { .. }
+            | Self::DestinationNotFound { .. }
+            | Self::OperationNotFound { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::EventIdTaken { .. } => StatusCode::CONFLICT,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -150,16 +156,15 @@ impl ApiError {
                 StoreError::Unavailable { .. } | StoreError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 StoreError::EventNotFound { .. }
                 | StoreError::EventDiscarded { .. }
-                | StoreError::DestinationNotFound { .. } => StatusCode::NOT_FOUND,
+                | StoreError::DestinationNotFound { .. }
+                | StoreError::OperationNotFound { .. } => StatusCode::NOT_FOUND,
                 StoreError::NotRequeueable { .. }
                 | StoreError::NotCancellable { .. }
                 | StoreError::NotDiscardable { .. }
                 | StoreError::IdempotencyConflict { .. }
                 | StoreError::EventIdTaken { .. } => StatusCode::CONFLICT,
-                // No request rotates the signing secret.
-                StoreError::Rejected { .. } | StoreError::TooManySecrets { .. } => {
-                    StatusCode::INTERNAL_SERVER_ERROR
-                }
+                // No request rotates the signing secret, and of the registry these routes call only the operations.
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }
     }
@@ -172,6 +177,7 @@ impl ApiError {
             Self::RouteNotFound { .. } => ErrorCode::NotFound,
             Self::EventNotFound { .. } => ErrorCode::WebhookOutboxEventNotFound,
             Self::DestinationNotFound { .. } => ErrorCode::DestinationNotFound,
+            Self::OperationNotFound { .. } => ErrorCode::OperationNotFound,
             Self::MethodNotAllowed { .. } => ErrorCode::MethodNotAllowed,
             Self::EventIdTaken { .. } => ErrorCode::EventIdTaken,
             Self::TooLarge { .. } => ErrorCode::PayloadTooLarge,
@@ -189,7 +195,8 @@ impl ApiError {
                 StoreError::IdempotencyConflict { .. } => ErrorCode::IdempotencyKeyConflict,
                 StoreError::EventIdTaken { .. } => ErrorCode::EventIdTaken,
                 StoreError::DestinationNotFound { .. } => ErrorCode::DestinationNotFound,
-                StoreError::Rejected { .. } | StoreError::TooManySecrets { .. } => ErrorCode::Internal,
+                StoreError::OperationNotFound { .. } => ErrorCode::OperationNotFound,
+                _ => ErrorCode::Internal,
             },
         }
     }
@@ -279,7 +286,7 @@ mod tests {
     fn the_document_lists_every_error_code() {
         let schema = serde_json::to_value(ErrorCode::schema()).unwrap();
         let codes = schema["enum"].as_array().unwrap();
-        assert_eq!(codes.len(), 16);
+        assert_eq!(codes.len(), 17);
         for code in codes.iter().map(|code| code.as_str().unwrap()) {
             assert_eq!(ErrorCode::from_name(code).map(ErrorCode::as_str), Some(code));
         }

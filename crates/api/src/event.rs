@@ -148,7 +148,7 @@ schema_enum! {
     FailureKindSchema as FailureKind { Exhausted, Cancelled, Abandoned, Gone, Expired }
 }
 schema_enum! {
-    ManualActionSchema as ManualAction { Requeue, Cancel, Discard }
+    ManualActionSchema as ManualAction { Requeue, Cancel, Discard, Resend }
 }
 
 impl From<&EventView> for DeadLetterBody {

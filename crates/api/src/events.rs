@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use http::Uri;
-use posthaste_domain::{DeliveryStatus, DestinationUrl};
+use posthaste_domain::{DeliveryStatus, DestinationUrl, EndpointId};
 use posthaste_store::{EventDetail, EventQuery, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -39,6 +39,7 @@ pub(crate) struct EventPage {
     params(
         ("status" = Option<crate::event::DeliveryStatusSchema>, Query, description = "Only events in this state"),
         ("destination" = Option<String>, Query, description = "Only events to this URL", example = "https://receiver.example/hook"),
+        ("endpoint_id" = Option<String>, Query, description = "Only events of this endpoint", example = "ep_0000000000000011"),
         ("limit" = Option<u32>, Query, description = "Maximum number of events on the page", minimum = 1, maximum = 200),
         ("cursor" = Option<String>, Query, description = "The `next_cursor` of the previous page"),
     ),
@@ -51,10 +52,12 @@ pub(crate) async fn events(
     _: Authorized<ReadAll>,
     uri: Uri,
 ) -> Result<Json<EventPage>, ApiError> {
-    let parameters = QueryParameters::parse(&uri, &["status", "destination", "limit", "cursor"])?;
+    let parameters =
+        QueryParameters::parse(&uri, &["status", "destination", "endpoint_id", "limit", "cursor"])?;
     let query = EventQuery {
         status: parameters.get("status").map(parse_status).transpose()?,
         destination: parameters.get("destination").map(parse_destination).transpose()?,
+        endpoint: parameters.get("endpoint_id").map(parse_endpoint).transpose()?,
     };
     let request = parse_page_request(&parameters, Listing::Events)?;
     let page = state.store.events(&query, &request).await?;
@@ -74,6 +77,16 @@ fn parse_status(text: &str) -> Result<DeliveryStatus, ApiError> {
 fn parse_destination(text: &str) -> Result<DestinationUrl, ApiError> {
     DestinationUrl::parse(text).map_err(|error| {
         invalid_parameter("destination", error.to_string().replace("destination_url", "destination"))
+    })
+}
+
+fn parse_endpoint(text: &str) -> Result<EndpointId, ApiError> {
+    EndpointId::parse(text).ok_or_else(|| {
+        let shown = excerpt(text);
+        invalid_parameter(
+            "endpoint_id",
+            format!("endpoint_id must be the id of an endpoint, ep_…, got {shown:?}"),
+        )
     })
 }
 

@@ -137,6 +137,9 @@ fn explain_wait(event: &EventView, limit: u32) -> String {
             last.actor,
             Rfc3339(last.at)
         ),
+        (0, None) if is_deferred(event) => {
+            format!("Waiting for its first attempt, due {due}, as its producer asked.")
+        }
         (0, None) => format!("Waiting for its first attempt, due {due}."),
         (attempts, _) => format!(
             "Retry {attempts} of {} is due {due}, after {}.",
@@ -145,6 +148,11 @@ fn explain_wait(event: &EventView, limit: u32) -> String {
         ),
     };
     wait + &lost
+}
+
+/// Returns whether the producer asked for a later first attempt, and no worker has claimed the event yet.
+fn is_deferred(event: &EventView) -> bool {
+    event.claims == 0 && event.next_attempt_at.is_some_and(|at| at > event.created_at)
 }
 
 /// Explains why the destination delays the event beyond its due time; empty if it does not.

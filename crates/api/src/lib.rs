@@ -11,6 +11,7 @@
 //!  GET   doctor ─► the server's own checks
 //!  GET   stream ─► Publisher for live notices, store for missed ones
 //!  GET   metrics, healthz, readyz, openapi.json, docs
+//!  /api/v1 ─► registry: applications, endpoints, event types, messages
 //! ```
 //!
 //! A handler's signature names the permission that its caller needs ([`Role`]). Requests are parsed and validated once, at
@@ -34,9 +35,12 @@ mod events;
 mod explain;
 mod health;
 mod metrics;
+mod operations;
 mod overview;
 mod producer_view;
 mod stream;
+
+mod registry;
 
 mod body;
 mod body_budget;
@@ -58,4 +62,12 @@ pub use document::{openapi, openapi_json};
 pub use health::{Check, Readiness};
 pub use metrics::Metrics;
 pub use refusal::{alive, not_ready, unavailable};
+pub use registry::{
+    InvalidTokenSecret, Permission, PermissionSet, RandomBytes, RegistrySettings, TokenClaims, TokenSecret,
+};
 pub use stream::Streams;
+
+/// Returns the OpenAPI document of the registry as it is served: indented JSON.
+pub fn registry_openapi_json() -> String {
+    registry::registry_openapi_json()
+}

@@ -5,6 +5,7 @@
 //! a terminal state: `webhook_deliveries_total{outcome!="retried"}` plus the abandoned and
 //! the expired events.
 
+mod applications;
 mod attempts;
 mod process;
 mod requests;
@@ -18,7 +19,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use posthaste_domain::FailureKind;
+use posthaste_domain::{DisableReason, FailureKind};
 use posthaste_engine::{AttemptEvent, Clock, ClockSkew, LocalShortage, Observer, WorkerHealth, within};
 use posthaste_store::{Overview, Store};
 use prometheus_client::metrics::family::Family;
@@ -91,6 +92,11 @@ impl Metrics {
         })
     }
 
+    /// Counts a request that repeated an idempotency key with another body.
+    pub(crate) fn count_idempotency_mismatch(&self) {
+        self.requests.idempotency_mismatches.inc();
+    }
+
     /// Adds a worker of this process to the gauges.
     pub fn watch_worker(&self, health: WorkerHealth) {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(health);
@@ -126,6 +132,10 @@ impl Observer for Metrics {
 
     fn on_expired(&self, events: usize) {
         self.attempts.on_dead_lettered(FailureKind::Expired, events);
+    }
+
+    fn on_endpoint_disabled(&self, reason: DisableReason) {
+        self.attempts.on_endpoint_disabled(reason);
     }
 
     fn on_local_shortage(&self, shortage: LocalShortage) {
@@ -173,7 +183,7 @@ fn store_gauges(StoreGauges { overview, wal_bytes }: &StoreGauges) -> Registry {
     count("webhook_delivered", "Delivered events that retention has not yet removed", overview.delivered);
     count(
         "webhook_held_events",
-        "Pending events whose destination is paused or has an open circuit, counted up to 10000",
+        "Pending events whose destination is paused, disabled or has an open circuit, counted up to 10000",
         overview.held.count,
     );
     if let Some(wal_bytes) = *wal_bytes {

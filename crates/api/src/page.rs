@@ -47,7 +47,7 @@ pub(crate) fn parse_destination_page_request(
     Ok(PageRequest { after, limit })
 }
 
-fn parse_limit(text: &str) -> Result<PageLimit, ApiError> {
+pub(crate) fn parse_limit(text: &str) -> Result<PageLimit, ApiError> {
     let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
     number.and_then(|number| PageLimit::new(number).ok()).ok_or_else(|| {
         let shown = excerpt(text);
@@ -79,7 +79,7 @@ fn decode_cursor(listing: Listing, text: &str) -> Result<PageCursor, ApiError> {
     cursor.ok_or_else(foreign_cursor)
 }
 
-fn foreign_cursor() -> ApiError {
+pub(crate) fn foreign_cursor() -> ApiError {
     invalid_parameter(
         "cursor",
         "cursor is not a cursor of this listing; pass the next_cursor of a page unchanged",

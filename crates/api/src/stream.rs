@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use posthaste_domain::{FailureKind, NOTICE_TOPIC};
+use posthaste_domain::{DisableReason, FailureKind, NOTICE_TOPIC};
 use posthaste_engine::{Clock, Publisher, Subscription, SubscriptionGap, within};
 use posthaste_store::{NoticeCursor, PublishedNotice, Store, StoreError};
 use serde::Serialize;
@@ -88,13 +88,13 @@ impl Streams {
     }
 }
 
-/// A notice: an event was delivered or dead-lettered.
+/// A notice: an event was delivered or dead-lettered, or its result disabled an endpoint.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Notice)]
 pub(crate) struct NoticeBody<'a> {
     #[schema(example = "gateway:webhooks")]
     topic: &'static str,
-    /// `WebhookDeliveredEvent` or `WebhookDLQEvent`. Also the name of the Server-Sent Event.
+    /// `WebhookDeliveredEvent`, `WebhookDLQEvent` or `WebhookEndpointDisabledEvent`. Also the name of the Server-Sent Event.
     #[schema(example = "WebhookDLQEvent")]
     r#type: &'static str,
     /// The event's id.
@@ -105,11 +105,25 @@ pub(crate) struct NoticeBody<'a> {
     payment_request_id: Option<&'a str>,
     #[schema(example = 6)]
     attempts: u32,
-    /// Why the event was dead-lettered: `exhausted`, `cancelled`, `abandoned`, `gone` or `expired`. `null` if it was delivered.
+    /// Why the event was dead-lettered: `exhausted`, `cancelled`, `abandoned`, `gone` or `expired`. `null` in a notice of another
+    /// type.
     #[schema(example = "exhausted")]
     failure_kind: Option<&'static str>,
     #[schema(value_type = String, format = DateTime)]
     at: Rfc3339,
+    /// The disabled endpoint. Only in a `WebhookEndpointDisabledEvent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "ep_0000000000000007", nullable = false)]
+    endpoint_id: Option<String>,
+    /// The application of the disabled endpoint. Only in a `WebhookEndpointDisabledEvent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "app_0000000000000002", nullable = false)]
+    app_id: Option<String>,
+    /// Why the endpoint was disabled: `gone` if its receiver responded with 410, `failing` if it failed for too long. Only in a
+    /// `WebhookEndpointDisabledEvent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "gone", nullable = false)]
+    reason: Option<&'static str>,
 }
 
 /// A message that the log of notices ends before the last notice that the client received.
@@ -130,9 +144,9 @@ const LOG_RESET: LogResetBody = LogResetBody {
 
 /// Stream notices
 ///
-/// Streams the topic `gateway:webhooks` as Server-Sent Events: one notice for each event that is delivered or dead-lettered.
-/// Each notice has an `id`. A client that reconnects with this id in `Last-Event-ID` gets all later notices, once and in
-/// order; with `0:0` it gets all notices that retention has not yet removed. If the log of notices ends before that id, because
+/// Streams the topic `gateway:webhooks` as Server-Sent Events: one notice for each event that is delivered or dead-lettered,
+/// and one for each endpoint that a result disables. Each notice has an `id`. A client that reconnects with this id in
+/// `Last-Event-ID` gets all later notices, once and in order; with `0:0` it gets all notices that retention has not yet removed. If the log of notices ends before that id, because
 /// the database was restored or a failover lost commits, the stream sends a `NoticeLogResetEvent` and continues with new
 /// notices. A stream without notices sends a comment every 15 seconds.
 #[utoipa::path(
@@ -295,6 +309,9 @@ fn to_sse_event(published: &PublishedNotice) -> Event {
         attempts: notice.attempts,
         failure_kind: notice.kind.failure_kind().map(FailureKind::as_str),
         at: notice.at.into(),
+        endpoint_id: notice.endpoint.map(|endpoint| endpoint.id.to_string()),
+        app_id: notice.endpoint.map(|endpoint| endpoint.app.to_string()),
+        reason: notice.kind.disable_reason().map(DisableReason::as_str),
     };
     let data = serde_json::to_string(&body).expect("a struct of strings and numbers always serializes");
     Event::default().event(notice.kind.as_str()).id(format_id(*cursor)).data(data)

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use posthaste_domain::ApplicationId;
 use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
@@ -24,12 +25,15 @@ pub enum Role {
     Operator,
     /// Reads everything.
     Viewer,
+    /// Does everything in one application of the registry, and nothing else.
+    App,
 }
 
 posthaste_domain::named_variants!(Role {
     Producer => "producer",
     Operator => "operator",
     Viewer => "viewer",
+    App => "app",
 });
 
 /// The API keys of an instance. Holds digests only; `Debug` shows names and roles.
@@ -42,7 +46,18 @@ pub struct KeyRing {
 struct KeyEntry {
     name: String,
     role: Role,
+    /// The application of a key with the role [`Role::App`].
+    app: Option<ApplicationId>,
     digest: [u8; 32],
+}
+
+/// A key that a caller sent and that is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownKey<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) role: Role,
+    /// The application of a key with the role [`Role::App`].
+    pub(crate) app: Option<ApplicationId>,
 }
 
 /// Why a list of API keys was rejected.
@@ -58,13 +73,17 @@ pub enum InvalidKeys {
         "key {position} has a name that is empty, longer than {NAME_LEN_MAX} characters or not visible ASCII"
     )]
     Name { position: usize },
-    #[error("key {position} has the unknown role {role:?}; use producer, operator or viewer")]
+    #[error("key {position} has the unknown role {role:?}; use producer, operator, viewer or app:ID")]
     Role { position: usize, role: String },
     /// The text in place of the role is as long as a key, so it may be one and is not shown.
     #[error(
-        "key {position} has an unknown role; write name:role:key with the role producer, operator or viewer"
+        "key {position} has an unknown role; write name:role:key with the role producer, operator, viewer or app:ID"
     )]
     LongRole { position: usize },
+    #[error(
+        "key {position} has the role app without an id of an application; write name:app:ID:key with an id that begins with app_"
+    )]
+    AppId { position: usize },
     #[error(
         "key {position} has {len} characters; a key must have {KEY_LEN_MIN} to {KEY_LEN_MAX}, all visible ASCII"
     )]
@@ -80,7 +99,7 @@ pub enum InvalidKeys {
 }
 
 impl KeyRing {
-    /// Parses `name:role:key,…`. White space around an entry is ignored. A key may contain colons, but no commas.
+    /// Parses `name:role:key,…`. The role of a key for one application is written as `app:ID`. White space around an entry is ignored. A key may contain colons, but no commas.
     pub fn parse(text: &str) -> Result<Self, InvalidKeys> {
         let texts: Vec<&str> = text.split(',').collect();
         if texts.len() > KEYS_MAX {
@@ -100,17 +119,17 @@ impl KeyRing {
         Ok(Self { entries })
     }
 
-    /// Returns the name and role of a key, or `None` if the key is unknown.
+    /// Returns the entry of a key, or `None` if the key is unknown.
     ///
     /// Compares with every entry, whether or not one has matched, so that the time taken reveals nothing about the keys.
-    pub(crate) fn authenticate(&self, key: &[u8]) -> Option<(&str, Role)> {
+    pub(crate) fn authenticate(&self, key: &[u8]) -> Option<KnownKey<'_>> {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let mut found = u32::MAX;
         for (index, entry) in (0_u32..).zip(&self.entries) {
             found.conditional_assign(&index, entry.digest.ct_eq(&digest));
         }
         let entry = self.entries.get(usize::try_from(found).ok()?)?;
-        Some((&entry.name, entry.role))
+        Some(KnownKey { name: &entry.name, role: entry.role, app: entry.app })
     }
 }
 
@@ -138,11 +157,21 @@ impl KeyEntry {
             short if short.len() < KEY_LEN_MIN => InvalidKeys::Role { position, role: short.to_owned() },
             _ => InvalidKeys::LongRole { position },
         })?;
+        let (app, key) = match role {
+            Role::App => parse_app_and_key(key).ok_or(InvalidKeys::AppId { position })?,
+            _ => (None, key),
+        };
         if !is_visible_ascii(key) || !(KEY_LEN_MIN..=KEY_LEN_MAX).contains(&key.len()) {
             return Err(InvalidKeys::Key { position, len: key.chars().count() });
         }
-        Ok(Self { name: name.to_owned(), role, digest: Sha256::digest(key).into() })
+        Ok(Self { name: name.to_owned(), role, app, digest: Sha256::digest(key).into() })
     }
+}
+
+/// Splits `ID:key`.
+fn parse_app_and_key(text: &str) -> Option<(Option<ApplicationId>, &str)> {
+    let (id, key) = text.split_once(':')?;
+    Some((Some(ApplicationId::parse(id)?), key))
 }
 
 /// Returns whether a text is safe as a header value (keys) and in a log line (names).
@@ -167,11 +196,22 @@ mod tests {
     #[test]
     fn a_key_authenticates_its_own_name_and_role() {
         let keys = KeyRing::parse(KEYS).unwrap();
-        assert_eq!(keys.authenticate(b"0123456789abcdef"), Some(("orders", Role::Producer)));
-        assert_eq!(keys.authenticate(b"fedcba9876543210:with:colons"), Some(("ops", Role::Operator)));
-        assert_eq!(keys.authenticate(b"ffffffffffffffff"), Some(("eyes", Role::Viewer)));
+        let found = |key: &[u8]| keys.authenticate(key).map(|known| (known.name, known.role));
+        assert_eq!(found(b"0123456789abcdef"), Some(("orders", Role::Producer)));
+        assert_eq!(found(b"fedcba9876543210:with:colons"), Some(("ops", Role::Operator)));
+        assert_eq!(found(b"ffffffffffffffff"), Some(("eyes", Role::Viewer)));
         for unknown in ["", "0123456789abcde", "0123456789abcdeff", "0123456789ABCDEF"] {
             assert_eq!(keys.authenticate(unknown.as_bytes()), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_key_for_one_application_names_its_id() {
+        let keys = KeyRing::parse("shop:app:app_0000000000000011:0123456789abcdef").unwrap();
+        let known = keys.authenticate(b"0123456789abcdef").unwrap();
+        assert_eq!((known.name, known.role, known.app), ("shop", Role::App, Some(ApplicationId(17))));
+        for text in ["shop:app:0123456789abcdef", "shop:app:customer-17:0123456789abcdef"] {
+            assert_eq!(KeyRing::parse(text), Err(InvalidKeys::AppId { position: 1 }), "{text}");
         }
     }
 
@@ -188,7 +228,7 @@ mod tests {
             (format!("{}:viewer:{secret}", "n".repeat(65)), "key 1 has a name that is empty, longer than 64"),
             (
                 format!("a:admin:{secret}"),
-                "key 1 has the unknown role \"admin\"; use producer, operator or viewer",
+                "key 1 has the unknown role \"admin\"; use producer, operator, viewer or app:ID",
             ),
             (format!("a:Viewer:{secret}"), "key 1 has the unknown role \"Viewer\""),
             (format!("a:{secret}:viewer"), "key 1 has an unknown role; write name:role:key"),

@@ -95,6 +95,10 @@ fn destination_not_found() -> ErrorExample {
     ("there is no destination with this id", StoreError::DestinationNotFound { id: 17 }.into())
 }
 
+fn operation_not_found() -> ApiError {
+    StoreError::OperationNotFound { operation: "qtask_0000000000000001".to_owned() }.into()
+}
+
 fn action_key_conflict() -> ErrorExample {
     let conflict = StoreError::IdempotencyConflict { key: "repair-17".to_owned() };
     ("the key was used for another action or event", conflict.into())
@@ -135,7 +139,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             body_too_large(enqueue::BODY_BYTES_MAX),
             ("too many large requests at once", ApiError::Busy(body::TOO_MANY_LARGE)),
         ],
-        "listDeadLetters" | "listEvents" | "listDestinations" => vec![invalid_parameter()],
+        "listDeadLetters" | "listEvents" | "listDestinations" | "listOperations" => vec![invalid_parameter()],
         "getDestination" => vec![unknown_parameter(), destination_not_found()],
         "pauseDestination" => vec![
             invalid_action_body("expected `seconds` or `reason`"),
@@ -147,6 +151,12 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             invalid_action_body("there are no fields"),
             body_too_slow(),
             destination_not_found(),
+            body_too_large(actions::BODY_BYTES_MAX),
+        ],
+        "stopOperation" => vec![
+            invalid_action_body("there are no fields"),
+            body_too_slow(),
+            ("there is no operation with this id", operation_not_found()),
             body_too_large(actions::BODY_BYTES_MAX),
         ],
         "getOverview" | "getCaller" | "getDiagnosis" => vec![unknown_parameter()],

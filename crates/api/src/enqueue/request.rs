@@ -1,9 +1,10 @@
 //! The body of an enqueue request: one event, an array of events, or an object with that array. Payloads are not parsed; they stay slices of the body.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_domain::NewEventSpec;
+use posthaste_domain::{DELIVER_IN_MAX, NewEventSpec, Timestamp};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
@@ -12,6 +13,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::json::Object;
+use crate::timestamp::Rfc3339;
 
 /// The field of an object that holds the array of events.
 const WRAPPER_FIELD: &str = "events";
@@ -48,6 +50,10 @@ pub(crate) struct EventRequest<'b> {
     /// omitted.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000, example = 6)]
     max_attempts: Option<WholeNumber>,
+    /// When the first attempt is due: an RFC 3339 time, at most 90 days ahead. Now if omitted or past. The time to expire counts
+    /// from then.
+    #[schema(value_type = Option<String>, format = DateTime, example = "2026-01-31T11:29:00Z")]
+    deliver_at: Option<DeliverAt>,
 }
 
 /// One event, an array of events, or an object with that array as `events`, which is also the form of the response.
@@ -73,10 +79,36 @@ pub(crate) struct WrappedEvents<'b> {
 #[schema(as = NewEventList, min_items = 1, max_items = 1000)]
 pub(crate) struct EventList<'b>(pub(super) Vec<EventRequest<'b>>);
 
+impl EnqueueBody<'_> {
+    /// Returns whether an event of the body names the time of its first attempt.
+    pub(super) fn has_deliver_at(&self) -> bool {
+        let events = match self {
+            Self::One(event) => std::slice::from_ref(event),
+            Self::Many(list) | Self::Wrapped(WrappedEvents { events: list }) => &list.0,
+        };
+        events.iter().any(|event| event.deliver_at.is_some())
+    }
+}
+
 impl EventRequest<'_> {
+    /// Returns the time from `now` until the first attempt is due, which is zero for a time in the past.
+    pub(super) fn deliver_in(&self, now: Timestamp) -> Result<Duration, DeliverAtTooLate> {
+        let Some(DeliverAt(at)) = self.deliver_at else { return Ok(Duration::ZERO) };
+        match at.since(now) {
+            delay if delay > DELIVER_IN_MAX => Err(DeliverAtTooLate(at)),
+            delay => Ok(delay),
+        }
+    }
+
     /// Converts to the form that the domain validates. The payload becomes a slice of `body`, without a copy.
-    pub(super) fn into_spec(self, body: &Bytes, traceparent: Option<&str>) -> NewEventSpec {
+    pub(super) fn into_spec(
+        self,
+        body: &Bytes,
+        traceparent: Option<&str>,
+        deliver_in: Duration,
+    ) -> NewEventSpec {
         NewEventSpec {
+            deliver_in,
             destination_url: self.destination_url,
             event_type: self.event_type,
             payload: body.slice_ref(self.payload.get().as_bytes()),
@@ -177,6 +209,28 @@ impl<'de> Visitor<'de> for EventListVisitor {
     }
 }
 
+/// The time of a first attempt: RFC 3339, with an offset.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+struct DeliverAt(Timestamp);
+
+impl TryFrom<String> for DeliverAt {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let time: Result<jiff::Timestamp, _> = text.parse();
+        time.map(|time| Self(Timestamp::from_micros(time.as_microsecond()))).map_err(|_| {
+            let shown: String = text.chars().take(64).collect();
+            format!("must be an RFC 3339 time with an offset, such as 2026-01-31T11:29:00Z, got {shown:?}")
+        })
+    }
+}
+
+/// The time of a first attempt that lies too far ahead.
+#[derive(Debug, thiserror::Error)]
+#[error("deliver_at must be at most {days} days ahead, got {at}", days = DELIVER_IN_MAX.as_secs() / 86_400, at = Rfc3339(*.0))]
+pub(super) struct DeliverAtTooLate(Timestamp);
+
 /// A whole number in any JSON notation: `3`, `3.0` and `3e0` are equal.
 #[derive(Deserialize)]
 #[serde(try_from = "Number")]
@@ -207,7 +261,7 @@ mod tests {
             panic!("the body is an array")
         };
         for event in events {
-            let payload = event.into_spec(&body, None).payload;
+            let payload = event.into_spec(&body, None, Duration::ZERO).payload;
             assert_eq!(&payload[..], br#"{"n": 1.0}"#);
             assert!(body.as_ptr_range().contains(&payload.as_ptr()), "the payload was copied");
         }

@@ -26,6 +26,7 @@ fn pending() -> EventView {
         key: EventKey(1),
         event_id: EventId::from_stored("order-17".to_owned()),
         message_id: MessageId::v7(NOON, [0; 10]),
+        app: None,
         destination_id: DestinationId(1),
         destination_url: url(),
         event_type: "invoice.paid".to_owned(),
@@ -69,6 +70,8 @@ fn healthy() -> DestinationStatus {
     DestinationStatus {
         id: DestinationId(1),
         url: url(),
+        app: None,
+        disabled: None,
         operator_pause: None,
         receiver_pause: None,
         circuit: None,
@@ -81,6 +84,10 @@ fn a_pending_event_is_explained_by_its_next_attempt() {
     let lease_owner = Some(WorkerId::new("web-1").unwrap());
     let cases = [
         (pending(), "Waiting for its first attempt, due at 2026-01-31T12:00:00.000000Z."),
+        (
+            EventView { next_attempt_at: Some(NOON.after(Duration::from_secs(3_600))), ..pending() },
+            "Waiting for its first attempt, due at 2026-01-31T13:00:00.000000Z, as its producer asked.",
+        ),
         (retrying(), "Retry 2 of 5 is due at 2026-01-31T12:00:00.000000Z, after HTTP 503: try later."),
         (
             EventView { manual_last: by_ops(ManualAction::Requeue), ..pending() },

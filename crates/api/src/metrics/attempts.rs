@@ -1,6 +1,6 @@
 //! Metrics of delivery attempts, derived from the same values as the log line and the stored row.
 
-use posthaste_domain::FailureKind;
+use posthaste_domain::{DisableReason, FailureKind};
 use posthaste_engine::{AttemptEvent, LocalShortage};
 use posthaste_store::SettleResult;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -8,6 +8,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use super::applications::ApplicationMetrics;
 
 /// Histogram buckets for retry delays: the steps of the retry contract and the edges of their jitter. A delay in the bucket
 /// 29.999 violates the contract's minimum of 30 s; a delay of exactly 30 s does not.
@@ -25,11 +27,13 @@ const LAG_SECONDS: [f64; 14] =
 /// Value of the label `outcome` for attempts that were accepted.
 const DELIVERED: &str = "delivered";
 /// Values of the label `outcome`. They are exported from the start with 0, because a rate needs a first sample.
-const OUTCOMES: [&str; 4] =
+pub(super) const OUTCOMES: [&str; 4] =
     [DELIVERED, "retried", FailureKind::Exhausted.as_str(), FailureKind::Gone.as_str()];
 /// Values of the label `kind`, also exported from the start with 0.
 const KINDS: [FailureKind; 4] =
     [FailureKind::Exhausted, FailureKind::Gone, FailureKind::Abandoned, FailureKind::Expired];
+/// Values of the label `reason`, also exported from the start with 0. A worker reports no endpoint that an operator disabled.
+const DISABLE_REASONS: [DisableReason; 2] = [DisableReason::Gone, DisableReason::Failing];
 
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabels {
@@ -46,11 +50,17 @@ struct ResourceLabels {
     resource: &'static str,
 }
 
+#[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
 /// Counters and histograms of delivery attempts.
 pub(super) struct AttemptMetrics {
     deliveries: Family<OutcomeLabels, Counter>,
     /// The counter of `deliveries` for most attempts, so that they need no search among its labels.
     delivered: Counter,
+    applications: ApplicationMetrics,
     dead_letters: Family<KindLabels, Counter>,
     retry_delay: Histogram,
     latency: Histogram,
@@ -58,6 +68,7 @@ pub(super) struct AttemptMetrics {
     stale_writes: Counter,
     pub(super) leases_lost: Counter,
     local_shortages: Family<ResourceLabels, Counter>,
+    endpoints_disabled: Family<ReasonLabels, Counter>,
 }
 
 impl AttemptMetrics {
@@ -67,6 +78,7 @@ impl AttemptMetrics {
         let attempts = Self {
             delivered,
             deliveries,
+            applications: ApplicationMetrics::register(registry),
             dead_letters: Family::default(),
             retry_delay: Histogram::new(RETRY_DELAY_SECONDS),
             latency: Histogram::new(LATENCY_SECONDS),
@@ -74,6 +86,7 @@ impl AttemptMetrics {
             stale_writes: Counter::default(),
             leases_lost: Counter::default(),
             local_shortages: Family::default(),
+            endpoints_disabled: Family::default(),
         };
         for outcome in OUTCOMES {
             drop(attempts.deliveries.get_or_create(&OutcomeLabels { outcome }));
@@ -83,6 +96,9 @@ impl AttemptMetrics {
         }
         for shortage in LocalShortage::ALL {
             drop(attempts.local_shortages.get_or_create(&ResourceLabels { resource: shortage.as_str() }));
+        }
+        for reason in DISABLE_REASONS {
+            drop(attempts.endpoints_disabled.get_or_create(&ReasonLabels { reason: reason.as_str() }));
         }
         registry.register(
             "webhook_deliveries",
@@ -124,6 +140,11 @@ impl AttemptMetrics {
             "Requests not sent because this host lacked a resource, by resource; they cost no attempt",
             attempts.local_shortages.clone(),
         );
+        registry.register(
+            "webhook_endpoints_disabled",
+            "Endpoints that this process found disabled by a result, by reason; excludes those that operators disabled",
+            attempts.endpoints_disabled.clone(),
+        );
         attempts
     }
 
@@ -138,6 +159,9 @@ impl AttemptMetrics {
                     DELIVERED => self.delivered.inc(),
                     outcome => self.deliveries.get_or_create(&OutcomeLabels { outcome }).inc(),
                 };
+                if let Some(app) = attempt.app {
+                    self.applications.count(app, transition.label());
+                }
                 if let Some(delay) = transition.retry_after() {
                     self.retry_delay.observe(delay.as_secs_f64());
                 }
@@ -155,6 +179,11 @@ impl AttemptMetrics {
     /// Records a request that was not sent for lack of a local resource.
     pub(super) fn on_local_shortage(&self, shortage: LocalShortage) {
         self.local_shortages.get_or_create(&ResourceLabels { resource: shortage.as_str() }).inc();
+    }
+
+    /// Records an endpoint that a result disabled.
+    pub(super) fn on_endpoint_disabled(&self, reason: DisableReason) {
+        self.endpoints_disabled.get_or_create(&ReasonLabels { reason: reason.as_str() }).inc();
     }
 
     /// Records events that were dead-lettered without an attempt: abandoned or expired.

@@ -34,6 +34,7 @@ struct RouteLabels {
 pub(super) struct RequestMetrics {
     responses: Family<ResponseLabels, Counter>,
     duration: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    pub(super) idempotency_mismatches: Counter,
 }
 
 impl RequestMetrics {
@@ -41,6 +42,7 @@ impl RequestMetrics {
         let requests = Self {
             responses: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(DURATION_SECONDS)),
+            idempotency_mismatches: Counter::default(),
         };
         registry.register(
             "webhook_api_requests",
@@ -51,6 +53,11 @@ impl RequestMetrics {
             "webhook_api_request_duration",
             "Seconds until the API's response began",
             requests.duration.clone(),
+        );
+        registry.register(
+            "webhook_api_idempotency_mismatches",
+            "Requests to the registry that repeated an idempotency key with another body and got the first answer",
+            requests.idempotency_mismatches.clone(),
         );
         requests
     }

@@ -263,7 +263,7 @@ async fn queries_are_parsed_as_strictly_as_bodies() {
     let cases = [
         (
             format!("{EVENTS}?page=2"),
-            "unknown parameter \"page\"; allowed parameters: status, destination, limit, cursor",
+            "unknown parameter \"page\"; allowed parameters: status, destination, endpoint_id, limit, cursor",
         ),
         (format!("{EVENTS}?limit=5&limit=6"), "\"limit\" appears twice"),
         (format!("{EVENTS}?status=lost"), "status must be pending, delivered or failed, got \"lost\""),

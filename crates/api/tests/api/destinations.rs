@@ -51,6 +51,9 @@ async fn a_new_destination_is_ok_and_has_every_field_of_the_contract(api: TestAp
         "destination_id": id,
         "url": "https://here.example:8443/hook?token=t",
         "host": "here.example:8443",
+        "endpoint_id": null,
+        "app_id": null,
+        "disabled": null,
         "state": "ok",
         "since": null,
         "reason": null,
@@ -86,10 +89,10 @@ async fn destinations_are_listed_in_pages_and_by_state(api: TestApi) {
         assert_eq!(page["next_cursor"], Value::Null);
         page["destinations"].as_array().unwrap().len()
     };
-    for (state, count) in [("ok", 3), ("failing", 0), ("circuit_open", 0), ("paused", 1)] {
+    for (state, count) in [("ok", 3), ("failing", 0), ("circuit_open", 0), ("paused", 1), ("disabled", 0)] {
         assert_eq!(of_state(state).await, count, "{state}");
     }
-    for invalid in ["state=disabled", "limit=0", "limit=201", "cursor=x", "cursor=", "status=ok"] {
+    for invalid in ["state=sleeping", "limit=0", "limit=201", "cursor=x", "cursor=", "status=ok"] {
         api.get(&format!("{DESTINATIONS}?{invalid}")).await.expect_error(400, "invalid_request");
     }
 }

@@ -95,6 +95,8 @@ fn every_route_of_the_contract_is_documented() {
         "getDestination",
         "pauseDestination",
         "resumeDestination",
+        "listOperations",
+        "stopOperation",
         "followNotices",
         "getCaller",
         "getDiagnosis",

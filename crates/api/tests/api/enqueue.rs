@@ -1,9 +1,11 @@
 //! Enqueueing events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use posthaste_api::DestinationCheck;
-use posthaste_domain::DestinationUrl;
+use posthaste_domain::{DestinationUrl, EventId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::test_api::{
@@ -19,6 +21,9 @@ crate::on_every_store! {
     an_object_with_the_array_is_accepted_as_the_array_is,
     a_duplicate_event_id_is_a_conflict,
     a_traceparent_is_stored_with_the_event,
+    an_event_with_a_later_time_waits_for_it,
+    a_time_that_has_passed_means_now,
+    a_time_that_is_no_time_or_too_far_ahead_is_refused,
 }
 
 async fn an_event_is_accepted_and_pending(api: TestApi) {
@@ -146,6 +151,94 @@ async fn a_duplicate_event_id_is_a_conflict(api: TestApi) {
         .expect_error(409, "event_id_taken");
     assert_eq!(details, json!({ "index": 2, "field": "event_id" }), "the second of the two is the duplicate");
     assert_eq!(api.get(OVERVIEW).await.json(200)["pending_count"], 1);
+}
+
+/// Returns an event with the time of its first attempt.
+fn event_at(deliver_at: impl Into<Value>) -> Value {
+    let mut event = event();
+    event["deliver_at"] = deliver_at.into();
+    event
+}
+
+/// Returns the time of the store's clock after a number of seconds, which may be negative.
+async fn store_time_in(api: &TestApi, seconds: i64) -> Timestamp {
+    let now = api.store.health().await.unwrap().now;
+    Timestamp::from_micros(now.as_micros() + seconds * 1_000_000)
+}
+
+/// Writes a time as RFC 3339.
+fn rfc_3339(time: Timestamp) -> String {
+    jiff::Timestamp::from_microsecond(time.as_micros()).unwrap().to_string()
+}
+
+async fn an_event_with_a_later_time_waits_for_it(api: TestApi) {
+    let later = store_time_in(&api, 3_600).await;
+    let many = json!([event(), event_at(rfc_3339(later)), event_at(Value::Null)]).to_string();
+    let response = api.post(EVENTS, many).await.json(202);
+    let id = |index: usize| response["events"][index]["event_id"].as_str().unwrap();
+    assert_eq!(response["events"][1]["delivery_status"], "pending");
+    let shown = api.get(&format!("{EVENTS}/{}", id(1))).await.json(200);
+    let due: jiff::Timestamp = shown["next_attempt_at"].as_str().unwrap().parse().unwrap();
+    let late_by = due.as_microsecond() - later.as_micros();
+    assert!(late_by.abs() < 5_000_000, "due at {due}, {late_by} µs after the time that was asked for");
+    let explanation = shown["explanation"].as_str().unwrap();
+    assert_eq!(
+        explanation,
+        format!("Waiting for its first attempt, due at {due:.6}, as its producer asked.")
+    );
+    let stored = api.store.event(&EventId::new(id(1)).unwrap()).await.unwrap().event;
+    assert_eq!((stored.claims, stored.lease_owner), (0, None));
+    let overview = api.get(OVERVIEW).await.json(200);
+    assert_eq!((&overview["pending_count"], &overview["pending_ready_count"]), (&json!(3), &json!(2)));
+    let claimed: BTreeSet<String> =
+        claim_all(&api.store).await.iter().map(|lease| lease.event_id.to_string()).collect();
+    assert_eq!(claimed, [id(0), id(2)].map(str::to_owned).into(), "the others are due now");
+}
+
+async fn a_time_that_has_passed_means_now(api: TestApi) {
+    let past = store_time_in(&api, -3_600).await;
+    let with_offset = rfc_3339(past).replace('Z', "+00:00");
+    for time in [rfc_3339(past), with_offset, "1970-01-01T00:00:00-23:59".to_owned()] {
+        let response = api.enqueue(&event_at(time)).await.json(202);
+        let lease = claim_all(&api.store).await.remove(0);
+        assert_eq!(lease.event_id.as_str(), response["event_id"].as_str().unwrap());
+        assert!(
+            lease.overdue < Duration::from_secs(60),
+            "it was due when it was stored: {:?}",
+            lease.overdue
+        );
+    }
+}
+
+async fn a_time_that_is_no_time_or_too_far_ahead_is_refused(api: TestApi) {
+    let no_time = "deliver_at: must be an RFC 3339 time with an offset, such as 2026-01-31T11:29:00Z, got ";
+    for (deliver_at, shown) in [
+        ("tomorrow", "\"tomorrow\""),
+        ("", "\"\""),
+        ("2026-01-31T11:29:00", "\"2026-01-31T11:29:00\""),
+        ("2026-02-30T11:29:00Z", "\"2026-02-30T11:29:00Z\""),
+    ] {
+        let (message, details) =
+            api.enqueue(&event_at(deliver_at)).await.expect_error(400, "invalid_request");
+        assert!(message.contains(&format!("{no_time}{shown} at line 1")), "{message}");
+        assert_eq!(details["field"], "deliver_at");
+    }
+    let (message, _) = api.enqueue(&event_at(1_700_000_000)).await.expect_error(400, "invalid_request");
+    assert!(message.contains("deliver_at: invalid type: integer"), "{message}");
+
+    let day = 86_400;
+    api.enqueue(&event_at(rfc_3339(store_time_in(&api, 90 * day).await))).await.json(202);
+    let too_far = store_time_in(&api, 90 * day + 60).await;
+    let shown = jiff::Timestamp::from_microsecond(too_far.as_micros()).unwrap();
+    let expected = format!("deliver_at must be at most 90 days ahead, got {shown:.6}");
+    let (message, details) =
+        api.enqueue(&event_at(rfc_3339(too_far))).await.expect_error(400, "invalid_request");
+    assert_eq!((message, details), (expected.clone(), json!({ "field": "deliver_at" })));
+    let many = json!({ "events": [event(), event_at(rfc_3339(too_far))] }).to_string();
+    let (message, details) = api.post(EVENTS, many).await.expect_error(400, "invalid_request");
+    assert_eq!(message, format!("event 1: {expected}"));
+    assert_eq!(details, json!({ "index": 1, "field": "deliver_at" }));
+    assert_eq!(api.get(OVERVIEW).await.json(200)["pending_count"], 1, "only the one at the limit is stored");
 }
 
 async fn a_traceparent_is_stored_with_the_event(api: TestApi) {

@@ -13,9 +13,15 @@ use crate::test_api::{
     TestApi, TestOptions, TestResponse, VIEWER, bearer, build_request, documented_operations, event, header,
 };
 
+/// The path of the operation, for an event and for a destination and an operation that do not exist.
+fn path_of(operation: &DocumentedOperation, event_id: &str) -> String {
+    let path = operation.path.replace("{event_id}", event_id).replace("{destination_id}", "404");
+    path.replace("{operation_id}", "qtask_0000000000000404")
+}
+
 /// A valid request to the operation.
 fn valid_request(operation: &DocumentedOperation, event_id: &str) -> Request<Body> {
-    let path = operation.path.replace("{event_id}", event_id).replace("{destination_id}", "404");
+    let path = path_of(operation, event_id);
     let body = if operation.id == "enqueueEvents" { event().to_string() } else { String::new() };
     let headers = [header("content-type", "application/json")];
     build_request(operation.method.clone(), &path, &headers, Body::from(body))
@@ -56,7 +62,7 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
         }
         "internal" => FaultyStore::api(Fault::Panics).send(valid_request(operation, "missing")).await,
         "unavailable" => FaultyStore::api(Fault::Unavailable).send(valid_request(operation, "missing")).await,
-        "webhook_outbox_event_not_found" | "destination_not_found" => {
+        "webhook_outbox_event_not_found" | "destination_not_found" | "operation_not_found" => {
             api.send(valid_request(operation, "missing")).await
         }
         "webhook_outbox_event_not_requeueable"
@@ -101,10 +107,7 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
         "invalid_request" if operation.method == Method::POST => {
             api.send(with_body(operation, "missing", Body::from("{\"surprise\":1}"))).await
         }
-        "invalid_request" => {
-            let path = operation.path.replace("{event_id}", "missing").replace("{destination_id}", "404");
-            api.get(&format!("{path}?surprise=1")).await
-        }
+        "invalid_request" => api.get(&format!("{}?surprise=1", path_of(operation, "missing"))).await,
         other => panic!("{} documents {other}, but this test cannot trigger it", operation.id),
     }
 }

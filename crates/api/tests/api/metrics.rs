@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use axum::body::Body;
 use http::Method;
 use posthaste_domain::{
-    AttemptResult, Lease, Outcome, RandomDraw, RetryPolicy, RetryPolicySpec, Strategy, Transition,
+    ApplicationId, AttemptResult, DisableReason, Lease, Outcome, RandomDraw, RetryPolicy, RetryPolicySpec,
+    Strategy, Transition,
 };
 use posthaste_engine::{AttemptEvent, LocalShortage, Observer as _};
 use posthaste_store::{LayeredStore, SettleResult, Store, StoreLayer};
@@ -51,7 +52,28 @@ fn record_attempt(
 ) {
     let attempted = AttemptResult { outcome, duration };
     let transition = Transition::from_attempt(lease, attempted, policy, RandomDraw(1 << 63));
-    api.metrics.on_attempt(&AttemptEvent { lease, transition: &transition, settled });
+    api.metrics.on_attempt(&AttemptEvent { lease, app: None, transition: &transition, settled });
+}
+
+/// Reports an attempt for an endpoint of this application, whose receiver responded with this status.
+fn record_attempt_of(
+    api: &TestApi,
+    app: ApplicationId,
+    lease: &Lease,
+    status: u16,
+    settled: Option<SettleResult>,
+) {
+    let attempted = AttemptResult { outcome: http_status(status), duration: Duration::ZERO };
+    let transition = Transition::from_attempt(lease, attempted, &policy_with_base(60), RandomDraw(1 << 63));
+    api.metrics.on_attempt(&AttemptEvent { lease, app: Some(app), transition: &transition, settled });
+}
+
+/// The samples of the counter by application, without those of value 0.
+fn application_samples(metrics: &BTreeMap<String, f64>) -> BTreeMap<&str, f64> {
+    let samples = metrics.iter().filter_map(|(name, value)| {
+        Some((name.strip_prefix("webhook_application_deliveries_total")?, *value))
+    });
+    samples.filter(|(_, value)| *value > 0.0).collect()
 }
 
 /// A policy whose first retry is due after `base` seconds.
@@ -236,6 +258,67 @@ async fn an_attempt_is_counted_by_its_settle_result() {
     for (name, value) in expected {
         assert_eq!(metrics[name], value, "{name}");
     }
+}
+
+#[tokio::test]
+async fn attempts_of_endpoints_are_counted_by_application() {
+    let api = TestApi::on_memory().await;
+    let lease = lease(&api).await;
+    let (shop, bank) = (ApplicationId(1), ApplicationId(2));
+    let applied = Some(SettleResult::Applied);
+    record_attempt(&api, &lease, http_status(200), Duration::ZERO, &policy_with_base(60), applied);
+    assert_eq!(application_samples(&scrape(&api).await), BTreeMap::new(), "a URL has no application");
+    let attempts = [(shop, 200), (shop, 200), (shop, 500), (bank, 410)];
+    for (app, status) in attempts {
+        record_attempt_of(&api, app, &lease, status, applied);
+    }
+    record_attempt_of(&api, shop, &lease, 200, Some(SettleResult::Stale));
+    let metrics = scrape(&api).await;
+    let expected = [
+        (r#"{app="app_0000000000000001",outcome="delivered"}"#, 2.0),
+        (r#"{app="app_0000000000000001",outcome="retried"}"#, 1.0),
+        (r#"{app="app_0000000000000002",outcome="gone"}"#, 1.0),
+    ];
+    assert_eq!(application_samples(&metrics), BTreeMap::from(expected));
+    let zero = r#"webhook_application_deliveries_total{app="app_0000000000000002",outcome="delivered"}"#;
+    assert_eq!(metrics[zero], 0.0, "a rate needs a first sample");
+}
+
+#[tokio::test]
+async fn only_the_first_hundred_applications_have_series_of_their_own() {
+    let api = TestApi::on_memory().await;
+    let lease = lease(&api).await;
+    // The first hundred, thirty more, and the first hundred again.
+    for number in (1..=130).chain(1..=100) {
+        record_attempt_of(&api, ApplicationId(number), &lease, 200, Some(SettleResult::Applied));
+    }
+    let metrics = scrape(&api).await;
+    let samples = application_samples(&metrics);
+    assert_eq!(samples.len(), 101, "{samples:?}");
+    assert_eq!(samples[r#"{app="other",outcome="delivered"}"#], 30.0);
+    let named = samples.iter().filter(|(name, _)| !name.contains("other"));
+    assert!(named.clone().all(|(_, value)| *value == 2.0), "{samples:?}");
+    assert!(samples.contains_key(r#"{app="app_0000000000000064",outcome="delivered"}"#), "{samples:?}");
+    let series = metrics.keys().filter(|name| name.starts_with("webhook_application_deliveries_total"));
+    assert_eq!(series.count(), 101 * 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_reports_the_application_of_an_attempt_and_a_disabled_endpoint() {
+    let api = TestApi::on_memory().await;
+    let disabled = |metrics: &BTreeMap<String, f64>, reason: DisableReason| {
+        metrics[&format!("webhook_endpoints_disabled_total{{reason=\"{}\"}}", reason.as_str())]
+    };
+    assert_eq!(disabled(&scrape(&api).await, DisableReason::Gone), 0.0);
+    let app = api.publish_to_endpoint().await.app_id;
+    let _engine = api.start_worker(Some(410));
+    while disabled(&scrape(&api).await, DisableReason::Gone) < 1.0 {
+        pause_briefly().await;
+    }
+    let metrics = scrape(&api).await;
+    let counted = format!("{{app=\"{app}\",outcome=\"gone\"}}");
+    assert_eq!(application_samples(&metrics), BTreeMap::from([(counted.as_str(), 1.0)]));
+    assert_eq!(disabled(&metrics, DisableReason::Failing), 0.0);
 }
 
 #[tokio::test(start_paused = true)]

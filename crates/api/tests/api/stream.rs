@@ -20,6 +20,7 @@ use client::StreamClient;
 crate::on_every_store! {
     s4_a1_every_terminal_state_is_streamed_over_http,
     a_client_that_reconnects_gets_missed_notices_once_and_in_order,
+    a_disabled_endpoint_is_streamed_with_its_application_and_the_reason,
 }
 
 async fn s4_a1_every_terminal_state_is_streamed_over_http(api: TestApi) {
@@ -86,6 +87,30 @@ async fn a_client_that_reconnects_gets_missed_notices_once_and_in_order(api: Tes
         second.next().await.data["webhook_delivery_id"],
         json!(missed[6]),
         "missed notices are followed by new ones"
+    );
+}
+
+async fn a_disabled_endpoint_is_streamed_with_its_application_and_the_reason(api: TestApi) {
+    let mut client = StreamClient::connect(&api, None).await;
+    let published = api.publish_to_endpoint().await;
+    let lease = claim_all(&api.store).await.remove(0);
+    settle(&api.store, &lease, http_status(410)).await;
+    let dead = client.next().await;
+    assert_eq!(dead.event, "WebhookDLQEvent");
+    let of_disabled = ["endpoint_id", "app_id", "reason"];
+    assert!(of_disabled.iter().all(|field| dead.data.get(field).is_none()), "{}", dead.data);
+    let disabled = client.next().await;
+    assert_eq!(disabled.event, "WebhookEndpointDisabledEvent");
+    let mut notice = disabled.data;
+    assert!(notice.as_object_mut().unwrap().remove("at").unwrap().is_string());
+    assert_eq!(
+        notice,
+        json!({
+            "topic": "gateway:webhooks", "type": "WebhookEndpointDisabledEvent",
+            "webhook_delivery_id": lease.event_id.as_str(), "webhook_id": published.endpoint_id,
+            "session_id": null, "payment_request_id": null, "attempts": 1, "failure_kind": null,
+            "endpoint_id": published.endpoint_id, "app_id": published.app_id, "reason": "gone",
+        })
     );
 }
 

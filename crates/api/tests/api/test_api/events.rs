@@ -72,7 +72,27 @@ pub(crate) async fn settle_with_policy(
     assert_eq!(settled, [SettleResult::Applied]);
 }
 
+/// The public ids of a new application with one endpoint.
+pub(crate) struct PublishedTo {
+    pub(crate) app_id: String,
+    pub(crate) endpoint_id: String,
+}
+
 impl TestApi {
+    /// Creates an application with one endpoint, and publishes a message to it. Works once for each store.
+    pub(crate) async fn publish_to_endpoint(&self) -> PublishedTo {
+        let created = async |path: &str, body: Value, status: u16| {
+            let response = self.post(&format!("/api/v1/app{path}"), body.to_string()).await;
+            response.json(status)["id"].as_str().unwrap().to_owned()
+        };
+        let app_id = created("", json!({ "name": "shop" }), 201).await;
+        let endpoint = json!({ "url": "https://shop.example/hook" });
+        let endpoint_id = created(&format!("/{app_id}/endpoint"), endpoint, 201).await;
+        let message = json!({ "eventType": "invoice.paid", "payload": { "amount": 1 } });
+        created(&format!("/{app_id}/msg"), message, 202).await;
+        PublishedTo { app_id, endpoint_id }
+    }
+
     /// Enqueues an event through the API and returns its id.
     pub(crate) async fn pending_event(&self, event: &Value) -> String {
         self.enqueue(event).await.json(202)["event_id"].as_str().unwrap().to_owned()

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use posthaste_domain::{DestinationId, EventId};
+use posthaste_domain::{DestinationId, EventId, OperationId};
 use posthaste_store::{
-    ActionRequest, AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
-    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
-    NoticeCursor, NoticePage, Overview, Page, PageRequest, PauseRequest, Store, StoreError, StoreLayer,
+    ActionRequest, Advance, AnswerSlot, AppScope, AuditView, DeadLetterFilter, DestinationDetail,
+    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
+    EventQuery, EventView, LayeredStore, List, ListRequest, NewOperation, NoticeCursor, NoticePage,
+    Operation, OperationState, Operations, Overview, Page, PageRequest, PauseRequest, Store, StoreError,
+    StoreLayer,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -167,5 +169,46 @@ impl StoreLayer for FaultyStore {
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
         self.fail().await?;
         self.inner.notices(after, limit).await
+    }
+
+    fn operations(&self) -> &dyn Operations {
+        self
+    }
+}
+
+#[async_trait]
+impl Operations for FaultyStore {
+    async fn start(
+        &self,
+        scope: AppScope<'_>,
+        new: &NewOperation<'_>,
+        answer: Option<&AnswerSlot<Operation>>,
+    ) -> Result<Operation, StoreError> {
+        self.fail().await?;
+        self.inner.operations().start(scope, new, answer).await
+    }
+
+    async fn get(&self, scope: AppScope<'_>, id: OperationId) -> Result<Operation, StoreError> {
+        self.fail().await?;
+        self.inner.operations().get(scope, id).await
+    }
+
+    async fn list(
+        &self,
+        state: Option<OperationState>,
+        request: &ListRequest<OperationId>,
+    ) -> Result<List<Operation>, StoreError> {
+        self.fail().await?;
+        self.inner.operations().list(state, request).await
+    }
+
+    async fn stop(&self, id: OperationId) -> Result<Operation, StoreError> {
+        self.fail().await?;
+        self.inner.operations().stop(id).await
+    }
+
+    async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
+        self.fail().await?;
+        self.inner.operations().advance(rows_max).await
     }
 }

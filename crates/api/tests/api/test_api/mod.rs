@@ -16,7 +16,8 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Method, Request};
 use posthaste_api::{
-    Access, Api, Check, DestinationCheck, EnqueueSettings, KeyRing, Metrics, Readiness, SelfChecks, Streams,
+    Access, Api, Check, DestinationCheck, EnqueueSettings, KeyRing, Metrics, RandomBytes, Readiness,
+    RegistrySettings, SelfChecks, Streams,
 };
 use posthaste_domain::RetryPolicy;
 use posthaste_engine::{Clock as _, Publisher, TokioClock};
@@ -92,6 +93,15 @@ pub(crate) fn keys() -> Access {
     Access::Keys(KeyRing::parse(KEYS).unwrap())
 }
 
+/// Bytes that are not random. No test of these routes draws any.
+struct FixedBytes;
+
+impl RandomBytes for FixedBytes {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+    }
+}
+
 /// Readiness with fixed results.
 pub(crate) struct FixedReadiness(pub(crate) Vec<Check>);
 
@@ -143,6 +153,7 @@ impl TestApi {
             self_checks: options.self_checks,
             streams: streams.clone(),
             warnings: options.warnings,
+            registry: RegistrySettings::new(Arc::new(FixedBytes)),
         };
         Self { store, router: api.router(axum::Router::new()), streams, metrics, _resources: resources }
     }

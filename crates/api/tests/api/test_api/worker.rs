@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{ClaimId, Lease, Outcome, RandomDraw, Timestamp, WorkerId};
-use posthaste_engine::{Engine, LocalShortage, Ports, RandomSource, Runtimes, Sender, Settings, TokioClock};
+use posthaste_engine::{
+    Engine, LocalShortage, Ports, RandomSource, Runtimes, Sender, Settings, SharedProfiles, TokioClock,
+};
 
 use super::TestApi;
 
@@ -48,6 +50,7 @@ impl TestApi {
             random: Arc::new(FixedRandom::default()),
             observer: Arc::clone(&self.metrics) as _,
             reloaded_keys: None,
+            profiles: SharedProfiles::default(),
         };
         let settings = Settings::new(WorkerId::new("worker-b").unwrap());
         let engine = Engine::start(settings, ports, &Runtimes::current()).unwrap();
