@@ -23,6 +23,9 @@ TEST_LOG := target/test.log
 TOOLS := $(CURDIR)/target/tools
 CARGO_DENY_VERSION := 0.20.2
 SCHEMATHESIS_VERSION := 4.32.5
+# The SDKs that walk through the API under /api/v1; that of Rust is pinned in tests/sdks/rust/Cargo.toml.
+SVIX_PYTHON_VERSIONS := 2.9.1 1.45.1
+SVIX_JAVASCRIPT_VERSION := 1.99.1
 
 .PHONY: help
 help: ## list the commands
@@ -52,7 +55,7 @@ lint: need-clippy ## run clippy and rustdoc on all crates; warnings are errors
 # A fixed proptest seed makes a failure repeatable; plain `cargo test` draws new cases each time.
 # `set -o pipefail` is repeated, because an old make ignores .SHELLFLAGS and tee would hide a failure.
 .PHONY: run-tests
-run-tests: need-packages need-schemathesis ## run all tests, and write their results to target/test.log
+run-tests: need-packages need-schemathesis need-sdks ## run all tests, and write their results to target/test.log
 	@mkdir -p $(dir $(TEST_LOG))
 	set -o pipefail; PROPTEST_RNG_SEED=1 cargo test --locked --workspace --all-targets --no-fail-fast --color never 2>&1 | tee $(TEST_LOG)
 	set -o pipefail; cargo test --locked --workspace --doc --color never 2>&1 | tee -a $(TEST_LOG)
@@ -89,7 +92,7 @@ bench-document: ## write the results of `make bench` into docs/performance.md an
 	target/release/posthaste-bench plot $(BEFORE) '$(JSON)'
 	target/release/posthaste-bench document $(BEFORE) '$(JSON)'
 
-.PHONY: need-rustfmt need-clippy need-packages need-schemathesis
+.PHONY: need-rustfmt need-clippy need-packages need-schemathesis need-sdks
 need-rustfmt:
 	@cargo fmt --version >/dev/null 2>&1 \
 	  || { echo 'cargo fmt is missing: run `rustup component add rustfmt`, or install the package rustfmt.' >&2; exit 1; }
@@ -108,6 +111,8 @@ need-packages:
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium); \
 	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null || missing+=(python3-psycopg2); \
 	/usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); \
+	command -v node >/dev/null || missing+=(nodejs); \
+	command -v npm >/dev/null || missing+=(npm); \
 	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
 	as_root=(); \
 	if [ "$$(id -u)" -ne 0 ]; then as_root=(sudo); fi; \
@@ -127,3 +132,21 @@ need-schemathesis: need-packages
 	    && '$(TOOLS)/schemathesis/bin/pip' install --quiet --disable-pip-version-check 'schemathesis==$(SCHEMATHESIS_VERSION)' \
 	    || { echo 'pip could not install schemathesis; see its output above.' >&2; exit 1; }; \
 	fi
+# The SDKs that tests/sdks tries, each at its pinned version, in a directory of its own.
+need-sdks: need-packages
+	@for version in $(SVIX_PYTHON_VERSIONS); do \
+	  tool='$(TOOLS)'/svix-python-$$version; \
+	  if [ "$$("$$tool/bin/python" -c 'import importlib.metadata; print(importlib.metadata.version("svix"))' 2>/dev/null)" != $$version ]; then \
+	    echo "Installing svix $$version for Python into target/tools"; \
+	    /usr/bin/python3 -m venv --clear "$$tool" \
+	      && "$$tool/bin/pip" install --quiet --disable-pip-version-check "svix==$$version" \
+	      || { echo "pip could not install svix $$version; see its output above." >&2; exit 1; }; \
+	  fi; \
+	done
+	@tool='$(TOOLS)'/svix-javascript; \
+	if ! grep -qF '"version": "$(SVIX_JAVASCRIPT_VERSION)"' "$$tool/node_modules/svix/package.json" 2>/dev/null; then \
+	  echo 'Installing svix $(SVIX_JAVASCRIPT_VERSION) for JavaScript into target/tools'; \
+	  mkdir -p "$$tool" && npm install --silent --no-audit --no-fund --prefix "$$tool" 'svix@$(SVIX_JAVASCRIPT_VERSION)' \
+	    || { echo 'npm could not install svix; see its output above.' >&2; exit 1; }; \
+	fi
+	cargo build --locked --quiet --manifest-path tests/sdks/rust/Cargo.toml --target-dir '$(TOOLS)'/svix-rust

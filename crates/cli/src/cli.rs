@@ -4,9 +4,11 @@
 
 mod operate;
 mod produce;
+mod registry;
 mod secret;
 mod server;
 mod settings;
+mod tokens;
 
 use std::path::PathBuf;
 
@@ -18,10 +20,20 @@ pub(crate) use operate::{
     EventsListArgs, ListArgs, NOT_CANCELLED, OverviewArgs, PauseArgs, SelectionArgs, ShowArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs, require_secret, split_secrets};
+pub(crate) use registry::{
+    AppAddArgs, AppDeleteArgs, AppUpdateArgs, AppsCommand, EndpointAddArgs, EndpointArgs, EndpointDeleteArgs,
+    EndpointFields, EndpointRotateArgs, EndpointUpdateArgs, EndpointsCommand, EventTypeAddArgs,
+    EventTypesCommand, MessageArgs, MessagesCommand, MessagesListArgs, OperationArgs, PeriodArgs,
+    PublishArgs, ResendArgs, SendExampleArgs,
+};
 pub(crate) use secret::{SecretArgs, SecretCommand, SecretListArgs, SecretRotateArgs};
 pub(crate) use server::{CLIENT_VARIABLES, ServerArgs, key_variable};
 pub(crate) use settings::SettingFlags;
 use settings::show_only_store_settings;
+pub(crate) use tokens::{
+    DestinationSecretArgs, OperationStopArgs, OperationsCommand, OperationsListArgs, ResealArgs,
+    SecretsCommand, TokenArgs,
+};
 
 /// The help heading of the flags that every command takes.
 const GLOBAL_HEADING: &str = "Global options";
@@ -100,6 +112,24 @@ pub(crate) enum Command {
     /// List destinations, show one, and pause or resume it
     #[command(subcommand, after_help = "Example:\n  posthaste destinations list --state circuit_open")]
     Destinations(DestinationsCommand),
+    /// List, add, show, change and delete applications, each of which has endpoints of its own
+    #[command(subcommand, after_help = "Example:\n  posthaste apps add 'Customer 17' --uid customer-17")]
+    Apps(AppsCommand),
+    /// Manage the endpoints of an application: their state, secrets and missed messages
+    #[command(
+        subcommand,
+        after_help = "Example:\n  posthaste endpoints add customer-17 https://shop.example/hooks"
+    )]
+    Endpoints(EndpointsCommand),
+    /// Register and describe the types of messages to which endpoints subscribe
+    #[command(subcommand, after_help = "Example:\n  posthaste event-types add invoice.paid")]
+    EventTypes(EventTypesCommand),
+    /// Publish messages to the endpoints of an application, list them, and send them again
+    #[command(
+        subcommand,
+        after_help = "Example:\n  posthaste messages publish customer-17 --type invoice.paid --data '{\"invoice\": 17}'"
+    )]
+    Messages(MessagesCommand),
     /// Check configuration, database, clock and network access, and report what to fix
     ///
     /// Prints the checks of a running server, if one answers at the configured address: its environment may differ from this
@@ -109,8 +139,10 @@ pub(crate) enum Command {
     )]
     Doctor(DoctorArgs),
     /// Print the OpenAPI document of the API
-    #[command(after_help = "Example:\n  posthaste openapi > openapi.json")]
-    Openapi,
+    #[command(
+        after_help = "Examples:\n  posthaste openapi > openapi.json\n  posthaste openapi --registry > registry.json"
+    )]
+    Openapi(OpenapiArgs),
     /// Print the effective configuration of this shell and the source of each value, with secrets masked
     ///
     /// A running server may have another one: `posthaste doctor` prints the server's own checks.
@@ -125,6 +157,21 @@ pub(crate) enum Command {
         mut_args(show_only_store_settings)
     )]
     Secret(SecretArgs),
+    /// Make a token for an application or an organisation, signed with jwt_secret
+    ///
+    /// The bearer of an application's token manages the endpoints of that application only, with the SDKs or the portal.
+    #[command(
+        after_help = "Examples:\n  posthaste token --app customer-17\n  \
+                      posthaste token --app customer-17 --read-only --expires 3600",
+        mut_args(show_only_store_settings)
+    )]
+    Token(TokenArgs),
+    /// List and stop background operations, such as the recovery of an endpoint
+    #[command(subcommand, after_help = "Example:\n  posthaste operations list")]
+    Operations(OperationsCommand),
+    /// Manage how the secrets of endpoints are sealed in the database
+    #[command(subcommand, after_help = "Example:\n  posthaste secrets reseal")]
+    Secrets(SecretsCommand),
     /// Print a shell script that completes commands and flags
     #[command(after_help = "Examples:\n  source <(posthaste completions bash)\n  \
                             posthaste completions zsh > ~/.zfunc/_posthaste\n  \
@@ -187,6 +234,13 @@ impl DoctorArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+pub(crate) struct OpenapiArgs {
+    /// Print the document of the API under /api/v1: applications, endpoints, event types and messages
+    #[arg(long)]
+    pub(crate) registry: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ConfigArgs {
     /// Print the configuration as JSON
     #[arg(long)]
@@ -237,6 +291,10 @@ impl Cli {
                     | Command::Migrate(_)
                     | Command::Doctor(_)
                     | Command::Secret(_)
+                    | Command::Secrets(_)
+                    | Command::Token(_)
+                    | Command::Operations(_)
+                    | Command::Destinations(DestinationsCommand::Secret(_))
             ),
         }
     }

@@ -4,6 +4,7 @@
 //! reached the server: the user decides whether to repeat a command.
 
 mod error;
+mod registry;
 mod responses;
 mod server_url;
 
@@ -21,11 +22,15 @@ use crate::http_client::{HttpClient, Limits};
 use crate::timers::sleep;
 
 pub(crate) use error::ClientError;
+pub(crate) use registry::{
+    ApplicationItem, EndpointItem, EventTypeItem, MessageAttempt, MessageItem, OperationItem, RegistryClient,
+    RegistryPage, SecretItem,
+};
 pub(crate) use responses::{
     AcceptedEvent, ActionResult, Attempt, AuditEntry, Destination, DestinationPage, Event, EventPage, Hold,
     ListPage, Overview,
 };
-pub(crate) use server_url::ServerUrl;
+pub(crate) use server_url::{ApiPath, ServerUrl};
 
 /// Time limit and response size limit of one call. The largest page, of 200 events, is far below the size limit.
 const LIMITS: Limits = Limits { timeout: Duration::from_secs(30), response_bytes_max: 16 * 1_024 * 1_024 };
@@ -70,7 +75,17 @@ impl ApiClient {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<ApiResponse, ClientError> {
-        self.send(self.request(Method::GET, self.server.resource(path, query), None)).await
+        self.get_from(ApiPath::Outbox, path, query).await
+    }
+
+    /// Sends a GET request to a resource of one of the APIs. Each segment of `path` is escaped.
+    pub(crate) async fn get_from(
+        &self,
+        api: ApiPath,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<ApiResponse, ClientError> {
+        self.send(self.request(Method::GET, self.server.resource(api, path, query), None)).await
     }
 
     /// Sends a POST request to a resource of the API. Each segment of `path` is escaped.
@@ -79,7 +94,7 @@ impl ApiClient {
         path: &[&str],
         body: Option<Vec<u8>>,
     ) -> Result<ApiResponse, ClientError> {
-        self.send(self.request(Method::POST, self.server.resource(path, &[]), body)).await
+        self.send(self.request(Method::POST, self.server.resource(ApiPath::Outbox, path, &[]), body)).await
     }
 
     /// Sends a POST request that the user may repeat: the server responds to the same key and body as it did before.
@@ -90,7 +105,8 @@ impl ApiClient {
         idempotency_key: &str,
     ) -> Result<ApiResponse, ClientError> {
         let key = HeaderValue::from_str(idempotency_key).map_err(|_| ClientError::InvalidIdempotencyKey)?;
-        let mut request = self.request(Method::POST, self.server.resource(path, &[]), Some(body));
+        let mut request =
+            self.request(Method::POST, self.server.resource(ApiPath::Outbox, path, &[]), Some(body));
         request.headers_mut().insert(IDEMPOTENCY_KEY, key);
         self.send(request).await
     }
@@ -98,13 +114,23 @@ impl ApiClient {
     /// Sends an operator action. If its response was lost or the server was unavailable, repeats it under the same key, so
     /// that the server applies it once and responds as it did before.
     pub(crate) async fn act(&self, path: &[&str], body: Option<Vec<u8>>) -> Result<ApiResponse, ClientError> {
+        self.post_repeatedly(ApiPath::Outbox, path, body).await
+    }
+
+    async fn post_repeatedly(
+        &self,
+        api: ApiPath,
+        path: &[&str],
+        body: Option<Vec<u8>>,
+    ) -> Result<ApiResponse, ClientError> {
         let random = OsRandom::new()?;
         let key = format!("{:016x}{:016x}", random.boot_id(), random.boot_id());
         let key = HeaderValue::from_str(&key).expect("hexadecimal digits are allowed in a header");
         let mut pauses = REPETITION_PAUSES.iter();
         let mut may_be_applied = false;
         loop {
-            let mut request = self.request(Method::POST, self.server.resource(path, &[]), body.clone());
+            let url = self.server.resource(api, path, &[]);
+            let mut request = self.request(Method::POST, url, body.clone());
             request.headers_mut().insert(IDEMPOTENCY_KEY, key.clone());
             let result = self.send(request).await;
             may_be_applied |= result.as_ref().is_err_and(ClientError::may_be_applied);

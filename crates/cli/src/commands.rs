@@ -14,19 +14,23 @@ mod listen;
 mod migrate;
 mod open;
 mod openapi;
+mod operations;
 mod overview;
 mod pages;
+mod registry;
 mod secret;
+mod secrets;
 mod send;
 mod serve;
 mod spinner;
+mod token;
 mod worker;
 
 use std::process::ExitCode;
 
 pub(crate) use config_sources::ConfigSources;
 
-use crate::cli::{Cli, Command, ServerArgs, SettingFlags};
+use crate::cli::{Cli, Command, SecretsCommand, ServerArgs, SettingFlags};
 use crate::client::{ApiClient, ServerUrl};
 use crate::terminal::{self, OutputStyle};
 
@@ -52,15 +56,32 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Migrate(flags) => migrate::run(sources(&flags).load_for_store()?).await,
         Command::Send(args) => send::run(&args, &client(&args.server)?).await,
-        Command::Listen(args) => listen::run(&args, style).await,
+        Command::Listen(args) => listen::run(&args, client, style).await,
         Command::Overview(args) => overview::run(args.json, &client(&args.server)?, style).await,
         Command::Dlq(command) => dlq::run(&command, &client(command.server())?, style).await,
         Command::Events(command) => events::run(&command, &client(command.server())?, style).await,
         Command::Destinations(command) => {
-            destinations::run(&command, &client(command.server())?, style).await
+            destinations::run(&command, client, |flags| sources(flags).load_for_store(), style).await
+        }
+        Command::Apps(command) => registry::apps::run(&command, &client(command.server())?, style).await,
+        Command::Endpoints(command) => {
+            registry::endpoints::run(&command, &client(command.server())?, style).await
+        }
+        Command::EventTypes(command) => {
+            registry::event_types::run(&command, &client(command.server())?, style).await
+        }
+        Command::Messages(command) => {
+            registry::messages::run(&command, &client(command.server())?, style).await
+        }
+        Command::Token(args) => token::run(&args, sources(&args.settings).load_for_store()?).await,
+        Command::Operations(command) => {
+            operations::run(&command, sources(command.settings()).load_for_store()?, style).await
+        }
+        Command::Secrets(SecretsCommand::Reseal(args)) => {
+            secrets::reseal(&args, sources(&args.settings).load_for_store()?).await
         }
         Command::Doctor(args) => doctor::run(&args, &sources(&args.settings), style).await,
-        Command::Openapi => openapi::run(),
+        Command::Openapi(args) => openapi::run(&args),
         Command::Config(args) => config::run(&args, &sources(&args.settings), style).await,
         Command::Secret(args) => secret::run(&args, sources(&args.settings()).load_for_store()?, style).await,
         Command::Completions(args) => completions::run(args.shell),

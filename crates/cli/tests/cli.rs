@@ -16,6 +16,8 @@ mod dlq;
 mod events;
 #[path = "cli/listen.rs"]
 mod listen;
+#[path = "cli/registry.rs"]
+mod registry;
 #[path = "cli/send.rs"]
 mod send;
 #[path = "cli/server.rs"]

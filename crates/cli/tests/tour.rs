@@ -13,6 +13,8 @@ mod shell;
 
 #[path = "tour/banner.rs"]
 mod banner;
+#[path = "tour/endpoints.rs"]
+mod endpoints;
 #[path = "tour/facts.rs"]
 mod facts;
 #[path = "tour/notices.rs"]

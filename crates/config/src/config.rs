@@ -22,6 +22,7 @@ impl Config {
         options.settings = self.engine_settings(options.settings.lease_owner.clone());
         options.sender = self.sender_options();
         options.signing_keys = self.signing_secret.clone();
+        options.master_keys = self.master_keys.clone().unwrap_or_default();
         options.payload_bytes_max = self.payload_bytes_max;
         Ok(if self.dns == Dns::System { options.system_resolver() } else { options })
     }
@@ -69,6 +70,7 @@ impl Config {
         options.pool_size_total = SenderOptions::pooled_connections(self.concurrency);
         options.ca_file = self.ca_file.clone();
         options.proxy = self.egress_proxy.clone();
+        options.compat_headers = self.compat_headers;
         options
     }
 

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste::{InvalidSchemaName, SchemaName};
-use posthaste_api::KeyRing;
+use posthaste_api::{KeyRing, TokenSecret};
 use posthaste_domain::WorkerId;
+use posthaste_domain::seal::MasterKeys;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_sender::{AllowedNetworks, DeniedNetworks, InvalidNetwork, Proxy};
 use tracing_subscriber::filter::Targets;
@@ -134,6 +136,16 @@ pub(crate) fn signing_keys(text: &str) -> Result<SigningKeys, String> {
         return Err("it lists the same secret twice".to_owned());
     }
     SigningKeys::new(secrets).map_err(|error| error.to_string())
+}
+
+/// Parses master keys, the one that seals first.
+pub(crate) fn master_keys(text: &str) -> Result<Arc<MasterKeys>, String> {
+    MasterKeys::parse(text).map(Arc::new).map_err(|error| error.to_string())
+}
+
+/// Parses the secret of tokens.
+pub(crate) fn token_secret(text: &str) -> Result<Arc<TokenSecret>, String> {
+    TokenSecret::new(text).map(Arc::new).map_err(|error| error.to_string())
 }
 
 /// Parses allowed networks. An error omits the rule, which the caller adds.

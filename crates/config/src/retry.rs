@@ -39,8 +39,9 @@ pub(crate) fn retry_policy(values: &mut Values, config: &Config) -> RetryPolicy 
         gone_is_final: config.gone_is_final,
         honours_retry_after: config.honour_retry_after,
         uses_circuit_breaker: config.circuit_breaker,
+        disable_endpoints_after: config.endpoint_disable_after_days,
         allow_fast_retries: config.allow_fast_retries,
-        strategy,
+        ..RetryPolicySpec::for_strategy(strategy)
     };
     warn_of_unused_delays(values, config.retry_strategy);
     RetryPolicy::new(spec).unwrap_or_else(|error| {

@@ -5,14 +5,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use posthaste::SchemaName;
-use posthaste_api::KeyRing;
+use posthaste_api::{KeyRing, TokenSecret};
+use posthaste_domain::seal::MasterKeys;
 use posthaste_domain::signature::SigningKeys;
-use posthaste_domain::{FAST_RETRY_FLOOR, JITTER_BPS_MAX, LeaseTerms, RetryPolicy, WorkerId};
-use posthaste_sender::{AllowedNetworks, DeniedNetworks, Proxy};
+use posthaste_domain::{FAST_RETRY_FLOOR, JITTER_BPS_MAX, LeaseTerms, RetryPolicy, Throttle, WorkerId};
+use posthaste_sender::{AllowedNetworks, CompatHeaders, DeniedNetworks, Proxy};
 use tracing_subscriber::filter::Targets;
 use url::Url;
 
@@ -22,7 +23,8 @@ use super::declare::declare_settings;
 use super::effective::EffectiveSetting;
 use super::parse::{
     Dns, LogFormat, RetryStrategy, api_keys, denied_networks, http_url, listen_address, log_targets,
-    networks, path, proxy, schema_name, seconds, seconds_list, signing_keys, worker_id,
+    master_keys, networks, path, proxy, schema_name, seconds, seconds_list, signing_keys, token_secret,
+    worker_id,
 };
 use super::retry::longest_step;
 use super::setting::{Section, Setting};
@@ -54,6 +56,14 @@ declare_settings! {
         /// How long dead letters are kept after their last change, cancelled events too.
         dead_letter_retention_days: Option<Duration> =
             whole(0..=36_500).remark("0 keeps them forever").map(days).default("0");
+
+        /// Keys under which the secrets and custom headers of endpoints are sealed in the database: the first one seals, and all
+        /// of them open.
+        master_keys: Option<Arc<MasterKeys>> =
+            text_list("id:base64 of 32 bytes, several separated by commas", master_keys)
+                .remark("make one with `openssl rand -base64 32`, and put a new one first")
+                .unset("none; secrets of endpoints are stored in the clear", "key-1:REPLACE_ME")
+                .secret();
     }
 
     Service {
@@ -74,6 +84,15 @@ declare_settings! {
                 .remark("a key has 16 characters or more, a role is producer, operator or viewer")
                 .unset("none; every client that can connect has full access", "name:role:key")
                 .secret();
+
+        /// Secret under which the tokens of organisations and applications are signed, for the API under /api/v1.
+        jwt_secret: Option<Arc<TokenSecret>> =
+            text("32 bytes or more", token_secret)
+                .unset("none; only API keys are accepted", "REPLACE_ME")
+                .secret();
+
+        /// Events per second that a background operation, such as the recovery of an endpoint, reopens or adds.
+        operation_rate_per_second: Throttle = whole(1..=10_000).map(throttle).default("100");
 
         /// Shows producers excerpts of the responses to their events; a producer chooses the destination, so it may read private
         /// services through them.
@@ -151,10 +170,14 @@ declare_settings! {
         /// Whether repeated failures of a destination open its circuit, which defers its events without using attempts.
         circuit_breaker: Option<bool> = auto_on_off().default("auto");
 
-        /// How long after it was enqueued or last requeued an event that is still pending is dead-lettered as expired, even if
+        /// How long after it was first due or last requeued an event that is still pending is dead-lettered as expired, even if
         /// an open circuit or a pause holds it.
         expire_after_seconds: Option<Duration> =
             whole(0..=31_536_000).remark("0 never expires events").map(seconds_or_never).default("86400");
+
+        /// How long an endpoint may fail, without a single success, before it is disabled and its events are held.
+        endpoint_disable_after_days: Option<Duration> =
+            whole(0..=365).remark("0 never disables one for that").map(days).default("5");
 
         /// Allows a first retry delay below 30 s, which breaks the retry contract; for tests only.
         allow_fast_retries: bool = boolean().default("false");
@@ -204,6 +227,11 @@ declare_settings! {
                 .remark("up to 16 of them separated by commas, newest first")
                 .unset("generated at the first start and kept in the store", "whsec_REPLACE_ME")
                 .secret();
+
+        /// Names under which the id, the timestamp and the signature of a request are sent a second time: svix adds svix-id,
+        /// svix-timestamp and svix-signature.
+        compat_headers: CompatHeaders =
+            choice([("none", CompatHeaders::None), ("svix", CompatHeaders::Svix)]).default("none");
 
         /// Networks that are not public and may receive events; a value replaces the default, so false also closes loopback.
         allow_private_networks: AllowedNetworks =
@@ -295,6 +323,10 @@ fn days(days: u32) -> Option<Duration> {
 /// Converts a number of seconds to a duration. 0 is None, which means never.
 fn seconds_or_never(seconds: u32) -> Option<Duration> {
     (seconds > 0).then(|| SECOND * seconds)
+}
+
+fn throttle(per_second: u32) -> Throttle {
+    Throttle::new(per_second.into()).expect("the range of the setting is within that of a throttle")
 }
 
 fn lease_terms(duration: Duration) -> LeaseTerms {

@@ -5,7 +5,8 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use posthaste::store::DestinationState;
 use posthaste_domain::FailureKind;
 
-use super::ServerArgs;
+use super::settings::show_only_store_settings;
+use super::{DestinationSecretArgs, ServerArgs};
 
 /// The page sizes that the API accepts.
 const PAGE_LIMITS: std::ops::RangeInclusive<i64> = 1..=200;
@@ -140,7 +141,8 @@ pub(crate) struct SelectionArgs {
 pub(crate) enum EventsCommand {
     /// List events, most recent first
     #[command(after_help = "Examples:\n  posthaste events list --status pending\n  \
-                            posthaste events list --destination https://shop.example/hooks --all")]
+                            posthaste events list --destination https://shop.example/hooks --all\n  \
+                            posthaste events list --endpoint ep_0000000000000011")]
     List(EventsListArgs),
     /// Explain the state of an event, and show its fields and attempts
     #[command(after_help = "Example:\n  posthaste events show msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5")]
@@ -177,6 +179,9 @@ pub(crate) struct EventsListArgs {
     /// List only events to this URL
     #[arg(long, value_name = "URL")]
     pub(crate) destination: Option<String>,
+    /// List only events of this endpoint
+    #[arg(long, value_name = "ID", conflicts_with = "destination")]
+    pub(crate) endpoint: Option<String>,
     #[command(flatten)]
     pub(crate) list: ListArgs,
     #[command(flatten)]
@@ -229,6 +234,15 @@ pub(crate) enum DestinationsCommand {
     /// End pauses and close the circuit of a destination, so that its due events are sent now
     #[command(after_help = "Example:\n  posthaste destinations resume 17")]
     Resume(DestinationArgs),
+    /// Print the secrets that sign the events of a URL, or give the URL a secret of its own
+    ///
+    /// Opens the database, as `posthaste secret` does. Without secrets of its own, a URL has those of the instance.
+    #[command(
+        after_help = "Examples:\n  posthaste destinations secret https://shop.example/hooks --rotate\n  \
+                      posthaste destinations secret https://shop.example/hooks --rotate --ed25519",
+        mut_args(show_only_store_settings)
+    )]
+    Secret(DestinationSecretArgs),
 }
 
 /// Accepts the name of a destination's state.

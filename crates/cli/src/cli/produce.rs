@@ -12,7 +12,8 @@ const SEND_EXAMPLES: &str = "\
 Examples:
   posthaste send --url https://shop.example/hooks --type invoice.paid --data '{\"invoice\": 17}'
   jq .order all.json | posthaste send --url https://shop.example/hooks --type order.new --file -
-  posthaste send --url http://127.0.0.1:8700/ --type test.ping --data '{}' --wait --timeout 30";
+  posthaste send --url http://127.0.0.1:8700/ --type test.ping --data '{}' --wait --timeout 30
+  posthaste send --url https://shop.example/hooks --type trial.ends --data '{}' --deliver-at 2026-01-31T11:00:00Z";
 
 /// The values of `max_attempts` that the API accepts.
 const MAX_ATTEMPTS: std::ops::RangeInclusive<i64> = 1..=1_000;
@@ -50,6 +51,9 @@ pub(crate) struct SendArgs {
     /// Maximum number of attempts; without it, the server's retry policy decides
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(MAX_ATTEMPTS))]
     pub(crate) max_attempts: Option<u32>,
+    /// Time of the first attempt, as in 2026-01-31T11:00:00Z, at most 90 days ahead [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) deliver_at: Option<String>,
     /// Wait until the event is delivered or failed; exit with 1 if it failed
     #[arg(long)]
     pub(crate) wait: bool,
@@ -68,7 +72,8 @@ Examples:
   posthaste secret | posthaste listen --secret-file -
   posthaste listen --fail 2                   respond 500 to the first two deliveries of each event
   posthaste listen --status 410               respond 410 Gone to every delivery
-  posthaste listen --port 0 --json | jq .event_type";
+  posthaste listen --port 0 --json | jq .event_type
+  posthaste listen --register customer-17     register as an endpoint of the application, until Ctrl-C";
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = LISTEN_EXAMPLES)]
@@ -95,6 +100,14 @@ pub(crate) struct ListenArgs {
     /// Print each delivery as one JSON object on one line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Register this receiver as an endpoint of an application, with a secret of its own, and delete it at the end
+    #[arg(long, value_name = "APP", conflicts_with_all = ["secret_file", "secrets"])]
+    pub(crate) register: Option<String>,
+    /// With --register: receive only messages of this registered event type; may be repeated
+    #[arg(long = "type", value_name = "TYPE", requires = "register")]
+    pub(crate) event_types: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 impl ListenArgs {

@@ -84,13 +84,15 @@ impl ClientError {
         )
     }
 
-    /// Turns a 400 response into [`Self::InvalidArguments`]. Only for requests whose content is all from the command
+    /// Turns a 400 or 422 response into [`Self::InvalidArguments`]. Only for requests whose content is all from the command
     /// line: a bad request that this program composed is not the user's mistake.
     pub(crate) fn blame_arguments(self) -> Self {
         match self {
-            Self::Rejected { status: StatusCode::BAD_REQUEST, code, message } => {
-                Self::InvalidArguments { code, message }
-            }
+            Self::Rejected {
+                status: StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY,
+                code,
+                message,
+            } => Self::InvalidArguments { code, message },
             other => other,
         }
     }

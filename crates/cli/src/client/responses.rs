@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::{ApiClient, ApiPath};
 use crate::terminal::escape_line;
 
 /// The response to an enqueued event.
@@ -56,9 +57,17 @@ pub(crate) struct Overview {
 pub(crate) trait ListPage: DeserializeOwned {
     type Item;
 
+    /// The API that serves the list.
+    const API: ApiPath = ApiPath::Outbox;
+    /// The parameter that continues the list at a cursor.
+    const CURSOR_PARAMETER: &'static str = "cursor";
+
     fn items(&self) -> &[Self::Item];
 
     fn next_cursor(&self) -> Option<&String>;
+
+    /// Requests what a table shows and the list omits.
+    async fn complete(&mut self, _client: &ApiClient) {}
 }
 
 impl ListPage for EventPage {
@@ -99,7 +108,11 @@ pub(crate) struct DestinationPage {
 pub(crate) struct Destination {
     pub(crate) destination_id: String,
     pub(crate) url: String,
+    /// The endpoint and its application; None if events are enqueued to the URL itself.
+    pub(crate) endpoint_id: Option<String>,
+    pub(crate) app_id: Option<String>,
     pub(crate) state: String,
+    pub(crate) disabled: Option<DisabledEndpoint>,
     pub(crate) since: Option<String>,
     pub(crate) reason: Option<String>,
     pub(crate) next_probe_at: Option<String>,
@@ -111,6 +124,14 @@ pub(crate) struct Destination {
     pub(crate) oldest_pending_age_seconds: Option<u64>,
     pub(crate) last_error: Option<String>,
     pub(crate) audit: Vec<AuditEntry>,
+}
+
+/// Since when and why an endpoint is disabled.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DisabledEndpoint {
+    pub(crate) at: Option<String>,
+    pub(crate) reason: String,
 }
 
 /// One page of a list of events.
@@ -184,17 +205,33 @@ impl Event {
     }
 }
 
-/// Parses the code and message of an error response. None if the body is not an error of Posthaste's API.
+/// Parses the code and message of an error response. None if the body is not an error of Posthaste's APIs.
 pub(super) fn parse_error(body: &[u8]) -> Option<(String, String)> {
+    /// The two forms of an error, and that of a refused value.
     #[derive(Deserialize)]
-    struct ErrorBody {
-        error: ErrorDetails,
+    #[serde(untagged)]
+    enum ErrorBody {
+        Outbox { error: ErrorDetails },
+        Registry { code: String, detail: String },
+        Validation { detail: Vec<Problem> },
     }
     #[derive(Deserialize)]
     struct ErrorDetails {
         code: String,
         message: String,
     }
-    let ErrorBody { error } = serde_json::from_slice(body).ok()?;
-    Some((escape_line(&error.code), escape_line(&error.message)))
+    #[derive(Deserialize)]
+    struct Problem {
+        loc: Vec<String>,
+        msg: String,
+    }
+    let (code, message) = match serde_json::from_slice(body).ok()? {
+        ErrorBody::Outbox { error } => (error.code, error.message),
+        ErrorBody::Registry { code, detail } => (code, detail),
+        ErrorBody::Validation { detail } => {
+            let lines = detail.iter().map(|problem| format!("{}: {}", problem.loc.join("."), problem.msg));
+            ("validation".to_owned(), lines.collect::<Vec<_>>().join("; "))
+        }
+    };
+    Some((escape_line(&code), escape_line(&message)))
 }

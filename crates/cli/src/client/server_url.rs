@@ -7,8 +7,23 @@ use url::Url;
 
 use super::ClientError;
 
-/// The path of the API, below the server's URL.
-const API_PATH: [&str; 2] = ["v1", "webhook-outbox"];
+/// One of the APIs of a server, by its path below the server's URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ApiPath {
+    /// Events, dead letters and destinations.
+    Outbox,
+    /// Applications, endpoints, event types and messages.
+    Registry,
+}
+
+impl ApiPath {
+    const fn segments(self) -> [&'static str; 2] {
+        match self {
+            Self::Outbox => ["v1", "webhook-outbox"],
+            Self::Registry => ["api", "v1"],
+        }
+    }
+}
 
 /// The URL of a server: `http` or `https`, with a path if a proxy serves Posthaste under one.
 #[derive(Debug, Clone)]
@@ -51,10 +66,10 @@ impl ServerUrl {
     }
 
     /// Returns the URL of a resource. Escapes each segment of `path`, because event ids may contain slashes.
-    pub(super) fn resource(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+    pub(super) fn resource(&self, api: ApiPath, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.0.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(API_PATH).extend(path);
+            segments.pop_if_empty().extend(api.segments()).extend(path);
         }
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
@@ -85,7 +100,7 @@ mod tests {
 
     /// Returns the path and the query of a resource's URL.
     fn resource(server: &str, path: &[&str], query: &[(&str, &str)]) -> String {
-        let url = ServerUrl::parse(server).unwrap().resource(path, query);
+        let url = ServerUrl::parse(server).unwrap().resource(ApiPath::Outbox, path, query);
         url[Position::BeforePath..].to_owned()
     }
 

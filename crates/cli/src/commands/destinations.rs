@@ -1,16 +1,21 @@
-//! `posthaste destinations`: lists destinations, shows one, pauses and resumes it.
+//! `posthaste destinations`: lists destinations, shows one, pauses and resumes it, and gives it secrets.
+
+mod secret;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use posthaste_config::Config;
 use posthaste_domain::Timestamp;
 use serde_json::json;
 
-use crate::cli::{DestinationArgs, DestinationsCommand, DestinationsListArgs, PauseArgs, ServerArgs};
+use crate::cli::{
+    DestinationArgs, DestinationsCommand, DestinationsListArgs, PauseArgs, ServerArgs, SettingFlags,
+};
 use crate::client::{ApiClient, ApiResponse, ClientError, Destination, DestinationPage};
 use crate::commands::events;
 use crate::commands::pages::ListCommand;
-use crate::terminal::{self, Color, Column, OutputStyle, Table, escape_line, render_fields, time};
+use crate::terminal::{self, BadUsage, Color, Column, OutputStyle, Table, escape_line, render_fields, time};
 
 const COLUMNS: &[Column] = &[
     Column::new("ID", 0).align_right(),
@@ -22,35 +27,30 @@ const COLUMNS: &[Column] = &[
     Column::new("LAST ERROR", 2).text(14, 28),
     Column::extra("OLDEST", 2),
     Column::extra("REASON", 3).text(16, 40),
+    Column::extra("ENDPOINT", 4),
+    Column::extra("APPLICATION", 5),
 ];
 
-impl DestinationsCommand {
-    pub(crate) fn server(&self) -> &ServerArgs {
-        match self {
-            Self::List(args) => &args.server,
-            Self::Show(args) | Self::Resume(args) => &args.server,
-            Self::Pause(args) => &args.destination.server,
-        }
-    }
-}
-
+/// Runs the command. `client` makes a client of the server, and `config` loads the configuration of the database.
 pub(crate) async fn run(
     command: &DestinationsCommand,
-    client: &ApiClient,
+    client: impl FnOnce(&ServerArgs) -> anyhow::Result<ApiClient>,
+    config: impl FnOnce(&SettingFlags) -> Result<Config, BadUsage>,
     style: OutputStyle,
 ) -> anyhow::Result<ExitCode> {
     match command {
-        DestinationsCommand::List(args) => list(args, client, style).await?,
-        DestinationsCommand::Show(args) => show(args, client, style).await?,
-        DestinationsCommand::Pause(args) => pause(args, client).await?,
-        DestinationsCommand::Resume(args) => resume(args, client).await?,
+        DestinationsCommand::List(args) => list(args, &client(&args.server)?, style).await?,
+        DestinationsCommand::Show(args) => show(args, &client(&args.server)?, style).await?,
+        DestinationsCommand::Pause(args) => pause(args, &client(&args.destination.server)?).await?,
+        DestinationsCommand::Resume(args) => resume(args, &client(&args.server)?).await?,
+        DestinationsCommand::Secret(args) => return secret::run(args, config(&args.settings)?).await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn list(args: &DestinationsListArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
     let list: ListCommand<'_, DestinationPage> = ListCommand {
-        path: "destinations",
+        path: &["destinations"],
         filters: args.state.as_deref().map(|state| ("state", state)).into_iter().collect(),
         table,
         empty: match args.state {
@@ -68,7 +68,7 @@ fn table(destinations: &[Destination], now: Timestamp) -> Table {
         let plain = |text: &str| (text.to_owned(), Color::Plain);
         table.push(vec![
             plain(&destination.destination_id),
-            (destination.state.clone(), color(destination)),
+            (state(destination), color(destination)),
             plain(&time::format_age(destination.since.as_deref(), now)),
             plain(&pending(destination)),
             plain(&destination.url),
@@ -76,12 +76,22 @@ fn table(destinations: &[Destination], now: Timestamp) -> Table {
             plain(destination.last_error.as_deref().unwrap_or_default()),
             plain(&oldest(destination).unwrap_or_default()),
             plain(destination.reason.as_deref().unwrap_or_default()),
+            plain(destination.endpoint_id.as_deref().unwrap_or_default()),
+            plain(destination.app_id.as_deref().unwrap_or_default()),
         ]);
     }
     table
 }
 
-fn color(destination: &Destination) -> Color {
+/// Formats the state by its name in the API, and why an endpoint is disabled: `disabled (gone)`.
+fn state(destination: &Destination) -> String {
+    match &destination.disabled {
+        Some(disabled) if destination.state == "disabled" => format!("disabled ({})", disabled.reason),
+        _ => destination.state.clone(),
+    }
+}
+
+pub(in crate::commands) fn color(destination: &Destination) -> Color {
     match destination.state.as_str() {
         "ok" => Color::Good,
         "failing" => Color::Waiting,
@@ -113,7 +123,10 @@ fn render(destination: &Destination, now: Timestamp, style: OutputStyle) -> Stri
     let fields = [
         ("destination id", Some(destination.destination_id.clone())),
         ("url", Some(destination.url.clone())),
-        ("state", Some(color(destination).paint(&escape_line(&destination.state), style))),
+        ("endpoint", destination.endpoint_id.clone()),
+        ("application", destination.app_id.clone()),
+        ("state", Some(color(destination).paint(&escape_line(&state(destination)), style))),
+        ("disabled at", destination.disabled.as_ref().and_then(|disabled| at(&disabled.at))),
         ("since", at(&destination.since)),
         ("reason", destination.reason.clone()),
         ("paused until", at(&destination.paused_until)),
@@ -195,6 +208,26 @@ ID  STATE         PENDING  URL                         LAST ERROR
 17  circuit_open    1000+  https://shop.example/hooks  HTTP 503: try later";
         assert_eq!(shown.text, expected);
         assert_eq!(shown.omissions.columns, ["SINCE", "NEXT PROBE", "OLDEST", "REASON"]);
+    }
+
+    #[test]
+    fn a_disabled_endpoint_is_shown_with_its_application_and_reason() {
+        let now = time::parse("2026-01-31T16:31:02Z").unwrap();
+        let disabled = r#"{"at":"2026-01-31T16:30:02Z","reason":"gone"}"#;
+        let destination = Destination {
+            state: "disabled".into(),
+            disabled: serde_json::from_str(disabled).unwrap(),
+            endpoint_id: Some("ep_0000000000000011".into()),
+            app_id: Some("app_0000000000000003".into()),
+            ..destination()
+        };
+        let card = render(&destination, now, OutputStyle::PLAIN);
+        let list = table(&[destination], now).render(OutputStyle { color: false, width: None }).text;
+        for text in ["disabled (gone)", "ep_0000000000000011", "app_0000000000000003"] {
+            assert!(card.contains(text), "{text}: {card}");
+            assert!(list.contains(text), "{text}: {list}");
+        }
+        assert!(card.contains("2026-01-31 16:30:02Z"), "{card}");
     }
 
     #[test]

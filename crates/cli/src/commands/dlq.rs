@@ -42,7 +42,7 @@ pub(crate) async fn run(
     match command {
         DlqCommand::List(args) => {
             let list: ListCommand<'_, EventPage> = ListCommand {
-                path: "dlq",
+                path: &["dlq"],
                 filters: args.kind.as_deref().map(|kind| ("failure_kind", kind)).into_iter().collect(),
                 table,
                 empty: match args.kind {

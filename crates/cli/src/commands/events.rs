@@ -52,9 +52,10 @@ pub(crate) async fn run(
 async fn list(args: &EventsListArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
     let status = args.status.map(|status| ("status", status.as_str()));
     let destination = args.destination.as_deref().map(|url| ("destination", url));
+    let endpoint = args.endpoint.as_deref().map(|id| ("endpoint_id", id));
     let list: ListCommand<'_, EventPage> = ListCommand {
-        path: "events",
-        filters: status.into_iter().chain(destination).collect(),
+        path: &["events"],
+        filters: status.into_iter().chain(destination).chain(endpoint).collect(),
         table,
         empty: "No events match.",
         items: "events",

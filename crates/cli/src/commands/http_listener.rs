@@ -14,8 +14,10 @@ use crate::timers;
 use posthaste::domain::DestinationUrl;
 use posthaste::engine::{Publisher, TokioClock};
 use posthaste::sender::AddressGuard;
-use posthaste::{Posthaste, RunningWorker};
-use posthaste_api::{Access, Api, DestinationCheck, EnqueueSettings, Metrics, Streams};
+use posthaste::{OsRandom, Posthaste, RunningWorker};
+use posthaste_api::{
+    Access, Api, DestinationCheck, EnqueueSettings, Metrics, RandomBytes, RegistrySettings, Streams,
+};
 use posthaste_config::Config;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -130,6 +132,7 @@ impl HttpServer {
             readiness,
             streams: self.streams.clone(),
             warnings: config.warnings.clone(),
+            registry: registry_settings(config, posthaste),
         };
         self.phases.open(match routes {
             Routes::ApiAndDashboard(_) => api.router(dashboard::router()),
@@ -184,6 +187,24 @@ fn access(config: &Config, listen: SocketAddr) -> Access {
     match &config.api_keys {
         None => Access::Loopback { listen },
         Some(keys) => Access::Keys(keys.clone()),
+    }
+}
+
+/// Randomness for the secrets of endpoints.
+struct InstanceRandom(Arc<OsRandom>);
+
+impl RandomBytes for InstanceRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        self.0.fill(bytes);
+    }
+}
+
+fn registry_settings(config: &Config, posthaste: &Posthaste) -> RegistrySettings {
+    RegistrySettings {
+        token_secret: config.jwt_secret.clone(),
+        master_keys: Arc::clone(posthaste.master_keys()),
+        operation_rate: config.operation_rate_per_second,
+        ..RegistrySettings::new(Arc::new(InstanceRandom(Arc::clone(posthaste.random()))))
     }
 }
 

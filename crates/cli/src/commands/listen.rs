@@ -27,7 +27,9 @@ use posthaste_domain::signature::{Secret, SigningKeys};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::cli::{ListenArgs, require_secret, split_secrets};
+use crate::cli::{ListenArgs, ServerArgs, require_secret, split_secrets};
+use crate::client::ApiClient;
+use crate::commands::registry::Registration;
 use crate::terminal::{self, BadUsage, OutputStyle, time};
 use crate::timers::sleep;
 use delivery::Delivery;
@@ -42,8 +44,13 @@ const SECRET_FILE_BYTES_MAX: u64 = 16 * 1024;
 /// Maximum number of received deliveries that wait to be printed. Beyond it, requests wait before they get a response.
 const UNPRINTED_MAX: usize = 64;
 
-pub(crate) async fn run(args: &ListenArgs, style: OutputStyle) -> anyhow::Result<ExitCode> {
-    let keys = parse_keys(&read_secrets(args)?)?;
+/// Receives deliveries until a signal. `client` makes a client of the server at which `--register` adds an endpoint.
+pub(crate) async fn run(
+    args: &ListenArgs,
+    client: impl FnOnce(&ServerArgs) -> anyhow::Result<ApiClient>,
+    style: OutputStyle,
+) -> anyhow::Result<ExitCode> {
+    let secrets = read_secrets(args)?;
     let mut signals = ProcessSignals::register()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).await.with_context(|| {
         format!(
@@ -52,7 +59,33 @@ pub(crate) async fn run(args: &ListenArgs, style: OutputStyle) -> anyhow::Result
         )
     })?;
     let url = format!("http://{}/", listener.local_addr()?);
-    print_introduction(&url, keys.is_some());
+    let Some(app) = &args.register else {
+        let keys = parse_keys(&secrets)?;
+        print_introduction(&url, keys.is_some());
+        return receive_until_signal(args, listener, keys, &mut signals, style).await;
+    };
+    // A signal cannot interrupt it: an endpoint whose id was not received yet could not be deleted.
+    let registration = Registration::add(client(&args.server)?, app, &url, &args.event_types).await?;
+    print_registration(&url, app, &registration.endpoint_id);
+    let received = match parse_keys(&registration.secret) {
+        Ok(keys) => receive_until_signal(args, listener, keys, &mut signals, style).await,
+        Err(error) => Err(error.into()),
+    };
+    let endpoint_id = registration.endpoint_id.clone();
+    registration.remove().await.with_context(|| {
+        format!("the endpoint is still registered: `posthaste endpoints delete {app} {endpoint_id} --yes` deletes it")
+    })?;
+    terminal::note(&format!("Deleted {endpoint_id}."));
+    received
+}
+
+async fn receive_until_signal(
+    args: &ListenArgs,
+    listener: TcpListener,
+    keys: Option<SigningKeys>,
+    signals: &mut ProcessSignals,
+    style: OutputStyle,
+) -> anyhow::Result<ExitCode> {
     let (deliveries, mut received) = mpsc::channel(UNPRINTED_MAX);
     let receiver = Receiver::new(keys, ResponsePolicy::new(args), deliveries);
     let mut totals = DeliveryTotals::start(time::now());
@@ -111,6 +144,15 @@ fn print_introduction(url: &str, checked: bool) {
     });
     terminal::note(&format!(
         "Try: posthaste send --url {url} --type test.ping --data '{{\"hello\": \"world\"}}'"
+    ));
+}
+
+fn print_registration(url: &str, app: &str, endpoint_id: &str) {
+    let (app, endpoint_id) = (terminal::escape_line(app), terminal::escape_line(endpoint_id));
+    terminal::note(&format!("Listening on {url} until Ctrl-C, as endpoint {endpoint_id} of {app}."));
+    terminal::note("Signatures are checked.");
+    terminal::note(&format!(
+        "Try: posthaste messages publish {app} --type test.ping --data '{{\"hello\": \"world\"}}'"
     ));
 }
 

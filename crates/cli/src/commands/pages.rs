@@ -16,7 +16,7 @@ const PAGE_ITEMS_MAX: u32 = 200;
 /// The pages of a list, which are requested one after the other.
 pub(super) struct Pages<'a, P> {
     client: &'a ApiClient,
-    path: &'a str,
+    path: &'a [&'a str],
     filters: Vec<(&'a str, &'a str)>,
     limit: String,
     cursor: Option<String>,
@@ -37,7 +37,7 @@ enum PagingState {
 
 impl<'a, P: ListPage> Pages<'a, P> {
     /// Starts at the first page of a whole list, with the largest pages.
-    pub(super) fn all(client: &'a ApiClient, path: &'a str, filters: Vec<(&'a str, &'a str)>) -> Self {
+    pub(super) fn all(client: &'a ApiClient, path: &'a [&'a str], filters: Vec<(&'a str, &'a str)>) -> Self {
         Self {
             client,
             path,
@@ -59,8 +59,8 @@ impl<'a, P: ListPage> Pages<'a, P> {
         }
         let mut query = self.filters.clone();
         query.push(("limit", &self.limit));
-        query.extend(self.cursor.as_deref().map(|cursor| ("cursor", cursor)));
-        let response = self.client.get(&[self.path], &query).await;
+        query.extend(self.cursor.as_deref().map(|cursor| (P::CURSOR_PARAMETER, cursor)));
+        let response = self.client.get_from(P::API, self.path, &query).await;
         let response =
             if self.from_arguments { response.map_err(ClientError::blame_arguments) } else { response }?;
         let page: P = response.parse()?;
@@ -77,7 +77,7 @@ impl<'a, P: ListPage> Pages<'a, P> {
 
 /// A command that prints a list: the API's path, the filters, and how to print the items.
 pub(super) struct ListCommand<'a, P: ListPage> {
-    pub(super) path: &'a str,
+    pub(super) path: &'a [&'a str],
     pub(super) filters: Vec<(&'a str, &'a str)>,
     pub(super) table: fn(&[P::Item], Timestamp) -> Table,
     /// The note that replaces an empty table.
@@ -104,10 +104,11 @@ impl<P: ListPage> ListCommand<'_, P> {
         let style = style.widened(args.wide);
         let mut omissions = Omissions::default();
         let mut first = true;
-        while let Some((response, page)) = pages.next().await? {
+        while let Some((response, mut page)) = pages.next().await? {
             if args.json {
                 terminal::print_response(response.as_bytes())?;
             } else {
+                page.complete(client).await;
                 omissions.extend(self.show_page(&page, first, style)?);
             }
             if !args.all {

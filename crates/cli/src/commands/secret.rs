@@ -13,6 +13,8 @@ use crate::cli::{SecretArgs, SecretCommand};
 use crate::commands::open;
 use crate::terminal::{self, OutputStyle};
 
+pub(in crate::commands) use rotate::operator;
+
 pub(crate) async fn run(args: &SecretArgs, config: Config, style: OutputStyle) -> anyhow::Result<ExitCode> {
     match &args.command {
         None => print_secrets(&config).await,

@@ -33,6 +33,8 @@ struct NewEvent<'a> {
     webhook_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<&'a str>,
 }
 
 pub(crate) async fn run(args: &SendArgs, client: &ApiClient) -> anyhow::Result<ExitCode> {
@@ -73,6 +75,7 @@ fn request_body(args: &SendArgs, payload: &RawValue) -> anyhow::Result<Vec<u8>> 
         session_id: args.session_id.as_deref(),
         webhook_id: args.webhook_id.as_deref(),
         max_attempts: args.max_attempts,
+        deliver_at: args.deliver_at.as_deref(),
     })?)
 }
 

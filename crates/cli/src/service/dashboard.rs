@@ -1,4 +1,4 @@
-//! Serves the operator's dashboard at `/`.
+//! Serves the operator's dashboard at `/`, and the page that links with a token of an application open at `/portal`.
 
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -8,7 +8,10 @@ use axum::routing::get;
 
 /// Creates the routes of the page and its assets.
 pub(crate) fn router() -> Router {
-    Router::new().route("/", get(serve_asset)).route("/assets/{version}/{name}", get(serve_asset))
+    Router::new()
+        .route("/", get(serve_asset))
+        .route("/portal", get(serve_portal))
+        .route("/assets/{version}/{name}", get(serve_asset))
 }
 
 async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
@@ -29,6 +32,12 @@ async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
     (headers, asset.bytes.into_owned()).into_response()
 }
 
+/// Serves the page at the URL of portal links. The token is in the fragment of that URL, which browsers send to no server; the page
+/// does not use it yet.
+async fn serve_portal(headers: HeaderMap) -> Response {
+    serve_asset(Uri::from_static("/"), headers).await
+}
+
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
@@ -46,6 +55,13 @@ mod tests {
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn the_portal_is_the_same_page() {
+        let (status, page) = get("/portal").await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(page, get("/").await.1);
     }
 
     #[tokio::test]

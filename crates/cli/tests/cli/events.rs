@@ -24,6 +24,15 @@ fn a_list_with_more_pages_prints_the_next_cursor() {
 }
 
 #[test]
+fn events_of_one_endpoint_are_listed_by_its_id() {
+    let api = FakeApi::responding(200, r#"{"events":[],"next_cursor":null}"#);
+    let output = run(&["events", "list", "--endpoint", "ep_0000000000000011", "--server", &api.url]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""), "{}", output.stderr);
+    let line = "GET /v1/webhook-outbox/events?endpoint_id=ep_0000000000000011&limit=50";
+    assert_eq!(api.request_lines(), [line]);
+}
+
+#[test]
 fn all_pages_are_one_table_or_one_json_response_each() {
     let first = format!(r#"{{"events":[{}],"next_cursor":"c/2"}}"#, event("msg_1", "pending", 0, ""));
     let last = format!(r#"{{"events":[{}],"next_cursor":null}}"#, event("msg_2", "delivered", 1, ""));

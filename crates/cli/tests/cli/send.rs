@@ -47,11 +47,12 @@ fn every_option_reaches_the_api() {
         "--session-id=s_1",
         "--webhook-id=w_1",
         "--max-attempts=3",
+        "--deliver-at=2026-01-31T11:00:00Z",
         "--json",
     ];
     run(&send(&api, &options)).assert_stdout(&format!("{ACCEPTED}\n"));
     let request = api.requests().remove(0);
-    let rest = r#""payload":null,"event_id":"order-17","payment_request_id":"pr_1","session_id":"s_1","webhook_id":"w_1","max_attempts":3}"#;
+    let rest = r#""payload":null,"event_id":"order-17","payment_request_id":"pr_1","session_id":"s_1","webhook_id":"w_1","max_attempts":3,"deliver_at":"2026-01-31T11:00:00Z"}"#;
     assert!(request.body.ends_with(rest), "{}", request.body);
     assert_eq!(request.header("idempotency-key"), Some("k 1"));
 }
@@ -83,6 +84,9 @@ fn an_error_of_the_api_is_printed_with_its_code() {
     let api = FakeApi::responding(400, &error("invalid_request", "destination_url is not an absolute URL"));
     let output = run(&send(&api, &["--data", "{}"]));
     output.assert_failure(2, &["posthaste: destination_url is not an absolute URL (invalid_request)\n"]);
+    let refused = "the body is invalid: deliver_at: must be an RFC 3339 time with an offset";
+    let api = FakeApi::responding(400, &error("invalid_request", refused));
+    run(&send(&api, &["--data", "{}", "--deliver-at", "tomorrow"])).assert_failure(2, &[refused]);
     let api =
         FakeApi::responding(409, &error("idempotency_key_conflict", "that key was used for another event"));
     run(&send(&api, &["--data", "{}", "--idempotency-key", "k"]))

@@ -26,6 +26,45 @@ const COMMANDS: &[&[&str]] = &[
     &["destinations", "show"],
     &["destinations", "pause"],
     &["destinations", "resume"],
+    &["destinations", "secret"],
+    &["apps"],
+    &["apps", "list"],
+    &["apps", "add"],
+    &["apps", "show"],
+    &["apps", "update"],
+    &["apps", "delete"],
+    &["endpoints"],
+    &["endpoints", "list"],
+    &["endpoints", "add"],
+    &["endpoints", "show"],
+    &["endpoints", "update"],
+    &["endpoints", "disable"],
+    &["endpoints", "enable"],
+    &["endpoints", "delete"],
+    &["endpoints", "secret"],
+    &["endpoints", "rotate"],
+    &["endpoints", "stats"],
+    &["endpoints", "send-example"],
+    &["endpoints", "recover"],
+    &["endpoints", "replay-missing"],
+    &["endpoints", "operation"],
+    &["event-types"],
+    &["event-types", "list"],
+    &["event-types", "add"],
+    &["event-types", "show"],
+    &["event-types", "update"],
+    &["event-types", "archive"],
+    &["messages"],
+    &["messages", "list"],
+    &["messages", "publish"],
+    &["messages", "show"],
+    &["messages", "resend"],
+    &["token"],
+    &["operations"],
+    &["operations", "list"],
+    &["operations", "stop"],
+    &["secrets"],
+    &["secrets", "reseal"],
     &["doctor"],
     &["openapi"],
     &["config"],
@@ -64,7 +103,18 @@ fn commands_that_use_the_configuration_have_a_flag_for_every_setting() {
 
 #[test]
 fn help_of_a_command_that_only_opens_the_database_lists_only_the_settings_of_the_database() {
-    for command in [&["secret"][..], &["secret", "list"], &["secret", "rotate"], &["migrate"]] {
+    let commands = [
+        &["secret"][..],
+        &["secret", "list"],
+        &["secret", "rotate"],
+        &["secrets", "reseal"],
+        &["operations", "list"],
+        &["operations", "stop"],
+        &["destinations", "secret"],
+        &["token"],
+        &["migrate"],
+    ];
+    for command in commands {
         for flag in ["--help", "-h"] {
             let help = run(&[command, &[flag]].concat()).stdout;
             for setting in posthaste_config::settings() {
@@ -208,6 +258,9 @@ fn the_openapi_document_is_printed_without_a_server() {
     let output = run(&["openapi"]);
     let document: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert!(document["paths"]["/v1/webhook-outbox/events"].is_object(), "{}", output.stderr);
+    let output = run(&["openapi", "--registry"]);
+    let document: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert!(document["paths"]["/api/v1/app/{app_id}"].is_object(), "{}", output.stderr);
 }
 
 #[test]

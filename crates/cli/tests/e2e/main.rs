@@ -9,6 +9,7 @@
 mod harness;
 
 mod api;
+mod canary;
 mod cancel;
 mod clock_skew;
 mod commands;
@@ -19,6 +20,7 @@ mod database_schema;
 mod delivery;
 mod disk;
 mod doctor;
+mod endpoint_commands;
 mod external_writes;
 mod metrics;
 mod notice_stream;

@@ -10,14 +10,16 @@ use serde_json::Value;
 use crate::document::{anchors, blocks, code_spans, links, read, root, rows, section};
 
 /// The documents whose links are checked.
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/comparison.md",
     "docs/notices.md",
+    "docs/producing.md",
     "docs/receiving.md",
+    "docs/svix-sdks.md",
 ];
 
 #[test]

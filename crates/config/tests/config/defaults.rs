@@ -7,7 +7,7 @@ use posthaste::tokio_postgres::config::TargetSessionAttrs;
 use posthaste_config::{DatabaseUrl, Dns, LogFormat, Source, settings};
 use posthaste_domain::{Outcome, RetryPolicy, RetryPolicySpec, WorkerId};
 use posthaste_engine::Settings;
-use posthaste_sender::AllowedNetworks;
+use posthaste_sender::{AllowedNetworks, CompatHeaders};
 
 use crate::{UserInput, env};
 
@@ -45,6 +45,10 @@ fn other_defaults_are_those_of_the_contract() {
     assert_eq!(config.log.to_string(), "info");
     assert_eq!((config.log_format, config.allow_fast_retries), (None, false));
     assert!(!config.producer_excerpts);
+    assert!(config.master_keys.is_none() && config.jwt_secret.is_none());
+    assert_eq!(config.compat_headers, CompatHeaders::None);
+    assert_eq!(config.endpoint_disable_after_days, Some(Duration::from_secs(5 * 24 * 3_600)));
+    assert_eq!(config.operation_rate_per_second.per_second(), 100);
     assert!(config.signing_secret.is_none() && config.api_keys.is_none() && config.worker_id.is_none());
     assert!(config.ca_file.is_none() && config.egress_proxy.is_none() && config.otlp_endpoint.is_none());
     assert!(config.warnings.is_empty());
@@ -137,6 +141,26 @@ fn values_are_parsed_into_their_types() {
     assert_eq!(config.log.to_string(), "posthaste_engine=trace,warn");
     assert_eq!((config.log_format, config.dns), (Some(LogFormat::Json), Dns::System));
     assert_eq!(config.otlp_endpoint.unwrap().as_str(), "http://127.0.0.1:4318/v1/traces");
+}
+
+#[test]
+fn settings_of_endpoints_reach_the_instance() {
+    let key = format!("k2:{}=", "A".repeat(43));
+    let config = env(&[
+        ("POSTHASTE_MASTER_KEYS", &format!("{key},k1:{}=", "B".repeat(42) + "A")),
+        ("POSTHASTE_JWT_SECRET", &"s".repeat(32)),
+        ("POSTHASTE_COMPAT_HEADERS", "svix"),
+        ("POSTHASTE_ENDPOINT_DISABLE_AFTER_DAYS", "0"),
+        ("POSTHASTE_OPERATION_RATE_PER_SECOND", "7"),
+    ])
+    .parse()
+    .unwrap();
+    let options = config.options().unwrap();
+    assert_eq!(format!("{:?}", options.master_keys), r#"["k2", "k1"]"#);
+    assert_eq!(options.sender.compat_headers, CompatHeaders::Svix);
+    assert_eq!(options.settings.policy.disable_endpoints_after(), None);
+    assert_eq!(config.operation_rate_per_second.per_second(), 7);
+    assert!(config.jwt_secret.is_some());
 }
 
 #[test]

@@ -11,12 +11,29 @@ const SECRETS: [&str; 3] = [
     "whsec_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB",
 ];
 
+const MASTER_KEYS: [&str; 3] = [
+    "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    "k2:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    "k3:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+];
+
+const TOKEN_SECRETS: [&str; 3] = [
+    "a-secret-of-tokens-from-the-file",
+    "a-secret-of-tokens-from-env-vars",
+    "a-secret-of-tokens-from-the-flag",
+];
+
 /// Per setting, a value for the file, for the environment and for the flag.
 const VALUES: &[(&str, [&str; 3])] = &[
     ("database_url", ["sqlite://file.db", "sqlite:///env.db", "postgres://db.example/flag"]),
     ("database_schema", ["from_file", "from_env", "from_flag"]),
     ("retention_days", ["1", "2", "3"]),
     ("dead_letter_retention_days", ["1", "2", "3"]),
+    ("master_keys", MASTER_KEYS),
+    ("jwt_secret", TOKEN_SECRETS),
+    ("operation_rate_per_second", ["1", "2", "10000"]),
+    ("endpoint_disable_after_days", ["1", "2", "0"]),
+    ("compat_headers", ["svix", "none", "svix"]),
     ("listen", ["127.0.0.1:1", "127.0.0.2:2", "[::1]:3"]),
     ("api_keys", ["a:viewer:0123456789abcdef", "b:operator:0123456789abcdef", "c:producer:0123456789abcdef"]),
     ("payload_bytes_max", ["1", "2", "16777216"]),
@@ -79,7 +96,7 @@ fn effective(input: &UserInput, setting: &Setting) -> (Source, Option<String>) {
 
 /// Returns the value as it is shown.
 fn shown(setting: &Setting, value: &str) -> Option<String> {
-    let secret = matches!(setting.name, "signing_secret" | "api_keys");
+    let secret = matches!(setting.name, "signing_secret" | "api_keys" | "master_keys" | "jwt_secret");
     Some(if secret { "***" } else { value }.to_owned())
 }
 

@@ -29,7 +29,7 @@ fn both_bounds_of_a_range_are_valid_and_values_beyond_are_not() {
 
 #[test]
 fn names_in_a_rule_are_valid() {
-    for name in ["retry_strategy", "allow_fast_retries", "dns", "log_format"] {
+    for name in ["retry_strategy", "allow_fast_retries", "dns", "log_format", "compat_headers"] {
         let setting = posthaste_config::setting(name).unwrap();
         for value in setting.rule.split(" or ") {
             assert!(UserInput::new().flag(name, value).parse().is_ok(), "{name} {value}");

@@ -118,7 +118,7 @@ impl Run<'_> {
 
     async fn act_on_pages(&mut self, kind: Option<&str>) -> anyhow::Result<()> {
         let filters = kind.map(|kind| ("failure_kind", kind)).into_iter().collect();
-        let mut pages: Pages<'_, EventPage> = Pages::all(self.client, "dlq", filters);
+        let mut pages: Pages<'_, EventPage> = Pages::all(self.client, &["dlq"], filters);
         while let Some((_, page)) = pages.next().await? {
             let event_ids = page.events.into_iter().map(|event| event.event_id).collect();
             self.act_on_events(event_ids, false).await?;

@@ -37,7 +37,13 @@ pub(super) fn of_configuration(config: &Config) -> Vec<Finding> {
 pub(super) fn of_settings(config: &Config) -> Vec<Finding> {
     let mut findings = vec![access(config)];
     findings.extend(address_guard(config));
-    findings.extend([retries(config), leases(config), connections(config), certificates(config)]);
+    findings.extend([
+        sealed_secrets(config),
+        retries(config),
+        leases(config),
+        connections(config),
+        certificates(config),
+    ]);
     findings
 }
 
@@ -103,6 +109,18 @@ fn allowed_networks(config: &Config) -> Finding {
          allow_private_networks to the networks of your receivers"
     );
     Finding::new("address guard", Verdict::Careful, text)
+}
+
+/// Checks whether the secrets of endpoints are sealed in the database.
+fn sealed_secrets(config: &Config) -> Finding {
+    if config.master_keys.is_some() {
+        let text =
+            "secrets and headers of endpoints are sealed in the database under the first of master_keys";
+        return Finding::new("secrets", Verdict::Ok, text);
+    }
+    let text = "secrets and headers of endpoints are in the database in the clear, and so in its backups: set master_keys on \
+                every process, restart each, then run `posthaste secrets reseal`";
+    Finding::new("secrets", Verdict::Careful, text)
 }
 
 fn retries(config: &Config) -> Finding {
@@ -215,6 +233,17 @@ mod tests {
         );
         assert!(finding("postgres://app@127.0.0.1/shop").is_none());
         assert!(finding("postgres://app@db.example/shop?sslmode=verify-full").is_none());
+    }
+
+    #[test]
+    fn secrets_in_the_clear_are_reported_until_there_is_a_master_key() {
+        let clear = sealed_secrets(&configured(&[]));
+        assert_eq!(clear.verdict, Verdict::Careful);
+        assert!(clear.text.contains("secrets reseal"), "{}", clear.text);
+        let key = format!("k1:{}=", "A".repeat(43));
+        let sealed = sealed_secrets(&configured(&[("master_keys", &key)]));
+        assert_eq!(sealed.verdict, Verdict::Ok);
+        assert!(!sealed.text.contains(&key), "{}", sealed.text);
     }
 
     #[test]

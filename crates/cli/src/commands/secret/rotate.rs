@@ -92,7 +92,7 @@ fn explain(error: StoreError) -> anyhow::Error {
 }
 
 /// Returns the user and the host that run this command, for the log of the workers and for `secret list`.
-fn operator() -> String {
+pub(in crate::commands) fn operator() -> String {
     let host = gethostname::gethostname();
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
     let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));

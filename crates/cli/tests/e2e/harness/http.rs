@@ -52,10 +52,11 @@ pub(crate) fn send_request(
     let incomplete = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(incomplete)?;
     let head = head.to_ascii_lowercase();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(incomplete)?;
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    if length.is_none_or(|length| length.parse() != Ok(body.len())) {
+    // A response with status 204 has neither a body nor a length.
+    if status != 204 && length.is_none_or(|length| length.parse() != Ok(body.len())) {
         return Err(incomplete());
     }
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(incomplete)?;
     Ok(HttpResponse { status, body: body.to_owned() })
 }

@@ -14,8 +14,9 @@ pub(crate) const PAYLOAD_MARKER: &str = "payload-that-must-not-be-printed";
 pub(crate) const DATABASE_PASSWORD: &str = "database-password-that-must-not-be-printed";
 /// Text in every API key.
 pub(crate) const KEY_MARKER: &str = "key-that-must-not-be-printed";
-/// Prefix of every signing secret, and the least number of base64 characters after it.
-const SECRET_PREFIX: &str = "whsec_";
+/// Prefixes of signing secrets and private keys, and of JSON Web Tokens, whose first bytes are `{"`.
+const SECRET_PREFIXES: [&str; 3] = ["whsec_", "whsk_", "eyJ"];
+/// The least number of base64 characters after the prefix of a secret. The characters of a token include its dots.
 const SECRET_CHARS_MIN: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl ProcessOutput {
         parsed.filter(|line| line["message"] == message).collect()
     }
 
-    /// Returns the first line that contains a payload, a password, an API key or a signing secret.
+    /// Returns the first line that contains a payload, a password, an API key, a signing secret or a token.
     pub(crate) fn first_leak(&self) -> Option<&OutputLine> {
         let markers = [PAYLOAD_MARKER, DATABASE_PASSWORD, KEY_MARKER];
         let has_marker = |text: &str| markers.iter().any(|marker| text.contains(marker));
@@ -61,12 +62,13 @@ impl ProcessOutput {
     }
 }
 
-/// Returns whether a text contains a signing secret. The prefix alone, or with a placeholder, is not a secret.
+/// Returns whether a text contains a signing secret, a private key or a token. The prefix alone, or with a placeholder, is not a
+/// secret.
 fn has_secret(text: &str) -> bool {
-    let is_base64 = |c: &char| c.is_ascii_alphanumeric() || "+/=".contains(*c);
-    text.split(SECRET_PREFIX)
-        .skip(1)
-        .any(|rest| rest.chars().take_while(is_base64).count() >= SECRET_CHARS_MIN)
+    let is_secret = |c: &char| c.is_ascii_alphanumeric() || "+/=-.".contains(*c);
+    SECRET_PREFIXES.iter().any(|prefix| {
+        text.split(prefix).skip(1).any(|rest| rest.chars().take_while(is_secret).count() >= SECRET_CHARS_MIN)
+    })
 }
 
 #[test]
@@ -79,13 +81,17 @@ fn leaks_of_payloads_and_secrets_are_found() {
     for text in [
         secret,
         &format!("\"secret\":\"{secret}\""),
+        "whsk_ZWQyNTUxOS1zZWVkLW9mLXRoZS1jYW5hcnktMzJieXQ=",
+        "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJvcmdfZGVmYXVsdCJ9.c2lnbmF0dXJl",
         &format!("x{PAYLOAD_MARKER}"),
         DATABASE_PASSWORD,
         KEY_MARKER,
     ] {
         assert!(leaks(text), "{text}");
     }
-    for text in ["a secret is whsec_ and base64", "whsec_REPLACE_ME", ""] {
+    for text in
+        ["a secret is whsec_ and base64", "whsec_REPLACE_ME", "whpk_1DyFJPcRHOIpv7ZRQRDKYLKTxLKqUoBX", ""]
+    {
         assert!(!leaks(text), "{text}");
     }
 }

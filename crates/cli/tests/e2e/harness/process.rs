@@ -92,6 +92,12 @@ impl Process {
         assert!(sent.success(), "cannot send SIG{name} to process {id}");
     }
 
+    /// Returns the command line of the running process, which every user of the machine can read.
+    #[track_caller]
+    pub(crate) fn command_line(&self) -> Vec<u8> {
+        std::fs::read(format!("/proc/{}/cmdline", self.child.id())).unwrap()
+    }
+
     /// Removes the limit on the size of files that the process writes.
     #[track_caller]
     pub(crate) fn remove_file_limit(&self) {

@@ -177,7 +177,13 @@ impl Service {
     /// Subscribes to the notice stream, from now on or after `last_event_id`.
     #[track_caller]
     pub(crate) fn subscribe(&self, last_event_id: Option<&str>) -> Subscriber {
-        Subscriber::connect(self.address, last_event_id)
+        Subscriber::connect(self.address, last_event_id, None)
+    }
+
+    /// Subscribes to the notice stream with an API key, from now on.
+    #[track_caller]
+    pub(crate) fn subscribe_with_key(&self, key: &str) -> Subscriber {
+        Subscriber::connect(self.address, None, Some(key))
     }
 }
 

@@ -15,14 +15,16 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Opens the stream, after `last_event_id` if there is one. Uses HTTP/1.0, so that the body is not chunked and ends
-    /// with the connection.
+    /// Opens the stream, after `last_event_id` if there is one, with an API key if there is one. Uses HTTP/1.0, so that the body
+    /// is not chunked and ends with the connection.
     #[track_caller]
-    pub(super) fn connect(address: SocketAddr, last_event_id: Option<&str>) -> Self {
+    pub(super) fn connect(address: SocketAddr, last_event_id: Option<&str>, key: Option<&str>) -> Self {
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let resume = last_event_id.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
-        let request = format!("GET /v1/webhook-outbox/stream HTTP/1.0\r\nhost: {address}\r\n{resume}\r\n");
+        let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+        let request =
+            format!("GET /v1/webhook-outbox/stream HTTP/1.0\r\nhost: {address}\r\n{resume}{key}\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut subscriber =
             Self { lines: BufReader::new(stream), last_event_id: last_event_id.map(str::to_owned) };
