@@ -9,17 +9,30 @@
 //! tokens, P7 expiry, P8 accounting, P9 requests, P10 attempt limits, P11 liveness, P12 terminal states, P13 atomic
 //! records, P14 backoff, P18 every event ends, P19 no attempt for a shortage of our own, and no claim while results cannot
 //! be written.
+//!
+//! Properties of the registry: **fan-out** (each subscribed endpoint gets exactly one event of a message, and no other
+//! endpoint any), **held** (a disabled endpoint gets no lease and keeps its events; a deletion cancels them), **rotation** (a
+//! receiver with any valid key accepts every request), **fifo** (the events of a FIFO endpoint are sent one at a time, in the
+//! order of their commits) and **throttle** (the leases of all workers together stay within the rate).
 
+mod checked_registry;
 mod checked_store;
 mod claims;
 mod clock_steps;
 mod destinations;
 mod expiry;
+mod fan_out;
+mod held;
+mod lines;
 mod records;
 mod recovery;
+mod registry;
+mod registry_counts;
 mod responses;
 mod settlements;
+mod signatures;
 mod step;
+mod throttles;
 mod unused_destinations;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,20 +44,21 @@ use posthaste_domain::{
     DeliveryStatus, DestinationId, EventId, EventKey, Lease, LeaseToken, NewEvent, Outcome, Timestamp,
 };
 use posthaste_engine::DrainReport;
-use posthaste_store::{
-    ActionRequest, EnqueueResponse, LayeredStore, NoticeCursor, PublishedNotice, Store, StoreError,
-};
+use posthaste_store::{ActionRequest, EnqueueResponse, NoticeCursor, PublishedNotice, Store, StoreError};
 use posthaste_store_memory::{MemoryStore, Row};
 use tokio::sync::Notify;
 
 use crate::fault::FaultCounts;
 use crate::process::Process;
 use crate::receivers::RequestLog;
+use crate::registry_layer::layer_registry;
 use crate::run::Report;
 use crate::scenario::Scenario;
 use crate::time::WorldClock;
 
 use checked_store::CheckedStore;
+use registry::RegistryModel;
+pub use registry_counts::RegistryCounts;
 use step::Step;
 
 /// A violated property.
@@ -102,6 +116,9 @@ struct Model {
     /// The destinations that exist, with the time of their creation.
     destinations: BTreeMap<DestinationId, Timestamp>,
     last_destination: Option<DestinationId>,
+    registry: RegistryModel,
+    /// Number of events that were added for messages.
+    events_of_messages: u64,
     /// The last pause that the receiver of each destination asked for.
     paused: BTreeMap<DestinationId, Pause>,
     /// The last pause of each destination by an operator.
@@ -171,6 +188,7 @@ pub struct ActivityCounts {
     pub discarded: u64,
     /// Destinations without events that maintenance removed.
     pub destinations_removed: u64,
+    pub registry: RegistryCounts,
 }
 
 impl ActivityCounts {
@@ -193,6 +211,7 @@ impl ActivityCounts {
         self.dead_letters_removed += other.dead_letters_removed;
         self.discarded += other.discarded;
         self.destinations_removed += other.destinations_removed;
+        self.registry.add(&other.registry);
     }
 }
 
@@ -208,11 +227,11 @@ impl Checker {
 
     /// Returns the shared store for one process, with checks after every operation.
     pub(crate) fn store_of(self: &Arc<Self>, process: Arc<Process>) -> Arc<dyn Store> {
-        Arc::new(LayeredStore(CheckedStore {
+        layer_registry(CheckedStore {
             inner: Arc::clone(&self.shared_store),
             checker: Arc::clone(self),
             process,
-        }))
+        })
     }
 
     /// Resolves when a property has been violated.
@@ -259,15 +278,18 @@ impl Checker {
     /// P9: an event gets at most one request per token, and no more requests than leases.
     pub(crate) fn record_request(&self, lease: &Lease) {
         let mut model = self.model();
-        let (first, requests) = model.request_log.record_request(&lease.event_id, lease.token);
+        let (first, requests) = model.request_log.record_request(lease.key, lease.token);
         let claims_of_removed = model.removed_claims.get(&lease.key).copied().unwrap_or_default();
         let claims = model.rows.get(&lease.key).map_or(claims_of_removed, |row| row.claims);
-        let is_stored =
-            model.rows.get(&lease.key).is_none_or(|row| row.payload == *lease.payload.expect_loaded());
+        let is_granted = model.holders.contains_key(&lease.token);
+        let row = model.rows.get(&lease.key);
+        let is_stored = row.is_none_or(|row| model.payload_of(row) == lease.payload.expect_loaded());
         let result = (|| {
             let payload = lease.payload.expect_loaded();
             require!("P3", is_stored, "{} is sent with {} other bytes", lease.event_id, payload.len());
+            require!("P9", is_granted, "{} is sent under a token that was never granted", lease.event_id);
             require!("P9", first, "two requests for {} under one token", lease.event_id);
+            lines::check_request(lease, requests == 1, &model)?;
             require!(
                 "P9",
                 requests <= claims,
@@ -279,11 +301,13 @@ impl Checker {
         self.record_result(model, result);
     }
 
-    /// A request is dated by the store's clock. The worker reads that clock with the claim, and releases the leases of a
-    /// claim that took more than a third of a lease by its own clock, which runs up to four times too slow. The clock may
-    /// have stepped since the claim.
-    pub(crate) fn check_request_time(&self, lease: &Lease, dated: Timestamp) {
-        let off_max = self.scenario.settings.lease.duration() / 3 * 4 + Duration::from_secs(1);
+    /// A request is dated by the store's clock. The worker reads that clock with each claim, as precisely as the claim is
+    /// fast, and releases the leases of a claim that took more than a third of a lease by its own clock, which runs up to
+    /// four times too slow. After that, it may read the payload and the keys of an endpoint, and need not claim meanwhile. The
+    /// clock may have stepped since the last claim that was answered.
+    pub(crate) fn check_request_time(&self, lease: &Lease, dated: Timestamp, process: &Process) {
+        let claim_time_max = self.scenario.settings.lease.duration() / 3 * 4;
+        let off_max = claim_time_max + process.clock_reading_age() + Duration::from_secs(1);
         let times = self.clock.timestamps_by_steps_within(off_max);
         let off = times.into_iter().map(|now| dated.since(now).max(now.since(dated)));
         let off = off.min().expect("there is a time before each step and after the last one");

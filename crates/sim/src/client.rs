@@ -8,7 +8,7 @@ use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, DestinationId, EventId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_store::{
     ActionRequest, DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventQuery,
-    EventView, Idempotency, LayeredStore, PageLimit, PageRequest, PauseRequest, Store, StoreError,
+    EventView, Idempotency, PageLimit, PageRequest, PauseRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -16,16 +16,17 @@ use crate::FaultInjection;
 use crate::fault::Fault;
 use crate::process::Process;
 use crate::random::SeededRandom;
+use crate::registry_layer::layer_registry;
 use crate::time::sleep;
 use crate::worker_ports::FaultyStore;
 use crate::world::World;
 
 /// Returns the store as a client process sees it: with network faults, but without crashes of the client.
-fn client_store(world: &Arc<World>, name: &str) -> Arc<dyn Store> {
+pub(crate) fn client_store(world: &Arc<World>, name: &str) -> Arc<dyn Store> {
     let name = WorkerId::new(name).expect("visible ASCII");
     let process = Arc::new(Process::boot(name, world.clock));
     let inner = world.checker.store_of(Arc::clone(&process));
-    Arc::new(LayeredStore(FaultyStore { inner, world: Arc::clone(world), process, can_crash: false }))
+    layer_registry(FaultyStore { inner, world: Arc::clone(world), process, can_crash: false })
 }
 
 /// A client that enqueues events.
@@ -106,7 +107,7 @@ fn request(world: &World, random: &SeededRandom, numbers: Range<usize>) -> Enque
     EnqueueRequest { idempotency: Some(idempotency), ..EnqueueRequest::new(events) }
 }
 
-const POISON: &[u8] = b"poison";
+pub(crate) const POISON: &[u8] = b"poison";
 
 /// Returns whether an event is a poison event: its worker crashes whenever it sends it.
 pub(crate) fn is_poison(payload: &[u8]) -> bool {
@@ -118,7 +119,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 1_000;
 
 /// Returns the payload of an event. It contains the event's number, so that no two events have the same payload. One in three
 /// payloads is large: payloads of these sizes reach the byte limit of a worker.
-fn payload(kind: &str, number: usize) -> Bytes {
+pub(crate) fn payload(kind: &str, number: usize) -> Bytes {
     let mut payload = format!("{kind} {number}").into_bytes();
     if number.is_multiple_of(3) {
         payload.resize(100 + number * 37 % (PAYLOAD_BYTES_MAX - 100), b' ');
@@ -246,7 +247,7 @@ async fn pick_dead_letter(store: &dyn Store, random: &SeededRandom) -> Result<Op
 async fn cancel(store: &dyn Store, random: &SeededRandom, key: &str) -> Result<Option<Fault>, StoreError> {
     let page = PageRequest { after: None, limit: PageLimit::new(50).expect("in range") };
     let status = if random.chance(800) { Some(DeliveryStatus::Pending) } else { None };
-    let events = store.events(&EventQuery { status, destination: None }, &page).await?.items;
+    let events = store.events(&EventQuery { status, ..EventQuery::default() }, &page).await?.items;
     let leased: Vec<EventView> = events.iter().filter(|event| event.lease_owner.is_some()).cloned().collect();
     let (candidates, fault) = if leased.is_empty() {
         (events, Fault::OperatorCancel)
@@ -267,7 +268,7 @@ fn action(key: &str) -> ActionRequest<'_> {
 }
 
 /// Makes a call again as long as the store is unavailable, at most ten times.
-async fn repeat_until_answered<T, C: Future<Output = Result<T, StoreError>>>(
+pub(crate) async fn repeat_until_answered<T, C: Future<Output = Result<T, StoreError>>>(
     random: &SeededRandom,
     call: impl Fn() -> C,
 ) -> Result<T, StoreError> {

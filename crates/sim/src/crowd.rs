@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use posthaste_domain::{NewEvent, NewEventSpec};
-use posthaste_engine::{Engine, Ports, Runtimes};
+use posthaste_engine::{Engine, Ports, Runtimes, SharedProfiles};
 use posthaste_store::{EnqueueRequest, LayeredStore, Store};
 use posthaste_store_memory::MemoryStore;
 
@@ -69,6 +69,7 @@ async fn simulate(seed: u64, scenario: &CrowdScenario, bug: &dyn PlantedBug) -> 
         random,
         observer: Arc::new(()),
         reloaded_keys: None,
+        profiles: SharedProfiles::default(),
     };
     let _engine = Engine::start(bug.settings(scenario.settings.clone()), ports, &Runtimes::current())
         .expect("the scenario's settings are valid");

@@ -78,6 +78,8 @@ struct ProcessHistory {
     last_claim_at: Duration,
     /// When the last claim was answered.
     last_answer_at: Duration,
+    /// When the last claim that was answered was requested.
+    last_answered_claim_at: Duration,
     /// Since when claims have been answered without a gap.
     claiming_since: Duration,
     /// The last notice that the process's subscriber received.
@@ -254,6 +256,7 @@ impl Process {
             history.claiming_since = now;
         }
         history.last_answer_at = now;
+        history.last_answered_claim_at = history.last_claim_at;
     }
 
     /// Returns for how long claims have been answered without a gap.
@@ -265,6 +268,11 @@ impl Process {
     pub(crate) fn booted_at(&self) -> Timestamp {
         let uptime = self.world_clock.elapsed().saturating_sub(self.booted_at);
         self.world_clock.timestamp().before(uptime)
+    }
+
+    /// Returns the time since the request of the last claim that was answered. The process read the store's clock then.
+    pub(crate) fn clock_reading_age(&self) -> Duration {
+        self.world_clock.elapsed().saturating_sub(self.history().last_answered_claim_at)
     }
 
     pub(crate) fn time_since_claim(&self) -> Duration {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use posthaste_domain::{ErrorClass, EventId, LeaseToken, Outcome, Timestamp, parse_retry_after};
+use posthaste_domain::{ErrorClass, EventKey, LeaseToken, Outcome, Timestamp, parse_retry_after};
 
 use crate::fault::Fault;
 use crate::random::SeededRandom;
@@ -99,15 +99,15 @@ pub(crate) fn plan_response(
 #[derive(Debug, Default)]
 pub(crate) struct RequestLog {
     requests: BTreeMap<LeaseToken, Option<u16>>,
-    by_event: BTreeMap<EventId, u32>,
+    by_event: BTreeMap<EventKey, u32>,
 }
 
 impl RequestLog {
     /// Records a request. Returns whether it is the first under its token, and the number of requests for its event
     /// so far.
-    pub(crate) fn record_request(&mut self, event_id: &EventId, token: LeaseToken) -> (bool, u32) {
+    pub(crate) fn record_request(&mut self, event: EventKey, token: LeaseToken) -> (bool, u32) {
         let first_under_token = self.requests.insert(token, None).is_none();
-        let of_event = self.by_event.entry(event_id.clone()).or_default();
+        let of_event = self.by_event.entry(event).or_default();
         *of_event += 1;
         (first_under_token, *of_event)
     }
@@ -126,8 +126,8 @@ impl RequestLog {
         self.requests.get(&token).copied().flatten()
     }
 
-    pub(crate) fn requests_of(&self, event_id: &EventId) -> u32 {
-        self.by_event.get(event_id).copied().unwrap_or_default()
+    pub(crate) fn requests_of(&self, event: EventKey) -> u32 {
+        self.by_event.get(&event).copied().unwrap_or_default()
     }
 
     pub(crate) fn total(&self) -> u64 {

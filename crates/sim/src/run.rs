@@ -11,6 +11,7 @@ use crate::check::{ActivityCounts, Checker, Violation};
 use crate::fault::FaultCounts;
 use crate::planted_bug::{NoBug, PlantedBug};
 use crate::scenario::Scenario;
+use crate::tenant::{self, Tenants};
 use crate::time::{WorldClock, sleep};
 use crate::world::World;
 use crate::{chaos, client, panics, worker};
@@ -62,11 +63,13 @@ async fn simulate(seed: u64, scenario: Scenario, bug: Arc<dyn PlantedBug>) -> Re
         tasks.spawn(worker::run_worker(Arc::clone(&world), Arc::clone(&bug), number, seed));
     }
     tasks.spawn(client::run_operator(Arc::clone(&world), seed));
+    let tenants = tenant::create_tenants(&world, seed).await;
+    tasks.spawn(tenant::administer(Arc::clone(&tenants), seed));
     tasks.spawn(chaos::run(Arc::clone(&world), seed));
     tokio::select! {
         biased;
         () = checker.violated() => {}
-        () = run_to_end(&world, seed) => {}
+        () = run_to_end(&world, &tenants, seed) => {}
     }
     let simulated = clock.elapsed();
     tasks.abort_all();
@@ -74,10 +77,11 @@ async fn simulate(seed: u64, scenario: Scenario, bug: Arc<dyn PlantedBug>) -> Re
 }
 
 /// Lets the fault phase pass, then waits without faults until every event has ended.
-async fn run_to_end(world: &Arc<World>, seed: u64) {
-    let recovery_time_max = worker::recovery_time_max(&world.scenario.settings);
+async fn run_to_end(world: &Arc<World>, tenants: &Arc<Tenants>, seed: u64) {
+    let recovery_time_max = worker::recovery_time_max(&world.scenario);
     let mut producers = JoinSet::new();
     producers.spawn(client::produce(Arc::clone(world), seed));
+    producers.spawn(tenant::publish_all(Arc::clone(tenants), seed));
     sleep(world.scenario.fault_duration).await;
     world.stop_faults();
     let faults_ended_at = world.clock.timestamp();

@@ -30,6 +30,7 @@ pub struct Scenario {
     /// Whether the store wakes workers when events are enqueued. Otherwise workers find events by polling.
     pub sends_wakeups: bool,
     pub retry: RetryRules,
+    pub registry: RegistryRules,
     /// How long maintenance keeps a destination without events. Workers request a day, which no simulation lasts.
     pub keep_unused_destinations_for: Duration,
     /// Whether every receiver has a host of its own. Otherwise all share one, whose pace is that of the slowest.
@@ -38,6 +39,35 @@ pub struct Scenario {
     pub answers_within: Duration,
     /// The settings of every worker, except for its id and lease owner.
     pub settings: Settings,
+}
+
+/// How many resources of the registry the tenants create.
+#[derive(Debug, Clone, Copy)]
+pub struct RegistryRules {
+    pub applications: usize,
+    /// Endpoints of each application at the start. Tenants create some more while the simulation runs.
+    pub endpoints: usize,
+    /// Messages of all applications together.
+    pub messages: usize,
+}
+
+impl RegistryRules {
+    /// Two in five simulations have no registry.
+    fn draw(random: &SeededRandom) -> Self {
+        if random.chance(400) {
+            return Self { applications: 0, endpoints: 0, messages: 0 };
+        }
+        Self {
+            applications: random.index(2) + 1,
+            endpoints: random.index(3) + 2,
+            messages: random.index(40) + 10,
+        }
+    }
+
+    /// Returns the most events that one endpoint gets, apart from resends.
+    pub(crate) fn messages_max(self) -> u32 {
+        u32::try_from(self.messages).unwrap_or(u32::MAX)
+    }
 }
 
 /// The retry policy in plain numbers. The checker computes expected delays and limits from them, independently of
@@ -184,8 +214,13 @@ impl Scenario {
             hosts_are_separate: false,
             answers_within: Duration::from_millis(200),
             retry,
+            registry: RegistryRules::draw(&SeededRandom::new(seed, 8)),
             settings,
         };
+        if scenario.registry.messages > 0 {
+            // The events of messages take the place of some others.
+            scenario.events = scenario.events * 2 / 3;
+        }
         scenario.settings.expire_after = random.chance(700).then(|| random.millis(300_000..3_600_000));
         scenario.hosts_are_separate = random.chance(600);
         scenario.answers_within = Duration::from_millis(random.pick(&[50, 50, 200]));

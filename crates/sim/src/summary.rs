@@ -114,6 +114,10 @@ what the engines handled:"
         ] {
             writeln!(f, "{count:>12}  {name}")?;
         }
+        writeln!(f, "\nwhat the tenants did:")?;
+        for (count, name) in self.counts.registry.named() {
+            writeln!(f, "{count:>12}  {name}")?;
+        }
         writeln!(f, "\nfaults that occurred:")?;
         for fault in Fault::ALL {
             writeln!(f, "{:>12}  {}", self.faults.of(*fault), fault.name())?;

@@ -86,6 +86,19 @@ impl WorldClock {
         EPOCH.after(self.elapsed())
     }
 
+    /// Returns the latest time that the store's clock has shown since this time since the start of the simulation.
+    pub(crate) fn latest_timestamp_since(self, since: Duration) -> Timestamp {
+        let behind_before = |steps: &[ClockStep], index: usize| {
+            index.checked_sub(1).map_or(Duration::ZERO, |before| steps[before].behind)
+        };
+        let before_steps = STEPS.with_borrow(|steps| {
+            let within = steps.iter().enumerate().filter(|(_, step)| step.at >= since);
+            let shown = within.map(|(index, step)| EPOCH.after(step.at).before(behind_before(steps, index)));
+            shown.max()
+        });
+        self.timestamp().max(before_steps.unwrap_or(EPOCH))
+    }
+
     /// Returns the present times of the store's clock, without the steps of the last `window` and with each of them.
     pub(crate) fn timestamps_by_steps_within(self, window: Duration) -> Vec<Timestamp> {
         let since = self.elapsed().saturating_sub(window);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_domain::{RetryPolicy, WorkerId};
-use posthaste_engine::{Engine, Ports, Publisher, Runtimes, Settings};
-use posthaste_store::LayeredStore;
+use posthaste_engine::{Engine, Ports, Publisher, Runtimes, Settings, SharedProfiles};
 
 use crate::fault::Fault;
 use crate::planted_bug::PlantedBug;
 use crate::process::{Process, ProcessClock};
 use crate::random::SeededRandom;
+use crate::registry_layer::layer_registry;
+use crate::scenario::Scenario;
 use crate::time::sleep;
 use crate::worker_ports::{FaultySender, FaultyStore};
 use crate::world::World;
@@ -49,9 +50,14 @@ async fn run_process(
         process: Arc::clone(process),
         can_crash: true,
     };
-    let in_flight = Arc::default();
-    let sender = FaultySender { world: Arc::clone(world), process: Arc::clone(process), in_flight };
-    let (store, sender) = bug.engine(Arc::new(LayeredStore(faulty)), Arc::new(sender));
+    let (in_flight, profiles) = (Arc::default(), SharedProfiles::default());
+    let sender = FaultySender {
+        world: Arc::clone(world),
+        process: Arc::clone(process),
+        in_flight,
+        profiles: profiles.clone(),
+    };
+    let (store, sender) = bug.engine(layer_registry(faulty), Arc::new(sender));
     let clock = Arc::new(ProcessClock(Arc::clone(process)));
     let ports = Ports {
         store,
@@ -60,6 +66,7 @@ async fn run_process(
         random: Arc::clone(random) as _,
         observer: Arc::new(()),
         reloaded_keys: None,
+        profiles,
     };
     let settings = Settings {
         worker_id: process.worker_id.clone(),
@@ -112,12 +119,16 @@ async fn receive_notices(world: &World, process: &Process, publisher: &Publisher
 }
 
 /// Returns how long after the last fault every event must have ended: the longest retry delay, then the time for
-/// leases, circuits and polls.
-pub(crate) fn recovery_time_max(settings: &Settings) -> Duration {
+/// leases, circuits, polls, and the events of messages that wait for each other.
+pub(crate) fn recovery_time_max(scenario: &Scenario) -> Duration {
+    let settings = &scenario.settings;
+    // An endpoint in FIFO order, or with a throttle, gets one event after the other.
+    let line_time = (settings.poll_interval + Duration::from_secs(3)) * scenario.registry.messages_max();
     // A poison event crashes workers until it is abandoned.
     let poison_time = (settings.lease.duration() + Duration::from_secs(30)) * settings.abandon_after;
     settings.policy.max_backoff()
         + poison_time
+        + line_time
         + settings.lease.duration() * 2
         + settings.breaker.cool_down() * 2
         + Duration::from_secs(120)

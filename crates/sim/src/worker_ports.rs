@@ -1,5 +1,7 @@
 //! The ports of one process: a store and a sender that inject faults.
 
+mod registry;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use posthaste_domain::{DestinationId, EventId, Lease, Outcome, Timestamp, WorkerId};
-use posthaste_engine::{LocalShortage, Sender};
+use posthaste_engine::{LocalShortage, Sender, SharedProfiles};
 use posthaste_store::{
     ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
     DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventQuery, EventView,
@@ -24,6 +26,7 @@ use crate::time::sleep;
 use crate::world::{World, WriteRefusal};
 
 /// The store as a process sees it: over a network that fails, with possible crashes of the process at any call.
+#[derive(Clone)]
 pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) world: Arc<World>,
@@ -41,6 +44,8 @@ enum Call {
     Settle,
     /// A trial write.
     CheckWrites,
+    /// A step of the background operations. It is frequent, and mostly has nothing to do.
+    Advance,
 }
 
 impl Call {
@@ -48,7 +53,7 @@ impl Call {
     /// and most grant nothing, so theirs is low.
     const fn crash_per_mille(self) -> u64 {
         match self {
-            Self::Read | Self::CheckWrites => 0,
+            Self::Read | Self::CheckWrites | Self::Advance => 0,
             Self::Claim | Self::Renew => 1,
             Self::Write => 4,
             Self::Settle => 15,
@@ -305,6 +310,8 @@ pub(crate) struct FaultySender {
     pub(crate) world: Arc<World>,
     pub(crate) process: Arc<Process>,
     pub(crate) in_flight: Arc<InFlightCounter>,
+    /// The keys with which the engine signs the requests to endpoints.
+    pub(crate) profiles: SharedProfiles,
 }
 
 impl FaultySender {
@@ -338,7 +345,9 @@ impl Sender for FaultySender {
         now: Timestamp,
         _timeout: Duration,
     ) -> Result<Outcome, LocalShortage> {
-        self.world.checker.check_request_time(lease, now);
+        self.world.checker.check_request_time(lease, now, &self.process);
+        let profile = self.profiles.for_lease(lease);
+        self.world.checker.check_signature(lease, now, profile.as_deref(), &self.process);
         self.process.wait_while_stalled().await;
         if let Some(shortage) = self.process.shortage() {
             self.world.count(Fault::LocalShortage);

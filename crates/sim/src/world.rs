@@ -165,6 +165,11 @@ impl World {
         format!("https://{}/only-{event}/{number}", self.host_of(number))
     }
 
+    /// Returns a URL of the same receiver that only one endpoint has.
+    pub(crate) fn destination_of_endpoint(&self, number: usize, endpoint: usize) -> String {
+        format!("https://{}/endpoint-{endpoint}/{number}", self.host_of(number))
+    }
+
     fn host_of(&self, number: usize) -> String {
         let host = if self.scenario.hosts_are_separate { number } else { 0 };
         format!("receiver-{host}.test")

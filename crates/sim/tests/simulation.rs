@@ -38,6 +38,9 @@ fn no_property_is_violated_under_faults() {
     assert!(counts.circuits_reported > 0 && counts.removed > 0, "{counts:?}");
     assert!(counts.discarded > 0 && counts.dead_letters_removed > 0, "{counts:?}");
     assert!(counts.destinations_removed > 0, "{counts:?}");
+    for (count, name) in counts.registry.named() {
+        assert!(count > 0, "the simulation did not exercise everything: no {name}");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::step::Step;
 use crate::process::Process;
 
 /// The shared store, as one process uses it.
+#[derive(Clone)]
 pub(crate) struct CheckedStore {
     pub(super) inner: Arc<dyn Store>,
     pub(super) checker: Arc<Checker>,

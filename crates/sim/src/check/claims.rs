@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use posthaste_domain::{
     DeliveryStatus, DestinationId, EventKey, FailureKind, Lease, LeasePayload, Timestamp,
 };
@@ -54,7 +55,9 @@ pub(super) fn check_claimed_row(
     let was_granted_before = before.lease.as_ref().is_some_and(|granted| granted.claim == request.id);
     if was_granted_before && after.lease.is_none() {
         // P16: a repeated claim releases leases whose payloads do not fit.
-        let expected = Row { lease: None, updated_at: now, ..before.clone() };
+        // The event was due when it was leased, also if the clock has stepped back since.
+        let next_attempt_at = before.next_attempt_at.map(|due| due.min(now));
+        let expected = Row { lease: None, next_attempt_at, updated_at: now, ..before.clone() };
         require!("P8", *after == expected, "a repeated claim changed {before:?} to {after:?}");
         require!("P16", response.is_limited_by_bytes, "{} was released without a reason", after.event_id);
         return Ok(());
@@ -63,7 +66,7 @@ pub(super) fn check_claimed_row(
         return Err(("P7", format!("{} was changed by a claim that did not grant it", after.event_id)));
     };
     require!("P10", after.attempts == before.attempts, "a claim counted an attempt of {}", after.event_id);
-    check_lease_matches_row(lease, after)?;
+    check_lease_matches_row(lease, after, model)?;
     let until = now.after(request.lease);
     if let Some(granted) = before.lease.as_ref().filter(|granted| granted.claim == request.id) {
         let extended = GrantedLease { until, duration: request.lease, ..granted.clone() };
@@ -99,9 +102,9 @@ pub(super) fn check_claimed_row(
 }
 
 /// P3: the lease carries the stored event.
-pub(super) fn check_lease_matches_row(lease: &Lease, row: &Row) -> CheckResult {
+pub(super) fn check_lease_matches_row(lease: &Lease, row: &Row, model: &Model) -> CheckResult {
     let same = lease.event_id == row.event_id
-        && is_payload_of(lease, row)
+        && is_payload_of(lease, model.payload_of(row))
         && lease.destination_url == row.destination_url
         && lease.destination_id == row.destination_id
         && (lease.attempts, lease.max_attempts) == (row.attempts, row.max_attempts);
@@ -109,11 +112,11 @@ pub(super) fn check_lease_matches_row(lease: &Lease, row: &Row) -> CheckResult {
     Ok(())
 }
 
-/// Returns whether a lease has the payload of a row, or its size.
-fn is_payload_of(lease: &Lease, row: &Row) -> bool {
+/// Returns whether a lease has this payload, or its size.
+fn is_payload_of(lease: &Lease, stored: &Bytes) -> bool {
     match &lease.payload {
-        LeasePayload::Loaded(payload) => *payload == row.payload,
-        LeasePayload::Stored { bytes } => *bytes == row.payload.len(),
+        LeasePayload::Loaded(payload) => payload == stored,
+        LeasePayload::Stored { bytes } => *bytes == stored.len(),
     }
 }
 

@@ -29,11 +29,13 @@ impl Model {
 }
 
 impl Checker {
-    /// Dates the resumes by the clock that has stepped back.
+    /// Dates the resumes by the clock that has stepped back, and fills the buckets of throttles.
     pub(crate) fn record_clock_step(&self, by: Duration) {
-        for resumed_at in self.model().resumed.values_mut() {
+        let mut model = self.model();
+        for resumed_at in model.resumed.values_mut() {
             *resumed_at = resumed_at.before(by);
         }
+        model.registry.fill_buckets();
     }
 }
 

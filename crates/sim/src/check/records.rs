@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use posthaste_domain::{DeliveryStatus, EventId, LeaseToken, NoticeKind};
+use posthaste_domain::{DeliveryStatus, DisableReason, EventId, LeaseToken, NoticeKind};
 use posthaste_store::Settlement;
 use posthaste_store_memory::State;
 
@@ -18,10 +18,12 @@ pub(super) fn check_nothing_written(model: &Model, state: &State) -> CheckResult
     Ok(())
 }
 
-/// P13 and P8: attempt records, notices, audit rows and lease counts match the changes exactly.
+/// P13 and P8: attempt records, notices, audit rows and lease counts match the changes exactly. `disabling` are the
+/// settlements that disabled an endpoint.
 pub(super) fn check_records(
     step: &Step<'_>,
     changes: &[Change<'_>],
+    disabling: &[&Settlement],
     model: &mut Model,
     state: &State,
 ) -> CheckResult {
@@ -29,7 +31,7 @@ pub(super) fn check_records(
         if !matches!(step, Step::Discard { .. }) {
             check_attempts(step, changes, model, state)?;
         }
-        check_notices(changes, model, state)?;
+        check_notices(changes, disabling, model, state)?;
         check_audit(step, changes, model, state)?;
     }
     match step {
@@ -67,8 +69,14 @@ fn unapplied_tokens<'a>(batch: &'a [Settlement], state: &'a State) -> impl Itera
     tokens.filter(|token| state.attempts.get(token).is_some_and(|attempt| !attempt.applied))
 }
 
-/// P13: each event that has reached a terminal state has exactly one notice, of the right kind.
-fn check_notices(changes: &[Change<'_>], model: &Model, state: &State) -> CheckResult {
+/// P13: each event that has reached a terminal state has exactly one notice, of the right kind, and so has each endpoint that
+/// a result has disabled.
+fn check_notices(
+    changes: &[Change<'_>],
+    disabling: &[&Settlement],
+    model: &Model,
+    state: &State,
+) -> CheckResult {
     let was_pending = |change: &Change<'_>| {
         change.before.as_ref().is_none_or(|before| before.status == DeliveryStatus::Pending)
     };
@@ -81,6 +89,14 @@ fn check_notices(changes: &[Change<'_>], model: &Model, state: &State) -> CheckR
             (after.status != DeliveryStatus::Pending).then_some((&after.event_id, kind, after.attempts))
         })
         .collect();
+    let disabled = |settlement: &&Settlement| {
+        let transition = &settlement.transition;
+        state.rows.get(&transition.key()).map(|row| {
+            let event_id = &row.event_id;
+            (event_id, NoticeKind::EndpointDisabled(DisableReason::Gone), transition.attempt())
+        })
+    };
+    ended.extend(disabling.iter().filter_map(disabled));
     let new_notices = state.notices.iter().skip_while(|published| published.cursor <= model.last_notice);
     let mut announced: Vec<(&EventId, NoticeKind, u32)> = new_notices
         .map(|published| (&published.notice.event_id, published.notice.kind, published.notice.attempts))
@@ -93,8 +109,12 @@ fn check_notices(changes: &[Change<'_>], model: &Model, state: &State) -> CheckR
 
 fn check_audit(step: &Step<'_>, changes: &[Change<'_>], model: &Model, state: &State) -> CheckResult {
     let actions = match step {
-        Step::Requeue { .. } | Step::Cancel { .. } => changes.len(),
+        Step::Requeue { .. } | Step::Cancel { .. } | Step::Resend { .. } | Step::DeleteEndpoint { .. } => {
+            changes.len()
+        }
         Step::Discard { .. } => 1,
+        // Reopened events have an audit row, added ones have none.
+        Step::Advance { .. } => changes.iter().filter(|change| change.before.is_some()).count(),
         _ => 0,
     };
     let audited = state.audit.len() - model.audit;
@@ -133,12 +153,14 @@ fn check_account(step: &Step<'_>, change: &Change<'_>, model: &mut Model) -> Che
             account.abandoned += 1;
             model.counts.released += 1;
         }
-        Step::Cancel { .. } if ended => account.abandoned += 1,
+        Step::Cancel { .. } | Step::DeleteEndpoint { .. } | Step::Maintain { .. } if ended => {
+            account.abandoned += 1;
+        }
         Step::Expire { .. } => {
             account.abandoned += u32::from(ended);
             model.counts.expired += 1;
         }
-        Step::Requeue { .. } => account.lost_in_a_row = 0,
+        Step::Requeue { .. } | Step::Resend { .. } | Step::Advance { .. } => account.lost_in_a_row = 0,
         _ => {}
     }
     let accounted = account.outcomes + account.abandoned + u32::from(lease_after.is_some());

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, FailureKind, Timestamp};
+use posthaste_domain::{DeliveryStatus, EventKey, FailureKind, Timestamp};
+use posthaste_store_memory::Row;
 
+use super::registry::EndpointState;
 use super::step::check_row;
 use super::{Checker, require};
 use crate::client::is_poison;
@@ -43,13 +45,26 @@ impl Checker {
             if now > recovered_since {
                 model.rows.values().try_for_each(|row| check_row(row, now, &self.scenario))?;
             }
-            for row in model.rows.values().filter(|row| row.is_ready(now) && !is_poison(&row.payload)) {
+            let may_be_sent = |(key, row): &(&EventKey, &Row)| {
+                let state = model.registry.state_of(row.destination_id);
+                row.is_ready(now)
+                    && !is_poison(model.payload_of(row))
+                    && state.is_none_or(|state| state == EndpointState::Enabled)
+                    && !model.waits_in_line(**key, row)
+            };
+            for (_, row) in model.rows.iter().filter(may_be_sent) {
                 let paused_until = model.paused_until(row.destination_id);
+                // A throttle lets the events of a destination wait for each other, by up to a second for each.
+                let throttled_until = model
+                    .last_throttled_lease_at(row.destination_id)
+                    .map(|at| now.before(self.clock.elapsed() - at).after(Duration::from_secs(1)));
                 let expired_at = row.lease.as_ref().map(|lease| lease.until);
                 let ready_since = row
                     .next_attempt_at
                     .max(expired_at)
                     .max(paused_until)
+                    .max(throttled_until)
+                    .max(model.line_moved_at(row.destination_id))
                     .max(model.resumed.get(&row.destination_id).copied());
                 let ready_since = ready_since.max(Some(recovered_since)).max(Some(workers_since));
                 let waited = ready_since.map_or(Duration::ZERO, |since| now.since(since));
@@ -75,12 +90,14 @@ impl Checker {
         let model = self.model();
         let result = self.memory.with_state(|state| {
             let rows = state.rows.len() as u64 + model.counts.all_removed();
-            require!("P1", rows == self.scenario.events as u64, "{rows} events of {}", self.scenario.events);
-            let payloads: BTreeSet<_> = state.rows.values().map(|row| &row.payload).collect();
-            require!("P1", payloads.len() == state.rows.len(), "a repeated request created a second event");
+            let enqueued = self.scenario.events as u64 + model.events_of_messages;
+            require!("P1", rows == enqueued, "{rows} events of {enqueued}");
+            let direct = || state.rows.values().filter(|row| row.message_key.is_none());
+            let payloads: BTreeSet<_> = direct().map(|row| &row.payload).collect();
+            require!("P1", payloads.len() == direct().count(), "a repeated request created a second event");
             for (key, row) in &state.rows {
                 let account = model.accounts.get(key).copied().unwrap_or_default();
-                let requests = model.request_log.requests_of(&row.event_id);
+                let requests = model.request_log.requests_of(*key);
                 let (outcomes, exact) = (account.outcomes, account.abandoned == 0);
                 require!(
                     "P9",
@@ -92,7 +109,11 @@ impl Checker {
                     row.failure_kind,
                     Some(FailureKind::Abandoned | FailureKind::Cancelled | FailureKind::Expired)
                 );
-                require!("P10", !is_poison(&row.payload) || was_stopped, "a poison event ended as {row:?}");
+                require!(
+                    "P10",
+                    !is_poison(model.payload_of(row)) || was_stopped,
+                    "a poison event ended as {row:?}"
+                );
             }
             let end = state.notices.last().map(|last| last.cursor);
             let recent = self.clock.timestamp().before(self.scenario.settings.poll_interval * 2);

@@ -5,7 +5,7 @@ use posthaste_store::{LeaseRef, SettleResult, Settlement};
 use posthaste_store_memory::{Row, State};
 
 use super::step::Step;
-use super::{CheckResult, Model, require};
+use super::{CheckResult, Model, held, require};
 
 /// Compares the response of a step with the store's state.
 pub(super) fn check_responses(
@@ -15,7 +15,14 @@ pub(super) fn check_responses(
     now: Timestamp,
 ) -> CheckResult {
     match step {
-        Step::Claim { .. } | Step::Maintain { .. } => Ok(()),
+        Step::Claim { .. }
+        | Step::Maintain { .. }
+        | Step::Publish { .. }
+        | Step::Resend { .. }
+        | Step::Advance { .. }
+        | Step::UpdateEndpoint { .. }
+        | Step::Register => Ok(()),
+        Step::DeleteEndpoint { id } => held::check_deleted(*id, state),
         Step::Enqueue { response, .. } => {
             let mut leases = response.iter().flat_map(|response| &response.leases);
             let wrong = leases.find(|lease| token_of(state.rows.get(&lease.key)) != Some(lease.token));

@@ -4,15 +4,16 @@ use std::hash::{DefaultHasher, Hash as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, EventId, EventKey, FailureKind, Lease, Timestamp};
+use posthaste_domain::{DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Lease, Timestamp};
 use posthaste_store::{
-    ClaimRequest, ClaimResponse, EnqueueLease, EnqueueResponse, ExpireRequest, ExpireResponse, LeaseRef,
-    Retention, SettleResult, Settlement,
+    Advance, ClaimRequest, ClaimResponse, EnqueueLease, EnqueueResponse, ExpireRequest, ExpireResponse,
+    LeaseRef, Publication, PublishRequest, Retention, SettleResult, Settlement,
 };
 use posthaste_store_memory::{GrantedLease, Row, State};
 
 use super::{
-    CheckResult, Model, claims, expiry, records, require, responses, settlements, unused_destinations,
+    CheckResult, Model, claims, expiry, fan_out, held, lines, records, require, responses, settlements,
+    throttles, unused_destinations,
 };
 use crate::process::Process;
 use crate::scenario::Scenario;
@@ -67,6 +68,26 @@ pub(super) enum Step<'a> {
         request: &'a ExpireRequest,
         response: &'a ExpireResponse,
     },
+    Publish {
+        request: &'a PublishRequest,
+        published: &'a Publication,
+    },
+    Resend {
+        event_id: &'a EventId,
+    },
+    /// A step of the background operations.
+    Advance {
+        advance: &'a Advance,
+    },
+    /// A change of an endpoint, or an attempt to change it.
+    UpdateEndpoint {
+        id: DestinationId,
+    },
+    DeleteEndpoint {
+        id: DestinationId,
+    },
+    /// A call of the registry that changes no event: it creates a resource, rotates a key, or was refused.
+    Register,
 }
 
 impl Step<'_> {
@@ -94,6 +115,12 @@ impl Step<'_> {
             Self::Discard { event_id, .. } => (8_u8, event_id).hash(digest),
             Self::Expire { response, .. } => (9_u8, &response.expired).hash(digest),
             Self::RepeatedAction { event_id, .. } => (10_u8, event_id).hash(digest),
+            Self::Publish { published, .. } => (11_u8, published.message.id).hash(digest),
+            Self::Resend { event_id } => (12_u8, event_id).hash(digest),
+            Self::Advance { advance } => (13_u8, advance.done).hash(digest),
+            Self::UpdateEndpoint { id } => (14_u8, id).hash(digest),
+            Self::DeleteEndpoint { id } => (15_u8, id).hash(digest),
+            Self::Register => 16_u8.hash(digest),
         }
     }
 }
@@ -123,17 +150,26 @@ pub(super) fn check_step(
     }
     responses::check_responses(step, model, state, now)?;
     if state.revision == model.revision {
+        check_registry_call(step, &[], model, now)?;
+        held::check_states(model, state)?;
         return records::check_nothing_written(model, state);
     }
     model.revision = state.revision;
     check_removals(step, model, state, now)?;
     unused_destinations::check_destinations(step, model, state, now)?;
     let changes = changes(model, state);
+    check_registry_call(step, &changes, model, now)?;
     for change in &changes {
         check_change(step, change, model, now, scenario)?;
         check_row(change.after, now, scenario)?;
     }
-    records::check_records(step, &changes, model, state)?;
+    check_granted(step, &changes, model, state)?;
+    let disabling = match step {
+        Step::Settle { batch, settled } => held::record_gone(batch, settled, model, scenario),
+        _ => Vec::new(),
+    };
+    held::check_states(model, state)?;
+    records::check_records(step, &changes, &disabling, model, state)?;
     if let Step::Settle { batch, settled } = step {
         settlements::check_spread(batch, settled, model, scenario)?;
         settlements::record_pauses(batch, settled, model, now, scenario);
@@ -142,6 +178,40 @@ pub(super) fn check_step(
         model.rows.insert(change.key, change.after.clone());
     }
     Ok(())
+}
+
+/// Checks the changes of a call of the registry as a whole.
+fn check_registry_call(
+    step: &Step<'_>,
+    changes: &[Change<'_>],
+    model: &mut Model,
+    now: Timestamp,
+) -> CheckResult {
+    match step {
+        Step::Publish { request, published } => {
+            fan_out::check_publication(request, published, changes, model, now)?;
+        }
+        Step::Resend { event_id } => fan_out::check_resend(event_id, changes, model, now)?,
+        Step::Advance { advance } => fan_out::check_advance(advance, changes, model, now)?,
+        _ => return Ok(()),
+    }
+    model.events_of_messages += changes.iter().filter(|change| change.before.is_none()).count() as u64;
+    Ok(())
+}
+
+/// Checks the leases that a claim has granted, other than those that it returned again.
+fn check_granted(step: &Step<'_>, changes: &[Change<'_>], model: &mut Model, state: &State) -> CheckResult {
+    if !matches!(step, Step::Claim { .. }) {
+        return Ok(());
+    }
+    let token = |row: &Row| row.lease.as_ref().map(|lease| lease.token);
+    let is_granted = |change: &&Change<'_>| {
+        token(change.after).is_some() && token(change.after) != change.before.as_ref().and_then(token)
+    };
+    let granted: Vec<&Change<'_>> = changes.iter().filter(is_granted).collect();
+    held::check_leases(&granted, model)?;
+    lines::check_leases(&granted, model, state)?;
+    throttles::check_leases(&granted, model)
 }
 
 fn changes<'a>(model: &Model, state: &'a State) -> Vec<Change<'a>> {
@@ -202,6 +272,8 @@ fn check_change(
                 let leases = response.map_or_else(Default::default, |response| response.leases.as_slice());
                 check_new_row(&NewRow { key: change.key, row: after, requested: *lease, leases }, model, now)
             }
+            // `fan_out` has checked the event.
+            Step::Publish { .. } | Step::Resend { .. } | Step::Advance { .. } => Ok(()),
             _ => Err(("P1", format!("{} appeared without an enqueue", after.event_id))),
         };
     };
@@ -211,12 +283,25 @@ fn check_change(
         "{} was changed after it was delivered",
         after.event_id
     );
-    let by_operator = matches!(step, Step::Requeue { .. } | Step::Cancel { .. });
+    let by_operator = matches!(
+        step,
+        Step::Requeue { .. } | Step::Cancel { .. } | Step::Resend { .. } | Step::Advance { .. }
+    );
     let may_change = before.status != DeliveryStatus::Failed || by_operator;
     require!("P12", may_change, "{} was changed after it had failed", after.event_id);
     match step {
-        Step::Enqueue { .. } | Step::Maintain { .. } | Step::Discard { .. } | Step::RepeatedAction { .. } => {
-            Err(("P13", format!("{} was changed by an unrelated operation", after.event_id)))
+        Step::Enqueue { .. }
+        | Step::Discard { .. }
+        | Step::RepeatedAction { .. }
+        | Step::Publish { .. }
+        | Step::Register => Err(("P13", format!("{} was changed by an unrelated operation", after.event_id))),
+        Step::UpdateEndpoint { id } => {
+            Err(("held", format!("a change of endpoint {id} changed {before:?} to {after:?}")))
+        }
+        // `fan_out` has checked the event.
+        Step::Resend { .. } | Step::Advance { .. } => Ok(()),
+        Step::DeleteEndpoint { .. } | Step::Maintain { .. } => {
+            held::check_cancelled(before, after, model, now)
         }
         Step::Claim { request, response, .. } => claims::check_claimed_row(
             &claims::Claim { request, response, now },
@@ -270,7 +355,7 @@ fn check_new_row(new: &NewRow<'_>, model: &Model, now: Timestamp) -> CheckResult
     require!("P7", as_requested, "{lease:?} is not the lease of {row:?}");
     let paused = model.paused_until(row.destination_id).is_some_and(|until| until > now);
     require!("pause", !paused, "destination {} is paused", row.destination_id);
-    claims::check_lease_matches_row(lease, row)
+    claims::check_lease_matches_row(lease, row, model)
 }
 
 /// P5: a renewal changes only the expiry, and only of leases that the caller holds.
@@ -309,7 +394,7 @@ fn check_released(
     Ok(())
 }
 
-fn check_requeued(before: &Row, after: &Row, now: Timestamp) -> CheckResult {
+pub(super) fn check_requeued(before: &Row, after: &Row, now: Timestamp) -> CheckResult {
     require!("P12", before.status == DeliveryStatus::Failed, "{} was requeued", after.event_id);
     let expected = Row {
         status: DeliveryStatus::Pending,

@@ -35,7 +35,8 @@ pub(super) fn check_destinations(
             model.destinations.insert(*id, destination.created_at);
         }
     }
-    let may_change_destinations = matches!(step, Step::Enqueue { .. } | Step::Maintain { .. });
+    let may_change_destinations =
+        matches!(step, Step::Enqueue { .. } | Step::Publish { .. } | Step::Maintain { .. });
     for row in state.rows.values().filter(|_| may_change_destinations) {
         let url = state.destinations.get(&row.destination_id).map(|destination| &destination.url);
         let is_own = url == Some(&row.destination_url);
@@ -44,13 +45,18 @@ pub(super) fn check_destinations(
     Ok(())
 }
 
-/// A destination may be removed if it is not paused, and if it was neither created nor changed by an operator recently.
+/// A destination may be removed if it is not paused, and if it was neither created nor changed by an operator recently. An
+/// endpoint may be removed, also during a pause, if it was deleted and not changed since.
 fn check_removed(id: DestinationId, retention: &Retention, model: &Model, now: Timestamp) -> CheckResult {
+    let endpoint = model.registry.endpoints.get(&id);
+    let deleted_at = endpoint.and_then(|endpoint| endpoint.deleted_at);
+    let is_live = endpoint.is_some() && deleted_at.is_none();
+    require!("destination", !is_live, "endpoint {id} was removed, although it was not deleted");
     let is_paused = model.paused_until(id).is_some_and(|until| until > now);
-    require!("destination", !is_paused, "destination {id} was removed during a pause");
+    require!("destination", endpoint.is_some() || !is_paused, "destination {id} was removed during a pause");
     let used_at = model.destinations.get(&id).copied();
     let used_at = used_at.max(model.resumed.get(&id).copied());
-    let used_at = used_at.max(model.operator_paused.get(&id).map(|pause| pause.at));
+    let used_at = used_at.max(model.operator_paused.get(&id).map(|pause| pause.at)).max(deleted_at);
     let is_old = used_at
         .zip(retention.keep_unused_destinations_for)
         .is_some_and(|(at, keep_for)| now.since(at) >= keep_for);

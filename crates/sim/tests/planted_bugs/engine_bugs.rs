@@ -128,6 +128,7 @@ engine_bug! {
                 payment_request_id: None,
                 attempts: transition.attempt(),
                 at: Timestamp::default(),
+                endpoint: None,
             })
         });
         self.state.lock().expect("one thread").extend(early);

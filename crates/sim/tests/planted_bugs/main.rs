@@ -2,6 +2,7 @@
 
 mod engine_bugs;
 mod policy_bugs;
+mod registry_bugs;
 mod store_bugs;
 mod window_bugs;
 
@@ -332,6 +333,66 @@ fn late_results_that_are_missing_from_the_history_are_caught() {
 #[test]
 fn removal_of_used_destinations_is_caught() {
     assert_caught(store_bugs::RetentionTakesUsedDestinations, &["destination"]);
+}
+
+#[test]
+fn publications_that_are_repeated_as_new_messages_are_caught() {
+    assert_caught(registry_bugs::PublishForgetsAnswers, &["fan-out"]);
+}
+
+#[test]
+fn messages_for_endpoints_on_other_channels_are_caught() {
+    assert_caught(registry_bugs::PublishIgnoresChannels, &["fan-out"]);
+}
+
+#[test]
+fn messages_that_miss_a_new_endpoint_are_caught() {
+    assert_caught(registry_bugs::PublishMissesTheNewestEndpoint, &["fan-out"]);
+}
+
+#[test]
+fn claims_for_disabled_endpoints_are_caught() {
+    assert_caught(registry_bugs::ClaimIgnoresDisabledEndpoints, &["held"]);
+}
+
+#[test]
+fn events_that_are_lost_when_their_endpoint_is_disabled_are_caught() {
+    assert_caught(registry_bugs::DisablingCancelsEvents, &["held"]);
+}
+
+#[test]
+fn events_that_are_held_after_their_endpoint_is_enabled_are_caught() {
+    assert_caught(registry_bugs::EnablingLeavesEventsHeld, &["P11", "P2"]);
+}
+
+#[test]
+fn requests_without_a_signature_of_the_old_key_are_caught() {
+    assert_caught(registry_bugs::OnlyTheNewestKeySigns, &["rotation"]);
+}
+
+#[test]
+fn requests_with_a_signature_of_a_retired_key_are_caught() {
+    assert_caught(registry_bugs::RetiredKeysSign, &["rotation"]);
+}
+
+#[test]
+fn workers_that_ignore_rotations_are_caught() {
+    assert_caught(registry_bugs::RotationsAreIgnored, &["rotation"]);
+}
+
+#[test]
+fn claims_that_ignore_the_order_of_a_line_are_caught() {
+    assert_caught(registry_bugs::ClaimIgnoresLines, &["fifo"]);
+}
+
+#[test]
+fn events_that_overtake_a_retry_of_their_line_are_caught() {
+    assert_caught(registry_bugs::RetriesLoseTheirPosition, &["fifo"]);
+}
+
+#[test]
+fn throttles_of_single_workers_are_caught() {
+    assert_caught(registry_bugs::ThrottlesArePerWorker, &["throttle"]);
 }
 
 #[test]
