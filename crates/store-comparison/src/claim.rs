@@ -1,29 +1,32 @@
 //! Claims: the store chooses events, the model checks the choice and then grants the same events.
 
+mod choice;
+mod fifo;
 mod payloads;
+mod throttle;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_domain::{
-    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, TerminalState, Timestamp, Trigger,
-    WorkerId,
-};
-use posthaste_store::{ClaimRequest, ClaimResponse, FixedSlots, PaceSlots, SlotBudget, Store as _};
-use posthaste_store_memory::{Row, State};
+use posthaste_domain::{ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, Trigger, WorkerId};
+use posthaste_store::{ClaimRequest, ClaimResponse, FixedSlots, PaceSlots, Store as _};
 
 use crate::clock_offset::snap_to_model;
 use crate::difference::{ComparisonResult, Difference, compare};
 use crate::durations::RESUMED_WITHIN;
-use crate::operation::{ClaimSpec, Destination, Handle, RecencyIndex};
+use crate::operation::{ClaimSpec, DestinationChoice, Handle, RecencyIndex};
 use crate::sequence_run::{Counterparts, SequenceRun};
+
+pub(crate) use throttle::SpentThrottles;
+
+use choice::{ChoiceCheck, LeftByBytes};
 
 impl SequenceRun<'_> {
     pub(crate) async fn claim(&mut self, handle: Handle, claim: &ClaimSpec) -> ComparisonResult<String> {
         let slots = |of: fn(Counterparts<DestinationId>) -> DestinationId| {
-            let id = |destination: Destination| of(self.destination(destination));
+            let id = |destination: DestinationChoice| of(self.destination(destination));
             FixedSlots {
                 destinations: claim.destination_slots.iter().map(|(to, slots)| (id(*to), *slots)).collect(),
                 per_host: claim.per_host,
@@ -99,8 +102,18 @@ impl SequenceRun<'_> {
             for destination in &store.kept_back {
                 kept_back.insert(self.ids.destinations.model_of(destination)?);
             }
-            let left = LeftByBytes { is_limited_by_bytes, kept_back };
-            self.model.with_state(|state| check_choice(state, now, &request.model, &keys, &left))?;
+            let check = ChoiceCheck {
+                request: &request.model,
+                times: Counterparts { store: store.now, model: now },
+                spent: &self.throttles,
+                left_by_bytes: LeftByBytes { is_limited_by_bytes, kept_back },
+                may_skip: if self.allowed.skipped_limits { Some(&self.limits_read) } else { None },
+            };
+            self.model.with_state(|state| check.check(state, &keys))?;
+            self.model.with_state(|state| {
+                self.throttles.spend(state, &keys, store.now);
+                self.limits_read.extend(throttle::limited_destinations(state));
+            });
             self.model.claim_exactly(&request.model, &keys)
         };
         if is_repeated {
@@ -110,6 +123,7 @@ impl SequenceRun<'_> {
         }
         self.compare_abandoned(&store, &model)?;
         self.compare_resumed(&store, &model)?;
+        self.compare_updated(&store, &model)?;
         self.compare_granted(&store.leases, &model.leases, is_repeated)
     }
 
@@ -151,6 +165,16 @@ impl SequenceRun<'_> {
         }
         let expected: BTreeSet<DestinationId> = model.resumed.iter().map(|it| it.destination).collect();
         compare("the resumed destinations", &expected, &resumed)
+    }
+
+    /// Compares the destinations whose URL, keys or headers have changed recently.
+    fn compare_updated(&self, store: &ClaimResponse, model: &ClaimResponse) -> ComparisonResult {
+        let mut updated = BTreeSet::new();
+        for store in &store.updated {
+            updated.insert(self.ids.destinations.model_of(store)?);
+        }
+        let expected: BTreeSet<DestinationId> = model.updated.iter().copied().collect();
+        compare("the updated destinations", &expected, &updated)
     }
 
     /// Compares the leases that a claim or an enqueue granted.
@@ -199,7 +223,11 @@ fn new_claim_id() -> ClaimId {
 /// The fields of a lease besides its ids. `from_lease` destructures all fields, so that a new field cannot be forgotten here.
 #[derive(Debug, PartialEq)]
 struct LeaseContent {
+    /// Whether the receiver sees the id of the event, and that of the message.
+    sends_event_id: bool,
+    sends_message_id: bool,
     destination_url: DestinationUrl,
+    profile_version: i64,
     event_type: String,
     content_type: String,
     payload_bytes: usize,
@@ -217,10 +245,12 @@ impl LeaseContent {
         let Lease {
             token: _,
             key: _,
-            event_id: _,
-            message_id: _,
+            event_id,
+            wire_id,
+            message_id,
             destination_id: _,
             destination_url,
+            profile_version,
             event_type,
             content_type,
             payload,
@@ -233,7 +263,10 @@ impl LeaseContent {
         let loaded = (!payload.is_stored()).then(|| payload.expect_loaded().clone());
         let overdue = snap_to_model(overdue, expected_overdue);
         Self {
+            sends_event_id: wire_id == event_id,
+            sends_message_id: wire_id == EventId::from_message(message_id),
             destination_url,
+            profile_version,
             event_type,
             content_type,
             payload_bytes: payload.len(),
@@ -244,114 +277,5 @@ impl LeaseContent {
             trigger,
             overdue,
         }
-    }
-}
-
-/// What a claim reported about the events that it left because of their size.
-struct LeftByBytes {
-    is_limited_by_bytes: bool,
-    kept_back: BTreeSet<DestinationId>,
-}
-
-/// Checks that every granted event was claimable within the limits, and that the claim left no event that it could also
-/// have granted.
-fn check_choice(
-    state: &State,
-    now: Timestamp,
-    request: &ClaimRequest,
-    granted: &[EventKey],
-    left_by_bytes: &LeftByBytes,
-) -> ComparisonResult {
-    let mut budget =
-        ClaimBudget { state, request, slots: SlotBudget::new(request), granted: BTreeMap::new() };
-    for key in granted {
-        let row = &state.rows[key];
-        if let Some(reason) = why_not_claimable(state, now, request, row) {
-            return Err(Difference::new(format!("event {} was granted, but {reason}", row.event_id)));
-        }
-        if let Some(reason) = budget.exhausted_limit(row) {
-            return Err(Difference::new(format!("event {} was granted beyond {reason}", row.event_id)));
-        }
-        budget.spend(row);
-    }
-    let bytes = payloads::ByteLimits::new(state, request, granted);
-    let claimable_rows: Vec<&Row> = state
-        .rows
-        .iter()
-        .filter(|(key, row)| !granted.contains(key) && why_not_claimable(state, now, request, row).is_none())
-        .map(|(_, row)| row)
-        .collect();
-    let left = claimable_rows
-        .iter()
-        .find(|row| budget.exhausted_limit(row).is_none() && !bytes.may_leave(row, &claimable_rows));
-    let kept_back = &left_by_bytes.kept_back;
-    let is_unnamed = |row: &&&Row| !kept_back.is_empty() && !kept_back.contains(&row.destination_id);
-    let unnamed = claimable_rows.iter().filter(is_unnamed).find(|row| budget.exhausted_limit(row).is_none());
-    if let Some(row) = unnamed {
-        return Err(Difference::new(format!(
-            "event {} was left because of bytes, but its destination is not named",
-            row.event_id
-        )));
-    }
-    match left {
-        None => bytes.check(&claimable_rows, left_by_bytes),
-        Some(row) => Err(Difference::new(format!(
-            "event {} was not granted, though it was claimable and no limit was reached",
-            row.event_id
-        ))),
-    }
-}
-
-/// Returns why an event may not be granted, apart from the limits; `None` if it may be.
-fn why_not_claimable(
-    state: &State,
-    now: Timestamp,
-    request: &ClaimRequest,
-    row: &Row,
-) -> Option<&'static str> {
-    let is_abandoned = || {
-        row.lease.is_some()
-            && TerminalState::after_lost_leases(row.lost_leases + 1, request.abandon_after).is_some()
-    };
-    if !row.is_ready(now) {
-        Some("it is not pending, not due, or leased")
-    } else if state.is_paused(row.destination_id, now) {
-        Some("its destination is paused")
-    } else if is_abandoned() {
-        Some("it had lost too many leases")
-    } else {
-        None
-    }
-}
-
-/// The leases granted so far, and the limits of the claim.
-struct ClaimBudget<'a> {
-    state: &'a State,
-    request: &'a ClaimRequest,
-    slots: SlotBudget,
-    granted: BTreeMap<DestinationId, usize>,
-}
-
-impl ClaimBudget<'_> {
-    /// Returns the limit that forbids granting one more event, if any.
-    fn exhausted_limit(&self, row: &Row) -> Option<&'static str> {
-        let (receiver, is_retry) = (self.state.receiver(row), row.attempts > 0);
-        let granted = self.granted.get(&row.destination_id).copied().unwrap_or(0);
-        if self.slots.total() == 0 {
-            Some("the limit")
-        } else if is_retry && self.slots.retries() == 0 {
-            Some("the limit of retries")
-        } else if granted >= self.request.slots.of(receiver).destination {
-            Some("the slots of its destination")
-        } else if self.slots.available(receiver, is_retry) == 0 {
-            Some("the slots of its host, or of hosts of its pace")
-        } else {
-            None
-        }
-    }
-
-    fn spend(&mut self, row: &Row) {
-        *self.granted.entry(row.destination_id).or_default() += 1;
-        self.slots.take(self.state.receiver(row), 1, row.attempts > 0);
     }
 }

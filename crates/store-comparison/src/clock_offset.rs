@@ -49,6 +49,11 @@ impl ClockOffset {
         if converted.since(model) + model.since(converted) <= TOLERANCE { model } else { converted }
     }
 
+    /// Converts a time on the model's clock to the store's, if the offset is known.
+    pub(crate) fn to_store(&self, model: Timestamp) -> Option<Timestamp> {
+        self.ahead_micros.map(|ahead| Timestamp::from_micros(model.as_micros() + ahead))
+    }
+
     /// Converts an optional timestamp. One that only the store has is kept, so that the comparison shows it.
     pub(crate) fn optional_to_model(
         &self,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use posthaste_domain::{DestinationId, EventId};
+use posthaste_domain::{DestinationId, EventId, Timestamp};
 use posthaste_store::{
     AttemptView, AuditView, EventDetail, EventQuery, EventView, Overview, PageLimit, PageRequest, Store,
     StoreError,
@@ -24,7 +24,9 @@ impl SequenceRun<'_> {
             self.model.with_state(|state| state.destinations.keys().copied().collect());
         for model in destinations {
             let store = self.ids.destinations.store_of(&model).copied();
-            let store = store.expect("comparing the destination's first event has paired its ids");
+            let store = store.expect(
+                "comparing the destination's first event, or creating the endpoint, has paired its ids",
+            );
             self.compare_destination(handle, &Counterparts { store, model }).await?;
         }
         self.compare_overview(&*self.store(handle)).await
@@ -37,10 +39,14 @@ impl SequenceRun<'_> {
                 self.compare_event(handle, &event).await?;
             }
         }
+        if self.uses_registry() {
+            self.compare_registry(Handle::First).await?;
+        }
         self.compare_state(Handle::First).await
     }
 
     async fn compare_events(&mut self, store: &dyn Store) -> ComparisonResult {
+        self.pair_fan_out_events()?;
         let views = read_all_events(store).await?;
         let models: BTreeMap<EventId, EventView> = self.model.with_state(|state| {
             state.rows.iter().map(|(key, row)| (row.event_id.clone(), row.view(*key))).collect()
@@ -57,6 +63,7 @@ impl SequenceRun<'_> {
         }
         match pairs.iter().min_by_key(|(_, model)| (model.created_at, model.key)) {
             Some((store, model)) => self.clock_offset.align(store.created_at, model.created_at),
+            None if self.uses_registry() => {}
             None => self.clock_offset.reset(),
         }
         for (store, model) in pairs {
@@ -84,6 +91,8 @@ impl SequenceRun<'_> {
             key: model.key,
             event_id: model.event_id.clone(),
             message_id: model.message_id,
+            app: store.app.map(|app| self.ids.applications.model_of(&app)).transpose()?,
+            webhook_id: store.webhook_id.as_ref().map(|id| self.ids.name_to_model(id)),
             destination_id: model.destination_id,
             next_attempt_at: clock_offset.optional_to_model(store.next_attempt_at, model.next_attempt_at),
             lease_until: clock_offset.optional_to_model(store.lease_until, model.lease_until),
@@ -179,7 +188,7 @@ impl SequenceRun<'_> {
         AuditView { at: self.clock_offset.to_model(store.at, model.at), ..store.clone() }
     }
 
-    fn error_to_model(&self, error: &StoreError, model: Option<&StoreError>) -> StoreError {
+    pub(crate) fn error_to_model(&self, error: &StoreError, model: Option<&StoreError>) -> StoreError {
         let mut error = error.clone();
         if let (
             StoreError::EventDiscarded { discard, .. },
@@ -197,7 +206,39 @@ impl SequenceRun<'_> {
         {
             *event_id = model;
         }
+        self.names_to_model(&mut error, model);
         error
+    }
+
+    /// Converts the resource that an error of the registry names.
+    fn names_to_model(&self, error: &mut StoreError, model: Option<&StoreError>) {
+        match (error, model) {
+            (
+                StoreError::ApplicationNotFound { app: name }
+                | StoreError::EndpointNotFound { endpoint: name }
+                | StoreError::MessageNotFound { message: name }
+                | StoreError::EndpointDisabled { endpoint: name }
+                | StoreError::PayloadExpunged { message: name },
+                _,
+            ) => *name = self.ids.name_to_model(name),
+            (StoreError::DestinationNotFound { id }, _) => {
+                *id = self.ids.destinations.model_of(&DestinationId(*id)).map_or(*id, |model| model.0);
+            }
+            (
+                StoreError::TooManyKeys { next_retires_at },
+                Some(StoreError::TooManyKeys { next_retires_at: model }),
+            ) => *next_retires_at = self.clock_offset.optional_to_model(*next_retires_at, *model),
+            // Each store has its own words for what it waits for.
+            (StoreError::Busy { reason }, Some(StoreError::Busy { reason: model })) => *reason = model,
+            _ => {}
+        }
+    }
+
+    /// Measures the offset between the clocks by a row that was just created, if it is unknown.
+    pub(crate) fn align_if_unknown(&mut self, store: Timestamp, model: Timestamp) {
+        if !self.clock_offset.is_known() {
+            self.clock_offset.align(store, model);
+        }
     }
 }
 

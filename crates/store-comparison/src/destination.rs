@@ -10,7 +10,7 @@ use posthaste_store::{
 
 use crate::clock_offset::optional_to_model;
 use crate::difference::{ComparisonResult, Difference, compare};
-use crate::operation::{Actor, Destination, Handle};
+use crate::operation::{Actor, DestinationChoice, Handle};
 use crate::sequence_run::{Counterparts, SequenceRun};
 
 /// Converts a count of the store: ages that are equal within the tolerance become the model's.
@@ -22,7 +22,7 @@ impl SequenceRun<'_> {
     pub(crate) async fn pause_destination(
         &mut self,
         handle: Handle,
-        destination: Destination,
+        destination: DestinationChoice,
         pause: &PauseRequest,
     ) -> ComparisonResult<String> {
         let id = self.destination(destination);
@@ -35,7 +35,7 @@ impl SequenceRun<'_> {
     pub(crate) async fn resume_destination(
         &mut self,
         handle: Handle,
-        destination: Destination,
+        destination: DestinationChoice,
         actor: Actor,
     ) -> ComparisonResult<String> {
         let id = self.destination(destination);
@@ -53,7 +53,7 @@ impl SequenceRun<'_> {
     ) -> ComparisonResult<String> {
         let converted = match (store, model) {
             (Ok(store), Ok(model)) => Ok(self.status_to_model(id, store, model)),
-            (store, _) => store,
+            (store, _) => store.map_err(|error| self.error_to_model(&error, model.as_ref().err())),
         };
         compare("the status of a destination", model, &converted)?;
         Ok(String::new())
@@ -72,7 +72,7 @@ impl SequenceRun<'_> {
                 destination: self.view_to_model(id, store.destination, &model.destination),
                 audit: self.audit_of_destination_to_model(store.audit, &model.audit),
             }),
-            (store, _) => store,
+            (store, _) => store.map_err(|error| self.error_to_model(&error, model.as_ref().err())),
         };
         compare("a destination", &model, &converted)?;
         let store = self.store(handle).destination_status(id.store).await;
@@ -178,6 +178,8 @@ impl SequenceRun<'_> {
         DestinationStatus {
             id: if store.id == id.store { id.model } else { store.id },
             url: store.url,
+            app: store.app.map(|app| self.ids.applications.model_of(&app).unwrap_or(app)),
+            disabled: self.disabled_to_model(store.disabled, model.disabled),
             operator_pause,
             receiver_pause,
             circuit,

@@ -65,6 +65,35 @@ pub(crate) const DEAD_LETTER_RETENTIONS: [Duration; 2] =
 pub(crate) const EXPIRIES: [Duration; 3] =
     [minutes_and_a_half(2), minutes_and_a_half(20), minutes_and_a_half(24 * 60)];
 
+/// Lifetimes of kept answers.
+pub(crate) const ANSWER_LIFETIMES: [Duration; 2] = [minutes_and_a_half(10), minutes_and_a_half(24 * 60)];
+
+/// Times until the first attempt of a message.
+pub(crate) const DELIVERY_DELAYS: [Duration; 2] = [minutes_and_a_half(2), minutes_and_a_half(60)];
+
+/// Grace periods of rotated keys. A key that retires at once has retired at every later time of both clocks.
+pub(crate) const KEY_GRACES: [Duration; 3] = [minutes_and_a_half(60), minutes_and_a_half(2), Duration::ZERO];
+
+/// Times in the past that filters of lists name.
+pub(crate) const PAST_TIMES: [Duration; 2] = [minutes_and_a_half(2), minutes_and_a_half(60)];
+
+/// Times in the past that filters of attempts name. Attempts start 40 seconds before a minute.
+pub(crate) const ATTEMPT_FILTER_TIMES: [Duration; 2] =
+    [Duration::from_secs(2 * MINUTE + 10), Duration::from_secs(10 * MINUTE + 10)];
+
+/// Periods of background operations, as their beginning and their end before now.
+pub(crate) const OPERATION_RANGES: [(Duration, Duration); 3] = [
+    (minutes_and_a_half(13 * 24 * 60), Duration::ZERO),
+    (minutes_and_a_half(60), Duration::ZERO),
+    (minutes_and_a_half(13 * 24 * 60), minutes_and_a_half(10)),
+];
+
+/// Time between the start of an operation and the next call, so that no message is published at the end of its period.
+pub(crate) const AFTER_START: Duration = Duration::from_secs(MINUTE);
+
+/// How long a receiver fails before its endpoint is disabled.
+const ENDPOINTS_DISABLED_AFTER: Duration = minutes_and_a_half(60);
+
 /// How long destinations without events are kept.
 pub(crate) const UNUSED_DESTINATIONS_KEPT_FOR: Duration = minutes_and_a_half(24 * 60);
 
@@ -84,6 +113,7 @@ pub(crate) fn retry_policy() -> RetryPolicy {
         max_backoff: RETRY_AFTER_DELAYS.into_iter().max(),
         gone_is_final: Some(true),
         honours_retry_after: Some(true),
+        disable_endpoints_after: Some(ENDPOINTS_DISABLED_AFTER),
         ..RetryPolicySpec::for_strategy(Strategy::Schedule { steps: RETRY_DELAYS.to_vec() })
     };
     RetryPolicy::new(spec).expect("a rising schedule above the floor is a valid policy")
@@ -106,7 +136,12 @@ mod tests {
             .chain(PAUSES.into_iter().flatten())
             .chain([RESUMED_WITHIN])
             .chain(EXPIRIES)
-            .chain([UNUSED_DESTINATIONS_KEPT_FOR])
+            .chain(ANSWER_LIFETIMES)
+            .chain(DELIVERY_DELAYS)
+            .chain(KEY_GRACES.into_iter().filter(|grace| !grace.is_zero()))
+            .chain(PAST_TIMES)
+            .chain(OPERATION_RANGES.into_iter().map(|(since, _)| since))
+            .chain([UNUSED_DESTINATIONS_KEPT_FOR, ENDPOINTS_DISABLED_AFTER])
             .chain(RETRY_DELAYS);
         for lifetime in lifetimes.chain(RETENTIONS.into_iter().flatten()) {
             assert_eq!(lifetime.as_millis() % 60_000, 30_000, "{lifetime:?}");

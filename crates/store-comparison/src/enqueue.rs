@@ -149,6 +149,7 @@ fn new_event(event: &EventSpec) -> NewEvent {
         session_id: optional("se-3"),
         traceparent: optional("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         max_attempts: Some(event.max_attempts),
+        ..NewEventSpec::default()
     };
     NewEvent::accept(spec, 1 << 20, event.max_attempts).expect("every field is acceptable")
 }

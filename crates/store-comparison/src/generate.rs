@@ -12,15 +12,64 @@ use crate::durations::{
     PAUSES, REPORT_LIFETIMES, RETENTIONS, RETRY_AFTER_DELAYS,
 };
 use crate::operation::{
-    Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, EventChoice, EventSpec, Handle, KeySpec,
-    LeaseChoice, Operation, Paging, ReceiverReply, RecencyIndex, RequestSpec, Step, Worker,
+    Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, DestinationChoice, EventChoice, EventSpec,
+    Handle, KeySpec, LeaseChoice, Operation, Paging, ReceiverReply, RecencyIndex, RequestSpec, Step, Worker,
 };
+
+use crate::registry::{RegistryOperation, registry_calls, setup};
 
 /// Upper bound of a sequence's length.
 pub(crate) const OPERATIONS_MAX: usize = 40;
+/// Upper bound of the groups of calls of a sequence on the registry.
+const GROUPS_MAX: usize = 18;
 
-/// Generates sequences. Nearly all begin with an enqueue, because most operations do nothing on an empty store.
-pub(crate) fn sequences() -> impl Strategy<Value = Vec<Step>> {
+/// Generates sequences. Of those with the registry, half use direct events alone.
+pub(crate) fn sequences(with_registry: bool) -> BoxedStrategy<Vec<Step>> {
+    if with_registry {
+        prop_oneof![1 => direct_sequences(), 1 => registry_sequences()].boxed()
+    } else {
+        direct_sequences().boxed()
+    }
+}
+
+/// Generates sequences that begin with an application and its endpoints. The other calls come in short groups, because a message
+/// matters only if it is also claimed and settled.
+fn registry_sequences() -> impl Strategy<Value = Vec<Step>> {
+    let on_registry = |calls: Vec<RegistryOperation>| calls.into_iter().map(Operation::Registry).collect();
+    let group = prop_oneof![
+        8 => registry_calls().prop_map(on_registry),
+        5 => (delivery_claim(), weighted(0.9, settle())).prop_map(|(claim, settle)| {
+            [claim].into_iter().chain(settle).collect()
+        }),
+        4 => vec(operation(), 1),
+    ];
+    let setup = setup().prop_map(on_registry);
+    let handles = vec(select(&[Handle::First, Handle::Second][..]), OPERATIONS_MAX);
+    (setup, vec(group, 1..GROUPS_MAX), handles).prop_map(|(setup, groups, handles)| {
+        let operations = setup.into_iter().chain(groups.into_iter().flatten());
+        operations.zip(handles).map(|(operation, handle)| Step { handle, operation }).collect()
+    })
+}
+
+/// Generates a claim that takes as many events as it can.
+fn delivery_claim() -> impl Strategy<Value = Operation> {
+    claim().prop_map(|claim| {
+        Operation::Claim(ClaimSpec {
+            limit: 6,
+            retries_max: 6,
+            per_destination: 6,
+            destination_slots: Vec::new(),
+            per_host: 6,
+            pace_slots: [6; Pace::ALL.len()],
+            payload_bytes_max: usize::MAX,
+            event_payload_bytes_max: None,
+            ..claim
+        })
+    })
+}
+
+/// Generates sequences of direct events. Nearly all begin with an enqueue, because most operations do nothing on an empty store.
+fn direct_sequences() -> impl Strategy<Value = Vec<Step>> {
     (weighted(0.95, step(enqueue())), vec(step(operation()), 1..OPERATIONS_MAX))
         .prop_map(|(first, rest)| first.into_iter().chain(rest).collect())
 }
@@ -52,7 +101,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => dead_letters(),
         3 => events(),
         1 => event().prop_map(Operation::Event),
-        1 => destination().prop_map(Operation::Destination),
+        1 => destination_choice().prop_map(Operation::Destination),
         2 => notices(),
         3 => discard(),
     ]
@@ -90,7 +139,7 @@ fn key() -> impl Strategy<Value = KeySpec> {
 fn claim() -> impl Strategy<Value = ClaimSpec> {
     let retries_max = prop_oneof![3 => Just(6_usize), 1 => 0..=2_usize];
     let per_destination = prop_oneof![3 => Just(6_usize), 1 => 0..=2_usize];
-    let destination_slots = vec((destination(), 0..=2_usize), 0..=2);
+    let destination_slots = vec((destination_choice(), 0..=2_usize), 0..=2);
     (
         worker(),
         limit(),
@@ -140,7 +189,7 @@ struct HostSlots {
     per_host: usize,
     paces: Vec<(Destination, Pace)>,
     pace_slots: [usize; Pace::ALL.len()],
-    known: Vec<Destination>,
+    known: Vec<DestinationChoice>,
 }
 
 fn host_slots() -> impl Strategy<Value = HostSlots> {
@@ -149,7 +198,7 @@ fn host_slots() -> impl Strategy<Value = HostSlots> {
         prop_oneof![6 => Just(6_usize), 1 => 0..=3_usize],
         vec((destination(), select(&Pace::ALL[..])), 0..=2),
         [pace_slots(), pace_slots(), pace_slots(), pace_slots()],
-        vec(destination(), 0..=2),
+        vec(destination_choice(), 0..=2),
     )
         .prop_map(|(per_host, paces, pace_slots, known)| HostSlots {
             per_host,
@@ -222,7 +271,7 @@ fn expire() -> impl Strategy<Value = Operation> {
 
 fn report() -> impl Strategy<Value = CircuitReportSpec> {
     let times = || select(&CIRCUIT_TIMES[..]);
-    (worker(), destination(), weighted(0.7, Just(())), times(), times(), select(&REPORT_LIFETIMES[..]))
+    (worker(), destination_choice(), weighted(0.7, Just(())), times(), times(), select(&REPORT_LIFETIMES[..]))
         .prop_map(|(worker, destination, open, open_for, next_probe_in, expires_in)| CircuitReportSpec {
             worker,
             destination,
@@ -235,7 +284,7 @@ fn report() -> impl Strategy<Value = CircuitReportSpec> {
 
 fn pause() -> impl Strategy<Value = Operation> {
     let reason = option::of(select(&["new disks", " \n ", "it's\r\n\0 \u{1f980}"][..]));
-    (destination(), actor(), select(&PAUSES[..]), reason).prop_map(
+    (destination_choice(), actor(), select(&PAUSES[..]), reason).prop_map(
         |(destination, actor, duration, reason)| Operation::PauseDestination {
             destination,
             actor,
@@ -246,7 +295,7 @@ fn pause() -> impl Strategy<Value = Operation> {
 }
 
 fn resume() -> impl Strategy<Value = Operation> {
-    (destination(), actor())
+    (destination_choice(), actor())
         .prop_map(|(destination, actor)| Operation::ResumeDestination { destination, actor })
 }
 
@@ -264,7 +313,7 @@ fn maintain() -> impl Strategy<Value = Operation> {
 
 fn events() -> impl Strategy<Value = Operation> {
     let status = select(&[DeliveryStatus::Pending, DeliveryStatus::Delivered, DeliveryStatus::Failed][..]);
-    (option::of(status), weighted(0.3, destination()), paging())
+    (option::of(status), weighted(0.3, destination_choice()), paging())
         .prop_map(|(status, destination, paging)| Operation::Events { status, destination, paging })
 }
 
@@ -301,7 +350,7 @@ fn lease_choice() -> impl Strategy<Value = LeaseChoice> {
 }
 
 /// Prefers the latest items, because most of their leases are not settled yet.
-fn recency_index() -> impl Strategy<Value = RecencyIndex> {
+pub(crate) fn recency_index() -> impl Strategy<Value = RecencyIndex> {
     prop_oneof![4 => 0..6_usize, 1 => 0..100_usize].prop_map(RecencyIndex)
 }
 
@@ -313,7 +362,7 @@ fn worker() -> impl Strategy<Value = Worker> {
     select(&[Worker::A, Worker::B][..])
 }
 
-fn actor() -> impl Strategy<Value = Actor> {
+pub(crate) fn actor() -> impl Strategy<Value = Actor> {
     select(&[Actor::Ann, Actor::Bob][..])
 }
 
@@ -323,4 +372,11 @@ fn known_destination() -> impl Strategy<Value = Destination> {
 
 fn destination() -> impl Strategy<Value = Destination> {
     prop_oneof![9 => known_destination(), 1 => Just(Destination::Unknown)]
+}
+
+pub(crate) fn destination_choice() -> impl Strategy<Value = DestinationChoice> {
+    prop_oneof![
+        2 => destination().prop_map(DestinationChoice::Url),
+        1 => recency_index().prop_map(DestinationChoice::Endpoint),
+    ]
 }

@@ -1,11 +1,12 @@
 //! The one-to-one mapping between the store's ids and the model's.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 
-use posthaste_domain::{DestinationId, EventId, EventKey, LeaseToken, MessageId};
+use posthaste_domain::{ApplicationId, DestinationId, EventId, EventKey, LeaseToken, MessageId, OperationId};
 
 use crate::difference::{ComparisonResult, Difference};
+use crate::sequence_run::Counterparts;
 
 /// The mapping of one kind of id.
 #[derive(Debug)]
@@ -61,6 +62,10 @@ pub(crate) struct IdMaps {
     pub(crate) messages: IdMap<MessageId>,
     pub(crate) destinations: IdMap<DestinationId>,
     pub(crate) tokens: IdMap<LeaseToken>,
+    pub(crate) applications: IdMap<ApplicationId>,
+    pub(crate) operations: IdMap<OperationId>,
+    /// The model's text for each text of the store that names a resource, in errors and in fields of events.
+    pub(crate) names: BTreeMap<String, String>,
 }
 
 impl IdMaps {
@@ -71,7 +76,20 @@ impl IdMaps {
             messages: IdMap::new("message id"),
             destinations: IdMap::new("destination id"),
             tokens: IdMap::new("lease token"),
+            applications: IdMap::new("application id"),
+            operations: IdMap::new("operation id"),
+            names: BTreeMap::new(),
         }
+    }
+
+    /// Records how the two stores name a resource.
+    pub(crate) fn pair_names(&mut self, named: &Counterparts<impl Display>) {
+        self.names.insert(named.store.to_string(), named.model.to_string());
+    }
+
+    /// Returns the model's text for a text of the store.
+    pub(crate) fn name_to_model(&self, store: &str) -> String {
+        self.names.get(store).cloned().unwrap_or_else(|| store.to_owned())
     }
 }
 

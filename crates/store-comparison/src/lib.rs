@@ -13,6 +13,7 @@
 //!   (`id_map.rs`).
 //! - **Time.** The examined store's clock may advance in real time. Durations are chosen so that nothing expires close to a
 //!   comparison (`durations.rs`), and timestamps are compared with a tolerance (`clock_offset.rs`).
+//! - **Registry.** Half of the sequences also call the registry of applications and endpoints (`registry.rs`).
 //! - **Choice.** A store decides which claimable events a claim takes. The choice must respect the limits and use them
 //!   up; then the model grants the same events (`claim.rs`).
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod durations;
 mod generate;
 mod id_map;
 mod operation;
+mod registry;
 mod sequence_run;
 mod tally;
 

@@ -39,6 +39,9 @@ impl SequenceRun<'_> {
             destinations.into_iter().filter(|id| !self.model_destinations().contains(id)).collect();
         self.tally.add("destinations removed", unused.len());
         self.await_removal(handle, &retention, &unused).await?;
+        // Maintenance cancels the pending events of deleted endpoints.
+        let store = self.store(handle);
+        self.compare_new_notices(&*store).await?;
         self.mark_removed_notices();
         self.compare_kept_notices(handle).await?;
         Ok(format!("{removed} removed"))
@@ -60,7 +63,11 @@ impl SequenceRun<'_> {
     ) -> ComparisonResult {
         let store = self.store(handle);
         for model in unused {
-            let id = *self.ids.destinations.store_of(model).expect("the destination had an event");
+            let id = *self
+                .ids
+                .destinations
+                .store_of(model)
+                .expect("every destination of the model has been paired");
             let mut steps = 0;
             while store.destination(id).await.is_ok() {
                 steps += 1;

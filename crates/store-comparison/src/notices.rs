@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use posthaste_domain::Notice;
+use posthaste_domain::{EndpointId, Notice, NoticeEndpoint};
 use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice, Store};
 
 use crate::difference::{ComparisonResult, Difference, compare};
@@ -66,7 +66,10 @@ impl SequenceRun<'_> {
         self.tally.add("notices", expected.len());
         for PublishedNotice { cursor, notice } in published {
             let event_id = self.ids.events.model_of(&notice.event_id)?;
-            let index = expected.iter().position(|expected| expected.notice.event_id == event_id);
+            let is_of_event = |expected: &PublishedNotice| expected.notice.event_id == event_id;
+            let is_same =
+                |expected: &PublishedNotice| is_of_event(expected) && expected.notice.kind == notice.kind;
+            let index = expected.iter().position(is_same).or_else(|| expected.iter().position(is_of_event));
             let index = index.ok_or_else(|| Difference::new(format!("an unexpected notice: {notice:?}")))?;
             let model = expected.remove(index);
             self.compare_notices(&notice, &model.notice)?;
@@ -132,10 +135,19 @@ impl SequenceRun<'_> {
     fn compare_notices(&self, store: &Notice, model: &Notice) -> ComparisonResult {
         let converted = Notice {
             event_id: self.ids.events.model_of(&store.event_id)?,
+            webhook_id: store.webhook_id.as_ref().map(|id| self.ids.name_to_model(id)),
             at: self.clock_offset.to_model(store.at, model.at),
+            endpoint: store.endpoint.map(|endpoint| self.notice_endpoint_to_model(endpoint)).transpose()?,
             ..store.clone()
         };
         compare(&format!("the notice of {}", store.event_id), model, &converted)
+    }
+
+    fn notice_endpoint_to_model(&self, store: NoticeEndpoint) -> ComparisonResult<NoticeEndpoint> {
+        Ok(NoticeEndpoint {
+            id: EndpointId(self.ids.destinations.model_of(&store.id.0)?),
+            app: self.ids.applications.model_of(&store.app)?,
+        })
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use posthaste_domain::{DeliveryStatus, ErrorClass, Outcome};
 use posthaste_store::{DeadLetterFilter, DestinationState, Pace};
 
+use crate::registry::RegistryOperation;
+
 /// One operation, and the store handle that it is called on.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
@@ -76,13 +78,13 @@ pub(crate) enum Operation {
     },
     ReportCircuits(Vec<CircuitReportSpec>),
     PauseDestination {
-        destination: Destination,
+        destination: DestinationChoice,
         actor: Actor,
         duration: Option<Duration>,
         reason: Option<&'static str>,
     },
     ResumeDestination {
-        destination: Destination,
+        destination: DestinationChoice,
         actor: Actor,
     },
     Destinations {
@@ -100,15 +102,23 @@ pub(crate) enum Operation {
     },
     Events {
         status: Option<DeliveryStatus>,
-        destination: Option<Destination>,
+        destination: Option<DestinationChoice>,
         paging: Paging,
     },
     Event(EventChoice),
-    Destination(Destination),
+    Destination(DestinationChoice),
     Notices {
         after: Option<RecencyIndex>,
         limit: usize,
     },
+    Registry(RegistryOperation),
+}
+
+impl Operation {
+    /// Returns whether the operation may change what the registry shows.
+    pub(crate) const fn may_change_registry(&self) -> bool {
+        matches!(self, Self::Registry(_) | Self::Settle { .. } | Self::Maintain { .. })
+    }
 }
 
 /// An index from the latest item backwards; zero is the latest. It wraps around in a shorter list.
@@ -162,14 +172,14 @@ pub(crate) struct ClaimSpec {
     pub(crate) limit: usize,
     pub(crate) retries_max: usize,
     pub(crate) per_destination: usize,
-    pub(crate) destination_slots: Vec<(Destination, usize)>,
+    pub(crate) destination_slots: Vec<(DestinationChoice, usize)>,
     pub(crate) per_host: usize,
     /// The paces of hosts, by one of their destinations.
     pub(crate) paces: Vec<(Destination, Pace)>,
     /// The free slots by pace.
     pub(crate) pace_slots: [usize; Pace::ALL.len()],
     /// Destinations that the worker knows to answer.
-    pub(crate) known: Vec<Destination>,
+    pub(crate) known: Vec<DestinationChoice>,
     pub(crate) payload_bytes_max: usize,
     pub(crate) event_payload_bytes_max: Option<usize>,
     pub(crate) inline_payload_bytes_max: usize,
@@ -239,6 +249,14 @@ impl Destination {
     }
 }
 
+/// Which destination an operation acts on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DestinationChoice {
+    Url(Destination),
+    /// One of all endpoints, including deleted ones; if there are none, the destination of a URL.
+    Endpoint(RecencyIndex),
+}
+
 /// Which event an operation acts on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum EventChoice {
@@ -288,7 +306,7 @@ impl ReceiverReply {
 #[derive(Debug, Clone)]
 pub(crate) struct CircuitReportSpec {
     pub(crate) worker: Worker,
-    pub(crate) destination: Destination,
+    pub(crate) destination: DestinationChoice,
     /// Whether the circuit is open.
     pub(crate) is_open: bool,
     pub(crate) open_for: Duration,

@@ -3,13 +3,13 @@
 //! The expected content of a page follows from the store's own events, which the last comparison checked against the
 //! model.
 
-use posthaste_domain::{DeliveryStatus, DestinationUrl, Timestamp};
+use posthaste_domain::{DeliveryStatus, DestinationUrl, EndpointId, Timestamp};
 use posthaste_store::{
     DeadLetterFilter, EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError,
 };
 
 use crate::difference::{ComparisonResult, Difference, compare};
-use crate::operation::{Destination, Handle, Paging};
+use crate::operation::{DestinationChoice, Handle, Paging};
 use crate::sequence_run::SequenceRun;
 
 impl SequenceRun<'_> {
@@ -38,17 +38,30 @@ impl SequenceRun<'_> {
         &mut self,
         handle: Handle,
         status: Option<DeliveryStatus>,
-        destination: Option<Destination>,
+        destination: Option<DestinationChoice>,
         paging: Paging,
     ) -> ComparisonResult<String> {
-        let url = |destination: Destination| DestinationUrl::parse(destination.url()).expect("a valid URL");
-        let query = EventQuery { status, destination: destination.map(url) };
+        let query = match destination {
+            None => EventQuery { status, ..EventQuery::default() },
+            Some(DestinationChoice::Url(destination)) => {
+                let url = DestinationUrl::parse(destination.url()).expect("a valid URL");
+                EventQuery { status, destination: Some(url), endpoint: None }
+            }
+            Some(DestinationChoice::Endpoint(_)) => {
+                let endpoint = destination.map(|endpoint| EndpointId(self.destination(endpoint).store));
+                EventQuery { status, destination: None, endpoint }
+            }
+        };
         let mut request = page_request(paging, self.next_events);
         for _ in 0..paging.pages_max {
             let page = self.store(handle).events(&query, &request).await;
             let wanted = self.views.iter().filter(|view| {
                 query.status.is_none_or(|status| view.status == status)
-                    && query.destination.as_ref().is_none_or(|url| view.destination_url == *url)
+                    && query
+                        .destination
+                        .as_ref()
+                        .is_none_or(|url| view.app.is_none() && view.destination_url == *url)
+                    && query.endpoint.is_none_or(|id| view.app.is_some() && view.destination_id == id.0)
             });
             request.after = compare_page("events", page, wanted, |view| view.created_at, &request)?;
             self.tally.add("pages", 1);

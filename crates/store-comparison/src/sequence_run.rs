@@ -1,21 +1,27 @@
 //! A run of one sequence of operations on the store and on the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthaste_domain::{DestinationId, EventId, EventKey, Lease, LeaseToken, Outcome, Timestamp};
+use posthaste_domain::{
+    ApplicationId, DestinationId, EventId, EventKey, Lease, LeaseToken, OrgId, Outcome, Timestamp,
+};
 use posthaste_store::{
     AttemptView, ClaimRequest, EventView, PageCursor, PauseRequest, Store, StoreClock as _,
 };
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
 
+use crate::claim::SpentThrottles;
 use crate::clock_offset::ClockOffset;
 use crate::difference::ComparisonResult;
 use crate::id_map::IdMaps;
 use crate::notices::NoticeLog;
-use crate::operation::{Destination, EventChoice, Handle, LeaseChoice, Operation, RecencyIndex, Step};
+use crate::operation::{
+    Destination, DestinationChoice, EventChoice, Handle, LeaseChoice, Operation, RecencyIndex, Step,
+};
+use crate::registry::PublishedMessage;
 use crate::tally::Tally;
 
 /// A value of the store and the corresponding value of the model, such as an event's id in each.
@@ -30,6 +36,8 @@ pub(crate) struct Counterparts<T> {
 pub(crate) struct AllowedDifferences {
     /// The store may keep attempts, and recognize replays of their settlements, longer than retention requires.
     pub(crate) late_attempt_removal: bool,
+    /// The store may leave events of a limited destination that an earlier claim has read.
+    pub(crate) skipped_limits: bool,
 }
 
 /// The store and the model during a sequence, with everything that later operations refer to.
@@ -46,6 +54,12 @@ pub(crate) struct SequenceRun<'a> {
     pub(crate) enqueued: Vec<Counterparts<EventId>>,
     pub(crate) claims: Vec<Counterparts<ClaimRequest>>,
     pub(crate) leases: Vec<Counterparts<Lease>>,
+    /// Every application ever created, by its id in the model, and every message ever published.
+    pub(crate) applications: Vec<(OrgId, ApplicationId)>,
+    pub(crate) published: Vec<PublishedMessage>,
+    pub(crate) throttles: SpentThrottles,
+    /// Limited destinations of the model that a claim has read.
+    pub(crate) limits_read: BTreeSet<DestinationId>,
     /// Every attempt ever recorded, as the model shows it, and the outcome settled under each token of the model.
     pub(crate) attempts: BTreeMap<EventKey, Vec<AttemptView>>,
     pub(crate) outcomes: BTreeMap<LeaseToken, Outcome>,
@@ -60,6 +74,9 @@ pub(crate) struct SequenceRun<'a> {
     /// One entry per operation, with its result.
     transcript: Vec<String>,
 }
+
+/// How long a worker may skip a limited destination that it has read.
+const LIMITS_SKIPPED_MAX: Duration = Duration::from_secs(1);
 
 impl<'a> SequenceRun<'a> {
     /// Starts a run on a harness with an empty store.
@@ -78,6 +95,10 @@ impl<'a> SequenceRun<'a> {
             enqueued: Vec::new(),
             claims: Vec::new(),
             leases: Vec::new(),
+            applications: Vec::new(),
+            published: Vec::new(),
+            throttles: SpentThrottles::default(),
+            limits_read: BTreeSet::new(),
             attempts: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             views: Vec::new(),
@@ -100,6 +121,9 @@ impl<'a> SequenceRun<'a> {
         }
         self.tally.add("operations", 1);
         // The other handle must see the effects of this one.
+        if step.operation.may_change_registry() && self.uses_registry() {
+            self.compare_registry(step.handle.other()).await?;
+        }
         self.compare_state(step.handle.other()).await
     }
 
@@ -150,12 +174,16 @@ impl<'a> SequenceRun<'a> {
                 Ok(String::new())
             }
             Operation::Notices { after, limit } => self.compare_earlier_notices(handle, *after, *limit).await,
+            Operation::Registry(operation) => self.run_on_registry(handle, operation).await,
         }
     }
 
-    async fn advance(&mut self, by: Duration) -> ComparisonResult<String> {
+    pub(crate) async fn advance(&mut self, by: Duration) -> ComparisonResult<String> {
         self.clock.advance(by);
         self.harness.advance(by).await;
+        if by >= LIMITS_SKIPPED_MAX {
+            self.limits_read.clear();
+        }
         // A cursor contains a timestamp of the store, and the harness may have changed stored timestamps.
         self.next_dead_letters = None;
         self.next_events = None;
@@ -173,11 +201,29 @@ impl<'a> SequenceRun<'a> {
         self.clock.now()
     }
 
-    /// Returns the ids of a destination. A destination without events gets an unknown id in both.
-    pub(crate) fn destination(&self, destination: Destination) -> Counterparts<DestinationId> {
+    /// Returns whether the sequence has called the registry.
+    pub(crate) fn uses_registry(&self) -> bool {
+        self.model.with_state(|state| {
+            let registry = &state.registry;
+            !(registry.applications.is_empty() && registry.event_types.is_empty())
+        })
+    }
+
+    /// Returns the ids of a destination. A destination that is not stored gets an unknown id in both.
+    pub(crate) fn destination(&self, choice: DestinationChoice) -> Counterparts<DestinationId> {
         let found = self.model.with_state(|state| {
-            let mut destinations = state.destinations.iter();
-            destinations.find(|(_, row)| row.url.as_str() == destination.url()).map(|(id, _)| *id)
+            let with_url = |destination: Destination| {
+                let mut destinations = state.destinations.iter().filter(|(_, it)| it.endpoint.is_none());
+                destinations.find(|(_, row)| row.url.as_str() == destination.url()).map(|(id, _)| *id)
+            };
+            let endpoints = state.destinations.iter().filter(|(_, it)| it.endpoint.is_some());
+            let endpoints: Vec<DestinationId> = endpoints.map(|(id, _)| *id).collect();
+            match choice {
+                DestinationChoice::Url(destination) => with_url(destination),
+                DestinationChoice::Endpoint(index) => index.pick(&endpoints).copied().or_else(|| {
+                    index.pick(&[Destination::A, Destination::B, Destination::C]).and_then(|it| with_url(*it))
+                }),
+            }
         });
         let ids = found.and_then(|model| {
             let store = *self.ids.destinations.store_of(&model)?;

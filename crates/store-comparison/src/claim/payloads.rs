@@ -6,18 +6,20 @@ use posthaste_domain::EventKey;
 use posthaste_store::ClaimRequest;
 use posthaste_store_memory::{Row, State};
 
-use super::LeftByBytes;
+use super::choice::LeftByBytes;
 use crate::difference::{ComparisonResult, Difference};
 
 /// The payloads that a claim has granted, and its limits.
 pub(super) struct ByteLimits<'a> {
+    state: &'a State,
     request: &'a ClaimRequest,
     granted: Vec<usize>,
 }
 
 impl<'a> ByteLimits<'a> {
-    pub(super) fn new(state: &State, request: &'a ClaimRequest, granted: &[EventKey]) -> Self {
-        Self { request, granted: granted.iter().map(|key| state.rows[key].payload.len()).collect() }
+    pub(super) fn new(state: &'a State, request: &'a ClaimRequest, granted: &[EventKey]) -> Self {
+        let bytes = |key: &EventKey| state.payload(&state.rows[key]).len();
+        Self { state, request, granted: granted.iter().map(bytes).collect() }
     }
 
     fn event_bytes_max(&self) -> usize {
@@ -26,7 +28,7 @@ impl<'a> ByteLimits<'a> {
 
     /// Returns whether the payload alone is larger than the claim may grant.
     fn is_too_large(&self, row: &Row) -> bool {
-        row.payload.len() > self.event_bytes_max()
+        self.state.payload(row).len() > self.event_bytes_max()
     }
 
     /// Returns whether the payload may not have fitted beside those that were granted. The store chooses which of the
@@ -34,7 +36,7 @@ impl<'a> ByteLimits<'a> {
     fn may_not_fit(&self, row: &Row) -> bool {
         let Some(smallest) = self.granted.iter().min() else { return false };
         let counted = self.granted.iter().sum::<usize>() - smallest;
-        row.payload.len() > self.request.payload_bytes_max.saturating_sub(counted)
+        self.state.payload(row).len() > self.request.payload_bytes_max.saturating_sub(counted)
     }
 
     /// Returns whether the claim may leave an event because of the sizes of the claimable events that it left. One that is

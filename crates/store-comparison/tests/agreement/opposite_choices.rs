@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{EventId, EventKey, Timestamp, WorkerId};
+use posthaste_domain::{DeliveryOrder, DeliveryStatus, EventId, EventKey, Timestamp, WorkerId};
 use posthaste_store::{
     ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, LeaseRef, MaintenanceReport, PayloadBudget,
     Retention, SettleResult, Settlement, SlotBudget, Store, StoreClock as _, StoreError, StoreLayer,
 };
-use posthaste_store_memory::{ManualClock, MemoryStore, State};
+use posthaste_store_memory::{ManualClock, MemoryStore, Row, State};
 
 pub(crate) struct OppositeChoices {
     pub(crate) memory: MemoryStore,
@@ -88,6 +88,7 @@ impl StoreLayer for OppositeChoices {
     }
 }
 
+/// Chooses the newest events first. Of a line it can only choose the head.
 fn choose_newest(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<EventKey>, bool) {
     let mut payloads = PayloadBudget::new(request);
     let mut slots = SlotBudget::new(request);
@@ -97,11 +98,41 @@ fn choose_newest(state: &State, now: Timestamp, request: &ClaimRequest) -> (Vec<
         if slots.available(receiver, is_retry) > 0
             && row.is_ready(now)
             && !state.is_paused(row.destination_id, now)
-            && payloads.take(row.payload.len())
+            && is_head(state, now, *key, row)
+            && has_tokens(state, now, row, &keys)
+            && payloads.take(state.payload(row).len())
         {
             slots.take(receiver, 1, is_retry);
             keys.push(*key);
         }
     }
     (keys, payloads.refused() > 0)
+}
+
+/// Returns whether the destination of an event has any order, or the event is the head of its line.
+fn is_head(state: &State, now: Timestamp, key: EventKey, row: &Row) -> bool {
+    let endpoint = state.destinations[&row.destination_id].endpoint.as_ref();
+    if endpoint.is_none_or(|endpoint| endpoint.order == DeliveryOrder::Any) {
+        return true;
+    }
+    let is_in_line =
+        |other: &Row| other.destination_id == row.destination_id && other.status == DeliveryStatus::Pending;
+    let line = || state.rows.iter().filter(|(_, other)| is_in_line(other));
+    let is_live = |other: &Row| other.lease.as_ref().is_some_and(|lease| !lease.is_expired(now));
+    let leased = line().find(|(_, other)| other.lease.is_some());
+    let head = leased.or_else(|| line().next()).map(|(head, _)| *head);
+    head == Some(key) && !line().any(|(_, other)| is_live(other))
+}
+
+/// Returns whether the throttles have a token beside those of the chosen events.
+fn has_tokens(state: &State, now: Timestamp, row: &Row, chosen: &[EventKey]) -> bool {
+    let count =
+        |is_like: &dyn Fn(&Row) -> bool| chosen.iter().filter(|key| is_like(&state.rows[*key])).count();
+    let endpoint = state.destinations[&row.destination_id].endpoint.as_ref();
+    let of_endpoint = endpoint.and_then(|it| Some(it.throttle?.available(it.spent_until, now)));
+    let application = row.app.and_then(|app| state.registry.applications.get(&app));
+    let of_application =
+        application.and_then(|it| Some(it.application.throttle?.available(it.spent_until, now)));
+    of_endpoint.is_none_or(|tokens| tokens > count(&|other| other.destination_id == row.destination_id))
+        && of_application.is_none_or(|tokens| tokens > count(&|other| other.app == row.app))
 }

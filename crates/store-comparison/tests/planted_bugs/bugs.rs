@@ -32,6 +32,8 @@ macro_rules! store_bug {
 pub(crate) mod claim;
 pub(crate) mod destination;
 pub(crate) mod records;
+pub(crate) mod registry;
+mod registry_faults;
 pub(crate) mod settle;
 
 /// Leases a row under a token, regardless of its present lease.

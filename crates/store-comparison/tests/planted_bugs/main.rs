@@ -13,7 +13,7 @@ use posthaste_store_memory::MemoryStore;
 use harness::MemoryHarness;
 
 /// Number of sequences within which every bug must be found.
-const SEQUENCES: u32 = 500;
+const SEQUENCES: u32 = 1_000;
 
 /// Asserts that the comparison fails, and that its report contains `expected`.
 fn assert_caught(bug: impl Fn(MemoryStore) -> Arc<dyn Store>, expected: &str) {
@@ -91,5 +91,13 @@ bugs! {
     an_idempotency_key_that_never_expires_is_caught: records::keys_never_expire, "replayed";
     a_refused_request_that_stores_events_is_caught: records::refused_requests_are_stored_in_part, "is unknown to the model";
     a_page_that_skips_a_notice_is_caught: records::notices_skip_one, "a notice is missing";
+    a_fan_out_that_skips_an_endpoint_is_caught: registry::fan_out_skips_one, "is missing";
+    a_fan_out_to_a_disabled_endpoint_is_caught: registry::fan_out_reaches_disabled, "publications differs";
+    a_line_that_grants_two_is_caught: registry::claim_ignores_lines, "it is not the head of its line";
+    a_throttle_that_is_not_spent_is_caught: registry::throttles_are_not_spent, "beyond the throttle of its endpoint";
+    an_application_throttle_that_is_not_spent_is_caught: registry::application_throttles_are_not_spent, "beyond the throttle of its application";
+    a_rotation_that_drops_the_old_key_is_caught: registry::rotation_drops_the_old_key, "rotations differs";
+    a_delete_that_keeps_events_is_caught: registry::delete_keeps_events, "status: Pending";
+    a_page_that_skips_a_message_is_caught: registry::pages_skip_one, "the page of a list";
     a_store_that_panics_is_caught: settle::release_panics, "a lease that was not held";
 }
