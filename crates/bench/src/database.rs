@@ -2,9 +2,13 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use posthaste_postgres_server::PostgresServer;
+use posthaste_store::Store;
+use posthaste_store_postgres::{PostgresConfig, PostgresStore};
+use posthaste_store_sqlite::{Options, SqliteStore, SystemClock, system_rng};
 
 use crate::options::StoreKind;
 use crate::process;
@@ -17,6 +21,9 @@ pub(crate) const POSTGRES_SETTINGS: &[(&str, &str)] = &[
     ("max_wal_size", "8GB"),
     ("checkpoint_timeout", "5min"),
 ];
+
+/// Name of the file of a SQLite database.
+const SQLITE_FILE: &str = "posthaste.db";
 
 /// An empty database. It is removed when this value is dropped.
 pub(crate) struct Database {
@@ -49,7 +56,7 @@ impl Servers {
         let directory = tempfile::tempdir().expect("a temporary directory can be created");
         match kind {
             StoreKind::Sqlite => {
-                let url = format!("sqlite://{}", directory.path().join("posthaste.db").display());
+                let url = format!("sqlite://{}", directory.path().join(SQLITE_FILE).display());
                 Database { directory, url, postgres: None }
             }
             StoreKind::Postgres => {
@@ -68,6 +75,22 @@ impl Database {
 
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Opens the store in this process, runs `work` with it, and closes it.
+    pub(crate) async fn with_store(&self, work: impl AsyncFnOnce(&Arc<dyn Store>)) {
+        if self.postgres.is_some() {
+            let config = PostgresConfig::from_url(&self.url).expect("the URL is the server's own");
+            let store = PostgresStore::open(config).await.expect("the database can be migrated");
+            return work(&(Arc::new(store) as Arc<dyn Store>)).await;
+        }
+        let random = system_rng().expect("the operating system provides random bytes");
+        let path = self.directory.path().join(SQLITE_FILE);
+        let store = SqliteStore::open(path, Arc::new(SystemClock), random, Options::default());
+        let store = store.unwrap_or_else(|error| panic!("{error}"));
+        work(&(Arc::new(store.clone()) as Arc<dyn Store>)).await;
+        let closed = tokio::task::spawn_blocking(move || store.close()).await;
+        assert!(closed.expect("closing does not panic"), "the file can be closed");
     }
 
     /// Returns the port of the PostgreSQL server; `None` for SQLite.

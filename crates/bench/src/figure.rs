@@ -54,10 +54,11 @@ pub(crate) enum Chart {
     Crowds,
     Trickle,
     Backlog,
+    Endpoints,
 }
 
 impl Chart {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Drain,
         Self::Ingest,
         Self::Latency,
@@ -67,6 +68,7 @@ impl Chart {
         Self::Resources,
         Self::Backlog,
         Self::Trickle,
+        Self::Endpoints,
         Self::Crowds,
         Self::ProcessorTime,
         Self::Connections,
@@ -89,6 +91,7 @@ impl Chart {
             Self::Crowds => "crowds",
             Self::Trickle => "trickle",
             Self::Backlog => "backlog",
+            Self::Endpoints => "endpoints",
         }
     }
 
@@ -107,6 +110,7 @@ impl Chart {
             Self::Crowds => "Lag of healthy receivers beside a crowd",
             Self::Trickle => "Claim of one event beside rows that cannot be sent",
             Self::Backlog => "Claim and settle as the store fills, relative to a small backlog",
+            Self::Endpoints => "Cost of fan-out and of registered endpoints",
         }
     }
 }
@@ -178,6 +182,23 @@ pub(crate) fn catalogue() -> Vec<Figure> {
             U::Milliseconds,
             C::Trickle,
         ),
+        figure("fan_out", "publish to 100 endpoints ÷ enqueue of 100 events, in time", ratio, C::Endpoints)
+            .at_most(1.3, 1.3),
+        figure("publish_few", "publish to 3 of 10,000 endpoints ÷ to 3 of 3, in time", ratio, C::Endpoints)
+            .at_most(2.0, 2.0),
+        figure(
+            "claims_endpoints",
+            "claim + settle beside 100,000 endpoints ÷ beside none",
+            ratio,
+            C::Endpoints,
+        )
+        .at_least(0.95, 0.95),
+        figure("drain_endpoints", "drain beside 100,000 endpoints ÷ beside none", ratio, C::Endpoints)
+            .at_least(0.95, 0.95),
+        figure("fan_out_rate", "events of publishes to 100 endpoints, one producer", rate, C::Rates),
+        figure("publish_few_rate", "publishes to 3 of 10,000 endpoints, one producer", rate, C::Rates),
+        figure("claims_endpoints_rate", "claim + settle beside 100,000 endpoints", rate, C::Rates),
+        figure("drain_endpoints_rate", "drain beside 100,000 endpoints", rate, C::Rates),
         figure("overview", "overview of the store after these deliveries", U::Milliseconds, C::Trickle),
     ];
     figures.extend(Crowd::ALL.into_iter().flat_map(crowd_figures));

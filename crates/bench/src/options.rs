@@ -48,7 +48,7 @@ pub(crate) struct RunOptions {
     #[arg(long, default_value = "target/release/posthaste")]
     pub(crate) binary: PathBuf,
     /// Parts to measure, separated by commas: all (without the long ones), quick, or
-    /// drain, ingest, latency, slow, claims, workers, wal, memory, idle, crowds, and the long ones trickle, backlog
+    /// drain, ingest, latency, slow, claims, workers, wal, memory, idle, crowds, and the long ones trickle, backlog, endpoints
     #[arg(long, default_value = "all")]
     pub(crate) what: Selection,
     /// sqlite, postgres or both
@@ -124,6 +124,7 @@ pub(crate) enum Part {
     Crowds,
     Trickle,
     Backlog,
+    Endpoints,
 }
 
 impl Part {
@@ -174,6 +175,7 @@ impl FromStr for Selection {
                 "crowds" => parts.push(Part::Crowds),
                 "trickle" => parts.push(Part::Trickle),
                 "backlog" => parts.push(Part::Backlog),
+                "endpoints" => parts.push(Part::Endpoints),
                 _ => return Err(format!("{name:?} is not a part")),
             }
         }
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(selection.parts, [Part::Drain, Part::Latency, Part::Idle]);
         assert_eq!(selection.scale_default, 1.0);
         let all: Selection = "all".parse().unwrap();
-        assert!(!all.parts.contains(&Part::Backlog) && !all.parts.contains(&Part::Trickle));
+        assert!([Part::Backlog, Part::Trickle, Part::Endpoints].iter().all(|long| !all.parts.contains(long)));
         let quick: Selection = "quick".parse().unwrap();
         assert!(quick.scale_default < 1.0 && quick.parts.contains(&Part::Drain));
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod crowds;
 pub(crate) mod drain;
+pub(crate) mod endpoints;
 pub(crate) mod idle;
 pub(crate) mod ingest;
 pub(crate) mod latency;

@@ -2,7 +2,9 @@
 
 pub(crate) mod backlog;
 pub(crate) mod claims;
+pub(crate) mod endpoints;
 mod load;
 mod measure;
+pub(crate) mod registry;
 mod subject;
 pub(crate) mod trickle;
