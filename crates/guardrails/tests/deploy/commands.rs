@@ -6,7 +6,7 @@ use crate::assert_none;
 use crate::files::{File, deploy_files, entries, files_at, parse_yaml};
 
 /// Commands of `posthaste`, each with its subcommands. A command with subcommands requires one of them.
-const COMMANDS: [(&str, &[&str]); 15] = [
+const COMMANDS: [(&str, &[&str]); 21] = [
     ("serve", &[]),
     ("worker", &[]),
     ("dispatch", &[]),
@@ -16,7 +16,31 @@ const COMMANDS: [(&str, &[&str]); 15] = [
     ("overview", &[]),
     ("dlq", &["list", "requeue", "discard"]),
     ("events", &["list", "show", "cancel"]),
-    ("destinations", &["list", "show", "pause", "resume"]),
+    ("destinations", &["list", "show", "pause", "resume", "secret"]),
+    ("apps", &["list", "add", "show", "update", "delete"]),
+    (
+        "endpoints",
+        &[
+            "list",
+            "add",
+            "show",
+            "update",
+            "disable",
+            "enable",
+            "delete",
+            "secret",
+            "rotate",
+            "stats",
+            "send-example",
+            "recover",
+            "replay-missing",
+            "operation",
+        ],
+    ),
+    ("messages", &["list", "publish", "show", "resend"]),
+    ("token", &[]),
+    ("operations", &["list", "stop"]),
+    ("secrets", &["reseal"]),
     ("doctor", &[]),
     ("openapi", &[]),
     ("config", &[]),

@@ -30,9 +30,11 @@ const HISTOGRAMS: [&str; 4] = [
 ];
 /// The first parts of the names of metrics.
 const PREFIXES: [&str; 3] = ["webhook_", "process_", "posthaste_"];
-const COUNTERS: [&str; 7] = [
+const COUNTERS: [&str; 9] = [
     "webhook_deliveries",
+    "webhook_application_deliveries",
     "webhook_dead_letters",
+    "webhook_endpoints_disabled",
     "webhook_leases_lost",
     "webhook_local_shortages",
     "webhook_stale_writes",
