@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use posthaste_domain::{DestinationId, DestinationUrl};
 use posthaste_store::{
-    DestinationAction, DestinationKey, KeyGrace, NewKey, Reseal, Retention, RotateKey, StoreError,
+    ClaimRequest, DestinationAction, DestinationKey, KeyGrace, NewKey, Reseal, Retention, RotateKey,
+    StoreError,
 };
 
 use crate::Harness;
@@ -71,6 +72,8 @@ pub async fn a_lease_carries_the_version_of_its_profile(harness: &dyn Harness) {
     let destination = endpoint(&store, &app).await.destination();
     publish_one(&store, &app).await;
     let before = version(&store, destination).await;
+    let unlisted = claim(&store, &ClaimRequest { limit: 0, ..claim_by("worker-a") }).await;
+    assert_eq!(unlisted.updated, [], "no worker has read an older version of a new endpoint");
     rotate(&store, destination, &new_key("second"), HOUR).await.expect("it rotates");
     let after = version(&store, destination).await;
     assert!(after > before && before > 0);

@@ -162,7 +162,8 @@ impl Destination {
     /// Raises the version of keys, headers and URL.
     pub(crate) fn change_profile(&mut self, now: Timestamp) {
         self.profile_version += 1;
-        self.profile_updated_at = Some(now);
+        // Workers have read only versions above zero.
+        self.profile_updated_at = (self.profile_version > 1).then_some(now);
     }
 
     /// The status as operators see it.

@@ -1,7 +1,7 @@
 //! Applications and endpoints of the benchmark.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use posthaste_domain::seal::{MasterKeys, NONCE_BYTES, SealedId};
@@ -22,6 +22,9 @@ pub(crate) const PUBLISHED_TYPE: &str = "invoice.paid";
 pub(crate) const OTHER_TYPE: &str = "invoice.voided";
 /// Endpoints that are added at the same time. They share commits.
 const CONCURRENT_ADDS: usize = 64;
+
+/// The seed of the next task that adds endpoints. Each task has its own, because the ids of secrets are random and unique.
+static NEXT_SEED: AtomicU64 = AtomicU64::new(0x00E0_0000);
 
 /// Registers the event types that the endpoints of the benchmark subscribe to.
 pub(crate) async fn register_types(store: &Arc<dyn Store>) {
@@ -49,10 +52,11 @@ pub(crate) async fn add_endpoints(
 ) {
     let next = Arc::new(AtomicUsize::new(0));
     let adders: Vec<_> = (0..CONCURRENT_ADDS.min(count))
-        .map(|adder| {
+        .map(|_| {
+            let seed = NEXT_SEED.fetch_add(1, Ordering::Relaxed);
             let (store, app, next) = (Arc::clone(store), app.clone(), Arc::clone(&next));
             tokio::spawn(async move {
-                let mut random = StdRng::seed_from_u64(0x00E0_0000 + adder as u64);
+                let mut random = StdRng::seed_from_u64(seed);
                 let org = OrgId::default_org();
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);

@@ -16,14 +16,15 @@ use super::endpoint::select;
 use super::{Call, CallError, cancel, event_type, find_endpoint, keys};
 use crate::session::{Session, Sql};
 
-/// Adds the destination of an endpoint. Its profile has the version 1, because every endpoint has a key of its own.
+/// Adds the destination of an endpoint. Its profile has the version 1, because every endpoint has a key of its own. No worker has
+/// read an older version, so claims do not list the destination as updated.
 static INSERT_DESTINATION: Sql = Sql {
     text: "
 INSERT INTO app.webhook_destinations (
-    kind, url, app_id, profile_version, profile_updated_at, is_fifo, throttle_per_second, is_limited,
+    kind, url, app_id, profile_version, is_fifo, throttle_per_second, is_limited,
     disabled_at, disabled_reason, paused_until
 )
-SELECT 'endpoint', $2, $1, 1, app.webhook_now(), $3, $4,
+SELECT 'endpoint', $2, $1, 1, $3, $4,
        $3 OR $4::integer IS NOT NULL OR a.throttle_per_second IS NOT NULL,
        CASE WHEN $5 THEN app.webhook_now() END, CASE WHEN $5 THEN 'manual' END,
        CASE WHEN $5 THEN timestamptz 'infinity' END

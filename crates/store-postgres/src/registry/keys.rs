@@ -79,11 +79,13 @@ WHERE s.destination_id = $1 AND s.kind <> 'headers' AND s.retires_at IS NULL",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// Raises the version of a destination's profile.
+/// Raises the version of a destination's profile. Workers have read only versions above zero, so they are informed only of changes of
+/// those.
 static CHANGE_PROFILE: Sql = Sql {
     text: "
 UPDATE app.webhook_destinations d
-SET profile_version = d.profile_version + 1, profile_updated_at = app.webhook_now()
+SET profile_version = d.profile_version + 1,
+    profile_updated_at = CASE WHEN d.profile_version > 0 THEN app.webhook_now() END
 WHERE d.id = $1",
     types: &[Type::INT8],
 };

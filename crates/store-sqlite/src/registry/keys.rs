@@ -34,11 +34,13 @@ fn sealed_value(row: &Row<'_>, id: usize, bytes: usize) -> rusqlite::Result<Seal
     Ok(SealedValue { id: SealedId::from_uuid(row::uuid(row, id)?), bytes: row.get(bytes)? })
 }
 
-/// Adds 1 to the version of a destination's URL, keys and headers.
+/// Adds 1 to the version of a destination's URL, keys and headers. Workers have read only versions above zero, so they are informed
+/// only of changes of those: claims beside many new endpoints list none of them.
 pub(super) fn change_profile(db: &Connection, now: Timestamp, id: DestinationId) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE webhook_destinations
-         SET profile_version = profile_version + 1, profile_updated_at = ?2
+         SET profile_version = profile_version + 1,
+             profile_updated_at = CASE WHEN profile_version > 0 THEN ?2 END
          WHERE id = ?1",
     )?
     .execute((id.0, now.as_micros()))?;
