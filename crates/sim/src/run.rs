@@ -92,7 +92,11 @@ async fn run_to_end(world: &Arc<World>, tenants: &Arc<Tenants>, seed: u64) {
             // Bursts are random, so the last events may be enqueued after the faults have ended.
             deadline = world.clock.elapsed() + recovery_time_max;
         } else if world.checker.all_events_ended() {
-            break;
+            // Subscribers receive the last notices within one poll interval. An operation may reopen an event meanwhile.
+            sleep(world.scenario.settings.poll_interval * 2 + Duration::from_secs(1)).await;
+            if world.checker.all_events_ended() {
+                break;
+            }
         }
         if world.clock.elapsed() > deadline {
             return world.checker.report_unfinished(recovery_time_max);
@@ -101,8 +105,6 @@ async fn run_to_end(world: &Arc<World>, tenants: &Arc<Tenants>, seed: u64) {
         world.checker.check_waiting(faults_ended_at, &world.running_processes());
         world.checker.check_expiry(faults_ended_at, &world.running_processes());
     }
-    // Subscribers receive the last notices within one poll interval.
-    sleep(world.scenario.settings.poll_interval * 2 + Duration::from_secs(1)).await;
     world.checker.check_end_state(&world.running_processes());
     if panics::occurred() {
         world

@@ -1,6 +1,6 @@
 //! Stores and engines with one known bug each in the registry: in fan-out, disabled endpoints, rotations, lines or throttles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ use posthaste_store::{
     AppScope, ClaimRequest, ClaimResponse, DestinationKey, DestinationProfile, Endpoint, LayeredStore,
     OperatorPause, Publication, PublishRequest, Store, StoreError, StoreLayer,
 };
-use posthaste_store_memory::{EndpointRow, MemoryStore, Row, State};
+use posthaste_store_memory::{Destination, EndpointRow, MemoryStore, Row, State};
 
 /// Defines a bug of a store's registry: its name, its own state, and the calls that it changes.
 macro_rules! registry_bug {
@@ -182,18 +182,37 @@ registry_bug! {
 }
 
 registry_bug! {
-    /// Leaves the events of an endpoint held after it was enabled.
-    EnablingLeavesEventsHeld;
+    /// Grants no lease on events of an endpoint that was enabled after it had been disabled.
+    EnablingLeavesEventsHeld state Mutex<BTreeSet<DestinationId>>;
+
+    store {
+        async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+            let held = self.state.lock().expect("one thread").clone();
+            let before: BTreeMap<DestinationId, Option<OperatorPause>> = self.memory.with_state(|state| {
+                let held = held.iter().filter_map(|id| Some((*id, state.destinations.get(id)?.clone())));
+                let held: Vec<(DestinationId, Destination)> = held.collect();
+                held.into_iter().map(|(id, destination)| {
+                    let at = destination.created_at;
+                    let pause = OperatorPause { actor: "bug".to_owned(), at, until: None, reason: None };
+                    state.destinations.get_mut(&id).expect("just found").operator_pause = Some(pause);
+                    (id, destination.operator_pause)
+                }).collect()
+            });
+            let claimed = self.memory.claim(request).await;
+            self.memory.with_state(|state| {
+                for (id, pause) in before {
+                    state.destinations.get_mut(&id).expect("just found").operator_pause = pause;
+                }
+            });
+            claimed
+        }
+    }
 
     endpoints {
         async fn update(&self, scope: AppScope<'_>, endpoint: &EndpointRef, change: &EndpointChange, actor: &str) -> Result<Endpoint, StoreError> {
             let updated = self.memory.endpoints().update(scope, endpoint, change, actor).await?;
             if change.is_disabled == Some(false) {
-                self.memory.with_state(|state| {
-                    let destination = state.destinations.get_mut(&updated.destination()).expect("just updated");
-                    let pause = OperatorPause { actor: actor.to_owned(), at: updated.updated_at, until: None, reason: None };
-                    destination.operator_pause = Some(pause);
-                });
+                self.state.lock().expect("one thread").insert(updated.destination());
             }
             Ok(updated)
         }
