@@ -144,9 +144,17 @@ async fn a_transaction_with_an_older_snapshot_fails_instead_of_using_a_removed_d
     assert_eq!(claim(&*store).await.len(), 1);
 }
 
+/// Waits until a worker has removed one of the destinations. The producers stop for it once in a while: other tests' open
+/// transactions delay removals, and destinations that are always in use are never removed.
+async fn wait_for_a_removal(client: &Client, destinations: usize) {
+    let all = i64::try_from(destinations).expect("a small number");
+    wait_until(TIMEOUT, "a destination is removed", async || count_destinations(client).await < all).await;
+}
+
 #[tokio::test]
 async fn no_event_refers_to_a_removed_destination_while_producers_and_two_workers_race() {
     const ROUNDS: usize = 60;
+    const ROUNDS_BETWEEN_PAUSES: usize = 6;
     let harness = PostgresHarness::start().await;
     let stores = [harness.store(), harness.second_handle()];
     let observer = client(&harness.database.url).await;
@@ -160,11 +168,18 @@ async fn no_event_refers_to_a_removed_destination_while_producers_and_two_worker
         })
     });
     let urls = ["https://a.example/", "https://b.example/"];
+    let pause = async |round: usize| {
+        if round % ROUNDS_BETWEEN_PAUSES == ROUNDS_BETWEEN_PAUSES - 1 {
+            wait_for_a_removal(&observer, urls.len()).await;
+        }
+    };
     // Producers through the stores, whose caches know the ids of removed destinations.
+    let pause = &pause;
     let through_stores = stores.iter().enumerate().map(|(number, store)| async move {
         for round in 0..ROUNDS {
             let event_id = enqueue(&**store, spec_to(urls[(number + round) % 2])).await;
             remove_event(&**store, event_id.as_str()).await;
+            pause(round).await;
         }
     });
     // Producers in SQL, whose transactions stay open while the workers try to remove their destinations.
@@ -180,6 +195,7 @@ async fn no_event_refers_to_a_removed_destination_while_producers_and_two_worker
                 }
                 client.batch_execute("COMMIT").await.unwrap();
                 remove_event(&*store, &event_id).await;
+                pause(round).await;
             }
         }
     });
