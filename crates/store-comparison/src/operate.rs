@@ -89,15 +89,7 @@ impl SequenceRun<'_> {
                     expires_in: report.expires_in,
                 }),
             };
-            // A worker reports each destination once in a call.
-            let mut batch: Vec<CircuitReport> = Vec::new();
-            for report in reports.iter().map(report) {
-                batch.retain(|other| {
-                    (&other.worker, other.destination) != (&report.worker, report.destination)
-                });
-                batch.push(report);
-            }
-            batch
+            reports.iter().map(report).collect()
         };
         let store = self.store(handle).report_circuits(&batch(|ids| ids.store)).await;
         store.map_err(|error| Difference::failed("report_circuits", &error))?;

@@ -164,7 +164,7 @@ pub(crate) fn updated(state: &State, now: Timestamp, within: Duration) -> Vec<De
 }
 
 pub(crate) fn report_circuits(state: &mut State, now: Timestamp, reports: &[CircuitReport]) {
-    for report in reports {
+    for report in CircuitReport::last_of_each(reports) {
         let Some(destination) = state.destinations.get_mut(&report.destination) else { continue };
         let open = report.open.as_ref().map(|open| ReportedCircuit {
             circuit: OpenCircuit {

@@ -27,7 +27,7 @@ pub(crate) use look::try_look;
 
 use crate::StoreState;
 use crate::session::Session;
-use crate::sweep::{self, FirstSweep};
+use crate::sweep;
 use look::{Look, LookRows};
 
 /// How long claims may take what earlier looks have found, without looking again. New destinations wait that long beside a
@@ -42,6 +42,8 @@ const FRUITLESS_ROUNDS_MAX: usize = 4;
 pub(crate) struct DiscoveryState {
     pub(crate) claimable: ClaimableIndex,
     pub(crate) cursors: DiscoveryCursors,
+    /// The first sweep has read the destinations up to this one, and not yet those after it.
+    pub(crate) unswept_after: Option<i64>,
     /// When discovery last looked for rows.
     pub(crate) looked_at: Option<Instant>,
 }
@@ -68,10 +70,8 @@ pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<
     // previous claim left.
     let mut discovery = store.discovery.lock().await;
     let response = store.sessions.dispatch.with(async |session| {
-        if !discovery.cursors.has_started()
-            && sweep::start_discovery(session, &mut discovery).await? == FirstSweep::Partial
-        {
-            store.sweep_request.notify_one();
+        if !discovery.cursors.has_started() {
+            sweep::start_discovery(session, store, &mut discovery).await?;
         }
         let claim = Claim::new(session, store, request);
         claim.run(&mut discovery).await

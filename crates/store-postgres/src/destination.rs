@@ -1,7 +1,5 @@
 //! Destinations: operators' pauses and resumes, the circuits that workers report, and the destination's status.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::join;
 use posthaste_domain::{ApplicationId, DestinationId, DestinationUrl, DisableReason};
 use posthaste_store::{
@@ -224,15 +222,15 @@ pub(crate) fn parse_status(row: &Row) -> Result<DestinationStatus, tokio_postgre
     })
 }
 
-/// Stores the circuits that workers report. Of several reports of one worker on a destination, the last wins.
+/// Stores the circuits that workers report.
 pub(crate) async fn report_circuits(store: &StoreState, reports: &[CircuitReport]) -> Result<(), StoreError> {
-    let last: BTreeMap<(i64, &str), &CircuitReport> =
-        reports.iter().map(|report| ((report.destination.0, report.worker.as_str()), report)).collect();
-    if last.is_empty() {
+    let reports = CircuitReport::last_of_each(reports);
+    if reports.is_empty() {
         return Ok(());
     }
-    let (destinations, workers): (Vec<i64>, Vec<&str>) = last.keys().copied().unzip();
-    let open = || last.values().map(|report| report.open.as_ref());
+    let destinations: Vec<i64> = reports.iter().map(|report| report.destination.0).collect();
+    let workers: Vec<&str> = reports.iter().map(|report| report.worker.as_str()).collect();
+    let open = || reports.iter().map(|report| report.open.as_ref());
     let open_for: Vec<Option<i64>> = open().map(|open| Some(micros(open?.open_for))).collect();
     let next_probe_in: Vec<Option<i64>> = open().map(|open| Some(micros(open?.next_probe_in))).collect();
     let errors: Vec<Option<&str>> = open().map(|open| open?.last_error.as_deref()).collect();

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::claim::DiscoveryState;
 use crate::discover::{READ_SNAPSHOT, SnapshotRow};
+use crate::error::store_error;
 use crate::session::{Session, Sql};
 use crate::watermark::{self, StepSize};
 use crate::{StoreState, sleep};
@@ -27,30 +28,38 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const STEP_DESTINATIONS_MAX: i64 = 500;
 /// Time between two steps: with very many destinations a sweep takes longer, but its load stays the same.
 const STEP_INTERVAL: Duration = Duration::from_millis(20);
-/// Steps of the first sweep that the first claim waits for.
+/// Steps of the first sweep that the first claim waits for. The background sweep takes the others, without intervals.
 const FIRST_SWEEP_STEPS_MAX: usize = 40;
+/// Rows of first attempts, and of retries, that the first claim reads instead of waiting for more steps.
+const OLDEST_ROWS_MAX: i64 = 5_000;
 
 /// Reads the first claimable row of each destination after $1: of first attempts, and of retries that are due. Uses
-/// index webhook_queue_destination_position. First attempts are read from the oldest-pending watermark on, above the
-/// dead index entries of delivered events.
+/// index webhook_queue_destination_position, once for a destination without events. First attempts are read from the
+/// oldest-pending watermark on, above the dead index entries of delivered events.
 static SWEEP_STEP: Sql = Sql {
     text: "
-SELECT d.id, first.queue_position, retry.queue_position
+SELECT d.id,
+       CASE WHEN earliest.queue_position < $3 THEN earliest.queue_position END,
+       CASE WHEN earliest.queue_position < $3 THEN retry.queue_position
+            WHEN earliest.queue_position <= (SELECT app.webhook_retry_position(app.webhook_now())) THEN earliest.queue_position
+       END
 FROM (
     SELECT d.id FROM app.webhook_destinations d WHERE d.id > $1 ORDER BY d.id LIMIT $2
 ) d
 LEFT JOIN LATERAL (
     SELECT q.queue_position
     FROM app.webhook_queue q
-    WHERE q.destination_id = d.id AND q.queue_position >= (SELECT w.min_key FROM app.webhook_pending_watermark w) AND q.queue_position < $3
+    WHERE q.destination_id = d.id AND q.queue_position >= (SELECT w.min_key FROM app.webhook_pending_watermark w)
           AND q.lease_until IS NULL
     ORDER BY q.queue_position
     LIMIT 1
-) first ON true
+) earliest ON true
 LEFT JOIN LATERAL (
     SELECT q.queue_position
     FROM app.webhook_queue q
-    WHERE q.destination_id = d.id AND q.queue_position >= $3 AND q.queue_position <= app.webhook_retry_position(app.webhook_now())
+    WHERE earliest.queue_position < $3
+          AND q.destination_id = d.id AND q.queue_position >= $3
+          AND q.queue_position <= (SELECT app.webhook_retry_position(app.webhook_now()))
           AND q.lease_until IS NULL
     ORDER BY q.queue_position
     LIMIT 1
@@ -59,53 +68,84 @@ ORDER BY d.id",
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// Result of the first sweep of a process: whether it read every destination, or stopped early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FirstSweep {
-    Complete,
-    Partial,
-}
+/// Reads the destinations of the oldest claimable rows, each with its first one: of the oldest $1 first attempts, and of the
+/// $1 retries that have been due for longest. Uses indexes webhook_queue_id and webhook_queue_position.
+static OLDEST_ROWS: Sql = Sql {
+    text: "
+SELECT r.destination_id, min(r.queue_position) FILTER (WHERE r.is_first), min(r.queue_position) FILTER (WHERE NOT r.is_first)
+FROM (
+    (
+        SELECT q.destination_id, q.queue_position, true AS is_first
+        FROM app.webhook_queue q
+        WHERE q.id >= (SELECT w.min_key FROM app.webhook_pending_watermark w)
+              AND q.queue_position = q.id AND q.lease_until IS NULL
+        ORDER BY q.id
+        LIMIT $1
+    )
+    UNION ALL
+    (
+        SELECT q.destination_id, q.queue_position, false
+        FROM app.webhook_queue q
+        WHERE q.queue_position >= $2 AND q.queue_position <= app.webhook_retry_position(app.webhook_now())
+              AND q.queue_position <> q.id AND q.lease_until IS NULL
+        ORDER BY q.queue_position
+        LIMIT $1
+    )
+) r
+GROUP BY r.destination_id",
+    types: &[Type::INT8, Type::INT8],
+};
 
 /// Runs the first sweep: fills the empty index of claimable rows and sets the cursors from which discovery continues.
-/// With very many destinations it stops early, so that the first claim does not wait for all of them; a background
-/// sweep then reads the others.
+///
+/// With very many destinations it stops early, so that the first claim does not wait for all of them, and reads the
+/// oldest rows of the queue instead. The background sweep then continues with the other destinations.
 pub(crate) async fn start_discovery(
     session: &Session,
+    store: &StoreState,
     discovery: &mut DiscoveryState,
-) -> Result<FirstSweep, tokio_postgres::Error> {
+) -> Result<(), tokio_postgres::Error> {
     let rows = session.query(&READ_SNAPSHOT, &[&0_i64, &Uuid::nil(), &0_i64]).await?;
     let SnapshotRow { snapshot, last_number, .. } = SnapshotRow::parse(&rows)?;
     discovery.cursors.start(last_number, snapshot.now);
-    let (_, retries_to) = discovery.cursors.discovered_to();
+    let discovered_to = discovery.cursors.discovered_to();
     let mut after = i64::MIN;
     for _ in 0..FIRST_SWEEP_STEPS_MAX {
-        let rows =
-            session.transact(&SWEEP_STEP, &[&after, &STEP_DESTINATIONS_MAX, &RETRY_POSITION_MIN]).await?;
-        add_ranges(discovery, &rows, (last_number, retries_to))?;
-        let Some(last) = rows.last() else { return Ok(FirstSweep::Complete) };
+        let rows = read_step(session, after).await?;
+        add_ranges(discovery, &rows, discovered_to)?;
+        let Some(last) = rows.last() else { return Ok(()) };
         after = last.try_get(0)?;
     }
-    Ok(FirstSweep::Partial)
+    let rows = session.transact(&OLDEST_ROWS, &[&OLDEST_ROWS_MAX, &RETRY_POSITION_MIN]).await?;
+    add_ranges(discovery, &rows, discovered_to)?;
+    discovery.unswept_after = Some(after);
+    store.sweep_request.notify_one();
+    Ok(())
+}
+
+async fn read_step(session: &Session, after: i64) -> Result<Vec<Row>, tokio_postgres::Error> {
+    session.transact(&SWEEP_STEP, &[&after, &STEP_DESTINATIONS_MAX, &RETRY_POSITION_MIN]).await
 }
 
 /// Adds two ranges for each destination: its first attempts and its retries, each from the first row up to the position
-/// that discovery has reached. Discovery finds the rows beyond it.
+/// that discovery has reached. Discovery finds the rows beyond it. Returns whether there was a row.
 fn add_ranges(
     discovery: &mut DiscoveryState,
     rows: &[Row],
     (first_attempts_to, retries_to): (i64, i64),
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<bool, tokio_postgres::Error> {
+    let mut is_any_claimable = false;
     let range = |position: i64, end: i64| PositionRange { low: position - 1, high: end.max(position) };
     for row in rows {
         let destination = DestinationId(row.try_get(0)?);
-        if let Some(position) = row.try_get::<_, Option<i64>>(1)? {
-            discovery.claimable.record_range(destination, range(position, first_attempts_to));
-        }
-        if let Some(position) = row.try_get::<_, Option<i64>>(2)? {
-            discovery.claimable.record_range(destination, range(position, retries_to));
+        for (column, end) in [(1, first_attempts_to), (2, retries_to)] {
+            if let Some(position) = row.try_get::<_, Option<i64>>(column)? {
+                discovery.claimable.record_range(destination, range(position, end));
+                is_any_claimable = true;
+            }
         }
     }
-    Ok(())
+    Ok(is_any_claimable)
 }
 
 /// Sweeps periodically, and on request, until the store is dropped.
@@ -119,29 +159,32 @@ pub(crate) async fn run(store: Weak<StoreState>) {
             () = sleep(SWEEP_INTERVAL) => {}
         }
         let Some(store) = store.upgrade() else { return };
+        let unswept_after = store.discovery.lock().await.unswept_after.take();
+        if let Some(after) = unswept_after {
+            report(sweep(&store, after, Duration::ZERO).await);
+            continue;
+        }
         if let Err(error) = watermark::check(&store, &mut check_step).await {
             tracing::debug!(code = error.code(), %error, "oldest-pending watermark not checked; the next sweep checks it");
         }
         if let Err(error) = store.clock_repair.run(&store).await {
             tracing::debug!(code = error.code(), %error, "times not compared with the clock; the next sweep compares them");
         }
-        if let Err(error) = sweep(&store).await {
-            tracing::debug!(code = error.code(), %error, "sweep interrupted; the next sweep starts over");
-        }
+        report(sweep(&store, i64::MIN, STEP_INTERVAL).await);
     }
 }
 
-async fn sweep(store: &StoreState) -> Result<(), StoreError> {
-    let mut after = i64::MIN;
+fn report(swept: Result<(), StoreError>) {
+    if let Err(error) = swept {
+        tracing::debug!(code = error.code(), %error, "sweep interrupted; the next sweep starts over");
+    }
+}
+
+/// Reads the destinations after this id, in steps, and wakes the workers for what they have to claim.
+async fn sweep(store: &StoreState, mut after: i64, step_interval: Duration) -> Result<(), StoreError> {
     loop {
         // Read without the lock, so that claims go on meanwhile.
-        let rows = store
-            .sessions
-            .operate
-            .with(async |session| {
-                session.transact(&SWEEP_STEP, &[&after, &STEP_DESTINATIONS_MAX, &RETRY_POSITION_MIN]).await
-            })
-            .await?;
+        let rows = store.sessions.operate.with(async |session| read_step(session, after).await).await?;
         let mut discovery = store.discovery.lock().await;
         if !discovery.cursors.has_started() {
             return Ok(());
@@ -150,13 +193,14 @@ async fn sweep(store: &StoreState) -> Result<(), StoreError> {
             discovery.cursors.restart_expiry_checks();
         }
         let discovered_to = discovery.cursors.discovered_to();
-        let last = add_ranges(&mut discovery, &rows, discovered_to)
-            .and_then(|()| rows.last().map(|row| row.try_get(0)).transpose());
+        let is_any_claimable =
+            add_ranges(&mut discovery, &rows, discovered_to).map_err(|error| store_error(&error))?;
         drop(discovery);
-        match last.map_err(|error| crate::error::store_error(&error))? {
-            Some(last) => after = last,
-            None => return Ok(()),
+        if is_any_claimable {
+            store.waker.wake();
         }
-        sleep(STEP_INTERVAL).await;
+        let Some(last) = rows.last() else { return Ok(()) };
+        after = last.try_get(0).map_err(|error| store_error(&error))?;
+        sleep(step_interval).await;
     }
 }

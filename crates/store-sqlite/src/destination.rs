@@ -245,7 +245,7 @@ pub(crate) fn report_circuits(
     )?;
     let mut close =
         db.prepare_cached("DELETE FROM webhook_circuits WHERE destination_id = ?1 AND worker = ?2")?;
-    for report in reports {
+    for report in CircuitReport::last_of_each(reports) {
         let (id, worker) = (report.destination.0, report.worker.as_str());
         match &report.open {
             Some(circuit) => open.execute((

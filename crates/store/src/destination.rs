@@ -1,5 +1,6 @@
 //! Destinations as operators see and steer them: pauses, circuits, failures, and the events that wait for them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use posthaste_domain::{
@@ -293,6 +294,16 @@ pub struct CircuitReport {
     pub destination: DestinationId,
     /// `None` reports that the circuit has closed.
     pub open: Option<OpenCircuitReport>,
+}
+
+impl CircuitReport {
+    /// Returns the reports that count, ordered by destination and worker: of several reports of one worker on one
+    /// destination, the last.
+    pub fn last_of_each(reports: &[Self]) -> Vec<&Self> {
+        let last: BTreeMap<_, _> =
+            reports.iter().map(|report| ((report.destination, &report.worker), report)).collect();
+        last.into_values().collect()
+    }
 }
 
 /// A worker's report of a circuit that is open or half open, in durations on the worker's clock.

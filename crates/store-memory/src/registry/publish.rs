@@ -18,15 +18,15 @@ pub(super) fn publish(
 ) -> Result<Publication, StoreError> {
     let app = find_or_create_app(state, now, request)?;
     let message = &request.message;
+    let endpoints: Vec<DestinationId> = match &request.only_endpoint {
+        Some(endpoint) => vec![find_enabled(state, app, endpoint)?],
+        None => matching(state, app, message),
+    };
     if let Some(uid) = &message.uid
         && state.registry.messages.values().any(|other| other.app == app && other.uid.as_ref() == Some(uid))
     {
         return Err(StoreError::UidTaken { uid: uid.to_string() });
     }
-    let endpoints: Vec<DestinationId> = match &request.only_endpoint {
-        Some(endpoint) => vec![find_enabled(state, app, endpoint)?],
-        None => matching(state, app, message),
-    };
     let key = add_message(state, now, app, message, request.stored_by.as_deref());
     for endpoint in &endpoints {
         let event_id = EventId::of_fan_out(state.registry.messages[&key].id, *endpoint);

@@ -15,6 +15,7 @@ mod contention;
 mod deliveries_view;
 mod durability;
 mod failover;
+mod first_sweep;
 mod large_payloads;
 mod late_commits;
 mod late_results;

@@ -20,13 +20,13 @@ pub(super) fn publish(
 ) -> Result<Publication, CallError> {
     let db = context.db;
     let app = find_or_create_app(context, request)?;
+    if let Some(only) = &request.only_endpoint {
+        endpoint::find_enabled(db, app, only)?;
+    }
     if let Some(uid) = &request.message.uid
         && db.prepare_cached(MESSAGE_BY_UID)?.exists((app.0, uid.as_str()))?
     {
         return Err(uid_taken(uid));
-    }
-    if let Some(only) = &request.only_endpoint {
-        endpoint::find_enabled(db, app, only)?;
     }
     let id = MessageId::v7(context.now, context.random.random());
     insert(context, app, id, request)?;
