@@ -69,7 +69,7 @@ pub use message::{DELIVER_IN_MAX, InvalidMessage, MessageSpec, NewMessage};
 pub use metadata::{InvalidMetadata, Metadata};
 pub use notice::{NOTICE_TOPIC, Notice, NoticeEndpoint, NoticeKind};
 pub use outcome::{Classification, ErrorClass, Outcome, OutcomeBucket, ReceiverHealth};
-pub use public_id::{ApplicationId, AttemptId, EndpointId, OperationId, OrgId};
+pub use public_id::{ApplicationId, AttemptId, BulkId, EndpointId, OperationId, OrgId};
 pub use retry::{
     FAST_RETRY_FLOOR, JITTER_BPS_MAX, RandomDraw, RetryPolicy, RetryPolicyError, RetryPolicySpec, Strategy,
 };

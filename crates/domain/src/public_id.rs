@@ -14,6 +14,7 @@ const MESSAGE: &str = "msg_";
 const ATTEMPT: &str = "atmpt_";
 const ORGANISATION: &str = "org_";
 const OPERATION: &str = "qtask_";
+const BULK: &str = "bulk_";
 
 /// Longest part of an organisation's id after its prefix.
 const ORGANISATION_LEN_MAX: usize = 64;
@@ -59,6 +60,11 @@ key_id! {
 key_id! {
     /// The id of a background operation on the events of an endpoint.
     OperationId(i64), OPERATION, Self, |id: &Self| id.0
+}
+
+key_id! {
+    /// The id of a bulk operation on dead letters: `bulk_` and 16 hex digits.
+    BulkId(i64), BULK, Self, |id: &Self| id.0
 }
 
 /// Parses the canonical hex digits of a key. Keys are not negative.

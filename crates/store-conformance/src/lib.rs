@@ -17,6 +17,7 @@ mod registry_fixture;
 mod answers;
 mod applications;
 mod attempt_lists;
+mod bulk;
 mod cancel;
 mod claim;
 mod claim_bytes;

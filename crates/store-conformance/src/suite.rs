@@ -434,6 +434,19 @@ macro_rules! conformance_suite {
                 an_operation_of_a_deleted_endpoint_is_stopped,
                 an_operation_is_found_by_its_own_application_only,
             }
+            bulk {
+                a_requeue_makes_all_selected_dead_letters_pending,
+                an_event_that_fails_again_is_left_alone,
+                a_cancel_changes_the_kind_and_publishes_no_second_notice,
+                a_discard_removes_the_events_and_keeps_their_ids,
+                every_condition_of_a_filter_selects,
+                an_operation_stays_within_its_rate_and_any_handle_continues_it,
+                two_workers_change_each_event_once,
+                a_step_examines_a_limited_number_of_dead_letters,
+                a_stopped_operation_does_no_more,
+                a_request_under_a_known_key_starts_nothing,
+                operations_are_listed_by_state_and_removed_when_they_are_old,
+            }
             answers {
                 an_answer_is_kept_with_its_change_and_prevents_a_second_one,
                 a_refused_call_keeps_no_answer,

@@ -5,6 +5,7 @@
 //! stores with it, operation by operation.
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod claim;
 mod clock;
 mod clock_repair;
@@ -27,14 +28,15 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, Lease, Timestamp, WorkerId};
 use posthaste_store::{
-    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
-    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
-    EnqueueLease, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueLease, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
     Operations, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest, SettleResult,
     Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 
+pub use bulk::{BulkRow, BulkTable};
 pub use clock::ManualClock;
 pub use registry::{AnswerRow, ApplicationRow, EndpointRow, Message, MessageKey, OperationRow, Registry};
 pub use state::{Attempt, Destination, GrantedLease, ReportedCircuit, Row, State};
@@ -272,6 +274,10 @@ impl Store for MemoryStore {
     }
 
     fn operations(&self) -> &dyn Operations {
+        self
+    }
+
+    fn bulk(&self) -> &dyn BulkOperations {
         self
     }
 

@@ -39,6 +39,10 @@ pub(crate) fn maintain(state: &mut State, now: Timestamp, retention: &Retention)
             row.operation.state == OperationState::Running || row.operation.updated_at > horizon
         };
         state.registry.operations.retain(|_, row| is_kept(row));
+        state.bulk.operations.retain(|_, row| {
+            let operation = &row.running.operation;
+            operation.state == OperationState::Running || operation.updated_at > horizon
+        });
     }
     if let Some(keep_for) = retention.keep_unused_destinations_for {
         remove_unused_destinations(state, now, now.before(keep_for));

@@ -520,6 +520,41 @@ CREATE UNIQUE INDEX webhook_operations_id ON app.webhook_operations (id);
 CREATE INDEX webhook_operations_running ON app.webhook_operations (id) WHERE state = 'running';
 CREATE INDEX webhook_operations_updated_at ON app.webhook_operations (updated_at) WHERE state <> 'running';
 
+-- Bulk operations on failed events. The conditions of the filter that are NULL select every event.
+CREATE TABLE app.webhook_bulk_operations (
+    id                  bigint      GENERATED ALWAYS AS IDENTITY,
+    action              text        NOT NULL,
+    state               text        NOT NULL,
+    filter_url          text,
+    filter_endpoint     bigint,
+    filter_app          bigint,
+    filter_event_type   text,
+    filter_failure_kind text,
+    filter_error        text,
+    filter_since        timestamptz,
+    filter_until        timestamptz NOT NULL,
+    rate_per_second     integer     NOT NULL,
+    -- The bucket of the rate is full again at this time.
+    spent_until         timestamptz,
+    -- The key of the last failed event that was examined.
+    cursor_key          bigint      NOT NULL DEFAULT 0,
+    matched_count       bigint      NOT NULL,
+    is_matched_exact    boolean     NOT NULL,
+    examined_count      bigint      NOT NULL DEFAULT 0,
+    done_count          bigint      NOT NULL DEFAULT 0,
+    reason              text,
+    actor               text        NOT NULL,
+    stopped_by          text,
+    -- Names the request that started the operation.
+    request_key         text,
+    created_at          timestamptz NOT NULL,
+    updated_at          timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX webhook_bulk_operations_id ON app.webhook_bulk_operations (id);
+CREATE INDEX webhook_bulk_operations_running ON app.webhook_bulk_operations (id) WHERE state = 'running';
+CREATE INDEX webhook_bulk_operations_updated_at ON app.webhook_bulk_operations (updated_at) WHERE state <> 'running';
+CREATE UNIQUE INDEX webhook_bulk_operations_request ON app.webhook_bulk_operations (request_key);
+
 -- Answers to requests with an idempotency key. Each is written with the change that it answers.
 CREATE TABLE app.webhook_answers (
     key         bytea       NOT NULL,

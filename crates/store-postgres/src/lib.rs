@@ -10,6 +10,7 @@
 //!   call connects again. Callers retry without limit.
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod claim;
 mod clock_repair;
 mod config;
@@ -57,12 +58,12 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
-    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView, ExpireRequest,
-    ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage, Operations, Overview,
-    Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult, Settlement, Store,
-    StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
+    Operations, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult,
+    Settlement, Store, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -367,6 +368,10 @@ impl Store for PostgresStore {
     }
 
     fn operations(&self) -> &dyn Operations {
+        self
+    }
+
+    fn bulk(&self) -> &dyn BulkOperations {
         self
     }
 

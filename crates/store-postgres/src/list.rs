@@ -133,13 +133,13 @@ static DELIVERED_OF_DESTINATION: Sql = list_events!(
 );
 
 /// Finds the destination of a URL. Uses index webhook_destinations_url.
-static DESTINATION_BY_URL: Sql = Sql {
+pub(crate) static DESTINATION_BY_URL: Sql = Sql {
     text: "SELECT d.id FROM app.webhook_destinations d WHERE d.kind = 'url' AND d.url = $1",
     types: &[Type::TEXT],
 };
 
 /// Finds an endpoint, deleted or not. Uses index webhook_destinations_id.
-static ENDPOINT_BY_ID: Sql = Sql {
+pub(crate) static ENDPOINT_BY_ID: Sql = Sql {
     text: "SELECT d.id FROM app.webhook_destinations d WHERE d.id = $1 AND d.kind = 'endpoint'",
     types: &[Type::INT8],
 };

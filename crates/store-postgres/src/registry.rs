@@ -29,7 +29,9 @@ pub(crate) use answer::DELETE_EXPIRED_ANSWERS;
 pub(crate) use application::REMOVE_DELETED;
 pub(crate) use cancel::cancel_of_deleted;
 pub(crate) use keys::REMOVE_RETIRED;
+pub(crate) use list::{ListSql, PageQuery, list_by_number};
 pub(crate) use operation::DELETE_OLD as DELETE_OLD_OPERATIONS;
+pub(crate) use resend::reopen;
 
 /// Why a call of the registry ended early.
 pub(crate) enum CallError {
@@ -66,7 +68,7 @@ impl CallError {
 pub(crate) type Call<T> = Result<T, CallError>;
 
 /// Runs `work` in a transaction, which is committed unless the work fails or refuses the call.
-async fn change<T, W>(pool: &SessionPool, work: W) -> Result<T, StoreError>
+pub(crate) async fn change<T, W>(pool: &SessionPool, work: W) -> Result<T, StoreError>
 where
     W: AsyncFnOnce(&Session) -> Call<T>,
 {
@@ -88,7 +90,7 @@ where
 }
 
 /// Runs `work`, which only reads.
-async fn read<T, W>(pool: &SessionPool, work: W) -> Result<T, StoreError>
+pub(crate) async fn read<T, W>(pool: &SessionPool, work: W) -> Result<T, StoreError>
 where
     W: AsyncFnOnce(&Session) -> Call<T>,
 {

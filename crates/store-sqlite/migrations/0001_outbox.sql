@@ -159,6 +159,37 @@ CREATE TABLE webhook_failures (
 CREATE INDEX webhook_failures_destination ON webhook_failures (destination_id);
 CREATE INDEX webhook_failures_updated_at ON webhook_failures (updated_at);
 
+-- Bulk operations on failed events. The conditions of the filter that are NULL select every event.
+CREATE TABLE webhook_bulk_operations (
+    id                  INTEGER PRIMARY KEY AUTOINCREMENT,
+    action              TEXT    NOT NULL,
+    state               TEXT    NOT NULL,
+    filter_url          TEXT,
+    filter_endpoint     INTEGER,
+    filter_app          INTEGER,
+    filter_event_type   TEXT,
+    filter_failure_kind TEXT,
+    filter_error        TEXT,
+    filter_since        INTEGER,
+    filter_until        INTEGER NOT NULL,
+    rate_per_second     INTEGER NOT NULL,
+    spent_until         INTEGER,
+    cursor              INTEGER NOT NULL, -- the key of the last failed event that it examined
+    matched_count       INTEGER NOT NULL,
+    is_matched_exact    INTEGER NOT NULL,
+    examined_count      INTEGER NOT NULL,
+    done_count          INTEGER NOT NULL,
+    reason              TEXT,
+    actor               TEXT    NOT NULL,
+    stopped_by          TEXT,
+    request_key         TEXT,             -- names the request that started it
+    created_at          INTEGER NOT NULL,
+    updated_at          INTEGER NOT NULL
+);
+
+CREATE INDEX webhook_bulk_operations_running ON webhook_bulk_operations (id) WHERE state = 'running';
+CREATE UNIQUE INDEX webhook_bulk_operations_request ON webhook_bulk_operations (request_key) WHERE request_key IS NOT NULL;
+
 -- One row per request whose result reached the store, in the order of `position`. The position of an applied result is
 -- 256 times the ordinal of its lease within the event. A result whose lease had been lost was not applied; it follows the
 -- last row of its event, so its position is no multiple of 256.

@@ -13,6 +13,7 @@
 //! [`SqliteStore::enqueue_in`], or in any language through the views `webhook_publish` and `webhook_enqueue`.
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod check;
 mod checkpoint;
 mod claim;
@@ -65,12 +66,12 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
-    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView, ExpireRequest,
-    ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage, Operations, Overview,
-    Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult, Settlement, Store,
-    StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
+    Operations, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult,
+    Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -507,6 +508,10 @@ impl Store for SqliteStore {
     }
 
     fn operations(&self) -> &dyn Operations {
+        self
+    }
+
+    fn bulk(&self) -> &dyn BulkOperations {
         self
     }
 

@@ -8,6 +8,7 @@ use posthaste_domain::{EventKey, FailureKind, NoticeKind, Timestamp};
 use posthaste_store::{MaintenanceReport, Retention};
 use rusqlite::{Connection, OptionalExtension as _};
 
+use crate::bulk;
 use crate::destination;
 use crate::error::CallError;
 use crate::notices::{self, LogEntry};
@@ -55,6 +56,7 @@ pub(crate) fn maintain(
         report.has_more |= remove::forget_old_discards(db, horizon, rows_max)? >= retention.rows_max;
         has_more |= registry::remove_old_messages(db, &mut cursor.message, horizon, rows_max)?;
         registry::remove_old_operations(db, horizon)?;
+        bulk::remove_old(db, horizon)?;
     }
     if let Some(keep_for) = retention.keep_unused_destinations_for {
         let horizon = now.before(keep_for);

@@ -83,12 +83,10 @@ pub(crate) fn cancel(
         return Err(StoreError::NotCancellable { event_id: event_id.clone(), status: found.status }.into());
     }
     let terminal = TerminalState::cancelled(reason);
-    let mut totals = TotalsChange::default();
     match destination_queue::find(db, found.key)? {
-        // The event failed before: it is counted as failed and has its notice already.
         None => {
-            replace_failure(db, now, found.key, &terminal)?;
-            totals.add_cancelled(found.failure_kind.expect("an event that is not pending has failed"));
+            let kind_before = found.failure_kind.expect("an event that is not pending has failed");
+            cancel_failed(db, now, found.key, kind_before, request, &terminal)?;
         }
         Some((entry, claim)) => {
             let mut ended = EndedLeases::default();
@@ -98,15 +96,33 @@ pub(crate) fn cancel(
             }
             fail_pending(db, now, found.key, found.lost_leases, &terminal)?;
             ended.write(db)?;
+            let mut totals = TotalsChange::default();
             totals.add_ended(entry.attempts, Some(terminal.failure_kind()));
+            totals.write(db)?;
             let mut log = LogBatch::default();
             log.push(&LogEntry::without_attempt(found.key, terminal.notice_kind(), entry.attempts));
             log.write(db, now)?;
+            record_audit(db, now, found.key, ManualAction::Cancel, request, terminal.reason())?;
         }
     }
-    totals.write(db)?;
-    record_audit(db, now, found.key, ManualAction::Cancel, request, terminal.reason())?;
     Ok(row::read_event(db, found.key)?)
+}
+
+/// Changes the failure of a failed event to `cancelled`, and records the action. The event is counted as failed and has its
+/// notice already.
+pub(crate) fn cancel_failed(
+    db: &Connection,
+    now: Timestamp,
+    key: EventKey,
+    kind_before: FailureKind,
+    request: ActionRequest<'_>,
+    terminal: &TerminalState,
+) -> rusqlite::Result<()> {
+    replace_failure(db, now, key, terminal)?;
+    let mut totals = TotalsChange::default();
+    totals.add_cancelled(kind_before);
+    totals.write(db)?;
+    record_audit(db, now, key, ManualAction::Cancel, request, terminal.reason())
 }
 
 /// Removes a failed event, and keeps its id, its audit log and what its notices contain.
@@ -124,6 +140,20 @@ pub(crate) fn discard(
     let Some(kind) = found.failure_kind else {
         return Err(StoreError::NotDiscardable { event_id: event_id.clone(), status: found.status }.into());
     };
+    let reason = clean_reason(reason);
+    discard_failed(db, now, found.key, kind, request, reason.as_deref())?;
+    Ok(AuditView { action: ManualAction::Discard, actor: request.actor.to_owned(), at: now, reason })
+}
+
+/// Removes a failed event, and records the action.
+pub(crate) fn discard_failed(
+    db: &Connection,
+    now: Timestamp,
+    key: EventKey,
+    kind: FailureKind,
+    request: ActionRequest<'_>,
+    reason: Option<&str>,
+) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO webhook_discarded_events
              (id, app_id, destination_id, event_id, webhook_id, payment_request_id, session_id, discarded_at)
@@ -131,14 +161,12 @@ pub(crate) fn discard(
          FROM webhook_events
          WHERE id = ?1",
     )?
-    .execute((found.key.0, now.as_micros()))?;
-    remove::remove_event(db, found.key)?;
+    .execute((key.0, now.as_micros()))?;
+    remove::remove_event(db, key)?;
     let mut totals = TotalsChange::default();
     totals.add_removed_failure(kind);
     totals.write(db)?;
-    let reason = clean_reason(reason);
-    record_audit(db, now, found.key, ManualAction::Discard, request, reason.as_deref())?;
-    Ok(AuditView { action: ManualAction::Discard, actor: request.actor.to_owned(), at: now, reason })
+    record_audit(db, now, key, ManualAction::Discard, request, reason)
 }
 
 /// Moves a pending event to the failures without a recorded attempt: an operator cancelled it, or it lost too

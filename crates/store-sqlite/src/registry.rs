@@ -39,6 +39,7 @@ pub(crate) use application::remove_deleted as remove_deleted_applications;
 pub(crate) use endpoint_delete::cancel_of_deleted;
 pub(crate) use endpoint_state::disable as disable_endpoint;
 pub(crate) use keys::remove_retired as remove_retired_keys;
+pub(crate) use list::KeyRange;
 pub(crate) use message_retention::{MessageCursor, expunge_expired, remove_old as remove_old_messages};
 pub(crate) use operation::remove_old as remove_old_operations;
 

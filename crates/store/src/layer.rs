@@ -9,12 +9,12 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
-    DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
-    EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView, ExpireRequest,
-    ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage, Operations, Overview,
-    Page, PageRequest, PauseRequest, Retention, RotateRequest, SettleResult, Settlement, Store, StoreError,
-    StoreHealth, StoredSecret, Wakeups,
+    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
+    Operations, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest, SettleResult,
+    Settlement, Store, StoreError, StoreHealth, StoredSecret, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -187,6 +187,10 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().operations()
     }
 
+    fn bulk(&self) -> &dyn BulkOperations {
+        self.inner().bulk()
+    }
+
     fn answers(&self) -> &dyn Answers {
         self.inner().answers()
     }
@@ -357,6 +361,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     fn operations(&self) -> &dyn Operations {
         self.0.operations()
+    }
+
+    fn bulk(&self) -> &dyn BulkOperations {
+        self.0.bulk()
     }
 
     fn answers(&self) -> &dyn Answers {

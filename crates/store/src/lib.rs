@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod bulk;
 mod claim;
 mod clock;
 mod destination;
@@ -43,6 +44,10 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 pub use action::{ActionRequest, RecordedAction};
+pub use bulk::{
+    BULK_COUNT_MAX, BulkAction, BulkCandidate, BulkCount, BulkFilter, BulkOperation, BulkOperations,
+    ErrorFilter, ExaminedDeadLetter, NewBulkOperation, RunningBulk,
+};
 pub use claim::{ClaimRequest, ClaimResponse, LeaseRef};
 pub use clock::StoreClock;
 pub use destination::{
@@ -238,6 +243,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The background operations of the registry.
     fn operations(&self) -> &dyn Operations;
+
+    /// The bulk operations on dead letters.
+    fn bulk(&self) -> &dyn BulkOperations;
 
     /// The answers that are kept for repeated requests.
     fn answers(&self) -> &dyn Answers;

@@ -6,6 +6,7 @@
 
 use tokio_postgres::types::Type;
 
+use crate::bulk::DELETE_OLD as DELETE_OLD_BULK_OPERATIONS;
 use crate::registry::{self, DELETE_EXPIRED_ANSWERS, DELETE_OLD_OPERATIONS, REMOVE_DELETED, REMOVE_RETIRED};
 use crate::session::{BEGIN, Session, Sql};
 
@@ -128,6 +129,7 @@ pub(super) async fn remove_old(
     rows_max: i64,
 ) -> Result<bool, tokio_postgres::Error> {
     let operations = session.transact(&DELETE_OLD_OPERATIONS, &[&keep_for, &rows_max]).await?.len();
+    let bulk = session.transact(&DELETE_OLD_BULK_OPERATIONS, &[&keep_for, &rows_max]).await?.len();
     let examined = session.transact(&EXAMINE_OLD, &[&cursors.messages, &keep_for, &rows_max]).await?;
     let mut unused: Vec<i64> = Vec::new();
     let mut is_at_end = i64::try_from(examined.len()).is_ok_and(|count| count < rows_max);
@@ -146,7 +148,7 @@ pub(super) async fn remove_old(
         session.query(&DELETE_MESSAGES, &[&locked]).await?;
         session.client().batch_execute("COMMIT").await?;
     }
-    Ok(!is_at_end || i64::try_from(operations).is_ok_and(|count| count >= rows_max))
+    Ok(!is_at_end || i64::try_from(operations.max(bulk)).is_ok_and(|count| count >= rows_max))
 }
 
 /// Removes the deleted applications to which nothing belongs any more.

@@ -3,23 +3,23 @@
 use posthaste_store::{List, ListFrom, ListRequest};
 
 /// The two statements of a list: its rows after a position, and its rows before one, read backwards.
-pub(super) struct ListSql {
-    pub(super) forward: &'static crate::session::Sql,
-    pub(super) backward: &'static crate::session::Sql,
+pub(crate) struct ListSql {
+    pub(crate) forward: &'static crate::session::Sql,
+    pub(crate) backward: &'static crate::session::Sql,
 }
 
 /// A page to be read: a statement, the position from which it reads, and how many rows.
-pub(super) struct PageQuery<K> {
-    pub(super) sql: &'static crate::session::Sql,
-    pub(super) bound: K,
+pub(crate) struct PageQuery<K> {
+    pub(crate) sql: &'static crate::session::Sql,
+    pub(crate) bound: K,
     /// One more than the page holds, which shows whether there are more.
-    pub(super) rows_max: i64,
+    pub(crate) rows_max: i64,
     is_backward: bool,
 }
 
 impl<K> PageQuery<K> {
     /// Prepares the query of a page. `start` precedes every row of the list.
-    pub(super) fn new(sql: &ListSql, request: &ListRequest<K>, start: K) -> Self
+    pub(crate) fn new(sql: &ListSql, request: &ListRequest<K>, start: K) -> Self
     where
         K: Clone,
     {
@@ -33,7 +33,7 @@ impl<K> PageQuery<K> {
     }
 
     /// Builds the page from the rows that the statement returned.
-    pub(super) fn page<T>(&self, mut items: Vec<T>) -> List<T> {
+    pub(crate) fn page<T>(&self, mut items: Vec<T>) -> List<T> {
         let limit = usize::try_from(self.rows_max - 1).expect("a list limit is small");
         let done = items.len() <= limit;
         items.truncate(limit);
@@ -48,7 +48,7 @@ impl<K> PageQuery<K> {
 /// the number of rows $3.
 macro_rules! list_by_number {
     ($name:ident, $select:expr, $key:literal, ascending, $types:expr) => {
-        static $name: crate::registry::list::ListSql = crate::registry::list::ListSql {
+        static $name: crate::registry::ListSql = crate::registry::ListSql {
             forward: &crate::session::Sql {
                 text: concat!($select, " AND ", $key, " > $2 ORDER BY ", $key, " LIMIT $3"),
                 types: $types,
@@ -60,7 +60,7 @@ macro_rules! list_by_number {
         };
     };
     ($name:ident, $select:expr, $key:literal, descending, $types:expr) => {
-        static $name: crate::registry::list::ListSql = crate::registry::list::ListSql {
+        static $name: crate::registry::ListSql = crate::registry::ListSql {
             forward: &crate::session::Sql {
                 text: concat!($select, " AND ", $key, " < $2 ORDER BY ", $key, " DESC LIMIT $3"),
                 types: $types,
@@ -73,4 +73,4 @@ macro_rules! list_by_number {
     };
 }
 
-pub(super) use list_by_number;
+pub(crate) use list_by_number;

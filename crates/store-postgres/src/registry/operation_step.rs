@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use posthaste_domain::{Channel, EventId, EventTypeName, FailureKind, MessageId, OperationId, Timestamp};
-use posthaste_store::{Advance, Operation, OperationKind, OperationState, StoreError};
+use posthaste_store::{Advance, ManualAction, Operation, OperationKind, OperationState, StoreError};
 use tokio_postgres::types::Type;
 
 use super::operation::{operation_columns, parse};
@@ -215,7 +215,9 @@ async fn apply(session: &Session, operation: &Operation, due: &[&Examined]) -> C
     let keys: Vec<i64> = due.iter().map(|row| row.key).collect();
     let destination = operation.endpoint.0;
     match operation.kind {
-        OperationKind::Recover => resend::reopen(session, &keys, &operation.actor).await,
+        OperationKind::Recover => {
+            resend::reopen(session, &keys, ManualAction::Resend, &operation.actor).await
+        }
         OperationKind::ReplayMissing => {
             let messages = due.iter().filter_map(|row| row.message);
             let ids: Vec<EventId> = messages.map(|id| EventId::of_fan_out(id, destination)).collect();

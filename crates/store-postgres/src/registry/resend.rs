@@ -166,7 +166,7 @@ pub(super) async fn resend(
         // The first event is the one that is reopened.
         if let TakenId::Failed(key) = taken
             && event_id == first
-            && reopen(session, &[key], actor).await? > 0
+            && reopen(session, &[key], ManualAction::Resend, actor).await? > 0
         {
             return Ok(first);
         }
@@ -205,9 +205,14 @@ pub(super) async fn lock_line(session: &Session, app: ApplicationId, id: Destina
 }
 
 /// Reopens failed events. Returns how many were failed.
-pub(super) async fn reopen(session: &Session, keys: &[i64], actor: &str) -> Call<usize> {
+pub(crate) async fn reopen(
+    session: &Session,
+    keys: &[i64],
+    action: ManualAction,
+    actor: &str,
+) -> Call<usize> {
     session.query(&crate::watermark::LOCK_WATERMARK_SHARED, &[]).await?;
-    Ok(session.query(&REOPEN, &[&keys, &ManualAction::Resend.as_str(), &actor]).await?.len())
+    Ok(session.query(&REOPEN, &[&keys, &action.as_str(), &actor]).await?.len())
 }
 
 /// What an event that a resend adds has beside its message.

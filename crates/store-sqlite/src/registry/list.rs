@@ -3,11 +3,11 @@
 use posthaste_store::{List, ListFrom, ListRequest};
 
 /// The part of a list that a page is cut from, and the direction in which it is read.
-pub(super) struct KeyRange<K> {
+pub(crate) struct KeyRange<K> {
     /// The page has keys above this one.
-    pub(super) low: K,
+    pub(crate) low: K,
     /// The page has keys below this one.
-    pub(super) high: K,
+    pub(crate) high: K,
     is_read_backwards: bool,
     is_read_against_the_list: bool,
     limit: usize,
@@ -15,7 +15,7 @@ pub(super) struct KeyRange<K> {
 
 impl<K: Clone> KeyRange<K> {
     /// The range of a list in ascending order. `min` and `max` are outside the range of keys.
-    pub(super) fn ascending(request: &ListRequest<K>, min: K, max: K) -> Self {
+    pub(crate) fn ascending(request: &ListRequest<K>, min: K, max: K) -> Self {
         let limit = request.limit.get();
         match &request.from {
             ListFrom::Start => Self::new(min, max, false, false, limit),
@@ -25,7 +25,7 @@ impl<K: Clone> KeyRange<K> {
     }
 
     /// The range of a list in descending order. `min` and `max` are outside the range of keys.
-    pub(super) fn descending(request: &ListRequest<K>, min: K, max: K) -> Self {
+    pub(crate) fn descending(request: &ListRequest<K>, min: K, max: K) -> Self {
         let limit = request.limit.get();
         match &request.from {
             ListFrom::Start => Self::new(min, max, true, false, limit),
@@ -39,12 +39,12 @@ impl<K: Clone> KeyRange<K> {
     }
 
     /// The direction in which a statement reads the keys.
-    pub(super) fn order(&self) -> &'static str {
+    pub(crate) fn order(&self) -> &'static str {
         if self.is_read_backwards { "DESC" } else { "ASC" }
     }
 
     /// Makes a page of the rows that a statement returns in this order. Reads one row more than the page holds.
-    pub(super) fn page<T, E>(&self, rows: impl Iterator<Item = Result<T, E>>) -> Result<List<T>, E> {
+    pub(crate) fn page<T, E>(&self, rows: impl Iterator<Item = Result<T, E>>) -> Result<List<T>, E> {
         let mut items: Vec<T> = rows.take(self.limit + 1).collect::<Result<_, _>>()?;
         let done = items.len() <= self.limit;
         items.truncate(self.limit);
