@@ -1,75 +1,117 @@
-// The dashboard: counts, notices and dead letters, kept up to date through the public API.
+// The operator's page: opens the view of the URL, and keeps it up to date through the public API.
 
-import { ApiError, currentKey, getOverview } from "./api.js";
-import { confirmAction, initActions } from "./actions.js";
+import { initActions } from "./actions.js";
+import { getOverview } from "./api.js";
 import { loadCaller } from "./caller.js";
-import { markCountsOutdated, showCounts } from "./counts.js";
-import { initDeadLetters, markListChanged, refreshList, updateFailedCount } from "./dead-letters.js";
-import { byId, eventHash, setText } from "./dom.js";
-import { initEventDialog, isOpenEventPending, refreshOpenEvent } from "./event.js";
+import { byId, setText } from "./dom.js";
 import { updateTimes } from "./format.js";
-import { initHeld, showHeld } from "./held.js";
-import { initKeyDialog, openKeyDialog } from "./key.js";
-import { addNotice } from "./notices.js";
-import { countNotice, drawRate } from "./rate.js";
+import { initKeyDialog } from "./key.js";
+import { initKeyboard } from "./keyboard.js";
+import { showNavigation, announceCounts } from "./navigation.js";
+import { hasProblem, initProblems, isKeyMissing, reportError, reportMissingKey, setProblem } from "./problems.js";
+import { countNotices } from "./rate.js";
+import { currentRoute, hashOf, navigate } from "./router.js";
 import { followStream } from "./stream.js";
+import { initTheme } from "./theme.js";
+import { openBulk } from "./bulk.js";
+import { openDeadLetters } from "./dead-letters.js";
+import { openDestination } from "./destination.js";
+import { openDestinations } from "./destinations.js";
+import { openEvent } from "./event.js";
+import { openEvents } from "./events.js";
+import { keepNotices, openLive } from "./live.js";
+import { openOverview } from "./overview.js";
+import { openSend } from "./send.js";
+
+/**
+ * @typedef {object} View
+ * @property {string} title
+ * @property {HTMLElement} root
+ * @property {() => any} refresh loads the view's data again
+ * @property {() => any} [poll] called every few seconds; `refresh` if missing
+ * @property {(overview: any) => void} [onOverview]
+ * @property {(notices: any[]) => void} [onNotices]
+ * @property {() => void} [onTick] called every second
+ * @property {(key: string) => boolean} [onKey]
+ * @property {() => void} [close]
+ */
 
 const POLL_MS = 4000;
 // Minimum time between overview requests. For a slow store, it is a multiple of the last request's duration.
 const REFRESH_MS_MIN = 1000;
 const REFRESH_FACTOR = 5;
-const TOAST_MS = 8000;
+const NOTICES_MS = 100;
 
-let loading = false;
-let loadAgain = false;
+const VIEWS = {
+  overview: openOverview,
+  live: openLive,
+  events: (route) => (route.id === null ? openEvents(route) : openEvent(route)),
+  "dead-letters": openDeadLetters,
+  destinations: (route) => (route.id === null ? openDestinations(route) : openDestination(route)),
+  bulk: openBulk,
+  send: openSend,
+};
+
+/** @type {View | null} */
+let view = null;
+let overview = null;
+let loading = null;
 let loadedAt = 0;
 let loadMs = 0;
 let refreshTimer = null;
-let restartStream = null;
+let restartStream = () => {};
 
-/** Loads the overview. A call during a load schedules another load after it. */
-async function refreshCounts() {
-  if (loading) {
-    loadAgain = true;
-    return;
-  }
-  loading = true;
+function openView() {
+  const route = currentRoute();
+  const open = VIEWS[route.view];
+  if (!open) return navigate("#/");
+  view?.close?.();
+  view = open(route);
+  byId("view").replaceChildren(view.root);
+  showNavigation(route.view, overview);
+  showTitle();
+  window.scrollTo(0, 0);
+  if (overview) view.onOverview?.(overview);
+  loadCaller().then(() => view.refresh(), reportError);
+}
+
+/** Loads the counts. A call during a load returns that load. */
+function refreshCounts() {
+  loading ??= loadCounts().finally(() => { loading = null; });
+  return loading;
+}
+
+async function loadCounts() {
   const startedAt = performance.now();
   try {
     await loadCaller();
-    const overview = await getOverview();
-    showCounts(overview);
-    if (!byId("problem").hidden) restartStream();
+    overview = await getOverview();
+    if (hasProblem()) restartStream();
     setProblem(null);
-    updateFailedCount(overview);
-    showHeld(overview);
+    view?.onOverview?.(overview);
+    showNavigation(currentRoute().view, overview);
+    announceCounts(overview);
+    showTitle();
+    document.body.classList.remove("outdated");
   } catch (error) {
-    markCountsOutdated();
+    document.body.classList.add("outdated");
     reportError(error);
   }
-  loading = false;
   loadedAt = performance.now();
   loadMs = loadedAt - startedAt;
-  if (loadAgain) {
-    loadAgain = false;
-    scheduleCounts();
-  }
 }
 
 function scheduleCounts() {
-  if (refreshTimer !== null) return;
   const pauseMs = Math.max(REFRESH_MS_MIN, loadMs * REFRESH_FACTOR);
-  refreshTimer = setTimeout(() => {
+  refreshTimer ??= setTimeout(() => {
     refreshTimer = null;
     refreshCounts();
   }, Math.max(0, loadedAt + pauseMs - performance.now()));
 }
 
-/** Loads everything. Loads the counts again at the end, because they detect later changes of the list. */
 function refreshAll() {
   refreshCounts();
-  refreshOpenEvent();
-  refreshList().then(refreshCounts);
+  view?.refresh();
 }
 
 function restart() {
@@ -78,67 +120,26 @@ function restart() {
   restartStream();
 }
 
-/** Shows an error that affects the whole page. */
-function reportError(error) {
-  const retry = { label: "Retry now", act: restart };
-  const otherKey = { label: "Enter a key", act: () => openKeyDialog(null) };
-  if (!(error instanceof ApiError)) {
-    setProblem({ title: "The API cannot be reached.", text: String(error), ...retry });
-  } else if (error.status === 401) {
-    // Ignore the rejection of an earlier key.
-    if (error.key !== currentKey()) return;
-    if (!isKeyMissing()) openKeyDialog(String(error));
-    setProblem({ kind: "key", title: "An API key is required.", text: String(error), ...otherKey });
-  } else if (error.status === 403) {
-    const text = `It needs the role viewer or operator. Response: ${error}`;
-    setProblem({ title: "This key may not read the outbox.", text, ...otherKey });
-  } else {
-    setProblem({ title: "The overview could not be loaded.", text: String(error), ...retry });
-  }
+function showTitle() {
+  const broken = overview ? overview.failed_count - overview.cancelled_count : 0;
+  document.title = `${broken > 0 ? `(${broken}) ` : ""}${view?.title ?? ""} · Posthaste`;
 }
 
-/** For errors that are shown elsewhere: only a missing key affects the whole page. */
-function reportMissingKey(error) {
-  if (error instanceof ApiError && error.status === 401) reportError(error);
-}
-
-function isKeyMissing() {
-  return byId("problem").dataset.kind === "key";
-}
-
-function setProblem(problem) {
-  const banner = byId("problem");
-  banner.hidden = problem === null;
-  banner.dataset.kind = problem?.kind ?? "";
-  if (problem === null) return;
-  setText(byId("problem-title"), problem.title);
-  setText(byId("problem-text"), problem.text);
-  setText(byId("problem-action"), problem.label);
-  byId("problem-action").onclick = problem.act;
-}
+// Thousands of notices may arrive per second: the view gets them in batches.
+let notices = [];
+let noticesTimer = null;
 
 function onNotice(notice) {
-  // The database was restored or lost commits, so everything shown may have changed.
-  if (notice.type === "NoticeLogResetEvent") {
+  notices.push(notice);
+  noticesTimer ??= setTimeout(() => {
+    const batch = notices;
+    notices = [];
+    noticesTimer = null;
+    countNotices(batch);
+    keepNotices(batch);
+    view?.onNotices?.(batch);
     scheduleCounts();
-    scheduleListChange();
-    return;
-  }
-  addNotice(notice);
-  countNotice(notice);
-  scheduleCounts();
-  if (notice.type === "WebhookDLQEvent") scheduleListChange();
-  refreshOpenEvent(notice.webhook_delivery_id);
-}
-
-let listChangeTimer = null;
-
-/** Marks the list as changed, at most every two seconds. */
-function scheduleListChange() {
-  listChangeTimer ??= setTimeout(() => {
-    listChangeTimer = null;
-    markListChanged();
-  }, 2 * REFRESH_MS_MIN);
+  }, NOTICES_MS);
 }
 
 function showConnection(state) {
@@ -149,47 +150,37 @@ function showConnection(state) {
   if (state === "live") scheduleCounts();
 }
 
-let toastTimer = null;
-
-function showToast(text) {
-  byId("toast").textContent = text;
-  clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => { byId("toast").textContent = ""; }, TOAST_MS);
+function find(submit) {
+  submit.preventDefault();
+  const text = byId("find-id").value.trim();
+  if (text === "") return;
+  navigate(/^https?:\/\//i.test(text) ? hashOf(["events"], { destination: text }) : hashOf(["events", text]));
+  byId("find-id").blur();
 }
 
+initTheme();
 initKeyDialog(restart);
-initActions({
-  onSuccess(text) {
-    showToast(text);
-    refreshAll();
-  },
-  onError(error) {
-    reportMissingKey(error);
-    refreshAll();
-  },
+initProblems(restart);
+initActions(refreshAll);
+initKeyboard({ refresh: refreshAll, viewKey: (key) => view?.onKey?.(key) ?? false });
+byId("find").addEventListener("submit", find);
+byId("skip").addEventListener("click", (click) => {
+  click.preventDefault();
+  byId("view").focus();
 });
-initDeadLetters({ onAction: confirmAction, onError: reportMissingKey });
-initHeld({ onAction: confirmAction, onError: reportMissingKey });
-initEventDialog({ onAction: confirmAction, onError: reportMissingKey });
-byId("find").addEventListener("submit", (submit) => {
-  submit.preventDefault();
-  const id = byId("find-id").value.trim();
-  if (id) location.hash = eventHash(id);
-});
-
+window.addEventListener("hashchange", openView);
+window.addEventListener("online", restart);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshAll(); });
+openView();
+refreshCounts();
 restartStream = followStream({ onNotice, onState: showConnection, onRejected: reportMissingKey });
-refreshAll();
-
 setInterval(() => {
   // Without a key, every request would fail.
   if (document.hidden || isKeyMissing()) return;
   refreshCounts();
-  if (isOpenEventPending()) refreshOpenEvent();
+  if (view) (view.poll ?? view.refresh)();
 }, POLL_MS);
 setInterval(() => {
-  drawRate();
   updateTimes();
+  view?.onTick?.();
 }, 1000);
-drawRate();
-document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshCounts(); });
-window.addEventListener("online", restart);

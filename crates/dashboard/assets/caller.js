@@ -16,15 +16,21 @@ export function loadCaller() {
 async function load(key) {
   try {
     const { name, role, permissions } = await getCaller();
-    loaded = { key, mayOperate: permissions.includes("operate") };
+    loaded = { key, permissions };
     setText(byId("caller"), role === null ? "" : `${name} (${role})`);
+    byId("nav-send").hidden = !may("enqueue");
   } catch (error) {
     loading = null;
     throw error;
   }
 }
 
-/** Returns whether the current key may requeue, cancel, discard and resume. */
+/** @param {"enqueue" | "read_all" | "operate"} permission */
+export function may(permission) {
+  return loaded !== null && loaded.key === currentKey() && loaded.permissions.includes(permission);
+}
+
+/** Returns whether the current key may requeue, cancel, discard, pause and resume. */
 export function mayOperate() {
-  return loaded !== null && loaded.key === currentKey() && loaded.mayOperate;
+  return may("operate");
 }

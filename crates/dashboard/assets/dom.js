@@ -1,17 +1,44 @@
-// Helpers for the page's elements. Text from the API is always inserted as text, never as markup.
+// Helpers for elements. Text from the API is always inserted as text, never as markup.
 
+/** @param {string} id @returns {any} */
 export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Creates an element with attributes and children. Children that are not nodes become text. */
+/**
+ * Creates an element with attributes and children. Children that are not nodes become text; null and undefined are left out.
+ * @param {string} name @param {Record<string, any>} attributes @param {...any} children @returns {any}
+ */
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [attribute, value] of Object.entries(attributes)) {
-    if (value !== null && value !== undefined) element.setAttribute(attribute, value);
+    if (value === true) element.setAttribute(attribute, "");
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(attribute, value);
   }
-  element.append(...children);
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
+}
+
+/** @param {string} label @param {() => void} onClick @param {Record<string, any>} attributes */
+export function button(label, onClick, attributes = {}) {
+  const element = el("button", { type: "button", ...attributes }, label);
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+/** Creates a select with `[value, label]` options. */
+export function select(attributes, options, value) {
+  return el("select", attributes, options.map(([key, label]) => el("option", { value: key, selected: key === value }, label)));
+}
+
+/** Creates a labelled form field. */
+export function field(label, control, hint) {
+  return el("label", { class: "field" }, el("span", {}, label, hint ? el("span", { class: "muted" }, ` ${hint}`) : null), control);
+}
+
+/** Creates a panel with a heading. Further children of its header follow the heading. */
+export function panel(title, ...headerChildren) {
+  return el("section", { class: "panel", "aria-label": title }, el("header", {}, el("h2", {}, title), headerChildren));
 }
 
 /** Sets a text that differs. An equal one stays, so that screen readers do not repeat it. */
@@ -34,13 +61,34 @@ export function updateChildren(parent, children) {
   });
 }
 
-/** Returns the URL fragment that opens an event on this page. */
-export function eventHash(eventId) {
-  return "#event=" + encodeURIComponent(eventId);
+/** Returns a function that runs `draw` once in the next animation frame, however often it is called before. */
+export function oncePerFrame(draw) {
+  let requested = false;
+  return () => {
+    if (requested) return;
+    requested = true;
+    requestAnimationFrame(() => {
+      requested = false;
+      draw();
+    });
+  };
 }
 
-/** A link that keeps its last characters when shortened: ids of the same time begin alike. */
-export function eventLink(eventId) {
-  return el("a", { class: "id", href: eventHash(eventId), title: eventId },
-    el("span", {}, eventId.slice(0, -6)), el("span", {}, eventId.slice(-6)));
+/** Returns a cache of elements: an item's element is created again only when `version` changes. */
+export function createElementCache(create) {
+  const known = new Map();
+  return {
+    get(id, version, item) {
+      const found = known.get(id);
+      if (found?.version === version) return found.element;
+      const element = create(item);
+      known.set(id, { version, element });
+      return element;
+    },
+    /** Forgets the elements of all other ids. */
+    retain(ids) {
+      const keep = new Set(ids);
+      for (const id of known.keys()) if (!keep.has(id)) known.delete(id);
+    },
+  };
 }

@@ -2,15 +2,31 @@
 
 import { el, setText } from "./dom.js";
 import { serverNowMs } from "./clock.js";
+import { hashOf } from "./router.js";
 
 export const UNKNOWN = "–";
 
 const grouped = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const timeOfDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dayAndTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
+/** @param {any} value */
 export function formatCount(value) {
   return Number.isFinite(value) ? grouped.format(value) : UNKNOWN;
+}
+
+/** Formats a number for an axis or a badge: 1,234 becomes 1.2K. */
+export function formatCompact(value) {
+  return Number.isFinite(value) ? compact.format(value) : UNKNOWN;
+}
+
+/** Formats events per second. */
+export function formatRate(value) {
+  if (!Number.isFinite(value)) return UNKNOWN;
+  return value >= 10 || value === 0 ? grouped.format(Math.round(value)) : value.toFixed(value < 1 ? 2 : 1);
 }
 
 /** Formats a duration in its two largest units. */
@@ -25,23 +41,50 @@ export function formatSeconds(seconds) {
   return rest > 0 ? `${text} ${rest} ${next[0]}` : text;
 }
 
+/** Formats a duration in its largest unit. */
+export function formatAge(seconds) {
+  const [unit, size] = UNITS.find(([, size]) => seconds >= size) ?? ["s", 1];
+  return `${grouped.format(Math.max(0, Math.floor(seconds / size)))} ${unit}`;
+}
+
 /** Formats the duration of one request. */
 export function formatMs(ms) {
   if (!Number.isFinite(ms)) return UNKNOWN;
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
 }
 
+/** Formats the exact time. */
+export function formatExact(at) {
+  const ms = Date.parse(at);
+  return Number.isNaN(ms) ? String(at ?? UNKNOWN) : absolute.format(ms);
+}
+
 /** Creates an element with a time relative to now. Its tooltip is the exact time. */
 export function relativeTime(at) {
+  return timeElement(at, "relative", formatRelative);
+}
+
+/** Creates an element that counts down to a time, in two units. */
+export function countdown(at) {
+  return timeElement(at, "countdown", formatCountdown);
+}
+
+function timeElement(at, kind, format) {
   const ms = Date.parse(at);
   if (Number.isNaN(ms)) return el("span", {}, at ?? UNKNOWN);
-  return el("time", { datetime: at, title: absolute.format(ms) }, formatRelative(ms));
+  return el("time", { datetime: at, title: absolute.format(ms), "data-kind": kind }, format(ms));
+}
+
+/** Creates nodes of a sentence of the API, whose timestamps become readable times. */
+export function sentenceWithTimes(text) {
+  return String(text ?? "").split(/(\d{4}-\d\d-\d\dT[\d:.]+Z)/).map((part) =>
+    (/^\d{4}-\d\d-\d\dT/.test(part) ? timeElement(part, "both", formatBoth) : part));
 }
 
 /** Updates every relative time on the page. */
 export function updateTimes() {
-  for (const time of document.querySelectorAll("time[datetime]")) {
-    setText(time, formatRelative(Date.parse(time.dateTime)));
+  for (const time of document.querySelectorAll("time[data-kind]")) {
+    setText(time, FORMATS[time.dataset.kind](Date.parse(time.dateTime)));
   }
 }
 
@@ -55,6 +98,22 @@ function formatRelative(ms) {
   return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 
+/** The time of day, with the date unless it is today's. */
+function formatClock(ms) {
+  return (new Date(ms).toDateString() === new Date().toDateString() ? timeOfDay : dayAndTime).format(ms);
+}
+
+function formatBoth(ms) {
+  return `${formatClock(ms)} (${formatRelative(ms)})`;
+}
+
+function formatCountdown(ms) {
+  const seconds = (ms - serverNowMs()) / 1000;
+  return seconds <= 0 ? "due now" : `in ${formatSeconds(Math.ceil(seconds))}`;
+}
+
+const FORMATS = { relative: formatRelative, countdown: formatCountdown, both: formatBoth };
+
 /** Creates an element with a URL whose host is emphasized. */
 export function destinationUrl(url) {
   const parts = /^([a-z][a-z0-9+.-]*:\/\/)([^/?#]+)(.*)$/i.exec(url ?? "");
@@ -62,4 +121,22 @@ export function destinationUrl(url) {
     ? [el("span", { class: "muted" }, parts[1]), el("b", {}, parts[2]), el("span", { class: "muted" }, parts[3])]
     : [url ?? UNKNOWN];
   return el("span", { class: "url", title: url }, ...shown);
+}
+
+/** A link that keeps its last characters when shortened: ids of the same time begin alike. */
+export function eventLink(eventId) {
+  return el("a", { class: "id", href: hashOf(["events", eventId]), title: eventId, "data-open": true },
+    el("span", {}, eventId.slice(0, -6)), el("span", {}, eventId.slice(-6)));
+}
+
+/** The word and the colour of an event's status. A cancelled event is no alarm: an operator wanted it. */
+export function statusPill({ delivery_status: status, failure_kind: kind, attempts }) {
+  if (status === "delivered") return pill("delivered", "ok");
+  if (status === "pending") return attempts > 0 ? pill("retrying", "warn") : pill("pending", "");
+  return pill(kind ?? "failed", kind === "cancelled" ? "" : "bad");
+}
+
+/** @param {string} text @param {string} color `ok`, `warn`, `bad` or empty */
+export function pill(text, color) {
+  return el("span", { class: `pill ${color}` }, text);
 }

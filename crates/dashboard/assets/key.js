@@ -5,7 +5,7 @@ import { byId, setError } from "./dom.js";
 
 const dialog = byId("key");
 
-/** `onKey` is called after a key was entered. */
+/** @param {() => void} onKey called after a key was entered */
 export function initKeyDialog(onKey) {
   const field = byId("key-value");
   field.addEventListener("input", () => field.setCustomValidity(""));
@@ -20,25 +20,17 @@ export function initKeyDialog(onKey) {
     }
     field.value = "";
     setKey(key);
-    updateForgetButton();
+    byId("forget-key").hidden = false;
     dialog.close();
     onKey();
   });
   byId("key-later").addEventListener("click", () => dialog.close());
-  byId("forget-key").addEventListener("click", () => {
-    setKey(null);
-    location.reload();
-  });
-  updateForgetButton();
+  byId("forget-key").addEventListener("click", () => location.reload());
 }
 
-/** `error` is the API's error about the current key, if there is one. */
+/** @param {string | null} error the API's error about the current key, if there is one */
 export function openKeyDialog(error) {
   if (dialog.open) return;
   setError(byId("key-error"), currentKey() === null ? null : error);
   dialog.showModal();
-}
-
-function updateForgetButton() {
-  byId("forget-key").hidden = currentKey() === null;
 }

@@ -2,7 +2,8 @@
 //! the public API. This crate does not speak HTTP: it returns bytes, and the values of the headers to send with them.
 //!
 //! The page refers to its assets as `assets/<version>/<name>`, where the version is a hash of all assets. A browser
-//! therefore never mixes files of two builds and may cache them forever. Only the page itself is requested each time.
+//! therefore never mixes files of two builds and may cache them forever. Only the page itself is requested each time. The
+//! folders of `assets/vendor`, each with a library and its licence, are not part of the paths: file names are unique.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -58,7 +59,7 @@ pub fn asset(path: &str) -> Option<Asset> {
     if name == PAGE {
         return None;
     }
-    let file = EmbeddedFiles::get(name)?;
+    let file = file(&EmbeddedFiles::iter().find(|path| file_name(path) == name)?);
     let etag =
         file.metadata.sha256_hash().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
     Some(Asset {
@@ -80,6 +81,11 @@ fn page() -> Asset {
     }
 }
 
+/// Returns the last part of a path.
+fn file_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
 fn file(name: &str) -> EmbeddedFile {
     EmbeddedFiles::get(name).expect("callers pass names of embedded files only")
 }
@@ -91,6 +97,7 @@ fn content_type(name: &str) -> Option<&'static str> {
         "css" => Some("text/css; charset=utf-8"),
         "js" => Some("text/javascript; charset=utf-8"),
         "svg" => Some("image/svg+xml"),
+        "txt" => Some("text/plain; charset=utf-8"),
         _ => None,
     }
 }

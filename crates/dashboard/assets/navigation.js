@@ -1,0 +1,37 @@
+// The navigation: which view is open, and how many events need attention. Also tells screen readers the counts.
+
+import { byId, setText } from "./dom.js";
+import { formatCompact, formatCount } from "./format.js";
+
+// Screen readers announce the counts no more often than this.
+const ANNOUNCE_MS_MIN = 20000;
+let announcedAt = 0;
+
+/** @param {string} name the open view */
+export function showNavigation(name, overview) {
+  for (const link of byId("nav").querySelectorAll("a")) {
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!overview) return;
+  showBadge(byId("nav-failed"), overview.failed_count - overview.cancelled_count, "need a decision");
+}
+
+/** Shows how many operations run. */
+export function showRunningOperations(count) {
+  showBadge(byId("nav-running"), count, "running");
+}
+
+function showBadge(badge, count, meaning) {
+  badge.hidden = !(count > 0);
+  setText(badge, formatCompact(count));
+  badge.title = `${formatCount(count)} ${meaning}`;
+}
+
+export function announceCounts(overview) {
+  if (Date.now() - announcedAt < ANNOUNCE_MS_MIN) return;
+  announcedAt = Date.now();
+  const failed = overview.failed_count - overview.cancelled_count;
+  setText(byId("announcement"), `${formatCount(overview.pending_count)} pending, ${formatCount(overview.retrying_count)} retrying, `
+    + `${formatCount(failed)} failed, ${formatCount(overview.delivered_count)} delivered.`);
+}
