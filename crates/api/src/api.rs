@@ -26,7 +26,7 @@ use crate::metrics::{Metrics, StoreGauges};
 use crate::registry::{self, RegistrySettings, RegistryState};
 use crate::stream::Streams;
 use crate::{
-    actions, caller, dead_letters, destinations, diagnosis, document, enqueue, events, headers, health,
+    actions, bulk, caller, dead_letters, destinations, diagnosis, document, enqueue, events, headers, health,
     metrics, operations, overview, reference, stream,
 };
 
@@ -159,6 +159,9 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(dead_letters::dead_letters))
         .routes(routes!(actions::requeue))
         .routes(routes!(actions::discard))
+        .routes(routes!(bulk::start, bulk::operations))
+        .routes(routes!(bulk::operation))
+        .routes(routes!(bulk::stop))
         .routes(routes!(destinations::destinations))
         .routes(routes!(destinations::destination))
         .routes(routes!(destinations::pause))

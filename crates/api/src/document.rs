@@ -47,7 +47,8 @@ const TAGS: [(&str, &str); 6] = [
 ];
 
 /// Schemas of request bodies. Their optional fields may be omitted.
-const REQUEST_SCHEMAS: [&str; 4] = ["NewEvent", "Cancel", "Discard", "Pause"];
+const REQUEST_SCHEMAS: [&str; 6] =
+    ["NewEvent", "Cancel", "Discard", "Pause", "NewBulkOperation", "NewBulkFilter"];
 /// The schema of errors. Its `details` may be omitted.
 const ERROR_DETAIL: &str = "ErrorDetail";
 

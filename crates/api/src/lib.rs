@@ -44,6 +44,7 @@ mod registry;
 
 mod body;
 mod body_budget;
+mod bulk;
 mod cached;
 mod document;
 mod headers;

@@ -127,7 +127,7 @@ pub(crate) async fn operations(
     Ok(Json(OperationPage { operations: list.items.iter().map(Into::into).collect(), next_cursor: next }))
 }
 
-fn parse_state(text: &str) -> Result<OperationState, ApiError> {
+pub(crate) fn parse_state(text: &str) -> Result<OperationState, ApiError> {
     OperationState::from_name(text).ok_or_else(|| {
         let shown = excerpt(text);
         invalid_parameter("state", format!("state must be running, finished or stopped, got {shown:?}"))

@@ -1,9 +1,10 @@
-//! Timestamps in responses: RFC 3339, UTC, always with microseconds, so that they also sort as text.
+//! Timestamps: in responses RFC 3339, UTC, always with microseconds, so that they also sort as text; in requests with any
+//! offset.
 
 use std::fmt;
 
 use posthaste_domain::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A timestamp of the store's clock that is displayed and serialized as RFC 3339.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,23 @@ impl Serialize for Rfc3339 {
 impl From<Timestamp> for Rfc3339 {
     fn from(at: Timestamp) -> Self {
         Self(at)
+    }
+}
+
+/// A time in a request: RFC 3339, with an offset.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct GivenTime(pub(crate) Timestamp);
+
+impl TryFrom<String> for GivenTime {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let time: Result<jiff::Timestamp, _> = text.parse();
+        time.map(|time| Self(Timestamp::from_micros(time.as_microsecond()))).map_err(|_| {
+            let shown: String = text.chars().take(64).collect();
+            format!("must be an RFC 3339 time with an offset, such as 2026-01-31T11:29:00Z, got {shown:?}")
+        })
     }
 }
 

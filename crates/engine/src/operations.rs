@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use posthaste_store::StoreError;
+
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 
@@ -14,11 +16,12 @@ const STEP_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of rows of each operation that one step examines.
 const ROWS_MAX: usize = 500;
 
-/// Advances all running operations of the store. Every worker does; the store reopens or adds each event once.
+/// Advances all running operations of the store, those of endpoints and those in bulk. Every worker does; the store changes or
+/// adds each event once.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let mut is_failing = false;
     loop {
-        let step = catch_store_panic(async { worker.ports.store.operations().advance(ROWS_MAX).await }).await;
+        let step = catch_store_panic(advance(&worker)).await;
         if let Err(error) = &step
             && !is_failing
         {
@@ -26,8 +29,16 @@ pub(crate) async fn run(worker: Arc<Worker>) {
                 "background operations do not advance; trying again");
         }
         is_failing = step.is_err();
-        let next_in = step.ok().and_then(|advance| advance.next_in);
+        let next_in = step.ok().flatten();
         let pause = next_in.map_or(IDLE_PAUSE, |next_in| next_in.clamp(STEP_PAUSE_MIN, STEP_PAUSE_MAX));
         worker.ports.clock.sleep(pause).await;
     }
+}
+
+/// Runs one step of every operation. Returns the time until one of them has something to do, if any is running.
+async fn advance(worker: &Worker) -> Result<Option<Duration>, StoreError> {
+    let store = &worker.ports.store;
+    let of_endpoints = store.operations().advance(ROWS_MAX).await?;
+    let in_bulk = store.bulk().advance(ROWS_MAX).await?;
+    Ok([of_endpoints.next_in, in_bulk.next_in].into_iter().flatten().min())
 }

@@ -99,6 +99,11 @@ fn operation_not_found() -> ApiError {
     StoreError::OperationNotFound { operation: "qtask_0000000000000001".to_owned() }.into()
 }
 
+fn bulk_operation_not_found() -> ErrorExample {
+    let missing = StoreError::OperationNotFound { operation: "bulk_0000000000000001".to_owned() };
+    ("there is no operation with this id", missing.into())
+}
+
 fn action_key_conflict() -> ErrorExample {
     let conflict = StoreError::IdempotencyConflict { key: "repair-17".to_owned() };
     ("the key was used for another action or event", conflict.into())
@@ -139,7 +144,25 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             body_too_large(enqueue::BODY_BYTES_MAX),
             ("too many large requests at once", ApiError::Busy(body::TOO_MANY_LARGE)),
         ],
-        "listDeadLetters" | "listEvents" | "listDestinations" | "listOperations" => vec![invalid_parameter()],
+        "listDeadLetters" | "listEvents" | "listDestinations" | "listOperations" | "listBulkOperations" => {
+            vec![invalid_parameter()]
+        }
+        "startBulkOperation" => vec![
+            invalid_action_body("expected one of `action`, `filter`, `rate_per_second`, `reason`, `dry_run`"),
+            body_too_slow(),
+            (
+                "the key was used for another request",
+                StoreError::IdempotencyConflict { key: "repair-17".to_owned() }.into(),
+            ),
+            body_too_large(actions::BODY_BYTES_MAX),
+        ],
+        "getBulkOperation" => vec![unknown_parameter(), bulk_operation_not_found()],
+        "stopBulkOperation" => vec![
+            invalid_action_body("there are no fields"),
+            body_too_slow(),
+            bulk_operation_not_found(),
+            body_too_large(actions::BODY_BYTES_MAX),
+        ],
         "getDestination" => vec![unknown_parameter(), destination_not_found()],
         "pauseDestination" => vec![
             invalid_action_body("expected `seconds` or `reason`"),

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::json::Object;
-use crate::timestamp::Rfc3339;
+use crate::timestamp::{GivenTime, Rfc3339};
 
 /// The field of an object that holds the array of events.
 const WRAPPER_FIELD: &str = "events";
@@ -53,7 +53,7 @@ pub(crate) struct EventRequest<'b> {
     /// When the first attempt is due: an RFC 3339 time, at most 90 days ahead. Now if omitted or past. The time to expire counts
     /// from then.
     #[schema(value_type = Option<String>, format = DateTime, example = "2026-01-31T11:29:00Z")]
-    deliver_at: Option<DeliverAt>,
+    deliver_at: Option<GivenTime>,
 }
 
 /// One event, an array of events, or an object with that array as `events`, which is also the form of the response.
@@ -93,7 +93,7 @@ impl EnqueueBody<'_> {
 impl EventRequest<'_> {
     /// Returns the time from `now` until the first attempt is due, which is zero for a time in the past.
     pub(super) fn deliver_in(&self, now: Timestamp) -> Result<Duration, DeliverAtTooLate> {
-        let Some(DeliverAt(at)) = self.deliver_at else { return Ok(Duration::ZERO) };
+        let Some(GivenTime(at)) = self.deliver_at else { return Ok(Duration::ZERO) };
         match at.since(now) {
             delay if delay > DELIVER_IN_MAX => Err(DeliverAtTooLate(at)),
             delay => Ok(delay),
@@ -206,23 +206,6 @@ impl<'de> Visitor<'de> for EventListVisitor {
             return Err(de::Error::custom("the array is empty; send at least one event"));
         }
         Ok(EventList(events))
-    }
-}
-
-/// The time of a first attempt: RFC 3339, with an offset.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(try_from = "String")]
-struct DeliverAt(Timestamp);
-
-impl TryFrom<String> for DeliverAt {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let time: Result<jiff::Timestamp, _> = text.parse();
-        time.map(|time| Self(Timestamp::from_micros(time.as_microsecond()))).map_err(|_| {
-            let shown: String = text.chars().take(64).collect();
-            format!("must be an RFC 3339 time with an offset, such as 2026-01-31T11:29:00Z, got {shown:?}")
-        })
     }
 }
 

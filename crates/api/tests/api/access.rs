@@ -10,7 +10,7 @@ use crate::test_api::{
 };
 
 /// Every operation that needs a key, with the keys that are allowed.
-const ALLOWED_KEYS: [(&str, &[&str]); 15] = [
+const ALLOWED_KEYS: [(&str, &[&str]); 19] = [
     ("getCaller", &[PRODUCER, VIEWER, OPERATOR]),
     ("enqueueEvents", &[PRODUCER, OPERATOR]),
     ("getEvent", &[PRODUCER, VIEWER, OPERATOR]),
@@ -22,6 +22,10 @@ const ALLOWED_KEYS: [(&str, &[&str]); 15] = [
     ("requeueDeadLetter", &[OPERATOR]),
     ("discardDeadLetter", &[OPERATOR]),
     ("cancelEvent", &[OPERATOR]),
+    ("startBulkOperation", &[OPERATOR]),
+    ("listBulkOperations", &[VIEWER, OPERATOR]),
+    ("getBulkOperation", &[VIEWER, OPERATOR]),
+    ("stopBulkOperation", &[OPERATOR]),
     ("listDestinations", &[VIEWER, OPERATOR]),
     ("getDestination", &[VIEWER, OPERATOR]),
     ("pauseDestination", &[OPERATOR]),

@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::Method;
 use posthaste_domain::{DeliveryStatus, FailureKind};
 use posthaste_store::ManualAction;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::test_api::{TestApi, build_request, documented_operations, header};
 
@@ -56,7 +56,7 @@ async fn s2_fr006_ac1_the_document_has_overview_dlq_requeue_and_cancel() {
 fn optional_fields_of_request_bodies_may_be_omitted() {
     let document = document();
     let schemas = &document["components"]["schemas"];
-    let bodies = ["Cancel", "Discard", "Pause", "NewEvent"];
+    let bodies = ["Cancel", "Discard", "Pause", "NewEvent", "NewBulkOperation"];
     let referenced: BTreeSet<&str> = document["paths"]
         .as_object()
         .unwrap()
@@ -70,7 +70,9 @@ fn optional_fields_of_request_bodies_may_be_omitted() {
     assert_eq!(referenced, bodies.map(|name| if name == "NewEvent" { "NewEvents" } else { name }).into());
     for name in bodies {
         for (field, schema) in schemas[name]["properties"].as_object().unwrap() {
-            let is_optional = schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()));
+            let or_null = |kinds: &Value, null: Value| kinds.as_array().is_some_and(|it| it.contains(&null));
+            let is_optional = or_null(&schema["type"], "null".into())
+                || or_null(&schema["oneOf"], json!({ "type": "null" }));
             let required = schemas[name]["required"].as_array();
             let is_required =
                 required.is_some_and(|required| required.iter().any(|required| required == field.as_str()));
@@ -91,6 +93,10 @@ fn every_route_of_the_contract_is_documented() {
         "listDeadLetters",
         "requeueDeadLetter",
         "discardDeadLetter",
+        "startBulkOperation",
+        "listBulkOperations",
+        "getBulkOperation",
+        "stopBulkOperation",
         "listDestinations",
         "getDestination",
         "pauseDestination",

@@ -16,13 +16,18 @@ use crate::test_api::{
 /// The path of the operation, for an event and for a destination and an operation that do not exist.
 fn path_of(operation: &DocumentedOperation, event_id: &str) -> String {
     let path = operation.path.replace("{event_id}", event_id).replace("{destination_id}", "404");
-    path.replace("{operation_id}", "qtask_0000000000000404")
+    let operation = if path.contains("/bulk/") { "bulk_0000000000000404" } else { "qtask_0000000000000404" };
+    path.replace("{operation_id}", operation)
 }
 
 /// A valid request to the operation.
 fn valid_request(operation: &DocumentedOperation, event_id: &str) -> Request<Body> {
     let path = path_of(operation, event_id);
-    let body = if operation.id == "enqueueEvents" { event().to_string() } else { String::new() };
+    let body = match operation.id.as_str() {
+        "enqueueEvents" => event().to_string(),
+        "startBulkOperation" => json!({ "action": "requeue" }).to_string(),
+        _ => String::new(),
+    };
     let headers = [header("content-type", "application/json")];
     build_request(operation.method.clone(), &path, &headers, Body::from(body))
 }
@@ -70,6 +75,14 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
         | "webhook_outbox_event_not_discardable" => {
             let event_id = api.delivered_event(&event()).await;
             api.send(valid_request(operation, &event_id)).await
+        }
+        "idempotency_key_conflict" if operation.id == "startBulkOperation" => {
+            let keyed = |action: &str| {
+                let body = Body::from(json!({ "action": action }).to_string());
+                with_header(with_body(operation, "", body), "idempotency-key", "k")
+            };
+            api.send(keyed("requeue")).await.json(202);
+            api.send(keyed("discard")).await
         }
         "idempotency_key_conflict" if operation.id != "enqueueEvents" => {
             let keyed =

@@ -7,6 +7,7 @@ mod access;
 mod actions;
 mod bodies;
 mod body_limits;
+mod bulk;
 mod dead_letters;
 mod destinations;
 mod diagnosis;

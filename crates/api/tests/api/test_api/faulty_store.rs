@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use posthaste_domain::{DestinationId, EventId, OperationId};
+use posthaste_domain::{BulkId, DestinationId, EventId, OperationId};
 use posthaste_store::{
-    ActionRequest, Advance, AnswerSlot, AppScope, AuditView, DeadLetterFilter, DestinationDetail,
-    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, LayeredStore, List, ListRequest, NewOperation, NoticeCursor, NoticePage,
-    Operation, OperationState, Operations, Overview, Page, PageRequest, PauseRequest, Store, StoreError,
-    StoreLayer,
+    ActionRequest, Advance, AnswerSlot, AppScope, AuditView, BulkCount, BulkFilter, BulkOperation,
+    BulkOperations, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
+    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore, List,
+    ListRequest, NewBulkOperation, NewOperation, NoticeCursor, NoticePage, Operation, OperationState,
+    Operations, Overview, Page, PageRequest, PauseRequest, Store, StoreError, StoreLayer,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -173,6 +173,47 @@ impl StoreLayer for FaultyStore {
 
     fn operations(&self) -> &dyn Operations {
         self
+    }
+
+    fn bulk(&self) -> &dyn BulkOperations {
+        self
+    }
+}
+
+#[async_trait]
+impl BulkOperations for FaultyStore {
+    async fn count(&self, filter: &BulkFilter) -> Result<BulkCount, StoreError> {
+        self.fail().await?;
+        self.inner.bulk().count(filter).await
+    }
+
+    async fn start(&self, new: &NewBulkOperation<'_>) -> Result<BulkOperation, StoreError> {
+        self.fail().await?;
+        self.inner.bulk().start(new).await
+    }
+
+    async fn get(&self, id: BulkId) -> Result<BulkOperation, StoreError> {
+        self.fail().await?;
+        self.inner.bulk().get(id).await
+    }
+
+    async fn list(
+        &self,
+        state: Option<OperationState>,
+        request: &ListRequest<BulkId>,
+    ) -> Result<List<BulkOperation>, StoreError> {
+        self.fail().await?;
+        self.inner.bulk().list(state, request).await
+    }
+
+    async fn stop(&self, id: BulkId, actor: &str) -> Result<BulkOperation, StoreError> {
+        self.fail().await?;
+        self.inner.bulk().stop(id, actor).await
+    }
+
+    async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
+        self.fail().await?;
+        self.inner.bulk().advance(rows_max).await
     }
 }
 
