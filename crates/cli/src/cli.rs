@@ -2,6 +2,7 @@
 //!
 //! This module only parses. It reads the command line and the environment, and no files.
 
+mod bulk;
 mod operate;
 mod produce;
 mod registry;
@@ -15,9 +16,10 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+pub(crate) use bulk::{BulkArgs, BulkCommand, BulkIdArgs, FilterArgs};
 pub(crate) use operate::{
     CancelArgs, DestinationArgs, DestinationsCommand, DestinationsListArgs, DlqCommand, EventsCommand,
-    EventsListArgs, ListArgs, NOT_CANCELLED, OverviewArgs, PauseArgs, SelectionArgs, ShowArgs,
+    EventsListArgs, ListArgs, OverviewArgs, PauseArgs, ShowArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs, require_secret, split_secrets};
 pub(crate) use registry::{

@@ -27,8 +27,8 @@ pub(crate) use registry::{
     RegistryPage, SecretItem,
 };
 pub(crate) use responses::{
-    AcceptedEvent, ActionResult, Attempt, AuditEntry, Destination, DestinationPage, Event, EventPage, Hold,
-    ListPage, Overview,
+    AcceptedEvent, ActionResult, Attempt, AuditEntry, BulkCount, BulkOperation, BulkPage, Destination,
+    DestinationPage, Event, EventPage, Hold, ListPage, Overview,
 };
 pub(crate) use server_url::{ApiPath, ServerUrl};
 

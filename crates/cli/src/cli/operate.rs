@@ -5,6 +5,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use posthaste::store::DestinationState;
 use posthaste_domain::FailureKind;
 
+use super::bulk::{BulkArgs, BulkCommand};
 use super::settings::show_only_store_settings;
 use super::{DestinationSecretArgs, ServerArgs};
 
@@ -29,18 +30,26 @@ pub(crate) enum DlqCommand {
     List(DlqListArgs),
     /// Make failed events pending again, with their full number of attempts
     #[command(after_help = "Examples:\n  posthaste dlq requeue msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5\n  \
-                            posthaste dlq requeue --all --yes\n  \
-                            posthaste dlq requeue --all --kind cancelled")]
+                            posthaste dlq requeue --destination https://shop.example/hooks --since 2h\n  \
+                            posthaste dlq requeue --error http_5xx --rate 20 --yes\n  \
+                            posthaste dlq requeue --all")]
     Requeue(RequeueArgs),
+    /// Mark failed events as cancelled, in bulk: they do not wait for a repair any more
+    #[command(after_help = "Example:\n  posthaste dlq cancel --destination https://gone.example/hooks \
+                            --reason 'the customer has left'")]
+    Cancel(CancelAllArgs),
     /// Remove failed events for good, with their payloads and attempts
     #[command(after_help = "Examples:\n  posthaste dlq discard msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5 \
                             --reason 'paid by other means'\n  \
-                            posthaste dlq discard --all --kind cancelled --yes")]
+                            posthaste dlq discard --kind cancelled --until 30d --yes")]
     Discard(DiscardArgs),
+    /// List, show and stop bulk operations
+    #[command(subcommand)]
+    Bulk(BulkCommand),
 }
 
 /// The value of `failure_kind` with which the API lists every kind but `cancelled`.
-pub(crate) const NOT_CANCELLED: &str = "not_cancelled";
+const NOT_CANCELLED: &str = "not_cancelled";
 
 /// Accepts the id of an event, but not its short form from a table.
 fn whole_id(text: &str) -> Result<String, String> {
@@ -51,7 +60,7 @@ fn whole_id(text: &str) -> Result<String, String> {
 }
 
 /// Accepts the name of a failure kind.
-fn failure_kinds() -> PossibleValuesParser {
+pub(super) fn failure_kinds() -> PossibleValuesParser {
     PossibleValuesParser::new(FailureKind::ALL.iter().map(|kind| kind.as_str()))
 }
 
@@ -93,48 +102,36 @@ pub(crate) struct DlqListArgs {
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(group = ArgGroup::new("which").required(true))]
+#[command(group = ArgGroup::new("which").required(true).multiple(true))]
 pub(crate) struct RequeueArgs {
     /// Ids of the events to requeue
     #[arg(value_name = "ID", group = "which", value_parser = whole_id)]
     pub(crate) event_ids: Vec<String>,
-    /// Requeue the whole dead-letter queue, except events that an operator cancelled
-    #[arg(long, group = "which")]
-    pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) selection: SelectionArgs,
+    pub(crate) bulk: BulkArgs,
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(group = ArgGroup::new("which").required(true))]
+#[command(group = ArgGroup::new("which").required(true).multiple(true))]
+pub(crate) struct CancelAllArgs {
+    /// Reason, recorded in the audit log of each event
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) bulk: BulkArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").required(true).multiple(true))]
 pub(crate) struct DiscardArgs {
     /// Ids of the events to discard
     #[arg(value_name = "ID", group = "which", value_parser = whole_id)]
     pub(crate) event_ids: Vec<String>,
-    /// Discard the whole dead-letter queue
-    #[arg(long, group = "which")]
-    pub(crate) all: bool,
     /// Reason, recorded in the audit log
     #[arg(long)]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
-    pub(crate) selection: SelectionArgs,
-}
-
-/// The arguments that the actions on dead letters share.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct SelectionArgs {
-    /// With --all: only events of this failure kind
-    #[arg(long, value_parser = failure_kinds())]
-    pub(crate) kind: Option<String>,
-    /// With --all: do not ask for confirmation
-    #[arg(long, requires = "all")]
-    pub(crate) yes: bool,
-    /// Print the server's JSON responses unchanged, one per event
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) bulk: BulkArgs,
 }
 
 #[derive(Debug, Clone, Subcommand)]

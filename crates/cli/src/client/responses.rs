@@ -94,6 +94,50 @@ impl ListPage for DestinationPage {
     }
 }
 
+/// One page of a list of bulk operations.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BulkPage {
+    pub(crate) operations: Vec<BulkOperation>,
+    #[serde(default)]
+    pub(crate) next_cursor: Option<String>,
+}
+
+impl ListPage for BulkPage {
+    type Item = BulkOperation;
+
+    fn items(&self) -> &[BulkOperation] {
+        &self.operations
+    }
+
+    fn next_cursor(&self) -> Option<&String> {
+        self.next_cursor.as_ref()
+    }
+}
+
+/// A bulk operation on dead letters.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct BulkOperation {
+    pub(crate) operation_id: String,
+    pub(crate) action: String,
+    pub(crate) state: String,
+    pub(crate) filter: serde_json::Value,
+    pub(crate) matched_count: u64,
+    pub(crate) is_exact: bool,
+    pub(crate) done_count: u64,
+    pub(crate) rate_per_second: u32,
+    pub(crate) actor: String,
+    pub(crate) stopped_by: Option<String>,
+    pub(crate) created_at: Option<String>,
+}
+
+/// The number of dead letters that a filter selects.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BulkCount {
+    pub(crate) matched_count: u64,
+    pub(crate) is_exact: bool,
+}
+
 /// One page of a list of destinations.
 #[derive(Debug, Deserialize)]
 pub(crate) struct DestinationPage {

@@ -1,6 +1,7 @@
-//! `posthaste dlq`: lists dead-lettered events, requeues and discards them.
+//! `posthaste dlq`: lists dead-lettered events, requeues, cancels and discards them, one by one or in bulk.
 
 mod act;
+mod bulk;
 
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use posthaste_domain::Timestamp;
 
 use act::Action;
 
-use crate::cli::{DlqCommand, ServerArgs};
+use crate::cli::{BulkCommand, DlqCommand, ServerArgs};
 use crate::client::{ApiClient, Event, EventPage};
 use crate::commands::pages::ListCommand;
 use crate::terminal::{Color, Column, OutputStyle, Table, time};
@@ -28,8 +29,11 @@ impl DlqCommand {
     pub(crate) fn server(&self) -> &ServerArgs {
         match self {
             Self::List(args) => &args.server,
-            Self::Requeue(args) => &args.selection.server,
-            Self::Discard(args) => &args.selection.server,
+            Self::Requeue(args) => &args.bulk.server,
+            Self::Cancel(args) => &args.bulk.server,
+            Self::Discard(args) => &args.bulk.server,
+            Self::Bulk(BulkCommand::List(args)) => &args.server,
+            Self::Bulk(BulkCommand::Show(args) | BulkCommand::Stop(args)) => &args.server,
         }
     }
 }
@@ -54,13 +58,21 @@ pub(crate) async fn run(
             list.show(&args.list, client, style).await?;
             Ok(ExitCode::SUCCESS)
         }
-        DlqCommand::Requeue(args) => {
-            act::run(Action::requeue(), &args.event_ids, args.all, &args.selection, client).await
+        DlqCommand::Requeue(args) if args.event_ids.is_empty() => {
+            bulk::start(&bulk::REQUEUE, None, &args.bulk, client).await
+        }
+        DlqCommand::Requeue(args) => act::run(&Action::requeue(), &args.event_ids, &args.bulk, client).await,
+        DlqCommand::Cancel(args) => {
+            bulk::start(&bulk::CANCEL, args.reason.as_deref(), &args.bulk, client).await
+        }
+        DlqCommand::Discard(args) if args.event_ids.is_empty() => {
+            bulk::start(&bulk::DISCARD, args.reason.as_deref(), &args.bulk, client).await
         }
         DlqCommand::Discard(args) => {
             let action = Action::discard(args.reason.as_deref());
-            act::run(action, &args.event_ids, args.all, &args.selection, client).await
+            act::run(&action, &args.event_ids, &args.bulk, client).await
         }
+        DlqCommand::Bulk(command) => bulk::run(command, client, style).await,
     }
 }
 

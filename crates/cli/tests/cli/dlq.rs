@@ -1,4 +1,4 @@
-//! `posthaste dlq`: lists, requeues and discards single events or the whole queue.
+//! `posthaste dlq`: lists, requeues, cancels and discards named events, or many of them in bulk.
 
 use std::io;
 
@@ -29,14 +29,12 @@ fn start_queue() -> FakeApi {
         match posted.and_then(|rest| rest.strip_suffix("/requeue")) {
             Some("gone") => (409, error("webhook_outbox_event_not_requeueable", "it is not failed")),
             Some(id) => (200, requeued(id)),
-            None if line.ends_with("overview") => (
-                200,
-                r#"{"pending_count":0,"pending_ready_count":0,"retrying_count":0,"failed_count":5,"cancelled_count":1,"delivered_count":0,"oldest_pending_age_seconds":null}"#.to_owned(),
-            ),
             None if is_cancelled => {
                 (200, format!(r#"{{"events":[{}],"next_cursor":null}}"#, event("withdrawn", "failed", 0, "")))
             }
-            None if line.contains("cursor=") => (200, format!(r#"{{"events":[{}],"next_cursor":null}}"#, letters(["c", "d"]))),
+            None if line.contains("cursor=") => {
+                (200, format!(r#"{{"events":[{}],"next_cursor":null}}"#, letters(["c", "d"])))
+            }
             None => (200, format!(r#"{{"events":[{}],"next_cursor":"p2"}}"#, letters(["a", "gone"]))),
         }
     })
@@ -163,80 +161,11 @@ fn a_closed_standard_output_does_not_stop_requeueing() {
 }
 
 #[test]
-fn all_are_requeued_page_by_page() {
-    let api = start_queue();
-    let output = run(&["dlq", "requeue", "--all", "--yes", "--server", &api.url]);
-    output.assert_stdout("");
-    let note = "3 requeued, 1 had left the queue meanwhile; 1 cancelled left out (--kind cancelled requeues them).\n";
-    assert_eq!(output.stderr, note);
-    let posts = ["a", "c", "d", "gone"].map(|id| format!("POST /v1/webhook-outbox/dlq/{id}/requeue"));
-    assert_eq!(requeue_requests(&api), posts);
-    let lists = api.request_lines().into_iter().filter(|line| line.contains("dlq?"));
-    let is_filtered = |line: String| line.contains("failure_kind=not_cancelled");
-    assert!(lists.map(is_filtered).eq([true, true]), "{:?}", api.request_lines());
-}
-
-#[test]
-fn cancelled_events_are_requeued_only_if_their_kind_is_named() {
-    let api = start_queue();
-    let output = run(&["dlq", "requeue", "--all", "--kind", "cancelled", "--yes", "--server", &api.url]);
-    output.assert_stdout("");
-    assert_eq!(output.stderr, "1 requeued.\n");
-    assert_eq!(requeue_requests(&api), ["POST /v1/webhook-outbox/dlq/withdrawn/requeue"]);
-    run(&["dlq", "requeue", "--all", "--kind", "cancelled", "--server", &api.url])
-        .assert_failure(2, &["--yes", "all cancelled events, 1 event"]);
-    run(&["dlq", "requeue", "--all", "--server", &api.url])
-        .assert_failure(2, &["--yes", "all of the dead-letter queue but 1 cancelled, 4 events"]);
-    run(&["dlq", "requeue", "a", "--kind", "cancelled", "--server", &api.url]).assert_failure(2, &["--all"]);
-    run(&["dlq", "requeue", "--all", "--kind", "tired", "--server", &api.url])
-        .assert_failure(2, &["exhausted, cancelled"]);
-}
-
-#[test]
 fn dead_letters_can_be_listed_by_kind() {
     let api = start_queue();
     let output = run(&["dlq", "list", "--kind", "cancelled", "--server", &api.url]);
     assert!(output.stdout.contains("withdrawn"), "{}", output.stdout);
     assert_eq!(api.request_lines(), ["GET /v1/webhook-outbox/dlq?failure_kind=cancelled&limit=50"]);
-}
-
-#[test]
-fn an_endless_queue_is_an_error_with_the_number_of_requeued_events() {
-    let api = FakeApi::start(|request, _| match request.line.as_str() {
-        line if line.starts_with("POST") => (200, requeued("a")),
-        _ => (
-            200,
-            format!(
-                r#"{{"events":[{}],"next_cursor":"c1","pending_count":0,"pending_ready_count":0,"retrying_count":0,"failed_count":1,"delivered_count":0}}"#,
-                event("a", "failed", 6, "")
-            ),
-        ),
-    });
-    let output = run(&["dlq", "requeue", "--all", "--yes", "--server", &api.url]);
-    output.assert_failure(1, &["stopped after 2 events", "the server's list does not end"]);
-}
-
-#[test]
-fn requeueing_all_without_a_terminal_requires_yes() {
-    let api = start_queue();
-    run(&["dlq", "requeue", "--all", "--server", &api.url]).assert_failure(2, &["--yes", "4 events"]);
-    assert_eq!(requeue_requests(&api), [] as [&str; 0]);
-}
-
-#[test]
-fn an_unavailable_server_ends_requeueing_with_the_number_of_requeued_events() {
-    let api = FakeApi::start(|request, _| match request.line.as_str() {
-        line if line.starts_with("POST") => (503, error("unavailable", "the store is unreachable")),
-        _ => (
-            200,
-            format!(
-                r#"{{"events":[{}],"pending_count":0,"pending_ready_count":0,"retrying_count":0,"failed_count":4,"delivered_count":0}}"#,
-                event("a", "failed", 6, "")
-            ),
-        ),
-    });
-    let output = run(&["dlq", "requeue", "--all", "--yes", "--server", &api.url]);
-    output.assert_failure(1, &["stopped after 0 events", "the store is unreachable (unavailable)"]);
 }
 
 #[test]
@@ -253,23 +182,6 @@ fn named_events_are_discarded_with_a_reason() {
     }
     run(&["dlq", "discard", "a", "--json", "--server", &api.url])
         .assert_stdout(&format!("{}\n", discarded("a")));
-}
-
-#[test]
-fn discarding_all_includes_cancelled_events_and_requires_yes_without_a_terminal() {
-    let api = start_queue();
-    run(&["dlq", "discard", "--all", "--server", &api.url])
-        .assert_failure(2, &["--yes", "discard all of the dead-letter queue, 5 events"]);
-    assert_eq!(requeue_requests(&api), [] as [&str; 0]);
-    let output = run(&["dlq", "discard", "--all", "--yes", "--server", &api.url]);
-    output.assert_stdout("");
-    assert_eq!(output.stderr, "3 discarded, 1 had left the queue meanwhile.\n");
-    let posts = ["a", "c", "d", "gone"].map(|id| format!("POST /v1/webhook-outbox/dlq/{id}/discard"));
-    assert_eq!(requeue_requests(&api), posts);
-    let is_filtered = |line: &String| line.contains("failure_kind");
-    assert!(!api.request_lines().iter().any(is_filtered), "{:?}", api.request_lines());
-    let one_kind = ["dlq", "discard", "--all", "--kind", "cancelled", "--yes", "--server", &api.url];
-    assert_eq!(run(&one_kind).stderr, "1 discarded.\n");
 }
 
 #[test]
@@ -297,4 +209,114 @@ fn actions_on_different_events_have_different_keys() {
         let keys: Vec<_> = requests.iter().map(|request| request.header("idempotency-key")).collect();
         assert!(keys[0].is_some() && keys[0] != keys[1], "{action}: {keys:?}");
     }
+}
+
+/// Starts an API with `matched` dead letters, on which a bulk operation is done when it is looked at for the second time.
+fn start_bulk_api(matched: u64) -> FakeApi {
+    FakeApi::start(move |request, earlier| {
+        let ReceivedRequest { line, body, .. } = request;
+        let operation = |state: &str, done: u64| {
+            format!(
+                r#"{{"operation_id":"bulk_01","action":"requeue","state":"{state}","filter":{{"destination":"https://a.example/","app":null,"until":"2026-01-31T16:31:02Z"}},"matched_count":{matched},"is_exact":true,"examined_count":{done},"done_count":{done},"rate_per_second":100,"reason":null,"actor":"ops","stopped_by":"ann","created_at":"2026-01-31T16:31:02Z","updated_at":"2026-01-31T16:31:02Z"}}"#
+            )
+        };
+        match line.as_str() {
+            "POST /v1/webhook-outbox/bulk" if body.contains(r#""dry_run":true"#) => {
+                (200, format!(r#"{{"matched_count":{matched},"is_exact":true}}"#))
+            }
+            "POST /v1/webhook-outbox/bulk" => (202, operation("running", 0)),
+            "POST /v1/webhook-outbox/bulk/bulk_01/stop" => (200, operation("stopped", 7)),
+            "GET /v1/webhook-outbox/bulk/bulk_01" if earlier < 1 => (200, operation("running", 40)),
+            "GET /v1/webhook-outbox/bulk/bulk_01" => (200, operation("finished", matched)),
+            line if line.starts_with("GET /v1/webhook-outbox/bulk?") => {
+                (200, format!(r#"{{"operations":[{}],"next_cursor":null}}"#, operation("running", 40)))
+            }
+            line => (404, error("not_found", line)),
+        }
+    })
+}
+
+#[test]
+fn dead_letters_are_counted_requeued_and_followed_until_the_end() {
+    let api = start_bulk_api(273);
+    let output = run(&[
+        "dlq",
+        "requeue",
+        "--destination",
+        "https://a.example/",
+        "--kind",
+        "exhausted",
+        "--error",
+        "http_5xx",
+        "--since",
+        "2026-01-31T11:29:00Z",
+        "--rate",
+        "20",
+        "--yes",
+        "--server",
+        &api.url,
+    ]);
+    output.assert_stdout("273 requeued\n");
+    assert!(output.stderr.contains("posthaste dlq bulk stop bulk_01"), "{}", output.stderr);
+    let requests = api.requests();
+    let filter = concat!(
+        r#""filter":{"destination":"https://a.example/","error_class":"http_5xx","failure_kind":"exhausted","#,
+        r#""since":"2026-01-31T11:29:00Z"}"#
+    );
+    assert_eq!(requests[0].body, format!(r#"{{"action":"requeue","dry_run":true,{filter}}}"#));
+    let started = format!(r#"{{"action":"requeue","dry_run":false,{filter},"rate_per_second":20}}"#);
+    assert_eq!(requests[1].body, started);
+    assert!(requests[1].header("idempotency-key").is_some(), "a repetition starts no second operation");
+    assert_eq!(requests.len(), 4, "two looks at the progress");
+}
+
+#[test]
+fn a_bulk_operation_without_a_terminal_requires_yes() {
+    let api = start_bulk_api(4);
+    for (action, arguments) in
+        [("requeue", &["--all"][..]), ("cancel", &["--type", "x"]), ("discard", &["--kind", "cancelled"])]
+    {
+        let command = [&["dlq", action, "--server", &api.url], arguments].concat();
+        run(&command).assert_failure(2, &["--yes", &format!("{action} 4 events")]);
+    }
+    assert!(api.requests().iter().all(|request| request.body.contains("\"dry_run\":true")));
+}
+
+#[test]
+fn an_empty_selection_starts_nothing() {
+    let api = start_bulk_api(0);
+    let output = run(&["dlq", "discard", "--all", "--server", &api.url]);
+    output.assert_stdout("");
+    assert_eq!(output.stderr, "No dead letter is selected; --kind cancelled selects cancelled events.\n");
+    assert_eq!(api.requests().len(), 1);
+}
+
+#[test]
+fn ids_and_conditions_exclude_each_other_and_one_of_them_is_required() {
+    let api = start_bulk_api(4);
+    run(&["dlq", "requeue", "a", "--kind", "exhausted", "--server", &api.url])
+        .assert_failure(2, &["without ids"]);
+    run(&["dlq", "requeue", "--server", &api.url]).assert_failure(2, &["--destination"]);
+    run(&["dlq", "cancel", "--server", &api.url]).assert_failure(2, &["--destination"]);
+    run(&["dlq", "requeue", "--all", "--kind", "tired", "--server", &api.url])
+        .assert_failure(2, &["exhausted, cancelled"]);
+    run(&["dlq", "requeue", "--since", "yesterday", "--server", &api.url]).assert_failure(2, &["2h"]);
+    assert_eq!(api.requests().len(), 0);
+}
+
+#[test]
+fn an_operation_is_started_without_waiting_and_stopped() {
+    let api = start_bulk_api(9);
+    let output =
+        run(&["dlq", "discard", "--all", "--yes", "--no-wait", "--reason", "old", "--server", &api.url]);
+    output.assert_stdout("bulk_01 is running; `posthaste dlq bulk show bulk_01` shows its progress\n");
+    assert!(api.requests()[1].body.contains(r#""reason":"old""#));
+    let listed = run(&["dlq", "bulk", "list", "--running", "--server", &api.url]);
+    for text in ["bulk_01", "requeue", "running", "40", "destination=https://a.example/", "ops"] {
+        assert!(listed.stdout.contains(text), "{text}: {}", listed.stdout);
+    }
+    let stopped = run(&["dlq", "bulk", "stop", "bulk_01", "--server", &api.url]);
+    assert!(stopped.stdout.contains("stopped"), "{}", stopped.stdout);
+    let shown = run(&["dlq", "bulk", "show", "bulk_01", "--json", "--server", &api.url]);
+    assert!(shown.stdout.starts_with(r#"{"operation_id":"bulk_01""#), "{}", shown.stdout);
 }

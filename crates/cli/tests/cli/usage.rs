@@ -191,7 +191,7 @@ fn bad_usage_exits_with_2_and_names_the_argument() {
         (&["listen", "--fail", "2", "--status", "500"], "--status"),
         (&["listen", "--status", "99"], "99"),
         (&["dlq", "list", "--limit", "201"], "201"),
-        (&["dlq", "requeue"], "<ID|--all>"),
+        (&["dlq", "requeue"], "<ID|--all|--destination"),
         (&["dlq", "requeue", "msg_1", "--all"], "--all"),
         (&["completions", "tcsh"], "tcsh"),
         (&["secret", "rotate", "--grace", "5"], "60 s to 31536000 s, this one is 5 s"),
