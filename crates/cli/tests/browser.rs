@@ -1,4 +1,4 @@
-//! The dashboard in a real browser, with its content security policy, on the real API.
+//! The dashboard in a real browser, with its content security policy, on the real API. The scenarios are the modules of `browser/`.
 #![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 #[path = "browser/page_server.rs"]
@@ -6,51 +6,36 @@ mod page_server;
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use page_server::Response;
+use serde_json::{Value, json};
 use support::{TestServer, posthaste, run_within};
 
-/// The limit of each command and of each start of the browser.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// The limit of each command and of each scenario. A wait inside a scenario has a shorter one, and says what was missing.
+const TIMEOUT: Duration = Duration::from_secs(240);
+const REFUSING: &str = "http://127.0.0.1:1/<b>hook</b>";
 
-/// Sends an event to an address that refuses connections, and waits until it is dead-lettered.
-fn create_dead_letter(server: &TestServer, event_id: &str) {
-    create_dead_letter_with_key(server, event_id, &[]);
+/// Runs a scenario of `browser/` in Chromium. Its screenshots are in `target/screenshots`.
+#[track_caller]
+fn drive(scenario: &str, server: &TestServer, options: Value) {
+    drive_at(scenario, &server.url, server.directory(), options);
 }
 
-fn create_dead_letter_with_key(server: &TestServer, event_id: &str, key: &[&str]) {
-    let mut send =
-        posthaste(&["send", "--server", &server.url, "--event-id", event_id, "--type", "order.created"]);
-    send.args(["--url", "http://127.0.0.1:1/<b>hook</b>", "--data", "{}", "--wait"]).args(key);
-    let sent = run_within(TIMEOUT, &mut send);
-    assert_eq!(sent.status.code(), Some(1), "{}", String::from_utf8_lossy(&sent.stderr));
-}
-
-/// Returns the DOM of a page after its scripts have run. On a busy machine, a browser may dump the page before its data
-/// has arrived: the page is loaded up to five times until it is `complete`.
-fn render_page(url: &str, profile: &Path, complete: impl Fn(&str) -> bool) -> String {
-    let render = || {
-        let mut browser = Command::new(find_chromium());
-        browser
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .arg(format!("--user-data-dir={}", profile.join("browser").display()))
-            .args(["--virtual-time-budget=5000", "--dump-dom", url])
-            .stderr(Stdio::null());
-        String::from_utf8_lossy(&run_within(TIMEOUT, &mut browser).stdout).into_owned()
-    };
-    let mut page = render();
-    for _ in 0..4 {
-        if complete(&page) {
-            break;
-        }
-        page = render();
-    }
-    assert!(complete(&page), "{page}");
-    page
+#[track_caller]
+fn drive_at(scenario: &str, url: &str, directory: &Path, mut options: Value) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let scripts = root.join("tests/browser");
+    let target = root.join("../../target");
+    options["screenshots"] = json!(target.join("screenshots"));
+    options["axe"] = json!(target.join("tools/axe-core/node_modules/axe-core/axe.min.js"));
+    let mut node = Command::new("node");
+    node.arg(scripts.join("drive.mjs")).arg(scripts.join(scenario).with_extension("mjs"));
+    node.arg(find_chromium()).arg(directory.join("browser")).arg(url).arg(options.to_string());
+    let output = run_within(TIMEOUT, node.stderr(std::process::Stdio::piped()));
+    assert!(output.status.success(), "{scenario}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn find_chromium() -> &'static str {
@@ -59,70 +44,106 @@ fn find_chromium() -> &'static str {
     names.into_iter().find(is_installed).expect("Chromium is missing: `make need-packages` installs it")
 }
 
-#[test]
-fn the_page_shows_counts_and_dead_letters_and_escapes_markup_in_them() {
-    // Without retries, the first failed attempt dead-letters an event.
-    let server = TestServer::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
-    create_dead_letter(&server, "order-17-created");
-    let page = render_page(&server.url, server.directory(), |page| page.contains("order-17-created"));
-    assert!(page.contains("exhausted"), "{page}");
-    assert!(page.contains("order.created"), "{page}");
-    assert!(!page.contains("<b>hook</b>"), "text of a producer became markup: {page}");
-    assert!(page.contains("%3Cb%3Ehook%3C/b%3E"), "{page}");
+/// Starts a server without retries: the first failed attempt dead-letters an event.
+fn start_server() -> TestServer {
+    TestServer::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")])
+}
+
+#[track_caller]
+fn run(server: &TestServer, arguments: &[&str], expected_code: i32) {
+    let output = run_within(TIMEOUT, posthaste(arguments).args(["--server", &server.url]));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(expected_code), "{arguments:?}: {error}");
+}
+
+/// Sends an event to an address that refuses connections, and waits until it is dead-lettered.
+fn create_dead_letter(server: &TestServer, event_id: &str, more: &[&str]) {
+    let send = [
+        "send",
+        "--event-id",
+        event_id,
+        "--type",
+        "order.created",
+        "--url",
+        REFUSING,
+        "--data",
+        "{}",
+        "--wait",
+    ];
+    run(server, &[&send, more].concat(), 1);
 }
 
 #[test]
-fn the_page_shows_the_actions_of_operators_as_text() {
-    let server = TestServer::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
-    create_dead_letter(&server, "order-17-created");
-    let mut cancel = posthaste(&["events", "cancel", "order-17-created", "--server", &server.url]);
-    let cancelled = run_within(TIMEOUT, cancel.args(["--reason", "<i>refunded</i>"]));
-    assert!(cancelled.status.success(), "{}", String::from_utf8_lossy(&cancelled.stderr));
-    let address = format!("{}#event=order-17-created", server.url);
-    let page = render_page(&address, server.directory(), |page| page.contains("<b>cancel</b> by local, "));
-    assert!(!page.contains("<i>refunded"), "text of a producer became markup: {page}");
-    assert!(page.contains("&lt;i&gt;refunded&lt;/i&gt;"), "{page}");
+fn the_overview_shows_whether_webhooks_flow_and_its_first_load_is_small() {
+    let server = start_server();
+    create_dead_letter(&server, "order-17-created", &[]);
+    drive("overview", &server, json!({}));
 }
 
 #[test]
-fn cancelled_events_are_not_among_the_dead_letters_that_the_page_shows_first() {
-    let server = TestServer::start(&["serve"], &[("POSTHASTE_MAX_RETRY_ATTEMPTS", "0")]);
-    for event_id in ["order-17-created", "order-18-created"] {
-        create_dead_letter(&server, event_id);
-    }
-    let cancelled = run_within(
-        TIMEOUT,
-        &mut posthaste(&["events", "cancel", "order-18-created", "--server", &server.url]),
-    );
-    assert!(cancelled.status.success(), "{}", String::from_utf8_lossy(&cancelled.stderr));
-    let is_complete = |page: &str| page.contains("order-17-created") && page.contains("1 of 1");
-    let page = render_page(&server.url, server.directory(), is_complete);
-    assert!(!page.contains("order-18-created"), "{page}");
-    assert!(page.contains(r#"<span id="cancelled" class="muted">1</span>"#), "{page}");
+fn events_are_filtered_by_the_url_and_one_is_shown_with_its_life() {
+    let server = start_server();
+    create_dead_letter(&server, "order-17-created", &[]);
+    let receiver = page_server::serve(|_| Some(Response::json(200, "{}")));
+    let send =
+        ["send", "--event-id", "order-18-delivered", "--type", "order.created", "--data", "{}", "--wait"];
+    run(&server, &[&send[..], &["--url", &receiver]].concat(), 0);
+    drive("events", &server, json!({}));
 }
 
 #[test]
-fn destinations_that_hold_events_are_shown_with_their_reason_as_text() {
+fn texts_of_operators_are_shown_as_text_and_cancelled_events_are_not_shown_first() {
+    let server = start_server();
+    create_dead_letter(&server, "order-17-created", &[]);
+    create_dead_letter(&server, "order-19-created", &[]);
+    run(&server, &["events", "cancel", "order-17-created", "--reason", "<i>refunded</i>"], 0);
+    drive("operator-text", &server, json!({}));
+}
+
+#[test]
+fn no_text_of_the_api_becomes_markup_or_runs() {
+    let server = start_server();
+    drive("hostile", &server, json!({}));
+}
+
+#[test]
+fn destinations_are_paused_and_resumed() {
     let server = TestServer::start(&["serve"], &[]);
-    let run = |arguments: &[&str]| {
-        let output = run_within(TIMEOUT, posthaste(arguments).args(["--server", &server.url]));
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    run(&["send", "--type", "order.created", "--url", "http://127.0.0.1:1/hook", "--data", "{}"]);
-    run(&["destinations", "pause", "1", "--reason", "<i>new disks</i>"]);
-    let page = render_page(&server.url, server.directory(), |page| page.contains("1 event waits"));
-    assert!(page.contains("&lt;i&gt;new disks&lt;/i&gt;") && !page.contains("<i>new disks"), "{page}");
-    assert!(page.contains(">Resume</button>"), "{page}");
-    run(&["destinations", "resume", "1"]);
-    let is_hidden = |page: &str| page.contains(r#"aria-labelledby="held-title" hidden=""#);
-    render_page(&server.url, server.directory(), is_hidden);
+    run(&server, &["send", "--type", "order.created", "--url", REFUSING, "--data", "{}"], 0);
+    drive("destinations", &server, json!({}));
+}
+
+#[test]
+fn the_page_is_usable_with_the_keyboard_alone() {
+    let server = start_server();
+    create_dead_letter(&server, "order-17-created", &[]);
+    create_dead_letter(&server, "order-18-created", &[]);
+    drive("keyboard", &server, json!({}));
+}
+
+#[test]
+fn dead_letters_are_counted_cancelled_in_bulk_and_stopped() {
+    let server = start_server();
+    // Ten failures would open the circuit, and hold the next event back.
+    let count = 8;
+    for number in 0..count {
+        create_dead_letter(&server, &format!("order-{number}-created"), &[]);
+    }
+    drive("bulk", &server, json!({ "count": count }));
+}
+
+#[test]
+fn axe_finds_no_barrier_on_any_view() {
+    let server = start_server();
+    create_dead_letter(&server, "order-17-created", &[]);
+    drive("accessible", &server, json!({}));
 }
 
 const VIEWER_KEY: &str = "viewer-key-0123456789";
 const OPERATOR_KEY: &str = "operator-key-0123456789";
 
 #[test]
-fn a_viewer_is_offered_no_actions_and_an_operator_all() {
+fn the_page_asks_for_a_key_and_offers_what_its_role_may_do() {
     let keys = format!("eyes:viewer:{VIEWER_KEY},ops:operator:{OPERATOR_KEY}");
     let server = TestServer::start(
         &["serve"],
@@ -133,33 +154,13 @@ fn a_viewer_is_offered_no_actions_and_an_operator_all() {
         ],
     );
     let key = ["--key", OPERATOR_KEY];
-    create_dead_letter_with_key(&server, "order-17-created", &key);
-    let mut pause = posthaste(&["destinations", "pause", "1", "--server", &server.url]);
-    assert!(run_within(TIMEOUT, pause.args(key)).status.success());
-    let mut send = posthaste(&["send", "--server", &server.url, "--type", "order.created", "--data", "{}"]);
-    send.args(["--url", "http://127.0.0.1:1/<b>hook</b>"]).args(key);
-    assert!(run_within(TIMEOUT, &mut send).status.success());
-    let page_of = |key: &str, caller: &str| {
-        let url = format!("{}#event=order-17-created", page_server::forward_with_key(&server.url, key));
-        render_page(&url, server.directory(), |page| {
-            let shows_event = page.contains(r#"<div id="event-body">"#) && page.contains("1 event waits");
-            page.contains(caller) && page.contains("data-event-id") && shows_event
-        })
-    };
-    let actions = [
-        r#"aria-label="Requeue order-17-created""#,
-        r#"aria-label="Cancel order-17-created""#,
-        r#"id="event-requeue" type="button">"#,
-        r#"id="event-cancel" type="button" class="danger">"#,
-        r#"id="event-discard" type="button" class="danger">"#,
-        ">Resume</button>",
-    ];
-    let of_operator = page_of(OPERATOR_KEY, "ops (operator)");
-    let of_viewer = page_of(VIEWER_KEY, "eyes (viewer)");
-    for action in actions {
-        assert!(of_operator.contains(action), "{action}: {of_operator}");
-        assert!(!of_viewer.contains(action), "{action}: {of_viewer}");
-    }
+    create_dead_letter(&server, "order-17-created", &key);
+    run(&server, &[&["destinations", "pause", "1"][..], &key].concat(), 0);
+    let callers = json!([
+        { "key": VIEWER_KEY, "caller": "eyes (viewer)", "mayOperate": false },
+        { "key": OPERATOR_KEY, "caller": "ops (operator)", "mayOperate": true },
+    ]);
+    drive("access", &server, json!({ "callers": callers }));
 }
 
 #[test]
@@ -175,15 +176,6 @@ fn a_viewer_who_acts_on_the_command_line_learns_which_role_is_needed() {
     }
 }
 
-/// Clicks on Requeue, then on the button of the dialog until the page confirms the action.
-const CLICKS: &str = r##"
-setInterval(() => {
-  if (document.querySelector("#toast").textContent) return;
-  if (document.querySelector("#confirm").open) return document.querySelector("#confirm-submit").click();
-  document.querySelector("#dlq-rows button")?.click();
-}, 100);
-"##;
-
 #[test]
 fn an_action_that_is_repeated_after_a_lost_response_has_the_same_idempotency_key() {
     let keys = Arc::new(Mutex::new(Vec::new()));
@@ -191,13 +183,6 @@ fn an_action_that_is_repeated_after_a_lost_response_has_the_same_idempotency_key
     let url = page_server::serve(move |request| {
         let path = request.path();
         Some(match path.rsplit('/').next().unwrap_or_default() {
-            "" => {
-                let clicks = r#"<script type="module" src="clicks.js"></script></head>"#;
-                let page = posthaste_dashboard::asset("/").unwrap().bytes.into_owned();
-                let page = String::from_utf8(page).unwrap().replace("</head>", clicks);
-                Response::new(200, "text/html; charset=utf-8", &page)
-            }
-            "clicks.js" => Response::new(200, "text/javascript", CLICKS),
             "whoami" => Response::json(200, r#"{"name":"local","role":null,"permissions":["operate"]}"#),
             "overview" => Response::json(200, r#"{"failed_count":1,"cancelled_count":0,"held_count":0}"#),
             list if list.starts_with("dlq?") => Response::json(
@@ -215,8 +200,8 @@ fn an_action_that_is_repeated_after_a_lost_response_has_the_same_idempotency_key
             _ => Response::asset(path),
         })
     });
-    let profile = tempfile::tempdir().unwrap();
-    render_page(&url, profile.path(), |page| page.contains("order-17 is pending again."));
+    let directory = tempfile::tempdir().unwrap();
+    drive_at("lost-response", &url, directory.path(), json!({}));
     let keys = keys.lock().unwrap();
     assert!(keys.len() >= 2 && keys[0] == keys[1], "{keys:?}");
     assert!(keys[0].as_ref().is_some_and(|key| key.len() >= 16), "{keys:?}");
@@ -240,8 +225,8 @@ fn serve_disconnecting_stream() -> (String, Arc<Mutex<Vec<Option<String>>>>) {
 #[test]
 fn a_stream_that_disconnects_before_its_first_notice_is_resumed_from_its_start_position() {
     let (url, last_event_ids) = serve_disconnecting_stream();
-    let profile = tempfile::tempdir().unwrap();
-    render_page(&url, profile.path(), |_| last_event_ids.lock().unwrap().iter().any(Option::is_some));
+    let directory = tempfile::tempdir().unwrap();
+    drive_at("resume-stream", &url, directory.path(), json!({}));
     let ids = last_event_ids.lock().unwrap();
     assert_eq!(ids[0], None, "{ids:?}");
     assert!(ids.iter().flatten().all(|id| id == "7:3"), "{ids:?}");

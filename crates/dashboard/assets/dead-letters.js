@@ -11,7 +11,7 @@ import { cell, createList } from "./list.js";
 import { replaceQuery } from "./router.js";
 
 const KINDS = [["", "Not cancelled"], ["exhausted", "Exhausted"], ["abandoned", "Abandoned"], ["gone", "Gone"], ["expired", "Expired"], ["cancelled", "Cancelled"]];
-const ERRORS = ["http_5xx", "http_4xx", "http_500", "http_502", "http_503", "timeout", "connect", "dns", "tls"];
+const ERRORS = ["http_5xx", "http_4xx", "http_500", "http_502", "http_503", "timeout", "connect", "dns", "tls", "certificate", "reset", "blocked_address"];
 // A filter that the API's list lacks is applied here, to pages of this size.
 const SEARCH_PAGE = 200;
 
@@ -19,7 +19,7 @@ const SEARCH_PAGE = 200;
 export function openDeadLetters({ query }) {
   const input = (name, attributes) => el("input", { spellcheck: "false", autocomplete: "off", value: query.get(name) ?? "", ...attributes });
   const fields = {
-    destination: input("destination", { type: "url", placeholder: "Any URL" }),
+    destination: input("destination", { placeholder: "URL or endpoint id" }),
     event_type: input("event_type", { placeholder: "Any type" }),
     failure_kind: select({}, KINDS, query.get("failure_kind") ?? ""),
     error_class: input("error_class", { placeholder: "Any error", list: "error-classes" }),
@@ -55,8 +55,9 @@ export function openDeadLetters({ query }) {
   async function load(limit, cursor) {
     const wanted = filter();
     const size = hasLocalConditions(wanted) ? SEARCH_PAGE : limit;
-    const page = wanted.destination
-      ? await listEvents({ status: "failed", destination: wanted.destination }, size, cursor)
+    const { destination } = wanted;
+    const page = destination
+      ? await listEvents({ status: "failed", ...(destination.startsWith("ep_") ? { endpoint_id: destination } : { destination }) }, size, cursor)
       : await listDeadLetters(wanted.failure_kind ?? "not_cancelled", size, cursor);
     return { items: page.events.filter((event) => matchesLocally(event, wanted)), cursor: page.next_cursor };
   }

@@ -50,7 +50,7 @@ export function openDestination({ id }) {
 
 function factRows(destination) {
   const { url, window, endpoint_id: endpoint } = destination;
-  const events = (status, text) => el("a", { href: hashOf(["events"], { status, destination: url }) }, text);
+  const events = (status, text) => el("a", { href: hashOf(["events"], endpoint ? { status, endpoint_id: endpoint } : { status, destination: url }) }, text);
   const fields = [
     ["Backlog", backlogText(destination)],
     ["In flight", formatCount(destination.in_flight)],

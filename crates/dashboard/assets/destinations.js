@@ -71,11 +71,11 @@ function cells(destination) {
 
 /** The buttons of a destination: what may be done in its state. */
 export function destinationButtons(destination) {
-  const { state, url } = destination;
+  const { state, url, endpoint_id: endpoint } = destination;
   const named = (label) => ({ "aria-label": `${label} ${url}` });
   const buttons = [];
   if (state === "paused" || state === "circuit_open") buttons.push(button("Resume", () => confirmAction("resume", destination), named("Resume")));
   if (state !== "paused" && state !== "disabled") buttons.push(button("Pause", () => confirmAction("pause", destination), named("Pause")));
-  buttons.push(el("a", { class: "button", href: hashOf(["dead-letters"], { destination: url }), ...named("Requeue all of") }, "Requeue all…"));
+  buttons.push(el("a", { class: "button", href: hashOf(["dead-letters"], { destination: endpoint ?? url }), ...named("Requeue all of") }, "Requeue all…"));
   return buttons;
 }

@@ -56,9 +56,11 @@ export function setError(element, text) {
 export function updateChildren(parent, children) {
   const keep = new Set(children);
   for (const child of [...parent.children]) if (!keep.has(child)) child.remove();
-  children.forEach((child, index) => {
-    if (parent.children[index] !== child) parent.insertBefore(child, parent.children[index] ?? null);
-  });
+  let next = parent.firstElementChild;
+  for (const child of children) {
+    if (child === next) next = next.nextElementSibling;
+    else parent.insertBefore(child, next);
+  }
 }
 
 /** Returns a function that runs `draw` once in the next animation frame, however often it is called before. */

@@ -10,6 +10,8 @@ const PAGE_MAX = 200;
 // A refresh loads at most as many rows again.
 const RELOAD_MAX = 1000;
 const ROWS_MAX = 10000;
+// Rows are in groups of this size. Groups out of sight are not laid out.
+const GROUP = 50;
 
 /**
  * @typedef {object} ListOptions
@@ -102,21 +104,30 @@ export function createList({ label, className, columns, load, keyOf, cells, empt
     placeholder.hidden = known.length > 0;
     if (known.length === 0) placeholder.replaceChildren(items === null ? el("p", {}, "Not loaded yet.") : empty());
     more.hidden = cursor === null || known.length >= ROWS_MAX;
+    table.classList.toggle("read-only", !mayOperate());
     const elements = known.map((item) => cache.get(keyOf(item), JSON.stringify([item, mayOperate()]), item));
-    keepFocus(() => updateChildren(rows, elements));
+    keepFocus(() => showRows(elements));
     cache.retain(known.map(keyOf));
     if (items === null) return;
     const count = `${formatCount(known.length)}${cursor === null ? "" : " newest"}`;
     status.replaceChildren(el("span", {}, known.length > 0 ? `${count}, ` : ""), "updated ", relativeTime(new Date().toISOString()));
   }
 
+  function showRows(elements) {
+    const count = Math.ceil(elements.length / GROUP);
+    while (rows.children.length > count) rows.lastChild.remove();
+    while (rows.children.length < count) rows.append(el("div", { role: "presentation", class: "group" }));
+    [...rows.children].forEach((group, index) => updateChildren(group, elements.slice(index * GROUP, (index + 1) * GROUP)));
+  }
+
   /** If `change` removes the focused row, focuses the row that is now in its position. */
   function keepFocus(change) {
     const focused = document.activeElement?.closest?.(".row");
-    const index = focused && rows.contains(focused) ? [...rows.children].indexOf(focused) : -1;
+    const rowElements = () => [...rows.querySelectorAll(".row")];
+    const index = focused && rows.contains(focused) ? rowElements().indexOf(focused) : -1;
     change();
     if (index === -1 || focused.isConnected) return;
-    rows.children[Math.min(index, rows.children.length - 1)]?.querySelector("[data-open]")?.focus({ preventScroll: true });
+    rowElements().slice(0, index + 1).at(-1)?.querySelector("[data-open]")?.focus({ preventScroll: true });
   }
 
   return {

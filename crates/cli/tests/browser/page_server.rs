@@ -1,4 +1,4 @@
-//! Small HTTP servers between the browser and the API: one with responses that a test chooses, one that adds an API key.
+//! A small HTTP server with responses that a test chooses.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -63,22 +63,6 @@ pub(crate) fn serve(respond: impl Fn(&Request) -> Option<Response> + Send + Sync
         let head =
             format!("HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\nconnection: close\r\n\r\n");
         client.write_all(&[head.as_bytes(), &body].concat())
-    })
-}
-
-/// Forwards requests to `server`, each with this API key, and returns the URL.
-pub(crate) fn forward_with_key(server: &str, key: &str) -> String {
-    let address = server.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let key = key.to_owned();
-    accept(move |mut client| {
-        let request = Request::read(&client)?;
-        let kept = request.lines.iter().filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
-        let head: String = kept.map(|line| format!("{line}\r\n")).collect();
-        let mut upstream = TcpStream::connect(&address)?;
-        upstream.write_all(
-            format!("{head}authorization: Bearer {key}\r\nconnection: close\r\n\r\n").as_bytes(),
-        )?;
-        io::copy(&mut upstream, &mut client).map(drop)
     })
 }
 

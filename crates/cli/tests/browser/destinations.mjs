@@ -1,0 +1,18 @@
+// Destinations: pause with a reason, the reason as text, resume.
+
+export default async function ({ page, url, assert }) {
+  await page.goto(`${url}#/destinations`);
+  await page.waitForText("1 waiting");
+  await page.click("button[aria-label^='Pause ']");
+  await page.fill("#reason", "<i>new disks</i>");
+  await page.click("#confirm-submit");
+  await page.waitForText("is paused.");
+  await page.waitForText("<i>new disks</i>");
+  assert(await page.evaluate(() => document.querySelector("#view i") === null), "a reason became markup");
+  await page.screenshot("destinations-1400");
+  await page.click(".row [data-open]");
+  await page.waitForText("pause by local");
+  await page.click("button[aria-label^='Resume ']");
+  await page.click("#confirm-submit");
+  await page.waitForText("resume by local");
+}

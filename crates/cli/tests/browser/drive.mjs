@@ -1,0 +1,143 @@
+// Runs one scenario in Chromium: node drive.mjs SCENARIO CHROMIUM PROFILE URL ARGUMENTS
+//
+// Speaks the DevTools protocol over a pipe, so it needs no package. Every wait has a limit, and says what was missing.
+
+import { spawn } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+
+const WAIT_MS_MAX = 40000;
+const POLL_MS = 40;
+const [, , scenario, chromium, profile, url, given] = process.argv;
+
+const browser = spawn(chromium, [
+  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", `--user-data-dir=${profile}`, "about:blank",
+], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+browser.on("exit", (code) => fail(new Error(`Chromium ended with ${code}`)));
+
+const pending = new Map();
+const listeners = [];
+let lastId = 0;
+let rest = Buffer.alloc(0);
+browser.stdio[4].on("data", (chunk) => {
+  rest = Buffer.concat([rest, chunk]);
+  for (let end = rest.indexOf(0); end !== -1; end = rest.indexOf(0)) {
+    const message = JSON.parse(rest.subarray(0, end).toString());
+    rest = rest.subarray(end + 1);
+    const waiting = pending.get(message.id);
+    pending.delete(message.id);
+    if (!waiting) listeners.forEach((listener) => listener(message));
+    else if (message.error) waiting.reject(new Error(JSON.stringify(message.error)));
+    else waiting.resolve(message.result);
+  }
+});
+
+function send(method, params = {}, sessionId = undefined) {
+  lastId += 1;
+  const id = lastId;
+  browser.stdio[3].write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
+  return new Promise((resolve, reject) => pending.set(id, { resolve, reject }));
+}
+
+/** A page of the browser. */
+async function openPage() {
+  const { targetId } = await send("Target.createTarget", { url: "about:blank" });
+  const { sessionId } = await send("Target.attachToTarget", { targetId, flatten: true });
+  const call = (method, params) => send(method, params, sessionId);
+  /** Errors of scripts, and violations of the content security policy. */
+  const errors = [];
+  listeners.push(({ method, params }) => {
+    if (method === "Runtime.exceptionThrown") errors.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
+    if (method === "Log.entryAdded" && params.entry.source === "security") errors.push(params.entry.text);
+    if (method === "Page.javascriptDialogOpening") errors.push(`a dialog of a script opened: ${params.message}`);
+  });
+  for (const domain of ["Page", "Runtime", "Log"]) await call(`${domain}.enable`);
+
+  const page = {
+    errors,
+    call,
+    async goto(address) {
+      await call("Page.navigate", { url: address });
+      await page.waitFor("the page's navigation", () => document.readyState === "complete" && document.querySelector("#view")?.childElementCount > 0);
+    },
+    async evaluate(run, ...values) {
+      const expression = typeof run === "string" ? run : `(${run})(...${JSON.stringify(values)})`;
+      const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
+      if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+      return result.value;
+    },
+    /** Waits until `test` returns a true value in the page, and returns it. */
+    async waitFor(missing, test, ...values) {
+      const until = Date.now() + WAIT_MS_MAX;
+      for (;;) {
+        const value = await page.evaluate(test, ...values).catch(() => null);
+        if (value) return value;
+        if (Date.now() > until) throw new Error(`missing after ${WAIT_MS_MAX / 1000} s: ${missing}\n${await page.evaluate(() => `${location.href}\n${document.querySelector("#view")?.innerText.slice(0, 3000)}`)}`);
+        await new Promise((resume) => setTimeout(resume, POLL_MS));
+      }
+    },
+    // Parts of a shortened id are on lines of their own.
+    waitForText: (text) => page.waitFor(`the text ${JSON.stringify(text)}`, (wanted) => document.body.innerText.replaceAll("\n", "").includes(wanted), text),
+    async waitForElement(selector) {
+      await page.waitFor(`the element ${selector}`, (wanted) => document.querySelector(wanted)?.checkVisibility(), selector);
+    },
+    async click(selector) {
+      await page.waitFor(`the button ${selector}`, (wanted) => {
+        const element = document.querySelector(wanted);
+        if (!element?.checkVisibility() || element.disabled) return false;
+        element.click();
+        return true;
+      }, selector);
+    },
+    /** Presses a key as a user does. */
+    async press(key) {
+      const codes = { Enter: 13, Escape: 27, Tab: 9 };
+      const text = codes[key] ? (key === "Enter" ? "\r" : undefined) : key;
+      await call("Input.dispatchKeyEvent", { type: "keyDown", key, text, windowsVirtualKeyCode: codes[key] });
+      await call("Input.dispatchKeyEvent", { type: "keyUp", key, windowsVirtualKeyCode: codes[key] });
+    },
+    async fill(selector, value) {
+      await page.waitForElement(selector);
+      await page.evaluate((wanted, text) => {
+        const element = document.querySelector(wanted);
+        element.value = text;
+        for (const type of ["input", "change"]) element.dispatchEvent(new Event(type, { bubbles: true }));
+      }, selector, value);
+    },
+    resize: (width, height) => call("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false }),
+    setColors: (value) => call("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }] }),
+    async screenshot(name) {
+      const { data } = await call("Page.captureScreenshot", { format: "png" });
+      mkdirSync(options.screenshots, { recursive: true });
+      writeFileSync(`${options.screenshots}/${name}.png`, Buffer.from(data, "base64"));
+    },
+  };
+  await page.resize(1400, 900);
+  return page;
+}
+
+function assert(condition, message) {
+  if (!condition) throw new Error(message);
+}
+
+function fail(error) {
+  process.stderr.write(`${error.stack}\n`);
+  end(1);
+}
+
+function end(code) {
+  browser.removeAllListeners("exit");
+  browser.on("exit", () => process.exit(code));
+  browser.kill("SIGKILL");
+}
+
+const options = JSON.parse(given);
+try {
+  const { default: run } = await import(scenario);
+  const page = await openPage();
+  await run({ page, url, options, assert });
+  if (page.errors.length > 0) throw new Error(`errors in the page: ${page.errors.join("\n")}`);
+  end(0);
+} catch (error) {
+  fail(error);
+}
