@@ -15,6 +15,7 @@
 //! receiver with any valid key accepts every request), **fifo** (the events of a FIFO endpoint are sent one at a time, in the
 //! order of their commits) and **throttle** (the leases of all workers together stay within the rate).
 
+mod bulk;
 mod checked_registry;
 mod checked_store;
 mod claims;
@@ -41,10 +42,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{
-    DeliveryStatus, DestinationId, EventId, EventKey, Lease, LeaseToken, NewEvent, Outcome, Timestamp,
+    BulkId, DeliveryStatus, DestinationId, EventId, EventKey, Lease, LeaseToken, NewEvent, Outcome, Timestamp,
 };
 use posthaste_engine::DrainReport;
-use posthaste_store::{ActionRequest, EnqueueResponse, NoticeCursor, PublishedNotice, Store, StoreError};
+use posthaste_store::{
+    ActionRequest, BulkOperation, EnqueueResponse, NoticeCursor, PublishedNotice, Store, StoreError,
+};
 use posthaste_store_memory::{MemoryStore, Row};
 use tokio::sync::Notify;
 
@@ -117,6 +120,8 @@ struct Model {
     destinations: BTreeMap<DestinationId, Timestamp>,
     last_destination: Option<DestinationId>,
     registry: RegistryModel,
+    /// The bulk operations that were started and not stopped.
+    bulk: BTreeMap<BulkId, BulkOperation>,
     /// Number of events that were added for messages.
     events_of_messages: u64,
     /// The last pause that the receiver of each destination asked for.
@@ -186,6 +191,9 @@ pub struct ActivityCounts {
     pub dead_letters_removed: u64,
     /// Events that an operator discarded.
     pub discarded: u64,
+    pub bulk_operations: u64,
+    /// Events that bulk operations requeued, cancelled or discarded.
+    pub changed_in_bulk: u64,
     /// Destinations without events that maintenance removed.
     pub destinations_removed: u64,
     pub registry: RegistryCounts,
@@ -210,6 +218,8 @@ impl ActivityCounts {
         self.removed += other.removed;
         self.dead_letters_removed += other.dead_letters_removed;
         self.discarded += other.discarded;
+        self.bulk_operations += other.bulk_operations;
+        self.changed_in_bulk += other.changed_in_bulk;
         self.destinations_removed += other.destinations_removed;
         self.registry.add(&other.registry);
     }

@@ -22,6 +22,7 @@
 //! `crowd` is a second, smaller simulation: one engine among many receivers that hang, crawl or fail.
 #![forbid(unsafe_code)]
 
+mod bulk_operator;
 mod chaos;
 mod check;
 mod client;
@@ -47,7 +48,8 @@ pub use crowd::{Crowd, CrowdBehavior, CrowdReport, CrowdScenario, run_crowd};
 pub use fault::{Fault, FaultCounts};
 pub use planted_bug::{NoBug, PlantedBug};
 pub use registry_layer::{
-    ApplicationsLayer, EndpointsLayer, LayeredRegistry, MessagesLayer, OperationsLayer, layer_registry,
+    ApplicationsLayer, BulkLayer, EndpointsLayer, LayeredRegistry, MessagesLayer, OperationsLayer,
+    layer_registry,
 };
 pub use run::{Report, run, run_with_bug};
 pub use scenario::{FaultInjection, RegistryRules, RetryRules, Scenario};

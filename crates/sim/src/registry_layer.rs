@@ -8,16 +8,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use posthaste_domain::seal::{SealedId, SealedValue};
 use posthaste_domain::{
-    ApplicationChange, ApplicationId, ApplicationRef, AttemptId, DestinationId, DestinationUrl,
+    ApplicationChange, ApplicationId, ApplicationRef, AttemptId, BulkId, DestinationId, DestinationUrl,
     EndpointChange, EndpointId, EndpointRef, EventId, MessageId, MessageRef, NewApplication, NewEndpoint,
     OperationId, OrgId, Timestamp,
 };
 use posthaste_store::{
-    Advance, AnswerSlot, AppScope, Application, Applications, AttemptFilter, AttemptRecord, Created,
-    DestinationKey, DestinationProfile, Endpoint, EndpointMessage, EndpointStats, Endpoints, IfTaken,
-    LayeredStore, List, ListRequest, MessageDestination, MessageFilter, MessageView, Messages, NewOperation,
-    NewSecrets, Operation, OperationState, Operations, Publication, PublishRequest, Reseal, RotateKey, Store,
-    StoreError, StoreLayer,
+    Advance, AnswerSlot, AppScope, Application, Applications, AttemptFilter, AttemptRecord, BulkCount,
+    BulkFilter, BulkOperation, BulkOperations, Created, DestinationKey, DestinationProfile, Endpoint,
+    EndpointMessage, EndpointStats, Endpoints, IfTaken, LayeredStore, List, ListRequest, MessageDestination,
+    MessageFilter, MessageView, Messages, NewBulkOperation, NewOperation, NewSecrets, Operation,
+    OperationState, Operations, Publication, PublishRequest, Reseal, RotateKey, Store, StoreError,
+    StoreLayer,
 };
 
 /// Calls of the registry that a [`LayeredRegistry`] forwards to its layer.
@@ -132,10 +133,21 @@ registry_layer! {
     fn advance(rows_max: usize) -> Advance;
 }
 
+registry_layer! {
+    /// A decorator of a store's bulk operations.
+    BulkLayer of BulkOperations by bulk;
+    fn count(filter: &BulkFilter) -> BulkCount;
+    fn start(new: &NewBulkOperation<'_>) -> BulkOperation;
+    fn get(id: BulkId) -> BulkOperation;
+    fn list(state: Option<OperationState>, request: &ListRequest<BulkId>) -> List<BulkOperation>;
+    fn stop(id: BulkId, actor: &str) -> BulkOperation;
+    fn advance(rows_max: usize) -> Advance;
+}
+
 /// Turns a layer of a store and of its registry into a store.
 pub fn layer_registry<L>(layer: L) -> Arc<dyn Store>
 where
-    L: ApplicationsLayer + EndpointsLayer + MessagesLayer + OperationsLayer + Clone,
+    L: ApplicationsLayer + EndpointsLayer + MessagesLayer + OperationsLayer + BulkLayer + Clone,
 {
     let store = LayeredStore(layer.clone());
     Arc::new(LayeredStore(StoreWithRegistry { store, registry: LayeredRegistry(layer) }))
@@ -149,7 +161,7 @@ struct StoreWithRegistry<L> {
 
 impl<L> StoreLayer for StoreWithRegistry<L>
 where
-    L: ApplicationsLayer + EndpointsLayer + MessagesLayer + OperationsLayer,
+    L: ApplicationsLayer + EndpointsLayer + MessagesLayer + OperationsLayer + BulkLayer,
 {
     fn inner(&self) -> &dyn Store {
         &self.store
@@ -168,6 +180,10 @@ where
     }
 
     fn operations(&self) -> &dyn Operations {
+        &self.registry
+    }
+
+    fn bulk(&self) -> &dyn BulkOperations {
         &self.registry
     }
 }

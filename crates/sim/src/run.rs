@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::tenant::{self, Tenants};
 use crate::time::{WorldClock, sleep};
 use crate::world::World;
-use crate::{chaos, client, panics, worker};
+use crate::{bulk_operator, chaos, client, panics, worker};
 
 /// The result of one simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +63,7 @@ async fn simulate(seed: u64, scenario: Scenario, bug: Arc<dyn PlantedBug>) -> Re
         tasks.spawn(worker::run_worker(Arc::clone(&world), Arc::clone(&bug), number, seed));
     }
     tasks.spawn(client::run_operator(Arc::clone(&world), seed));
+    tasks.spawn(bulk_operator::run(Arc::clone(&world), seed));
     let tenants = tenant::create_tenants(&world, seed).await;
     tasks.spawn(tenant::administer(Arc::clone(&tenants), seed));
     tasks.spawn(chaos::run(Arc::clone(&world), seed));

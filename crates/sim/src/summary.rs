@@ -111,6 +111,8 @@ what the engines handled:"
             (self.counts.dead_letters_removed, "dead letters removed by retention"),
             (self.counts.destinations_removed, "unused destinations removed"),
             (self.counts.discarded, "events discarded"),
+            (self.counts.bulk_operations, "bulk operations started"),
+            (self.counts.changed_in_bulk, "events changed in bulk"),
         ] {
             writeln!(f, "{count:>12}  {name}")?;
         }

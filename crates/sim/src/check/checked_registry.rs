@@ -2,16 +2,18 @@
 
 use async_trait::async_trait;
 use posthaste_domain::{
-    DestinationId, EndpointChange, EndpointRef, EventId, MessageRef, NewApplication, NewEndpoint, OrgId,
+    BulkId, DestinationId, EndpointChange, EndpointRef, EventId, MessageRef, NewApplication, NewEndpoint,
+    OrgId,
 };
 use posthaste_store::{
-    Advance, AnswerSlot, AppScope, Application, Created, DestinationKey, Endpoint, IfTaken, NewOperation,
-    NewSecrets, Operation, Publication, PublishRequest, RotateKey, StoreError,
+    Advance, AnswerSlot, AppScope, Application, BulkOperation, Created, DestinationKey, Endpoint, IfTaken,
+    NewBulkOperation, NewOperation, NewSecrets, Operation, Publication, PublishRequest, RotateKey,
+    StoreError,
 };
 
 use super::checked_store::CheckedStore;
 use super::step::Step;
-use crate::registry_layer::{ApplicationsLayer, EndpointsLayer, MessagesLayer, OperationsLayer};
+use crate::registry_layer::{ApplicationsLayer, BulkLayer, EndpointsLayer, MessagesLayer, OperationsLayer};
 
 /// Returns the destination of an endpoint. The clients of the simulation name endpoints by their ids.
 fn destination_of(endpoint: &EndpointRef) -> DestinationId {
@@ -150,6 +152,29 @@ impl OperationsLayer for CheckedStore {
     async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
         let advance = self.inner.operations().advance(rows_max).await?;
         self.checker.check(&Step::Advance { advance: &advance });
+        Ok(advance)
+    }
+}
+
+#[async_trait]
+impl BulkLayer for CheckedStore {
+    async fn start(&self, new: &NewBulkOperation<'_>) -> Result<BulkOperation, StoreError> {
+        let started = self.inner.bulk().start(new).await?;
+        self.checker.record_bulk(&started);
+        self.checker.check(&Step::Register);
+        Ok(started)
+    }
+
+    async fn stop(&self, id: BulkId, actor: &str) -> Result<BulkOperation, StoreError> {
+        let stopped = self.inner.bulk().stop(id, actor).await?;
+        self.checker.record_bulk_stop(id);
+        self.checker.check(&Step::Register);
+        Ok(stopped)
+    }
+
+    async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
+        let advance = self.inner.bulk().advance(rows_max).await?;
+        self.checker.check(&Step::AdvanceBulk { advance: &advance });
         Ok(advance)
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn check_records(
     state: &State,
 ) -> CheckResult {
     if !matches!(step, Step::Maintain { .. }) {
-        if !matches!(step, Step::Discard { .. }) {
+        if !matches!(step, Step::Discard { .. } | Step::AdvanceBulk { .. }) {
             check_attempts(step, changes, model, state)?;
         }
         check_notices(changes, disabling, model, state)?;
@@ -113,6 +113,7 @@ fn check_audit(step: &Step<'_>, changes: &[Change<'_>], model: &Model, state: &S
             changes.len()
         }
         Step::Discard { .. } => 1,
+        Step::AdvanceBulk { advance } => advance.done,
         // Reopened events have an audit row, added ones have none.
         Step::Advance { .. } => changes.iter().filter(|change| change.before.is_some()).count(),
         _ => 0,
@@ -161,6 +162,9 @@ fn check_account(step: &Step<'_>, change: &Change<'_>, model: &mut Model) -> Che
             model.counts.expired += 1;
         }
         Step::Requeue { .. } | Step::Resend { .. } | Step::Advance { .. } => account.lost_in_a_row = 0,
+        Step::AdvanceBulk { .. } if change.after.status == DeliveryStatus::Pending => {
+            account.lost_in_a_row = 0
+        }
         _ => {}
     }
     let accounted = account.outcomes + account.abandoned + u32::from(lease_after.is_some());

@@ -20,6 +20,7 @@ pub(super) fn check_responses(
         | Step::Publish { .. }
         | Step::Resend { .. }
         | Step::Advance { .. }
+        | Step::AdvanceBulk { .. }
         | Step::UpdateEndpoint { .. }
         | Step::Register => Ok(()),
         Step::DeleteEndpoint { id } => held::check_deleted(*id, state),

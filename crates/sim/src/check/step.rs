@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, DestinationId, EventId, EventKey, FailureKind, Lease, Timestamp};
 use posthaste_store::{
-    Advance, ClaimRequest, ClaimResponse, EnqueueLease, EnqueueResponse, ExpireRequest, ExpireResponse,
-    LeaseRef, Publication, PublishRequest, Retention, SettleResult, Settlement,
+    Advance, BulkAction, ClaimRequest, ClaimResponse, EnqueueLease, EnqueueResponse, ExpireRequest,
+    ExpireResponse, LeaseRef, Publication, PublishRequest, Retention, SettleResult, Settlement,
 };
 use posthaste_store_memory::{GrantedLease, Row, State};
 
 use super::{
-    CheckResult, Model, claims, expiry, fan_out, held, lines, records, require, responses, settlements,
+    CheckResult, Model, bulk, claims, expiry, fan_out, held, lines, records, require, responses, settlements,
     throttles, unused_destinations,
 };
 use crate::process::Process;
@@ -79,6 +79,10 @@ pub(super) enum Step<'a> {
     Advance {
         advance: &'a Advance,
     },
+    /// A step of the bulk operations.
+    AdvanceBulk {
+        advance: &'a Advance,
+    },
     /// A change of an endpoint, or an attempt to change it.
     UpdateEndpoint {
         id: DestinationId,
@@ -121,6 +125,7 @@ impl Step<'_> {
             Self::UpdateEndpoint { id } => (14_u8, id).hash(digest),
             Self::DeleteEndpoint { id } => (15_u8, id).hash(digest),
             Self::Register => 16_u8.hash(digest),
+            Self::AdvanceBulk { advance } => (17_u8, advance.done).hash(digest),
         }
     }
 }
@@ -150,15 +155,15 @@ pub(super) fn check_step(
     }
     responses::check_responses(step, model, state, now)?;
     if state.revision == model.revision {
-        check_registry_call(step, &[], model, now)?;
+        check_call(step, &[], 0, model, now)?;
         held::check_states(model, state)?;
         return records::check_nothing_written(model, state);
     }
     model.revision = state.revision;
-    check_removals(step, model, state, now)?;
+    let removed = check_removals(step, model, state, now)?;
     unused_destinations::check_destinations(step, model, state, now)?;
     let changes = changes(model, state);
-    check_registry_call(step, &changes, model, now)?;
+    check_call(step, &changes, removed, model, now)?;
     for change in &changes {
         check_change(step, change, model, now, scenario)?;
         check_row(change.after, now, scenario)?;
@@ -180,10 +185,11 @@ pub(super) fn check_step(
     Ok(())
 }
 
-/// Checks the changes of a call of the registry as a whole.
-fn check_registry_call(
+/// Checks the changes of a call of the registry, or of a step in bulk, as a whole.
+fn check_call(
     step: &Step<'_>,
     changes: &[Change<'_>],
+    removed: usize,
     model: &mut Model,
     now: Timestamp,
 ) -> CheckResult {
@@ -193,6 +199,7 @@ fn check_registry_call(
         }
         Step::Resend { event_id } => fan_out::check_resend(event_id, changes, model, now)?,
         Step::Advance { advance } => fan_out::check_advance(advance, changes, model, now)?,
+        Step::AdvanceBulk { advance } => return bulk::check_advance(advance, changes, removed, model, now),
         _ => return Ok(()),
     }
     model.events_of_messages += changes.iter().filter(|change| change.before.is_none()).count() as u64;
@@ -219,11 +226,17 @@ fn changes<'a>(model: &Model, state: &'a State) -> Vec<Change<'a>> {
     changed.map(|(key, row)| Change { key: *key, before: model.rows.get(key).cloned(), after: row }).collect()
 }
 
-/// P1: only retention and a discard remove rows. Retention removes delivered and failed ones that are old enough, a discard
-/// one failed row.
-fn check_removals(step: &Step<'_>, model: &mut Model, state: &State, now: Timestamp) -> CheckResult {
+/// P1: only retention and discards remove rows. Retention removes delivered and failed ones that are old enough, a discard
+/// one failed row, a step in bulk those that it selects. Returns how many rows were removed.
+fn check_removals(
+    step: &Step<'_>,
+    model: &mut Model,
+    state: &State,
+    now: Timestamp,
+) -> Result<usize, (&'static str, String)> {
     let removed: Vec<EventKey> =
         model.rows.keys().filter(|key| !state.rows.contains_key(key)).copied().collect();
+    let count = removed.len();
     for key in removed {
         let Some(row) = model.rows.remove(&key) else { continue };
         match step {
@@ -246,6 +259,10 @@ fn check_removals(step: &Step<'_>, model: &mut Model, state: &State, now: Timest
                 require!("P1", failed, "{} was discarded although it is {row:?}", row.event_id);
                 model.counts.discarded += 1;
             }
+            Step::AdvanceBulk { .. } => {
+                bulk::check_selected(&row, BulkAction::Discard, model)?;
+                model.counts.discarded += 1;
+            }
             _ => return Err(("P1", format!("{} has disappeared", row.event_id))),
         }
         if row.status == DeliveryStatus::Failed {
@@ -254,7 +271,7 @@ fn check_removals(step: &Step<'_>, model: &mut Model, state: &State, now: Timest
             model.outcomes.retain(|_, settled| *settled != key);
         }
     }
-    Ok(())
+    Ok(count)
 }
 
 /// Checks that this step may make this change.
@@ -285,7 +302,11 @@ fn check_change(
     );
     let by_operator = matches!(
         step,
-        Step::Requeue { .. } | Step::Cancel { .. } | Step::Resend { .. } | Step::Advance { .. }
+        Step::Requeue { .. }
+            | Step::Cancel { .. }
+            | Step::Resend { .. }
+            | Step::Advance { .. }
+            | Step::AdvanceBulk { .. }
     );
     let may_change = before.status != DeliveryStatus::Failed || by_operator;
     require!("P12", may_change, "{} was changed after it had failed", after.event_id);
@@ -298,8 +319,8 @@ fn check_change(
         Step::UpdateEndpoint { id } => {
             Err(("held", format!("a change of endpoint {id} changed {before:?} to {after:?}")))
         }
-        // `fan_out` has checked the event.
-        Step::Resend { .. } | Step::Advance { .. } => Ok(()),
+        // `fan_out` or `bulk` has checked the event.
+        Step::Resend { .. } | Step::Advance { .. } | Step::AdvanceBulk { .. } => Ok(()),
         Step::DeleteEndpoint { .. } | Step::Maintain { .. } => {
             held::check_cancelled(before, after, model, now)
         }
@@ -412,7 +433,7 @@ pub(super) fn check_requeued(before: &Row, after: &Row, now: Timestamp) -> Check
     Ok(())
 }
 
-fn check_cancelled(before: &Row, after: &Row, now: Timestamp) -> CheckResult {
+pub(super) fn check_cancelled(before: &Row, after: &Row, now: Timestamp) -> CheckResult {
     let expected = Row {
         status: DeliveryStatus::Failed,
         failure_kind: Some(FailureKind::Cancelled),

@@ -2,16 +2,18 @@
 
 use async_trait::async_trait;
 use posthaste_domain::{
-    DestinationId, EndpointChange, EndpointRef, EventId, MessageRef, NewApplication, NewEndpoint, OrgId,
+    BulkId, DestinationId, EndpointChange, EndpointRef, EventId, MessageRef, NewApplication, NewEndpoint,
+    OrgId,
 };
 use posthaste_store::{
-    Advance, AnswerSlot, AppScope, Application, Created, DestinationKey, DestinationProfile, Endpoint,
-    IfTaken, NewOperation, NewSecrets, Operation, Publication, PublishRequest, RotateKey, StoreError,
+    Advance, AnswerSlot, AppScope, Application, BulkOperation, Created, DestinationKey, DestinationProfile,
+    Endpoint, IfTaken, NewBulkOperation, NewOperation, NewSecrets, Operation, Publication, PublishRequest,
+    RotateKey, StoreError,
 };
 
 use super::{Call, FaultyStore};
 use crate::fault::Fault;
-use crate::registry_layer::{ApplicationsLayer, EndpointsLayer, MessagesLayer, OperationsLayer};
+use crate::registry_layer::{ApplicationsLayer, BulkLayer, EndpointsLayer, MessagesLayer, OperationsLayer};
 
 /// Probability, in per mille, that a worker crashes after a step that recovered events.
 const CRASH_AFTER_ADVANCE_PER_MILLE: u64 = 50;
@@ -114,6 +116,25 @@ impl OperationsLayer for FaultyStore {
     async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
         let advance =
             self.call(Call::Advance, async { self.inner.operations().advance(rows_max).await }).await?;
+        if advance.done > 0 && self.world.fault_occurs(CRASH_AFTER_ADVANCE_PER_MILLE) {
+            self.crash(Fault::CrashAfterCommit).await;
+        }
+        Ok(advance)
+    }
+}
+
+#[async_trait]
+impl BulkLayer for FaultyStore {
+    async fn start(&self, new: &NewBulkOperation<'_>) -> Result<BulkOperation, StoreError> {
+        self.call(Call::Write, async { self.inner.bulk().start(new).await }).await
+    }
+
+    async fn stop(&self, id: BulkId, actor: &str) -> Result<BulkOperation, StoreError> {
+        self.call(Call::Write, async { self.inner.bulk().stop(id, actor).await }).await
+    }
+
+    async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
+        let advance = self.call(Call::Advance, async { self.inner.bulk().advance(rows_max).await }).await?;
         if advance.done > 0 && self.world.fault_occurs(CRASH_AFTER_ADVANCE_PER_MILLE) {
             self.crash(Fault::CrashAfterCommit).await;
         }

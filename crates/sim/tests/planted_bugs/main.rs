@@ -11,7 +11,7 @@ use std::sync::Arc;
 use posthaste_sim::{CrowdScenario, PlantedBug, Scenario, run_crowd, run_with_bug};
 
 /// Number of seeds within which every bug must be found.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 120;
 
 /// Runs seeds until one finds the bug. Panics if none does, or if another property than these was violated.
 fn assert_caught(bug: impl PlantedBug, properties: &[&str]) {
@@ -413,4 +413,14 @@ fn slots_that_are_not_kept_for_prompt_receivers_are_caught() {
 #[test]
 fn slots_that_leak_are_caught() {
     assert_caught_in_a_crowd(&window_bugs::SlotsLeak);
+}
+
+#[test]
+fn a_bulk_operation_that_ignores_a_stop_is_caught() {
+    assert_caught(registry_bugs::BulkIgnoresStop, &["bulk"]);
+}
+
+#[test]
+fn a_bulk_operation_that_starts_over_is_caught() {
+    assert_caught(registry_bugs::BulkStartsOver, &["bulk"]);
 }

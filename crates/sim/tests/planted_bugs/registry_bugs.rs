@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use posthaste_domain::{
-    ApplicationId, DeliveryOrder, DeliveryStatus, DestinationId, EndpointChange, EndpointRef, EventId,
-    EventKey, Lease, Timestamp, WorkerId,
+    ApplicationId, BulkId, DeliveryOrder, DeliveryStatus, DestinationId, EndpointChange, EndpointRef,
+    EventId, EventKey, Lease, Timestamp, WorkerId,
 };
 use posthaste_engine::Sender;
 use posthaste_sim::{
-    ApplicationsLayer, EndpointsLayer, MessagesLayer, OperationsLayer, PlantedBug, layer_registry,
+    ApplicationsLayer, BulkLayer, EndpointsLayer, MessagesLayer, OperationsLayer, PlantedBug, layer_registry,
 };
 use posthaste_store::{
-    AppScope, ClaimRequest, ClaimResponse, DestinationKey, DestinationProfile, Endpoint, LayeredStore,
-    OperatorPause, Publication, PublishRequest, Store, StoreError, StoreLayer,
+    Advance, AppScope, BulkOperation, ClaimRequest, ClaimResponse, DestinationKey, DestinationProfile,
+    Endpoint, LayeredStore, OperationState, OperatorPause, Publication, PublishRequest, Store, StoreError,
+    StoreLayer,
 };
 use posthaste_store_memory::{Destination, EndpointRow, MemoryStore, Row, State};
 
@@ -25,6 +26,7 @@ macro_rules! registry_bug {
         $(store { $($store:item)* })?
         $(endpoints { $($endpoints:item)* })?
         $(messages { $($messages:item)* })?
+        $(bulk { $($bulk:item)* })?
     ) => {
         $(#[$doc])*
         pub(crate) struct $name;
@@ -58,6 +60,11 @@ macro_rules! registry_bug {
                 }
 
                 impl OperationsLayer for Bug {}
+
+                #[async_trait]
+                impl BulkLayer for Bug {
+                    $($($bulk)*)?
+                }
 
                 layer_registry(Bug { memory, $(state: Arc::<$kept>::default(),)? })
             }
@@ -361,5 +368,37 @@ impl StoreLayer for OldVersions {
         let first_version = |lease: Lease| Lease { profile_version: lease.profile_version.min(1), ..lease };
         let leases = claimed.leases.into_iter().map(first_version).collect();
         Ok(ClaimResponse { leases, updated: Vec::new(), ..claimed })
+    }
+}
+
+registry_bug! {
+    /// Carries a stopped bulk operation on.
+    BulkIgnoresStop;
+    bulk {
+        async fn stop(&self, id: BulkId, actor: &str) -> Result<BulkOperation, StoreError> {
+            let stopped = self.memory.bulk().stop(id, actor).await?;
+            self.memory.with_state(|state| {
+                if let Some(row) = state.bulk.operations.get_mut(&id) {
+                    row.running.operation.state = OperationState::Running;
+                }
+            });
+            Ok(stopped)
+        }
+    }
+}
+
+registry_bug! {
+    /// Starts every step of a bulk operation at the first dead letter, and selects also events that failed after its start.
+    BulkStartsOver;
+    bulk {
+        async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
+            self.memory.with_state(|state| {
+                for row in state.bulk.operations.values_mut() {
+                    row.running.cursor = 0;
+                    row.running.operation.filter.until = None;
+                }
+            });
+            self.memory.bulk().advance(rows_max).await
+        }
     }
 }
