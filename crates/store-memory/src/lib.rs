@@ -5,6 +5,7 @@
 //! stores with it, operation by operation.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod claim;
 mod clock;
 mod clock_repair;
@@ -27,7 +28,7 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, Lease, Timestamp, WorkerId};
 use posthaste_store::{
-    ActionRequest, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
+    ActionRequest, Activity, Answers, Applications, AuditView, CircuitReport, ClaimRequest, ClaimResponse,
     DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView, Endpoints,
     EnqueueLease, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
@@ -35,6 +36,7 @@ use posthaste_store::{
     Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 
+pub use activity::{ActivityTables, WorkerRow};
 pub use clock::ManualClock;
 pub use registry::{AnswerRow, ApplicationRow, EndpointRow, Message, MessageKey, OperationRow, Registry};
 pub use state::{Attempt, Destination, GrantedLease, ReportedCircuit, Row, State};
@@ -276,6 +278,10 @@ impl Store for MemoryStore {
     }
 
     fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn activity(&self) -> &dyn Activity {
         self
     }
 }

@@ -19,6 +19,7 @@ use posthaste_store::{
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use crate::activity::ActivityTables;
 use crate::registry::{EndpointRow, MessageKey, Registry};
 
 /// The tables of the store.
@@ -40,6 +41,7 @@ pub struct State {
     /// The signing secrets, newest first.
     pub secrets: Vec<StoredSecret>,
     pub registry: Registry,
+    pub activity: ActivityTables,
     /// Grows with every change of a row, so that a test can detect a step that changed nothing.
     pub revision: u64,
     pub(crate) last_key: i64,
@@ -211,6 +213,7 @@ impl State {
             notices: Vec::new(),
             secrets: Vec::new(),
             registry: Registry::default(),
+            activity: ActivityTables::default(),
             revision: 0,
             last_key: 0,
             last_destination: 0,

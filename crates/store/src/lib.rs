@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod activity;
 mod claim;
 mod clock;
 mod destination;
@@ -43,6 +44,11 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 pub use action::{ActionRequest, RecordedAction};
+pub use activity::{
+    AHEAD_MAX, Activity, ActivityBucket, ActivityCounts, ActivityReport, HISTORY_POINTS_MAX, History,
+    HistoryRange, REMOVED_MAX, Resolution, WORKER_KEPT_FOR, WORKER_LISTED_FOR, WORKERS_LISTED_MAX,
+    WorkerStatus,
+};
 pub use claim::{ClaimRequest, ClaimResponse, LeaseRef};
 pub use clock::StoreClock;
 pub use destination::{
@@ -241,4 +247,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// The answers that are kept for repeated requests.
     fn answers(&self) -> &dyn Answers;
+
+    /// The workers, and the history of what they did.
+    fn activity(&self) -> &dyn Activity;
 }
