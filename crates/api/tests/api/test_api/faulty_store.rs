@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, OperationId};
 use posthaste_store::{
-    ActionRequest, Advance, AnswerSlot, AppScope, AuditView, DeadLetterFilter, DestinationDetail,
-    DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventDetail,
-    EventQuery, EventView, LayeredStore, List, ListRequest, NewOperation, NoticeCursor, NoticePage,
-    Operation, OperationState, Operations, Overview, Page, PageRequest, PauseRequest, Store, StoreError,
-    StoreLayer,
+    ActionRequest, Activity, ActivityReport, Advance, AnswerSlot, AppScope, AuditView, DeadLetterFilter,
+    DestinationDetail, DestinationState, DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse,
+    EventDetail, EventQuery, EventView, History, HistoryRange, LayeredStore, List, ListRequest, NewOperation,
+    NoticeCursor, NoticePage, Operation, OperationState, Operations, Overview, Page, PageRequest,
+    PauseRequest, Store, StoreError, StoreLayer, WorkerStatus,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -173,6 +173,28 @@ impl StoreLayer for FaultyStore {
 
     fn operations(&self) -> &dyn Operations {
         self
+    }
+
+    fn activity(&self) -> &dyn Activity {
+        self
+    }
+}
+
+#[async_trait]
+impl Activity for FaultyStore {
+    async fn report(&self, report: &ActivityReport) -> Result<(), StoreError> {
+        self.fail().await?;
+        self.inner.activity().report(report).await
+    }
+
+    async fn history(&self, range: HistoryRange) -> Result<History, StoreError> {
+        self.fail().await?;
+        self.inner.activity().history(range).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
+        self.fail().await?;
+        self.inner.activity().workers().await
     }
 }
 
