@@ -26,8 +26,8 @@ use crate::metrics::{Metrics, StoreGauges};
 use crate::registry::{self, RegistrySettings, RegistryState};
 use crate::stream::Streams;
 use crate::{
-    actions, bulk, caller, dead_letters, destinations, diagnosis, document, enqueue, events, headers, health,
-    metrics, operations, overview, reference, stream,
+    actions, activity, bulk, caller, dead_letters, destinations, diagnosis, document, enqueue, events,
+    headers, health, metrics, operations, overview, reference, stream,
 };
 
 /// The dependencies and settings of the API.
@@ -156,6 +156,8 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(events::event))
         .routes(routes!(actions::cancel))
         .routes(routes!(overview::overview))
+        .routes(routes!(activity::history))
+        .routes(routes!(activity::workers))
         .routes(routes!(dead_letters::dead_letters))
         .routes(routes!(actions::requeue))
         .routes(routes!(actions::discard))

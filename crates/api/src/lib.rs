@@ -4,7 +4,7 @@
 //!  every request: count ─► add headers ─► catch panics ─► require loopback (without keys) ─► handler
 //!
 //!  POST  events ─► enqueue ─► store
-//!  GET   overview, dlq, events, events/{id}, destinations ─► store ─► views without payloads
+//!  GET   overview, history, workers, dlq, events, events/{id}, destinations ─► store ─► views without payloads
 //!  POST  dlq/{id}/requeue, dlq/{id}/discard, events/{id}/cancel, destinations/{id}/pause, …/resume
 //!          ─► store, which records the caller's name in the audit log
 //!  GET   whoami ─► name, role and permissions of the caller
@@ -24,6 +24,7 @@ mod api;
 mod error;
 
 mod actions;
+mod activity;
 mod caller;
 mod dead_letters;
 mod destination;

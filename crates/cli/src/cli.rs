@@ -19,7 +19,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 pub(crate) use bulk::{BulkArgs, BulkCommand, BulkIdArgs, FilterArgs};
 pub(crate) use operate::{
     CancelArgs, DestinationArgs, DestinationsCommand, DestinationsListArgs, DlqCommand, EventsCommand,
-    EventsListArgs, ListArgs, OverviewArgs, PauseArgs, ShowArgs,
+    EventsListArgs, ListArgs, OverviewArgs, PauseArgs, ShowArgs, WorkersArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs, require_secret, split_secrets};
 pub(crate) use registry::{
@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Listen(ListenArgs),
     /// Show how many events are pending, due, retrying, failed and delivered
     Overview(OverviewArgs),
+    /// List the workers with the age of their last report and their requests in flight
+    Workers(WorkersArgs),
     /// List and requeue the events in the dead-letter queue
     #[command(subcommand, after_help = "Example:\n  posthaste dlq list")]
     Dlq(DlqCommand),

@@ -28,7 +28,7 @@ pub(crate) use registry::{
 };
 pub(crate) use responses::{
     AcceptedEvent, ActionResult, Attempt, AuditEntry, BulkCount, BulkOperation, BulkPage, Destination,
-    DestinationPage, Event, EventPage, Hold, ListPage, Overview,
+    DestinationPage, Event, EventPage, Hold, ListPage, Overview, Worker, WorkerList,
 };
 pub(crate) use server_url::{ApiPath, ServerUrl};
 

@@ -25,6 +25,7 @@ mod serve;
 mod spinner;
 mod token;
 mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Send(args) => send::run(&args, &client(&args.server)?).await,
         Command::Listen(args) => listen::run(&args, client, style).await,
         Command::Overview(args) => overview::run(args.json, &client(&args.server)?, style).await,
+        Command::Workers(args) => workers::run(args.json, &client(&args.server)?, style).await,
         Command::Dlq(command) => dlq::run(&command, &client(command.server())?, style).await,
         Command::Events(command) => events::run(&command, &client(command.server())?, style).await,
         Command::Destinations(command) => {

@@ -5,7 +5,7 @@ import { getBulk, listBulk } from "./api.js";
 import { mayOperate } from "./caller.js";
 import { describeFilter } from "./dead-letter-filter.js";
 import { button, el, panel, setError } from "./dom.js";
-import { formatCount, formatSeconds, pill, relativeTime } from "./format.js";
+import { formatCount, formatSeconds, pill, relativeTime, sentenceWithTimes } from "./format.js";
 import { cell, createList } from "./list.js";
 import { showRunningOperations } from "./navigation.js";
 import { reportMissingKey } from "./problems.js";
@@ -33,7 +33,7 @@ function openOperations() {
     keyOf: (operation) => operation.operation_id,
     cells: (operation) => [
       cell("event", el("a", { href: hashOf(["bulk", operation.operation_id]), "data-open": true }, titleOf(operation)),
-        el("span", { class: "type", title: describeFilter(operation.filter) }, describeFilter(operation.filter))),
+        el("span", { class: "type", title: describeFilter(operation.filter) }, sentenceWithTimes(describeFilter(operation.filter)))),
       cell("progress", progressOf(operation)),
       cell("when", el("span", {}, operation.actor ?? ""), el("br"), relativeTime(operation.created_at)),
       cell("actions", stopButton(operation)),
@@ -69,7 +69,7 @@ function openOperation(id) {
     const hadFocus = body.contains(document.activeElement);
     const details = panel("Details");
     const facts = [
-      ["Selected", describeFilter(operation.filter)],
+      ["Selected", el("span", {}, sentenceWithTimes(describeFilter(operation.filter)))],
       ["Reason", operation.reason],
       ["Started", el("span", {}, relativeTime(operation.created_at), ` by ${operation.actor ?? "unknown"}`)],
       ["Stopped by", operation.stopped_by],

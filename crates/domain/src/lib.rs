@@ -30,6 +30,7 @@ mod event_type;
 mod excerpt;
 mod id;
 mod last_error;
+mod latency;
 mod lease;
 mod message;
 mod metadata;
@@ -64,6 +65,7 @@ pub use event_type::{EventTypeChange, EventTypeSettings, InvalidEventType, NewEv
 pub use excerpt::Excerpt;
 pub use id::{ClaimId, DestinationId, EventId, EventKey, InvalidId, LeaseToken, MessageId, WorkerId};
 pub use last_error::last_error_without_excerpt;
+pub use latency::LatencyHistogram;
 pub use lease::{InvalidLease, Lease, LeasePayload, LeaseTerms, NewEventIds, Trigger};
 pub use message::{DELIVER_IN_MAX, InvalidMessage, MessageSpec, NewMessage};
 pub use metadata::{InvalidMetadata, Metadata};

@@ -287,6 +287,7 @@ impl Claimer {
         record_store_time(worker, response.now, requested_at);
         self.claim_id = worker.ports.random.new_claim_id();
         worker.cycle.count_failed(response.abandoned.len());
+        worker.activity.count_failed(response.abandoned.len());
         for event_id in &response.abandoned {
             tracing::error!(%event_id, worker_id = %worker.settings.worker_id,
                 "event abandoned: it lost too many leases in a row");

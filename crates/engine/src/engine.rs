@@ -10,6 +10,7 @@ use posthaste_store::{LayeredStore, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::activity::ActivityCounters;
 use crate::circuits::Circuits;
 use crate::clock::within;
 use crate::cycle::CycleCounters;
@@ -28,7 +29,7 @@ use crate::slots::Slots;
 use crate::store_time::StoreTime;
 use crate::supervise::restart_on_panic;
 use crate::worker::{DrainCounters, Ports, Worker};
-use crate::{circuits, claim, cycle, disabled, expire, maintain, operations, settle, signing};
+use crate::{activity, circuits, claim, cycle, disabled, expire, maintain, operations, settle, signing};
 
 /// Maximum part of a drain's deadline that is reserved for releasing unfinished leases.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -53,6 +54,7 @@ pub struct Engine {
     worker: Arc<Worker>,
     dispatch: Handle,
     claimer: JoinHandle<()>,
+    reporter: JoinHandle<()>,
     loops: JoinSet<()>,
 }
 
@@ -105,7 +107,12 @@ impl Engine {
         let clock = Arc::clone(&worker.ports.clock);
         let claim_loop = restart_on_panic("claim", clock, move || claim::run(Arc::clone(&claiming_worker)));
         let claimer = runtimes.dispatch.spawn(claim_loop);
-        Ok(Self { worker, dispatch: runtimes.dispatch.clone(), claimer, loops })
+        let reporting_worker = Arc::clone(&worker);
+        let clock = Arc::clone(&worker.ports.clock);
+        let report_loop =
+            restart_on_panic("activity", clock, move || activity::run(Arc::clone(&reporting_worker)));
+        let reporter = runtimes.dispatch.spawn(report_loop);
+        Ok(Self { worker, dispatch: runtimes.dispatch.clone(), claimer, reporter, loops })
     }
 
     /// Runs one cycle: dead-letters expired events, claims at most as many due events as the worker has slots, delivers them
@@ -155,6 +162,7 @@ impl Engine {
             // Past the deadline, unfinished leases expire.
             () = stop => worker.drain(deadline, &mut cycle).await.transpose().map(drop)?,
         }
+        activity::report_last(&worker, time_limit).await;
         Ok((worker.end_cycle(), worker.drain_report()))
     }
 
@@ -182,8 +190,14 @@ impl Engine {
     /// Stops claiming and waits for deliveries in flight. Shortly before the deadline, interrupts the remaining ones
     /// and releases their leases.
     pub async fn drain(mut self, deadline: Duration) -> DrainReport {
+        let started_at = self.worker.ports.clock.monotonic();
         // Past the deadline, unfinished leases expire.
         let _ = self.worker.drain(deadline, &mut self.claimer).await;
+        // The loop must have ended: a report of it after the last one would add the worker again.
+        self.reporter.abort();
+        let _ = (&mut self.reporter).await;
+        let elapsed = self.worker.ports.clock.monotonic().saturating_sub(started_at);
+        activity::report_last(&self.worker, deadline.saturating_sub(elapsed)).await;
         self.worker.end_cycle();
         self.worker.drain_report()
     }
@@ -231,6 +245,7 @@ impl Drop for Engine {
         // New events are left to other workers.
         self.worker.phases.enter(Phase::Interrupted);
         self.claimer.abort();
+        self.reporter.abort();
         self.loops.abort_all();
         self.worker.lanes.abort();
     }
@@ -283,6 +298,7 @@ fn start_worker(
         publisher: Publisher::new(store),
         disabled: DisabledEndpoints::default(),
         cycle: CycleCounters::new(clock.monotonic()),
+        activity: ActivityCounters::new(clock.monotonic()),
         phases: PhaseTracker::default(),
         drain: DrainCounters::default(),
         last_claim_ms: AtomicU64::new(0),

@@ -84,5 +84,6 @@ fn report(worker: &Worker, expired: &[EventId]) {
         tracing::info!(events = more, %worker_id, "more events expired; events dead-lettered");
     }
     worker.cycle.count_failed(expired.len());
+    worker.activity.count_failed(expired.len());
     worker.ports.observer.on_expired(expired.len());
 }

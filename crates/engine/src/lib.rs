@@ -38,6 +38,7 @@ mod payloads;
 mod profiles;
 mod settle;
 
+mod activity;
 mod cycle;
 mod disabled;
 mod expire;

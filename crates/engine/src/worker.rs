@@ -8,6 +8,7 @@ use std::time::Duration;
 use posthaste_domain::{ClaimId, DestinationId, Lease, RandomDraw, Timestamp};
 use posthaste_store::{ClaimSlots, Receiver, ReceiverSlots, Store};
 
+use crate::activity::ActivityCounters;
 use crate::circuits::Circuits;
 use crate::clock::Clock;
 use crate::cycle::CycleCounters;
@@ -67,6 +68,7 @@ pub(crate) struct Worker {
     pub(crate) publisher: Publisher,
     pub(crate) disabled: DisabledEndpoints,
     pub(crate) cycle: CycleCounters,
+    pub(crate) activity: ActivityCounters,
     pub(crate) phases: PhaseTracker,
     pub(crate) drain: DrainCounters,
     /// Milliseconds of the worker's clock; see [`Worker::last_claim_at`].

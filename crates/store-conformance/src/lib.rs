@@ -14,6 +14,7 @@ mod fixture;
 mod harness;
 mod registry_fixture;
 
+mod activity;
 mod answers;
 mod applications;
 mod attempt_lists;

@@ -425,6 +425,21 @@ macro_rules! conformance_suite {
                 a_disabled_endpoint_or_an_expunged_message_is_refused,
                 a_resend_wakes_waiting_workers,
             }
+            activity {
+                a_store_without_reports_has_no_history_and_no_workers,
+                every_range_has_the_counts_of_a_report,
+                latencies_of_all_processes_give_the_quantiles,
+                concurrent_reports_of_several_processes_add_up,
+                a_repeated_report_is_counted_once,
+                points_are_in_time_order_and_exist_only_for_reported_times,
+                a_point_has_the_last_number_of_pending_and_failed_events,
+                history_ends_with_the_longest_time_that_its_buckets_are_kept,
+                workers_are_listed_with_their_last_report,
+                two_processes_with_one_name_are_two_workers,
+                a_worker_that_reports_no_more_is_listed_for_an_hour,
+                a_worker_that_stops_is_not_listed_and_its_counts_stay,
+                reports_of_the_future_are_repaired_when_the_clock_steps_back,
+            }
             operations {
                 recover_reopens_failed_events_of_its_period,
                 replay_missing_adds_the_events_that_an_endpoint_never_got,

@@ -5,6 +5,7 @@
 //! stores with it, operation by operation.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod bulk;
 mod claim;
 mod clock;
@@ -28,7 +29,7 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, Lease, Timestamp, WorkerId};
 use posthaste_store::{
-    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
     ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
     Endpoints, EnqueueLease, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
@@ -36,6 +37,7 @@ use posthaste_store::{
     Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 
+pub use activity::{ActivityTables, WorkerRow};
 pub use bulk::{BulkRow, BulkTable};
 pub use clock::ManualClock;
 pub use registry::{AnswerRow, ApplicationRow, EndpointRow, Message, MessageKey, OperationRow, Registry};
@@ -282,6 +284,10 @@ impl Store for MemoryStore {
     }
 
     fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn activity(&self) -> &dyn Activity {
         self
     }
 }

@@ -19,6 +19,7 @@ use posthaste_store::{
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use crate::activity::ActivityTables;
 use crate::bulk::BulkTable;
 use crate::registry::{EndpointRow, MessageKey, Registry};
 
@@ -42,6 +43,7 @@ pub struct State {
     pub secrets: Vec<StoredSecret>,
     pub registry: Registry,
     pub bulk: BulkTable,
+    pub activity: ActivityTables,
     /// Grows with every change of a row, so that a test can detect a step that changed nothing.
     pub revision: u64,
     pub(crate) last_key: i64,
@@ -214,6 +216,7 @@ impl State {
             secrets: Vec::new(),
             registry: Registry::default(),
             bulk: BulkTable::default(),
+            activity: ActivityTables::default(),
             revision: 0,
             last_key: 0,
             last_destination: 0,

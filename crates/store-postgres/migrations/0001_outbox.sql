@@ -566,6 +566,38 @@ CREATE TABLE app.webhook_answers (
 CREATE UNIQUE INDEX webhook_answers_key ON app.webhook_answers (key);
 CREATE INDEX webhook_answers_expires_at ON app.webhook_answers (expires_at);
 
+-- What all workers did, in buckets of 10 seconds, a minute and half an hour. Each report is added to one bucket of each
+-- length, and removes old buckets.
+CREATE TABLE app.webhook_activity (
+    step_seconds      integer     NOT NULL,
+    -- When the bucket began.
+    at                timestamptz NOT NULL,
+    delivered_count   bigint      NOT NULL,
+    retried_count     bigint      NOT NULL,
+    failed_count      bigint      NOT NULL,
+    -- The number of requests in each bucket of the latency histogram.
+    latency_counts    bigint[]    NOT NULL,
+    -- Events at the last report.
+    pending_count     bigint      NOT NULL,
+    dead_letter_count bigint      NOT NULL
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX webhook_activity_at ON app.webhook_activity (step_seconds, at);
+
+-- The last report of each process that runs a worker. A worker that stops removes its row.
+CREATE TABLE app.webhook_workers (
+    -- Differs for every start of a worker.
+    process       text        NOT NULL,
+    worker_id     text        NOT NULL,
+    version       text        NOT NULL,
+    started_at    timestamptz NOT NULL,
+    heartbeat_at  timestamptz NOT NULL,
+    in_flight     bigint      NOT NULL,
+    -- A report with this number or a lower one was added already.
+    last_sequence bigint      NOT NULL
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX webhook_workers_process ON app.webhook_workers (process);
+CREATE INDEX webhook_workers_heartbeat_at ON app.webhook_workers (heartbeat_at);
+
 -- Every event with its state.
 CREATE VIEW app.webhook_outbox_events AS
 SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id, d.url AS destination_url,

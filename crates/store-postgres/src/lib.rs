@@ -10,6 +10,7 @@
 //!   call connects again. Callers retry without limit.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod bulk;
 mod claim;
 mod clock_repair;
@@ -58,7 +59,7 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
     ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
     Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
@@ -376,6 +377,10 @@ impl Store for PostgresStore {
     }
 
     fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn activity(&self) -> &dyn Activity {
         self
     }
 }

@@ -361,6 +361,33 @@ CREATE TABLE webhook_totals (
 INSERT INTO webhook_totals (id, pending, retrying, failed, cancelled, delivered, deferred, last_event_key, last_notice_id)
 VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0);
 
+-- What all workers did, in buckets of 10 seconds, a minute and half an hour. Each report is added to one bucket of each
+-- length, and removes old buckets.
+CREATE TABLE webhook_activity (
+    step_seconds      INTEGER NOT NULL,
+    at                INTEGER NOT NULL, -- when the bucket began
+    delivered_count   INTEGER NOT NULL,
+    retried_count     INTEGER NOT NULL,
+    failed_count      INTEGER NOT NULL,
+    latency_counts    TEXT    NOT NULL, -- JSON array: the number of requests in each bucket of the latency histogram
+    pending_count     INTEGER NOT NULL, -- at the last report
+    dead_letter_count INTEGER NOT NULL, -- at the last report
+    PRIMARY KEY (step_seconds, at)
+) WITHOUT ROWID;
+
+-- The last report of each process that runs a worker. A worker that stops removes its row.
+CREATE TABLE webhook_workers (
+    process       TEXT    NOT NULL PRIMARY KEY, -- differs for every start of a worker
+    worker_id     TEXT    NOT NULL,
+    version       TEXT    NOT NULL,
+    started_at    INTEGER NOT NULL,
+    heartbeat_at  INTEGER NOT NULL,
+    in_flight     INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL -- a report with this number or a lower one was added already
+) WITHOUT ROWID;
+
+CREATE INDEX webhook_workers_heartbeat ON webhook_workers (heartbeat_at);
+
 -- Read-only view: each event with its current state in one row.
 CREATE VIEW webhook_outbox_events AS
 SELECT

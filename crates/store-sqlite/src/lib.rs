@@ -13,6 +13,7 @@
 //! [`SqliteStore::enqueue_in`], or in any language through the views `webhook_publish` and `webhook_enqueue`.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod bulk;
 mod check;
 mod checkpoint;
@@ -66,7 +67,7 @@ use bytes::Bytes;
 use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
-    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
     ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
     Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
@@ -516,6 +517,10 @@ impl Store for SqliteStore {
     }
 
     fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn activity(&self) -> &dyn Activity {
         self
     }
 }

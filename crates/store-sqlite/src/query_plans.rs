@@ -14,8 +14,8 @@ use rusqlite::{Connection, Params, StatementStatus};
 use crate::claim::{self, grant, line};
 use crate::registry::plans;
 use crate::{
-    claims, clock_repair, connect, destination, destination_view, expire, lease, maintain, migrate, operate,
-    read, remove, row, unused_destinations,
+    activity, claims, clock_repair, connect, destination, destination_view, expire, lease, maintain, migrate,
+    operate, read, remove, row, unused_destinations,
 };
 
 struct Database {
@@ -266,6 +266,24 @@ fn every_query_of_the_registry_seeks_in_an_index_and_does_not_sort() {
         let (through_index, others): (Vec<&String>, Vec<&String>) = plan.iter().partition(uses_index);
         assert_eq!(through_index.len(), 1, "{plan:#?}");
         assert!(others.iter().all(|step| !step.starts_with("SCAN")), "{plan:#?}");
+    }
+}
+
+#[test]
+fn every_query_of_activity_seeks_in_an_index_and_does_not_sort() {
+    let Database { db, _directory } = database();
+    let by_primary_key = [activity::LAST_SEQUENCE, activity::BUCKET, activity::BUCKETS];
+    for sql in by_primary_key {
+        assert_seeks(&db, sql, &[]);
+    }
+    for sql in [activity::DATE_HEARTBEATS, activity::WORKERS] {
+        assert_seeks(&db, sql, &["webhook_workers_heartbeat"]);
+    }
+    let removals =
+        [activity::REMOVE_OLD_BUCKETS, activity::REMOVE_BUCKETS_AHEAD, activity::REMOVE_OLD_WORKERS];
+    for sql in removals {
+        let plan = plan(&db, sql);
+        assert!(plan.iter().all(|step| step.starts_with("SEARCH") || step.contains("SUBQUERY")), "{plan:#?}");
     }
 }
 

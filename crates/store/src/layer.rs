@@ -9,7 +9,7 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
-    ActionRequest, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
+    ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
     ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
     Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
@@ -194,6 +194,10 @@ pub trait StoreLayer: Send + Sync + 'static {
     fn answers(&self) -> &dyn Answers {
         self.inner().answers()
     }
+
+    fn activity(&self) -> &dyn Activity {
+        self.inner().activity()
+    }
 }
 
 /// The [`Store`] that a layer and its inner store form.
@@ -369,5 +373,9 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     fn answers(&self) -> &dyn Answers {
         self.0.answers()
+    }
+
+    fn activity(&self) -> &dyn Activity {
+        self.0.activity()
     }
 }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod activity;
 mod bulk;
 mod claim;
 mod clock;
@@ -44,6 +45,11 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 pub use action::{ActionRequest, RecordedAction};
+pub use activity::{
+    AHEAD_MAX, Activity, ActivityBucket, ActivityCounts, ActivityReport, HISTORY_POINTS_MAX, History,
+    HistoryRange, REMOVED_MAX, Resolution, WORKER_KEPT_FOR, WORKER_LISTED_FOR, WORKERS_LISTED_MAX,
+    WorkerStatus,
+};
 pub use bulk::{
     BULK_COUNT_MAX, BulkAction, BulkCandidate, BulkCount, BulkFilter, BulkOperation, BulkOperations,
     ErrorFilter, ExaminedDeadLetter, NewBulkOperation, RunningBulk,
@@ -249,4 +255,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// The answers that are kept for repeated requests.
     fn answers(&self) -> &dyn Answers;
+
+    /// The workers, and the history of what they did.
+    fn activity(&self) -> &dyn Activity;
 }

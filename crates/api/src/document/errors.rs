@@ -71,6 +71,11 @@ fn invalid_parameter() -> ErrorExample {
     ("a parameter is unknown or invalid", ApiError::invalid_at(message, json!({ "parameter": "limit" })))
 }
 
+fn invalid_range() -> ErrorExample {
+    let message = "range must be 15m, 1h, 6h, 24h, 7d or 30d, got \"2h\"";
+    ("a parameter is unknown or invalid", ApiError::invalid_at(message, json!({ "parameter": "range" })))
+}
+
 fn unknown_parameter() -> ErrorExample {
     let message = "unknown parameter \"limit\"; allowed parameters: none";
     ("a parameter is unknown", ApiError::invalid_at(message, json!({ "parameter": "limit" })))
@@ -182,7 +187,8 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             ("there is no operation with this id", operation_not_found()),
             body_too_large(actions::BODY_BYTES_MAX),
         ],
-        "getOverview" | "getCaller" | "getDiagnosis" => vec![unknown_parameter()],
+        "getHistory" => vec![invalid_range()],
+        "getOverview" | "listWorkers" | "getCaller" | "getDiagnosis" => vec![unknown_parameter()],
         "getEvent" => vec![unknown_parameter(), not_found(), discarded()],
         "followNotices" => {
             let invalid =

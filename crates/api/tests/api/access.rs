@@ -10,13 +10,15 @@ use crate::test_api::{
 };
 
 /// Every operation that needs a key, with the keys that are allowed.
-const ALLOWED_KEYS: [(&str, &[&str]); 19] = [
+const ALLOWED_KEYS: [(&str, &[&str]); 21] = [
     ("getCaller", &[PRODUCER, VIEWER, OPERATOR]),
     ("enqueueEvents", &[PRODUCER, OPERATOR]),
     ("getEvent", &[PRODUCER, VIEWER, OPERATOR]),
     ("listEvents", &[VIEWER, OPERATOR]),
     ("listDeadLetters", &[VIEWER, OPERATOR]),
     ("getOverview", &[VIEWER, OPERATOR]),
+    ("getHistory", &[VIEWER, OPERATOR]),
+    ("listWorkers", &[VIEWER, OPERATOR]),
     ("getMetrics", &[VIEWER, OPERATOR]),
     ("getDiagnosis", &[VIEWER, OPERATOR]),
     ("requeueDeadLetter", &[OPERATOR]),

@@ -90,6 +90,8 @@ fn every_route_of_the_contract_is_documented() {
         "getEvent",
         "cancelEvent",
         "getOverview",
+        "getHistory",
+        "listWorkers",
         "listDeadLetters",
         "requeueDeadLetter",
         "discardDeadLetter",

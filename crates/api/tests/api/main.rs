@@ -5,6 +5,7 @@ mod test_api;
 
 mod access;
 mod actions;
+mod activity;
 mod bodies;
 mod body_limits;
 mod bulk;

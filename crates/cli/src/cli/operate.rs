@@ -1,4 +1,4 @@
-//! Arguments of the operators' commands: `overview`, `dlq`, `events` and `destinations`.
+//! Arguments of the operators' commands: `overview`, `workers`, `dlq`, `events` and `destinations`.
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -15,6 +15,18 @@ const PAGE_LIMITS: std::ops::RangeInclusive<i64> = 1..=200;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:\n  posthaste overview\n  posthaste overview --json | jq .failed_count")]
 pub(crate) struct OverviewArgs {
+    /// Print the server's JSON response unchanged
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Examples:\n  posthaste workers\n  posthaste workers --json | jq '[.workers[].in_flight] | add'"
+)]
+pub(crate) struct WorkersArgs {
     /// Print the server's JSON response unchanged
     #[arg(long)]
     pub(crate) json: bool,

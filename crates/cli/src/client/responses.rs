@@ -53,6 +53,22 @@ pub(crate) struct Overview {
     pub(crate) oldest_pending_age_seconds: Option<f64>,
 }
 
+/// The workers of all processes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WorkerList {
+    pub(crate) workers: Vec<Worker>,
+}
+
+/// A worker, as its last report describes it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Worker {
+    pub(crate) worker_id: String,
+    pub(crate) version: String,
+    pub(crate) started_at: String,
+    pub(crate) heartbeat_age_seconds: u64,
+    pub(crate) in_flight: u64,
+}
+
 /// One page of a list.
 pub(crate) trait ListPage: DeserializeOwned {
     type Item;

@@ -25,6 +25,17 @@ delivered     9999
 }
 
 #[test]
+fn workers_prints_a_table_or_the_json_response() {
+    let workers = r#"{"workers":[{"worker_id":"delivery-1","version":"0.1.0","started_at":"2020-01-01T00:00:00.000000Z","heartbeat_at":"2020-01-01T02:00:00.000000Z","heartbeat_age_seconds":3,"in_flight":4}]}"#;
+    let api = FakeApi::responding(200, workers);
+    let shown = run(&["workers", "--server", &api.url]).stdout;
+    assert!(shown.starts_with("WORKER ") && shown.contains("delivery-1"), "{shown}");
+    assert!(shown.contains("3 s ago"), "{shown}");
+    run(&["workers", "--server", &api.url, "--json"]).assert_stdout(&format!("{workers}\n"));
+    assert_eq!(api.request_lines(), ["GET /v1/webhook-outbox/workers"; 2]);
+}
+
+#[test]
 fn server_is_taken_from_flag_then_environment_then_configuration() {
     let api = FakeApi::responding(200, OVERVIEW);
     let address = api.url.trim_start_matches("http://");

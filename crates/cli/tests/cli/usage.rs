@@ -13,6 +13,7 @@ const COMMANDS: &[&[&str]] = &[
     &["send"],
     &["listen"],
     &["overview"],
+    &["workers"],
     &["dlq"],
     &["dlq", "list"],
     &["dlq", "requeue"],

@@ -24,7 +24,7 @@ impl FinishedDelivery {
         self.renewal.mark_settling();
     }
 
-    /// Passes the transition to the cycle counters, the metrics, the log, the claimer and the publisher. `settled` is what
+    /// Passes the transition to the cycle and activity counters, the metrics, the log, the claimer and the publisher. `settled` is what
     /// the store did with it; none if a drain ended before.
     pub(super) fn report(&self, worker: &Worker, settled: Option<SettleResult>) {
         let Self { lease, app, transition, .. } = self;
@@ -32,6 +32,7 @@ impl FinishedDelivery {
             worker.slots.unhold(lease.destination_id);
         }
         worker.cycle.count_attempt(transition, settled);
+        worker.activity.count_attempt(transition, settled);
         worker.ports.observer.on_attempt(&AttemptEvent { lease, app: *app, transition, settled });
         log_attempt(&worker.settings.worker_id, lease, transition, settled);
         if settled == Some(SettleResult::Stale) {

@@ -1,5 +1,6 @@
 //! The engine on the memory store, under paused time.
 
+mod activity;
 mod circuits;
 mod delivery;
 mod direct;

@@ -6,7 +6,7 @@ use crate::assert_none;
 use crate::files::{File, deploy_files, entries, files_at, parse_yaml};
 
 /// Commands of `posthaste`, each with its subcommands. A command with subcommands requires one of them.
-const COMMANDS: [(&str, &[&str]); 21] = [
+const COMMANDS: [(&str, &[&str]); 22] = [
     ("serve", &[]),
     ("worker", &[]),
     ("dispatch", &[]),
@@ -14,6 +14,7 @@ const COMMANDS: [(&str, &[&str]); 21] = [
     ("send", &[]),
     ("listen", &[]),
     ("overview", &[]),
+    ("workers", &[]),
     ("dlq", &["list", "requeue", "discard"]),
     ("events", &["list", "show", "cancel"]),
     ("destinations", &["list", "show", "pause", "resume", "secret"]),

@@ -8,6 +8,7 @@ mod fixture;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod activity;
 mod caller_transaction;
 mod clock_steps;
 mod connection;

@@ -1,6 +1,7 @@
 //! Query plans of the store's statements, read from the server's log: on a fresh database, and on one with tens of
 //! thousands of events.
 
+mod activity;
 pub(crate) mod explain_server;
 mod registry;
 

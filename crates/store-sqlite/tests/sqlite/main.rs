@@ -4,6 +4,7 @@
     reason = "an unwrap in a test helper fails the test, as in the tests themselves"
 )]
 
+mod activity;
 mod bookkeeping;
 mod closing;
 mod damage;

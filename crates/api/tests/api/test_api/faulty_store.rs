@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use posthaste_domain::{BulkId, DestinationId, EventId, OperationId};
 use posthaste_store::{
-    ActionRequest, Advance, AnswerSlot, AppScope, AuditView, BulkCount, BulkFilter, BulkOperation,
-    BulkOperations, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
-    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore, List,
-    ListRequest, NewBulkOperation, NewOperation, NoticeCursor, NoticePage, Operation, OperationState,
-    Operations, Overview, Page, PageRequest, PauseRequest, Store, StoreError, StoreLayer,
+    ActionRequest, Activity, ActivityReport, Advance, AnswerSlot, AppScope, AuditView, BulkCount, BulkFilter,
+    BulkOperation, BulkOperations, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
+    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, History,
+    HistoryRange, LayeredStore, List, ListRequest, NewBulkOperation, NewOperation, NoticeCursor, NoticePage,
+    Operation, OperationState, Operations, Overview, Page, PageRequest, PauseRequest, Store, StoreError,
+    StoreLayer, WorkerStatus,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -178,6 +179,10 @@ impl StoreLayer for FaultyStore {
     fn bulk(&self) -> &dyn BulkOperations {
         self
     }
+
+    fn activity(&self) -> &dyn Activity {
+        self
+    }
 }
 
 #[async_trait]
@@ -214,6 +219,24 @@ impl BulkOperations for FaultyStore {
     async fn advance(&self, rows_max: usize) -> Result<Advance, StoreError> {
         self.fail().await?;
         self.inner.bulk().advance(rows_max).await
+    }
+}
+
+#[async_trait]
+impl Activity for FaultyStore {
+    async fn report(&self, report: &ActivityReport) -> Result<(), StoreError> {
+        self.fail().await?;
+        self.inner.activity().report(report).await
+    }
+
+    async fn history(&self, range: HistoryRange) -> Result<History, StoreError> {
+        self.fail().await?;
+        self.inner.activity().history(range).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
+        self.fail().await?;
+        self.inner.activity().workers().await
     }
 }
 

@@ -126,6 +126,7 @@ fn validate(schema: &Value, value: &Value) -> Result<(), String> {
                 Value::Null => "null",
                 Value::Bool(_) => "boolean",
                 Value::String(_) => "string",
+                Value::Number(number) if number.is_f64() => "number",
                 _ => "integer",
             };
             let allowed = &schema["type"];
