@@ -11,7 +11,7 @@ export default async function ({ page, url, assert }) {
 
   // A shared link shows the same.
   const link = await page.evaluate(() => location.href);
-  await page.goto("about:blank").catch(() => {});
+  await page.call("Page.navigate", { url: "about:blank" });
   await page.goto(link);
   await page.waitFor("the filter of the link", () => document.querySelector(".filters select").value === "failed" && !document.querySelector("#view").textContent.includes("order-18-delivered"));
 
