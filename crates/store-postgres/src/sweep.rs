@@ -108,16 +108,18 @@ pub(crate) async fn start_discovery(
     let rows = session.query(&READ_SNAPSHOT, &[&0_i64, &Uuid::nil(), &0_i64]).await?;
     let SnapshotRow { snapshot, last_number, .. } = SnapshotRow::parse(&rows)?;
     discovery.cursors.start(last_number, snapshot.now);
-    let discovered_to = discovery.cursors.discovered_to();
+    // Up to the last number, beyond the position from which discovery continues: a claim then takes the newest rows too.
+    let (_, retries_to) = discovery.cursors.discovered_to();
+    let ends = (last_number, retries_to);
     let mut after = i64::MIN;
     for _ in 0..FIRST_SWEEP_STEPS_MAX {
         let rows = read_step(session, after).await?;
-        add_ranges(discovery, &rows, discovered_to)?;
+        add_ranges(discovery, &rows, ends)?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.try_get(0)?;
     }
     let rows = session.transact(&OLDEST_ROWS, &[&OLDEST_ROWS_MAX, &RETRY_POSITION_MIN]).await?;
-    add_ranges(discovery, &rows, discovered_to)?;
+    add_ranges(discovery, &rows, ends)?;
     discovery.unswept_after = Some(after);
     store.sweep_request.notify_one();
     Ok(())
