@@ -26,6 +26,8 @@ SCHEMATHESIS_VERSION := 4.32.5
 # The SDKs that walk through the API under /api/v1; that of Rust is pinned in tests/sdks/rust/Cargo.toml.
 SVIX_PYTHON_VERSIONS := 2.9.1 1.45.1
 SVIX_JAVASCRIPT_VERSION := 1.99.1
+# Checks the accessibility of the operator's page.
+AXE_VERSION := 4.14.0
 
 .PHONY: help
 help: ## list the commands
@@ -55,7 +57,7 @@ lint: need-clippy ## run clippy and rustdoc on all crates; warnings are errors
 # A fixed proptest seed makes a failure repeatable; plain `cargo test` draws new cases each time.
 # `set -o pipefail` is repeated, because an old make ignores .SHELLFLAGS and tee would hide a failure.
 .PHONY: run-tests
-run-tests: need-packages need-schemathesis need-sdks ## run all tests, and write their results to target/test.log
+run-tests: need-packages need-schemathesis need-sdks need-axe ## run all tests, and write their results to target/test.log
 	@mkdir -p $(dir $(TEST_LOG))
 	set -o pipefail; PROPTEST_RNG_SEED=1 cargo test --locked --workspace --all-targets --no-fail-fast --color never 2>&1 | tee $(TEST_LOG)
 	set -o pipefail; cargo test --locked --workspace --doc --color never 2>&1 | tee -a $(TEST_LOG)
@@ -92,7 +94,7 @@ bench-document: ## write the results of `make bench` into docs/performance.md an
 	target/release/posthaste-bench plot $(BEFORE) '$(JSON)'
 	target/release/posthaste-bench document $(BEFORE) '$(JSON)'
 
-.PHONY: need-rustfmt need-clippy need-packages need-schemathesis need-sdks
+.PHONY: need-rustfmt need-clippy need-packages need-schemathesis need-sdks need-axe
 need-rustfmt:
 	@cargo fmt --version >/dev/null 2>&1 \
 	  || { echo 'cargo fmt is missing: run `rustup component add rustfmt`, or install the package rustfmt.' >&2; exit 1; }
@@ -150,3 +152,11 @@ need-sdks: need-packages
 	    || { echo 'npm could not install svix; see its output above.' >&2; exit 1; }; \
 	fi
 	cargo build --locked --quiet --manifest-path tests/sdks/rust/Cargo.toml --target-dir '$(TOOLS)'/svix-rust
+# The tests of the operator's page run axe-core in the browser.
+need-axe: need-packages
+	@tool='$(TOOLS)'/axe-core; \
+	if ! grep -qF '"version": "$(AXE_VERSION)"' "$$tool/node_modules/axe-core/package.json" 2>/dev/null; then \
+	  echo 'Installing axe-core $(AXE_VERSION) into target/tools'; \
+	  mkdir -p "$$tool" && npm install --silent --no-audit --no-fund --prefix "$$tool" 'axe-core@$(AXE_VERSION)' \
+	    || { echo 'npm could not install axe-core; see its output above.' >&2; exit 1; }; \
+	fi

@@ -5,6 +5,7 @@ import { UNKNOWN } from "./format.js";
 
 const HEIGHT = 176;
 const DAY_SECONDS = 86400;
+const COUNT_STEPS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power));
 
 /**
  * @typedef {object} Series
@@ -13,10 +14,10 @@ const DAY_SECONDS = 86400;
  * @property {boolean} [filled]
  */
 /**
- * @param {{ title: string, series: Series[], format: (value: number) => string, isStacked?: boolean }} options
- * With `isStacked`, each series is drawn on top of the ones before it.
+ * @param {{ title: string, series: Series[], format: (value: number) => string, isStacked?: boolean, isCount?: boolean }} options
+ * With `isStacked`, each series is drawn on top of the ones before it. With `isCount`, the axis has whole numbers.
  */
-export function createChart({ title, series, format, isStacked = false }) {
+export function createChart({ title, series, format, isStacked = false, isCount = false }) {
   const values = series.map(() => el("b", {}, UNKNOWN));
   const swatches = series.map(({ color }) => el("i", { class: `c-${color}` }));
   const at = el("span", { class: "at muted" });
@@ -62,9 +63,9 @@ export function createChart({ title, series, format, isStacked = false }) {
       bands,
       axes: [
         { ...axis, values: (_, splits) => splits.map(formatTick(splits)), space: 64, size: 26 },
-        { ...axis, values: (_, splits) => splits.map((value) => (value === null ? "" : format(value))), size: 52, space: 34 },
+        { ...axis, values: (_, splits) => splits.map((value) => (value === null ? "" : format(value))), size: 52, space: 34, ...(isCount ? { incrs: COUNT_STEPS } : {}) },
       ],
-      scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.12 : 1] } },
+      scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.12 : isCount ? 4 : 1] } },
       legend: { show: false },
       cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false }, sync: { key: "history" } },
       padding: [8, 10, 0, 0],

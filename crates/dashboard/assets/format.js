@@ -50,6 +50,7 @@ export function formatAge(seconds) {
 /** Formats the duration of one request. */
 export function formatMs(ms) {
   if (!Number.isFinite(ms)) return UNKNOWN;
+  if (ms < 10 && !Number.isInteger(ms)) return `${ms.toFixed(1)} ms`;
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
 }
 

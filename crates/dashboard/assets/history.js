@@ -28,8 +28,8 @@ export function createHistoryCharts(initial, onRange) {
     format: formatMs,
     series: [{ label: "p50", color: "p50" }, { label: "p95", color: "p95" }, { label: "p99", color: "p99" }],
   });
-  const backlog = createChart({ title: "Backlog", format: formatCompact, series: [{ label: "pending events", color: "delivered", filled: true }] });
-  const dead = createChart({ title: "Dead letters", format: formatCompact, series: [{ label: "dead letters", color: "failed", filled: true }] });
+  const backlog = createChart({ title: "Backlog", format: formatCompact, isCount: true, series: [{ label: "pending events", color: "delivered", filled: true }] });
+  const dead = createChart({ title: "Dead letters", format: formatCompact, isCount: true, series: [{ label: "dead letters", color: "failed", filled: true }] });
   const charts = [throughput, latency, backlog, dead];
   const root = el("section", { class: "history-section", "aria-label": "History" },
     el("header", { class: "section-head" }, el("h2", {}, "History"), el("div", { class: "segments", role: "group", "aria-label": "Range" }, buttons)),

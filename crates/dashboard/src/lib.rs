@@ -7,9 +7,13 @@
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write as _;
 use std::sync::LazyLock;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 /// The content security policy of the page. Injected content can neither run scripts nor load or send data.
@@ -39,6 +43,8 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asset {
     pub bytes: Cow<'static, [u8]>,
+    /// The same bytes, compressed by gzip.
+    pub gzip: &'static [u8],
     pub content_type: &'static str,
     /// The value of the `etag` header, including its quotes.
     pub etag: String,
@@ -59,22 +65,41 @@ pub fn asset(path: &str) -> Option<Asset> {
     if name == PAGE {
         return None;
     }
-    let file = file(&EmbeddedFiles::iter().find(|path| file_name(path) == name)?);
+    let path = EmbeddedFiles::iter().find(|path| file_name(path) == name)?;
+    let file = file(&path);
     let etag =
         file.metadata.sha256_hash().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
     Some(Asset {
         content_type: content_type(name)?,
         etag: format!("\"{etag}\""),
         cacheable: version == *VERSION,
+        gzip: COMPRESSED.get(&*path)?,
         bytes: file.data,
     })
 }
 
+/// All files, compressed by gzip, by their paths. Together they are small, so that one request compresses them all.
+static COMPRESSED: LazyLock<BTreeMap<Cow<'static, str>, Vec<u8>>> = LazyLock::new(|| {
+    let bytes = |path: &str| if path == PAGE { page_bytes() } else { file(path).data.into_owned() };
+    EmbeddedFiles::iter().map(|path| (path.clone(), compress(&bytes(&path)))).collect()
+});
+
+fn compress(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.expect("writing to memory does not fail")
+}
+
 /// Returns the page with the current version in its paths.
-fn page() -> Asset {
+fn page_bytes() -> Vec<u8> {
     let text = String::from_utf8(file(PAGE).data.into_owned()).expect("the page is UTF-8, as a test checks");
+    text.replace(UNVERSIONED, &format!("assets/{}/", *VERSION)).into_bytes()
+}
+
+fn page() -> Asset {
     Asset {
-        bytes: text.replace(UNVERSIONED, &format!("assets/{}/", *VERSION)).into_bytes().into(),
+        bytes: page_bytes().into(),
+        gzip: COMPRESSED.get(PAGE).expect("every file is compressed"),
         content_type: content_type(PAGE).expect("html is a known extension"),
         etag: format!("\"{}\"", *VERSION),
         cacheable: false,

@@ -6,7 +6,8 @@ mod step;
 
 use async_trait::async_trait;
 use posthaste_domain::{
-    ApplicationId, BulkId, DestinationId, DestinationUrl, EndpointId, FailureKind, Throttle, clean_reason,
+    ApplicationId, BulkId, DestinationId, DestinationUrl, EndpointId, FailureKind, Throttle, Timestamp,
+    clean_reason,
 };
 use posthaste_store::{
     Advance, BulkAction, BulkCount, BulkFilter, BulkOperation, BulkOperations, ErrorFilter, List,
@@ -169,8 +170,8 @@ async fn start(session: &Session, new: &NewBulkOperation<'_>) -> Call<BulkOperat
         &filter.event_type,
         &filter.failure_kind.map(FailureKind::as_str),
         &filter.error.map(|error| error.to_string()),
-        &filter.since.map(|since| since.as_micros()),
-        &filter.until.map(|until| until.as_micros()),
+        &filter.since.map(Timestamp::as_micros),
+        &filter.until.map(Timestamp::as_micros),
         &i32::try_from(new.rate.per_second()).unwrap_or(i32::MAX),
         &stored_count(new.matched.count),
         &new.matched.is_exact,

@@ -1,7 +1,10 @@
 //! Serves the operator's dashboard at `/`, and the page that links with a token of an application open at `/portal`.
 
 use axum::Router;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, VARY,
+};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -20,8 +23,10 @@ async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
     };
     let is_cached = headers.get(IF_NONE_MATCH).is_some_and(|etag| etag.as_bytes() == asset.etag.as_bytes());
     let cache_control = if asset.cacheable { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let accepts_gzip = accepts_gzip(&headers);
     let headers = [
         (CONTENT_TYPE, asset.content_type),
+        (VARY, "accept-encoding"),
         (ETAG, &asset.etag),
         (CACHE_CONTROL, cache_control),
         (CONTENT_SECURITY_POLICY, posthaste_dashboard::CONTENT_SECURITY_POLICY),
@@ -29,7 +34,17 @@ async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
     if is_cached {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
+    if accepts_gzip {
+        return (headers, [(CONTENT_ENCODING, "gzip")], asset.gzip).into_response();
+    }
     (headers, asset.bytes.into_owned()).into_response()
+}
+
+/// Returns whether the client lists gzip without a weight, as browsers do. Other clients get the plain bytes.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut codings = values.flat_map(|value| value.split(','));
+    codings.any(|coding| coding.trim().eq_ignore_ascii_case("gzip"))
 }
 
 /// Serves the page at the URL of portal links. The token is in the fragment of that URL, which browsers send to no server; the page
@@ -62,6 +77,23 @@ mod tests {
         let (status, page) = get("/portal").await;
         assert_eq!(status, StatusCode::OK);
         assert_eq!(page, get("/").await.1);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_accepts_gzip_gets_fewer_bytes_of_the_same_file() {
+        let size_of = async |encoding: &str| {
+            let request = Request::builder().uri("/assets/_/app.js").header(ACCEPT_ENCODING, encoding);
+            let request = request.body(Body::empty()).unwrap();
+            let response = TowerToHyperService::new(router()).call(request).await.unwrap();
+            assert_eq!(response.headers()[VARY], "accept-encoding");
+            let is_compressed = response.headers().contains_key(CONTENT_ENCODING);
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(is_compressed, body.starts_with(&[0x1f, 0x8b]));
+            body.len()
+        };
+        let plain = size_of("identity").await;
+        assert!(size_of("br, gzip").await < plain / 2);
+        assert_eq!(size_of("gzip;q=0, br").await, plain);
     }
 
     #[tokio::test]

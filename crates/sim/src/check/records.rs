@@ -163,7 +163,7 @@ fn check_account(step: &Step<'_>, change: &Change<'_>, model: &mut Model) -> Che
         }
         Step::Requeue { .. } | Step::Resend { .. } | Step::Advance { .. } => account.lost_in_a_row = 0,
         Step::AdvanceBulk { .. } if change.after.status == DeliveryStatus::Pending => {
-            account.lost_in_a_row = 0
+            account.lost_in_a_row = 0;
         }
         _ => {}
     }

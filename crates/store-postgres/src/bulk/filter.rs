@@ -1,6 +1,6 @@
 //! The filter of a bulk operation as conditions in SQL.
 
-use posthaste_domain::FailureKind;
+use posthaste_domain::{FailureKind, Timestamp};
 use posthaste_store::{BULK_COUNT_MAX, BulkCount, BulkFilter, ErrorFilter};
 use tokio_postgres::types::{ToSql, Type};
 
@@ -100,8 +100,8 @@ impl<'a> Conditions<'a> {
             event_type: filter.event_type.as_deref(),
             failure_kind: filter.failure_kind.map(FailureKind::as_str),
             error_pattern: filter.error.map(ErrorFilter::pattern),
-            since: filter.since.map(|since| since.as_micros()),
-            until: filter.until.map(|until| until.as_micros()),
+            since: filter.since.map(Timestamp::as_micros),
+            until: filter.until.map(Timestamp::as_micros),
         }
     }
 

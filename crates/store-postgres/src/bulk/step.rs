@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_domain::BulkId;
+use posthaste_domain::{BulkId, Timestamp};
 use posthaste_store::{Advance, BulkFilter, ExaminedDeadLetter, RunningBulk, StoreError};
 use tokio_postgres::types::Type;
 
@@ -118,7 +118,7 @@ async fn record(session: &Session, running: &RunningBulk) -> Call<()> {
                 &running.cursor,
                 &stored_count(operation.examined_count),
                 &stored_count(operation.done_count),
-                &running.spent_until.map(|at| at.as_micros()),
+                &running.spent_until.map(Timestamp::as_micros),
             ],
         )
         .await?;
