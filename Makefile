@@ -88,6 +88,11 @@ bench: ## measure the whole product (WHAT=drain,latency,… or quick, STORE=sqli
 	cargo build --locked --release -p posthaste-cli -p posthaste-bench
 	target/release/posthaste-bench run --binary target/release/posthaste --what '$(WHAT)' --store '$(STORE)' $(if $(SCALE),--scale $(SCALE)) --json '$(JSON)'
 
+.PHONY: screenshot
+screenshot: need-packages ## take the README's picture of the page again (four minutes)
+	cargo build --locked --release -p posthaste-cli
+	node docs/page/screenshot.mjs target/release/posthaste "$$(command -v chromium || command -v chromium-browser || command -v google-chrome)"
+
 .PHONY: bench-document
 bench-document: ## write the results of `make bench` into docs/performance.md and its plots
 	cargo build --locked --release -p posthaste-bench
