@@ -55,10 +55,11 @@ pub(crate) enum Chart {
     Trickle,
     Backlog,
     Endpoints,
+    Bulk,
 }
 
 impl Chart {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Drain,
         Self::Ingest,
         Self::Latency,
@@ -69,6 +70,7 @@ impl Chart {
         Self::Backlog,
         Self::Trickle,
         Self::Endpoints,
+        Self::Bulk,
         Self::Crowds,
         Self::ProcessorTime,
         Self::Connections,
@@ -92,6 +94,7 @@ impl Chart {
             Self::Trickle => "trickle",
             Self::Backlog => "backlog",
             Self::Endpoints => "endpoints",
+            Self::Bulk => "bulk",
         }
     }
 
@@ -111,6 +114,7 @@ impl Chart {
             Self::Trickle => "Claim of one event beside rows that cannot be sent",
             Self::Backlog => "Claim and settle as the store fills, relative to a small backlog",
             Self::Endpoints => "Cost of fan-out and of registered endpoints",
+            Self::Bulk => "A million dead letters, in bulk",
         }
     }
 }
@@ -195,6 +199,20 @@ pub(crate) fn catalogue() -> Vec<Figure> {
         .at_least(0.95, 0.95),
         figure("drain_endpoints", "drain beside 100,000 endpoints ÷ beside none", ratio, C::Endpoints)
             .at_least(0.95, 0.95),
+        figure("bulk_count", "count a million dead letters", U::Milliseconds, C::Bulk),
+        figure(
+            "bulk_claim_p50",
+            "claim of one event beside a requeue of 10,000/s, p50",
+            U::Milliseconds,
+            C::Bulk,
+        ),
+        figure(
+            "bulk_claim_p99",
+            "claim of one event beside a requeue of 10,000/s, p99",
+            U::Milliseconds,
+            C::Bulk,
+        ),
+        figure("bulk_rate", "requeue of a million dead letters, without a rate", rate, C::Rates),
         figure("fan_out_rate", "events of publishes to 100 endpoints, one producer", rate, C::Rates),
         figure("publish_few_rate", "publishes to 3 of 10,000 endpoints, one producer", rate, C::Rates),
         figure("claims_endpoints_rate", "claim + settle beside 100,000 endpoints", rate, C::Rates),

@@ -48,7 +48,7 @@ pub(crate) struct RunOptions {
     #[arg(long, default_value = "target/release/posthaste")]
     pub(crate) binary: PathBuf,
     /// Parts to measure, separated by commas: all (without the long ones), quick, or
-    /// drain, ingest, latency, slow, claims, workers, wal, memory, idle, crowds, and the long ones trickle, backlog, endpoints
+    /// drain, ingest, latency, slow, claims, workers, wal, memory, idle, crowds, and the long ones trickle, backlog, endpoints, bulk
     #[arg(long, default_value = "all")]
     pub(crate) what: Selection,
     /// sqlite, postgres or both
@@ -125,6 +125,7 @@ pub(crate) enum Part {
     Trickle,
     Backlog,
     Endpoints,
+    Bulk,
 }
 
 impl Part {
@@ -176,6 +177,7 @@ impl FromStr for Selection {
                 "trickle" => parts.push(Part::Trickle),
                 "backlog" => parts.push(Part::Backlog),
                 "endpoints" => parts.push(Part::Endpoints),
+                "bulk" => parts.push(Part::Bulk),
                 _ => return Err(format!("{name:?} is not a part")),
             }
         }
@@ -195,7 +197,11 @@ mod tests {
         assert_eq!(selection.parts, [Part::Drain, Part::Latency, Part::Idle]);
         assert_eq!(selection.scale_default, 1.0);
         let all: Selection = "all".parse().unwrap();
-        assert!([Part::Backlog, Part::Trickle, Part::Endpoints].iter().all(|long| !all.parts.contains(long)));
+        assert!(
+            [Part::Backlog, Part::Trickle, Part::Endpoints, Part::Bulk]
+                .iter()
+                .all(|long| !all.parts.contains(long))
+        );
         let quick: Selection = "quick".parse().unwrap();
         assert!(quick.scale_default < 1.0 && quick.parts.contains(&Part::Drain));
     }

@@ -63,6 +63,7 @@ impl Run {
             Part::Claims => store::claims::measure(self, kind).await,
             Part::Trickle => store::trickle::measure(self, kind).await,
             Part::Backlog => store::backlog::measure(self, kind).await,
+            Part::Bulk => store::bulk::measure(self, kind).await,
             Part::Endpoints => {
                 store::endpoints::measure(self, kind).await;
                 part::endpoints::measure(self, kind).await;

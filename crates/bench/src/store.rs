@@ -1,6 +1,7 @@
 //! The parts that measure a store of this build in process, without HTTP.
 
 pub(crate) mod backlog;
+pub(crate) mod bulk;
 pub(crate) mod claims;
 pub(crate) mod endpoints;
 mod load;

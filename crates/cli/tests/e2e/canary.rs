@@ -116,6 +116,7 @@ impl<'a> Caller<'a> {
 struct Ids {
     attempt: String,
     operation: String,
+    bulk: String,
     destination: String,
     event: String,
 }
@@ -226,9 +227,11 @@ fn use_secrets(caller: &Caller<'_>, receivers: &[Receiver; 3], secrets: &mut Sec
 
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let first = |path: &str, list: &str| caller.send("GET", path, "").expect_json(200)[list][0].take();
+    let bulk = caller.send("POST", "/v1/webhook-outbox/bulk", r#"{"action":"cancel"}"#).expect_json(202);
     Ids {
         attempt: text(&attempts[0]["id"]),
         operation: text(&operation["id"]),
+        bulk: text(&bulk["operation_id"]),
         destination: text(&first("/v1/webhook-outbox/destinations", "destinations")["destination_id"]),
         event: text(&first("/v1/webhook-outbox/events", "events")["event_id"]),
     }
@@ -266,6 +269,7 @@ fn check_documented_responses(caller: &Caller<'_>, ids: &Ids, secrets: &Secrets)
                 .replace("{event_type_name}", "invoice.paid")
                 .replace("{attempt_id}", &ids.attempt)
                 .replace("{task_id}", &ids.operation)
+                .replace("{operation_id}", &ids.bulk)
                 .replace("{destination_id}", &ids.destination)
                 .replace("{event_id}", &ids.event);
             let response = caller.send("GET", &filled, "");

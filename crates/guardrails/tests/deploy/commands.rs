@@ -15,7 +15,7 @@ const COMMANDS: [(&str, &[&str]); 22] = [
     ("listen", &[]),
     ("overview", &[]),
     ("workers", &[]),
-    ("dlq", &["list", "requeue", "discard"]),
+    ("dlq", &["list", "requeue", "cancel", "discard", "bulk"]),
     ("events", &["list", "show", "cancel"]),
     ("destinations", &["list", "show", "pause", "resume", "secret"]),
     ("apps", &["list", "add", "show", "update", "delete"]),
