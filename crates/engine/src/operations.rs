@@ -38,7 +38,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 /// Runs one step of every operation. Returns the time until one of them has something to do, if any is running.
 async fn advance(worker: &Worker) -> Result<Option<Duration>, StoreError> {
     let store = &worker.ports.store;
-    let of_endpoints = store.operations().advance(ROWS_MAX).await?;
-    let in_bulk = store.bulk().advance(ROWS_MAX).await?;
-    Ok([of_endpoints.next_in, in_bulk.next_in].into_iter().flatten().min())
+    let mut advance = store.operations().advance(ROWS_MAX).await?;
+    advance.add(store.bulk().advance(ROWS_MAX).await?);
+    Ok(advance.next_in)
 }

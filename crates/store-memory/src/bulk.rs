@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::ops::Bound;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use posthaste_domain::{BulkId, DeliveryStatus, EndpointId, EventKey, Timestamp, clean_reason};
@@ -84,11 +83,7 @@ fn advance(state: &mut State, now: Timestamp, rows_max: usize) -> Advance {
     let mut advance = Advance::default();
     for id in running {
         let mut row = state.bulk.operations[&id].clone();
-        let step = step(state, now, &mut row.running, rows_max);
-        advance.done += step.done;
-        if let Some(next_in) = step.next_in {
-            advance.next_in = Some(advance.next_in.map_or(next_in, |earlier: Duration| earlier.min(next_in)));
-        }
+        advance.add(step(state, now, &mut row.running, rows_max));
         state.bulk.operations.insert(id, row);
     }
     advance

@@ -10,33 +10,35 @@ use super::ServerArgs;
 use super::operate::{ListArgs, failure_kinds};
 use crate::terminal::time;
 
+/// The help heading of the conditions.
+const SELECTION: &str = "Selection";
+
 /// Conditions that dead letters must meet, all of them.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Selection")]
 pub(crate) struct FilterArgs {
     /// The whole dead-letter queue, except events that an operator cancelled
-    #[arg(long, group = "which")]
+    #[arg(long, group = "which", help_heading = SELECTION)]
     pub(crate) all: bool,
     /// Events to this URL, or of this endpoint
-    #[arg(long, value_name = "URL|ENDPOINT", group = "which")]
+    #[arg(long, value_name = "URL|ENDPOINT", group = "which", help_heading = SELECTION)]
     destination: Option<String>,
     /// Events of this application
-    #[arg(long, value_name = "APP_ID", group = "which")]
+    #[arg(long, value_name = "APP_ID", group = "which", help_heading = SELECTION)]
     app: Option<String>,
     /// Events of this type
-    #[arg(long = "type", value_name = "TYPE", group = "which")]
+    #[arg(long = "type", value_name = "TYPE", group = "which", help_heading = SELECTION)]
     event_type: Option<String>,
     /// Events of this failure kind; only `cancelled` selects what an operator cancelled
-    #[arg(long, group = "which", value_parser = failure_kinds())]
+    #[arg(long, group = "which", help_heading = SELECTION, value_parser = failure_kinds())]
     kind: Option<String>,
     /// Events with this last error: timeout, connect, dns, http_503, http_5xx, …
-    #[arg(long, value_name = "CLASS", group = "which")]
+    #[arg(long, value_name = "CLASS", group = "which", help_heading = SELECTION)]
     error: Option<String>,
     /// Events that failed since then: 2h, 3d, or a time such as 2026-01-31T11:29:00Z
-    #[arg(long, value_name = "TIME", group = "which", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", group = "which", help_heading = SELECTION, value_parser = parse_time)]
     since: Option<Timestamp>,
     /// Events that failed until then
-    #[arg(long, value_name = "TIME", group = "which", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", group = "which", help_heading = SELECTION, value_parser = parse_time)]
     until: Option<Timestamp>,
 }
 

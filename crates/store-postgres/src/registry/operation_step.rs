@@ -88,11 +88,7 @@ pub(super) async fn advance(store: &StoreState, rows_max: usize) -> Result<Advan
     });
     let mut advance = Advance::default();
     for id in running.await? {
-        let step = change(pool, async |session| step(session, id, rows_max).await).await?;
-        advance.done += step.done;
-        if let Some(next_in) = step.next_in {
-            advance.next_in = Some(advance.next_in.map_or(next_in, |earlier| earlier.min(next_in)));
-        }
+        advance.add(change(pool, async |session| step(session, id, rows_max).await).await?);
     }
     Ok(advance)
 }

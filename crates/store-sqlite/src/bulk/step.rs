@@ -1,7 +1,5 @@
 //! The steps of bulk operations: each examines some failed events, within the rate of its operation.
 
-use std::time::Duration;
-
 use posthaste_domain::{EventKey, FailureKind, TerminalState, Timestamp};
 use posthaste_store::{
     ActionRequest, Advance, BulkAction, BulkOperation, ExaminedDeadLetter, ManualAction, RunningBulk,
@@ -36,11 +34,7 @@ pub(super) fn advance(db: &Connection, now: Timestamp, rows_max: usize) -> rusql
         for key in keys {
             done += usize::from(apply(db, now, EventKey(key), &running.operation)?);
         }
-        let step = running.finish_step(done, now);
-        advance.done += done;
-        if let Some(next_in) = step.next_in {
-            advance.next_in = Some(advance.next_in.map_or(next_in, |earlier: Duration| earlier.min(next_in)));
-        }
+        advance.add(running.finish_step(done, now));
         write(db, now, &running)?;
     }
     Ok(advance)

@@ -105,6 +105,14 @@ pub struct Advance {
     pub next_in: Option<Duration>,
 }
 
+impl Advance {
+    /// Adds the step of another operation.
+    pub fn add(&mut self, step: Self) {
+        self.done += step.done;
+        self.next_in = [self.next_in, step.next_in].into_iter().flatten().min();
+    }
+}
+
 /// Access to the background operations of a store.
 #[async_trait]
 pub trait Operations: Send + Sync {
