@@ -78,33 +78,54 @@ pub fn openapi_json() -> String {
 
 /// Returns the document without routes: title, tags, security scheme and error schemas.
 pub(crate) fn base_document() -> OpenApi {
-    let license =
-        LicenseBuilder::new().name("MIT OR Apache-2.0").identifier(Some("MIT OR Apache-2.0")).build();
-    let info = InfoBuilder::new()
-        .title("Posthaste")
-        .description(Some(DESCRIPTION))
-        .version(env!("CARGO_PKG_VERSION"))
-        .license(Some(license))
-        .build();
-    let key = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
-        .description(Some("An API key of the instance. Not needed if no keys are configured."))
-        .build();
-    let components = ComponentsBuilder::new()
-        .security_scheme(API_KEY, SecurityScheme::Http(key))
+    let errors = ComponentsBuilder::new()
         .schema(ErrorEnvelope::name(), ErrorEnvelope::schema())
         .schema(ErrorBody::name(), ErrorBody::schema())
-        .schema(ErrorCode::name(), ErrorCode::schema())
-        .build();
-    let tags =
-        TAGS.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
-    OpenApiBuilder::new()
-        .info(info)
-        .servers(Some([ServerBuilder::new().url("/").build()]))
-        .tags(Some(tags))
-        .components(Some(components))
-        .security(Some([SecurityRequirement::new(API_KEY, [] as [&str; 0])]))
-        .build()
+        .schema(ErrorCode::name(), ErrorCode::schema());
+    let base = BaseDocument {
+        title: "Posthaste",
+        description: DESCRIPTION,
+        tags: &TAGS,
+        security_scheme: API_KEY,
+        caller: "An API key of the instance. Not needed if no keys are configured.",
+    };
+    base.build(errors)
+}
+
+/// What the documents of both APIs have beside their routes and schemas.
+pub(crate) struct BaseDocument {
+    pub(crate) title: &'static str,
+    pub(crate) description: &'static str,
+    /// Names with descriptions.
+    pub(crate) tags: &'static [(&'static str, &'static str)],
+    pub(crate) security_scheme: &'static str,
+    /// What a caller sends as its bearer token.
+    pub(crate) caller: &'static str,
+}
+
+impl BaseDocument {
+    pub(crate) fn build(&self, components: ComponentsBuilder) -> OpenApi {
+        let license =
+            LicenseBuilder::new().name("MIT OR Apache-2.0").identifier(Some("MIT OR Apache-2.0")).build();
+        let info = InfoBuilder::new()
+            .title(self.title)
+            .description(Some(self.description))
+            .version(env!("CARGO_PKG_VERSION"))
+            .license(Some(license))
+            .build();
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(self.caller)).build();
+        let components =
+            components.security_scheme(self.security_scheme, SecurityScheme::Http(bearer)).build();
+        let tags = self.tags.iter();
+        let tags = tags.map(|(name, text)| TagBuilder::new().name(*name).description(Some(*text)).build());
+        OpenApiBuilder::new()
+            .info(info)
+            .servers(Some([ServerBuilder::new().url("/").build()]))
+            .tags(Some(tags.collect::<Vec<_>>()))
+            .components(Some(components))
+            .security(Some([SecurityRequirement::new(self.security_scheme, [] as [&str; 0])]))
+            .build()
+    }
 }
 
 /// Adds what the `utoipa` macros cannot express: the optional bodies of actions, and the default of `limit`.

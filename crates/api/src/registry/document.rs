@@ -7,17 +7,15 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::ArrayBuilder;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, Ref,
-    RefOr, ResponseBuilder, Schema, SecurityRequirement, ServerBuilder,
+    ComponentsBuilder, ContentBuilder, OpenApi, PathItem, Ref, RefOr, ResponseBuilder, Schema,
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::error::{ErrorBody, Problem, ValidationErrorBody};
 use super::router::table;
+use crate::document::BaseDocument;
 
 const DESCRIPTION: &str = "\
 The registry of Posthaste: applications with their endpoints, event types and messages. A message is published to an \
@@ -89,33 +87,18 @@ pub(crate) fn openapi_json() -> String {
 }
 
 fn base_document() -> OpenApi {
-    let license =
-        LicenseBuilder::new().name("MIT OR Apache-2.0").identifier(Some("MIT OR Apache-2.0")).build();
-    let info = InfoBuilder::new()
-        .title("Posthaste registry")
-        .description(Some(DESCRIPTION))
-        .version(env!("CARGO_PKG_VERSION"))
-        .license(Some(license))
-        .build();
-    let bearer = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
-        .description(Some("An API key of the instance, or a token. Not needed if no keys are configured."))
-        .build();
-    let components = ComponentsBuilder::new()
-        .security_scheme(BEARER, SecurityScheme::Http(bearer))
+    let errors = ComponentsBuilder::new()
         .schema(ErrorBody::name(), ErrorBody::schema())
         .schema(ValidationErrorBody::name(), ValidationErrorBody::schema())
-        .schema(Problem::name(), Problem::schema())
-        .build();
-    let tags =
-        TAGS.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
-    OpenApiBuilder::new()
-        .info(info)
-        .servers(Some([ServerBuilder::new().url("/").build()]))
-        .tags(Some(tags))
-        .components(Some(components))
-        .security(Some([SecurityRequirement::new(BEARER, [] as [&str; 0])]))
-        .build()
+        .schema(Problem::name(), Problem::schema());
+    let base = BaseDocument {
+        title: "Posthaste registry",
+        description: DESCRIPTION,
+        tags: &TAGS,
+        security_scheme: BEARER,
+        caller: "An API key of the instance, or a token. Not needed if no keys are configured.",
+    };
+    base.build(errors)
 }
 
 /// Errors of every operation that needs a caller.
