@@ -88,7 +88,7 @@ impl ClaimBudget {
         self.locked.push((destination, range));
     }
 
-    /// Returns the ranges with locked rows.
+    /// Returns the ranges whose rows other transactions have locked, for a later claim.
     pub fn into_locked(self) -> Vec<(DestinationId, PositionRange)> {
         self.locked
     }

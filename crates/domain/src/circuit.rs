@@ -23,6 +23,7 @@
 //! | half-open | probe fails | open | until now + `cool_down` |
 //! | half-open | probe shows nothing about the receiver (our own fault, released) | half-open | no probe in flight |
 //! | half-open | any other result | half-open | ignored |
+//! | open | an operator asks for a probe | half-open | no probe in flight |
 //! | any | an operator closes it | closed | all counts reset to 0 |
 //!
 //! A breaker is idle, and the caller may drop it, when it is closed and has neither a result in this window nor
@@ -219,6 +220,17 @@ impl CircuitBreaker {
             State::HalfOpen { probe_in_flight } => is_outdated && !probe_in_flight,
             State::Open { .. } => false,
         }
+    }
+
+    /// Ends the cool-down of an open circuit, because an operator wants to know whether the receiver has recovered. Returns whether
+    /// it was open. The result of the probe decides.
+    pub fn allow_probe(&mut self, now: Duration) -> bool {
+        self.advance_to(now);
+        let is_open = matches!(self.state, State::Open { .. });
+        if is_open {
+            self.enter(State::HalfOpen { probe_in_flight: false }, now);
+        }
+        is_open
     }
 
     /// Closes the circuit, because an operator knows that the receiver has recovered. Results of earlier sends are

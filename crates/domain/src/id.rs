@@ -63,10 +63,13 @@ impl EventId {
         Self(format!("{message}-{destination}"))
     }
 
-    /// Returns the id of an extra event that an operator's resend adds: `-r1` for the first one, and so on.
+    /// Returns the id of an extra event that an operator's resend or replay adds: `-r1` for the first one, and so on. A long id
+    /// loses its end, so that the new one is not longer than an id may be.
     #[must_use]
     pub fn with_run(&self, run: u32) -> Self {
-        Self(format!("{}-r{run}", self.0))
+        let suffix = format!("-r{run}");
+        let kept = self.0.get(..ID_LEN_MAX - suffix.len()).unwrap_or(&self.0);
+        Self(format!("{kept}{suffix}"))
     }
 
     /// Wraps an id read from a store. It was validated when its event was accepted.

@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use posthaste_domain::{DeliveryStatus, Timestamp, WorkerId};
+use posthaste_domain::{DeliveryStatus, DestinationId, Timestamp, WorkerId};
 use posthaste_store::{
-    AHEAD_MAX, Activity, ActivityBucket, ActivityReport, History, HistoryRange, REMOVED_MAX, Resolution,
-    StoreError, WORKER_KEPT_FOR, WORKER_LISTED_FOR, WORKERS_LISTED_MAX, WorkerStatus,
+    AHEAD_MAX, Activity, ActivityBucket, ActivityReport, History, HistoryRange, RECEIVERS_SHOWN_FOR,
+    REMOVED_MAX, ReceiverActivity, Resolution, StoreError, WORKER_KEPT_FOR, WORKER_LISTED_FOR,
+    WORKERS_LISTED_MAX, WorkerStatus,
 };
 
 use crate::MemoryStore;
@@ -30,6 +31,7 @@ pub struct WorkerRow {
     pub heartbeat_at: Timestamp,
     pub in_flight: u64,
     pub last_sequence: u64,
+    pub receivers: Vec<ReceiverActivity>,
 }
 
 fn report(state: &mut State, now: Timestamp, report: &ActivityReport) {
@@ -49,6 +51,7 @@ fn report(state: &mut State, now: Timestamp, report: &ActivityReport) {
             heartbeat_at: now,
             in_flight: report.in_flight,
             last_sequence: report.sequence,
+            receivers: report.receivers.clone(),
         };
         workers.insert(report.process.clone(), row);
     }
@@ -125,5 +128,14 @@ impl Activity for MemoryStore {
 
     async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         Ok(self.transact(|state, now| workers(state, now)))
+    }
+
+    async fn receivers(&self, destinations: &[DestinationId]) -> Result<Vec<ReceiverActivity>, StoreError> {
+        Ok(self.transact(|state, now| {
+            let horizon = now.before(RECEIVERS_SHOWN_FOR);
+            let workers = state.activity.workers.values().filter(|row| row.heartbeat_at > horizon);
+            let reported = workers.flat_map(|row| row.receivers.iter().copied());
+            ReceiverActivity::merge(reported.filter(|receiver| destinations.contains(&receiver.destination)))
+        }))
     }
 }

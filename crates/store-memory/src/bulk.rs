@@ -27,11 +27,10 @@ pub struct BulkRow {
     pub request_key: Option<String>,
 }
 
-fn is_selected(filter: &BulkFilter, row: &Row) -> bool {
-    let Some(failure_kind) = row.failure_kind.filter(|_| row.status == DeliveryStatus::Failed) else {
-        return false;
-    };
-    filter.matches(&BulkCandidate {
+/// Returns an event as a filter sees it, if it has failed.
+pub(crate) fn candidate(row: &Row) -> Option<BulkCandidate<'_>> {
+    let failure_kind = row.failure_kind.filter(|_| row.status == DeliveryStatus::Failed)?;
+    Some(BulkCandidate {
         url: row.app.is_none().then_some(&row.destination_url),
         endpoint: row.app.map(|_| EndpointId(row.destination_id)),
         app: row.app,
@@ -40,6 +39,10 @@ fn is_selected(filter: &BulkFilter, row: &Row) -> bool {
         last_error: row.last_error.as_deref(),
         failed_at: row.updated_at,
     })
+}
+
+fn is_selected(filter: &BulkFilter, row: &Row) -> bool {
+    candidate(row).is_some_and(|candidate| filter.matches(&candidate))
 }
 
 fn start(state: &mut State, now: Timestamp, new: &NewBulkOperation<'_>) -> BulkOperation {

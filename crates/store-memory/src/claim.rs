@@ -17,7 +17,7 @@ use posthaste_store::{
 use rand::RngExt as _;
 
 use crate::clock_repair;
-use crate::destination::{resumed, updated};
+use crate::destination::{requested_probes, resumed, updated};
 use crate::state::{GrantedLease, Row, State};
 
 /// Serves a claim request. A repeated claim returns its leases again. A new claim dead-letters events that lost too
@@ -26,12 +26,14 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -
     clock_repair::repair(state, now);
     let resumed = resumed(state, now, request.resumed_within);
     let updated = updated(state, now, request.resumed_within);
+    let probes = requested_probes(state, now, request.resumed_within);
     let (leases, is_limited_by_bytes) = extend_granted(state, now, request);
     if !leases.is_empty() {
         return ClaimResponse {
             leases,
             resumed,
             updated,
+            probes,
             now,
             is_limited_by_bytes,
             ..ClaimResponse::default()
@@ -43,7 +45,7 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, request: &ClaimRequest) -
     throttle::spend(state, now, &keys);
     let leases = keys.into_iter().map(|key| grant(state, now, key, &terms)).collect();
     let is_limited_by_bytes = !kept_back.is_empty();
-    ClaimResponse { leases, abandoned, resumed, updated, now, is_limited_by_bytes, kept_back }
+    ClaimResponse { leases, abandoned, resumed, updated, probes, now, is_limited_by_bytes, kept_back }
 }
 
 /// Claims the events that the caller selected, whatever their size.
@@ -60,7 +62,8 @@ pub(crate) fn claim_exactly(
     let leases = keys.iter().map(|key| grant(state, now, *key, &terms)).collect();
     let resumed = resumed(state, now, request.resumed_within);
     let updated = updated(state, now, request.resumed_within);
-    ClaimResponse { leases, abandoned, resumed, updated, now, ..ClaimResponse::default() }
+    let probes = requested_probes(state, now, request.resumed_within);
+    ClaimResponse { leases, abandoned, resumed, updated, probes, now, ..ClaimResponse::default() }
 }
 
 /// Selects the events to lease within the limits of the request: those of destinations that the worker knows to answer

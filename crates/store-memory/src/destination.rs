@@ -7,7 +7,7 @@ use posthaste_store::{
     CircuitReport, DESTINATION_AUDIT_MAX, DestinationAction, DestinationAudit, DestinationDetail,
     DestinationState, DestinationStatus, DestinationView, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX,
     OpenCircuit, OperatorPause, PENDING_COUNT_MAX, Page, PageRequest, PauseRequest, PendingCount,
-    ResumedDestination, StoreError,
+    ProbeResponse, RequestedProbe, ResumedDestination, StoreError,
 };
 
 use crate::state::{Destination, ReportedCircuit, Row, State};
@@ -140,6 +140,39 @@ pub(crate) fn resume(
     };
     state.destination_audit.push((id, entry));
     Ok(status)
+}
+
+pub(crate) fn probe(
+    state: &mut State,
+    now: Timestamp,
+    id: DestinationId,
+    actor: &str,
+) -> Result<ProbeResponse, StoreError> {
+    let is_waiting =
+        |row: &Row| row.destination_id == id && row.status == DeliveryStatus::Pending && row.lease.is_none();
+    let has_waiting_event = state.rows.values().any(is_waiting);
+    let destination = find_mut(state, id)?;
+    let status = destination.status(id, now);
+    let refusal = status.refuse_probe(has_waiting_event);
+    if refusal.is_none() {
+        // Two requests differ in their times.
+        let last = destination.probe_requested_at.map(|last| last.after(Duration::from_micros(1)));
+        destination.probe_requested_at = last.max(Some(now));
+        let (action, actor) = (DestinationAction::Probe, actor.to_owned());
+        let entry = DestinationAudit { action, actor, at: now, until: None, reason: None };
+        state.destination_audit.push((id, entry));
+    }
+    Ok(ProbeResponse { status, refusal })
+}
+
+/// Returns the destinations for which an operator has asked for a probe within the last `within`.
+pub(crate) fn requested_probes(state: &State, now: Timestamp, within: Duration) -> Vec<RequestedProbe> {
+    let after = now.before(within);
+    let recent = state.destinations.iter().filter_map(|(id, destination)| {
+        let requested_at = destination.probe_requested_at.filter(|at| *at > after)?;
+        Some(RequestedProbe { destination: *id, requested_at })
+    });
+    recent.collect()
 }
 
 fn find_mut(state: &mut State, id: DestinationId) -> Result<&mut Destination, StoreError> {

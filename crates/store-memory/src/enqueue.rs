@@ -96,6 +96,7 @@ fn insert(
         session_id: event.session_id().map(str::to_owned),
         traceparent: event.traceparent().map(str::to_owned),
         stored_by: stored_by.map(str::to_owned),
+        replay_of: None,
         status: DeliveryStatus::Pending,
         failure_kind: None,
         attempts: 0,

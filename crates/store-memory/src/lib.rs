@@ -17,6 +17,8 @@ mod maintain;
 mod operate;
 mod read;
 mod registry;
+mod replay;
+mod search;
 mod secrets;
 mod settle;
 mod state;
@@ -30,11 +32,12 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, EventKey, Lease, Timestamp, WorkerId};
 use posthaste_store::{
     ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
-    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
-    Endpoints, EnqueueLease, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
-    ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
-    Operations, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest, SettleResult,
-    Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    ClaimResponse, DeadLetterQuery, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueLease, EnqueueRequest, EnqueueResponse, EventContent, EventDetail, EventQuery,
+    EventTypes, EventView, ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages,
+    NoticeCursor, NoticePage, Operations, Overview, Page, PageRequest, PauseRequest, ProbeResponse,
+    Retention, RotateRequest, SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth,
+    StoredSecret, Waker, Wakeups,
 };
 
 pub use activity::{ActivityTables, WorkerRow};
@@ -135,14 +138,14 @@ impl Store for MemoryStore {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
-        Ok(self.with_state(|state| read::dead_letters(state, filter, page)))
+        Ok(self.with_state(|state| search::dead_letters(state, query, page)))
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
-        Ok(self.with_state(|state| read::events(state, query, page)))
+        Ok(self.with_state(|state| search::events(state, query, page)))
     }
 
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
@@ -154,6 +157,21 @@ impl Store for MemoryStore {
         let requeued = self.with_state(|state| operate::requeue(state, now, event_id, request));
         self.waker.wake();
         requeued
+    }
+
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        let replayed = self.transact(|state, now| replay::replay(state, now, event_id, request));
+        self.waker.wake();
+        replayed
+    }
+
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError> {
+        self.transact(|state, now| replay::event_content(state, now, event_id, actor, payload_bytes_max))
     }
 
     async fn cancel(
@@ -218,6 +236,12 @@ impl Store for MemoryStore {
         let resumed = self.with_state(|state| destination::resume(state, now, id, actor));
         self.waker.wake();
         resumed
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        let probed = self.transact(|state, now| destination::probe(state, now, id, actor));
+        self.waker.wake();
+        probed
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

@@ -112,7 +112,7 @@ fn act(
 }
 
 /// Writes the audit row of an action, under its key if it has one.
-fn record_audit(
+pub(crate) fn record_audit(
     state: &mut State,
     key: EventKey,
     event_id: &EventId,

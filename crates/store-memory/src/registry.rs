@@ -30,6 +30,8 @@ pub(crate) use application::remove_deleted as remove_deleted_applications;
 pub(crate) use endpoint::{cancel_of_deleted, disable};
 pub(crate) use keys::remove_retired as remove_retired_keys;
 pub(crate) use message::{expunge_expired, remove_old as remove_old_messages};
+pub(crate) use publish::find_enabled;
+pub(crate) use resend::add_extra_event;
 
 /// The tables of the registry.
 #[derive(Default)]

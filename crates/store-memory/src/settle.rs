@@ -43,7 +43,7 @@ fn apply(state: &mut State, now: Timestamp, worker: &WorkerId, settlement: &Sett
     true
 }
 
-/// Disables the endpoint, if the destination is one and the result says so.
+/// Disables the endpoint of an event, if the result of its attempt says so. Does nothing if the event goes to a URL.
 fn disable_endpoint(state: &mut State, settlement: &Settlement, now: Timestamp) {
     let transition = &settlement.transition;
     let (id, Some(rule)) = (transition.destination_id(), transition.endpoint_disable()) else { return };

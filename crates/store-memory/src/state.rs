@@ -13,8 +13,8 @@ use posthaste_domain::{
 };
 use posthaste_store::{
     AuditView, DestinationAudit, DestinationKey, DestinationStatus, EventView, Idempotency, NoticeCursor,
-    OpenCircuit, OperatorPause, PublishedNotice, Receipt, Receiver, ReceiverPause, RecordedAction,
-    StoreError, StoredSecret,
+    NoticeSubject, OpenCircuit, OperatorPause, PublishedNotice, Receipt, Receiver, ReceiverPause,
+    RecordedAction, StoreError, StoredSecret,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -38,6 +38,7 @@ pub struct State {
     /// The keys of discarded events. Their ids stay taken, and their audit log is kept.
     pub discarded: BTreeMap<EventId, EventKey>,
     pub destination_audit: Vec<(DestinationId, DestinationAudit)>,
+    /// The log, in which no notice has a subject: a read adds it.
     pub notices: Vec<PublishedNotice>,
     /// The signing secrets, newest first.
     pub secrets: Vec<StoredSecret>,
@@ -71,6 +72,7 @@ pub struct Row {
     pub session_id: Option<String>,
     pub traceparent: Option<String>,
     pub stored_by: Option<String>,
+    pub replay_of: Option<EventId>,
     pub status: DeliveryStatus,
     pub failure_kind: Option<FailureKind>,
     pub attempts: u32,
@@ -127,6 +129,8 @@ pub struct Destination {
     pub circuits: BTreeMap<WorkerId, ReportedCircuit>,
     pub failing_since: Option<Timestamp>,
     pub resumed_at: Option<Timestamp>,
+    /// When an operator last asked for a probe.
+    pub probe_requested_at: Option<Timestamp>,
     /// What the destination has beside its URL, if it is an endpoint.
     pub endpoint: Option<EndpointRow>,
     /// The version of keys, headers and URL. Zero until one of them is set apart from the URL of a new destination.
@@ -155,6 +159,7 @@ impl Destination {
             circuits: BTreeMap::new(),
             failing_since: None,
             resumed_at: None,
+            probe_requested_at: None,
             endpoint: None,
             profile_version: 0,
             profile_updated_at: None,
@@ -237,6 +242,13 @@ impl State {
         }
     }
 
+    /// Returns the first id of an extra event that no event has or had.
+    pub(crate) fn free_run(&self, first: &EventId) -> EventId {
+        let is_taken = |id: &EventId| self.keys.contains_key(id) || self.discarded.contains_key(id);
+        let mut candidates = (1..).map(|run| first.with_run(run));
+        candidates.find(|id| !is_taken(id)).expect("there are more numbers than events")
+    }
+
     fn last_audit(&self, key: EventKey) -> Option<&AuditView> {
         self.audit.iter().rfind(|(audited, _)| *audited == key).map(|(_, audit)| audit)
     }
@@ -294,8 +306,17 @@ impl State {
             endpoint: kind.disable_reason().and_then(|_| self.notice_endpoint(row)),
         };
         self.last_cursor.minor += 1;
-        self.notices.push(PublishedNotice { cursor: self.last_cursor, notice });
+        self.notices.push(PublishedNotice { cursor: self.last_cursor, notice, subject: None });
         self.revision += 1;
+    }
+
+    /// Returns what an event is now, for its notices. `None` if the event was discarded.
+    pub fn notice_subject(&self, event_id: &EventId) -> Option<NoticeSubject> {
+        let row = self.rows.get(&self.find_key(event_id).ok()?)?;
+        Some(NoticeSubject {
+            event_type: row.event_type.clone(),
+            destination_url: row.destination_url.clone(),
+        })
     }
 
     /// Returns the endpoint of an event for a notice. `None` if the event was enqueued to a URL.
@@ -353,11 +374,16 @@ impl Row {
         requeue.map_or(self.deliver_at, |requeue| requeue.at)
     }
 
+    /// The id of the event that a chain of replays began with.
+    pub(crate) fn first_event_id(&self) -> &EventId {
+        self.replay_of.as_ref().unwrap_or(&self.event_id)
+    }
+
     /// The id that the receiver sees as `webhook-id`.
     pub fn wire_id(&self) -> EventId {
         match self.message_key {
             Some(_) => EventId::from_message(self.message_id),
-            None => self.event_id.clone(),
+            None => self.first_event_id().clone(),
         }
     }
 
@@ -390,6 +416,7 @@ impl Row {
             webhook_id: self.webhook_id.clone(),
             session_id: self.session_id.clone(),
             stored_by: self.stored_by.clone(),
+            replay_of: self.replay_of.clone(),
             status: self.status,
             failure_kind: self.failure_kind,
             attempts: self.attempts,

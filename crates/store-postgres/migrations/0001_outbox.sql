@@ -58,6 +58,8 @@ CREATE TABLE app.webhook_destinations (
     operator_paused_by    text,
     operator_pause_reason text,
     resumed_at            timestamptz,
+    -- When an operator last asked for a probe.
+    probe_requested_at    timestamptz,
     failing_since         timestamptz,
     created_at            timestamptz NOT NULL DEFAULT app.webhook_now(),
     -- Not NULL: maintenance is about to remove the destination. src/maintain/destinations.rs has the protocol.
@@ -77,6 +79,8 @@ CREATE UNIQUE INDEX webhook_destinations_url ON app.webhook_destinations (url) W
 CREATE INDEX webhook_destinations_paused ON app.webhook_destinations (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX webhook_destinations_failing ON app.webhook_destinations (id) WHERE failing_since IS NOT NULL;
 CREATE INDEX webhook_destinations_resumed ON app.webhook_destinations (resumed_at) WHERE resumed_at IS NOT NULL;
+CREATE INDEX webhook_destinations_probed ON app.webhook_destinations (probe_requested_at)
+    WHERE probe_requested_at IS NOT NULL;
 CREATE INDEX webhook_destinations_updated ON app.webhook_destinations (profile_updated_at)
     WHERE profile_updated_at IS NOT NULL;
 CREATE INDEX webhook_destinations_disabled ON app.webhook_destinations (id) WHERE disabled_at IS NOT NULL;
@@ -128,6 +132,8 @@ CREATE TABLE app.webhook_events (
     message_key        bigint,
     -- When the first attempt was due, if that is later than the creation.
     deliver_at         timestamptz,
+    -- The event_id of the delivered event that an operator sent once more with this event.
+    replay_of          text,
     payload            bytea
 );
 -- Compressing payloads costs more time on insert than it saves.
@@ -135,6 +141,12 @@ ALTER TABLE app.webhook_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX webhook_events_id ON app.webhook_events (id);
 CREATE UNIQUE INDEX webhook_events_event_id ON app.webhook_events (event_id);
 CREATE INDEX webhook_events_destination ON app.webhook_events (destination_id, id);
+-- Searches by a reference of the producer. Events without references have no entry. The webhook_id of an endpoint's event is the
+-- id of the endpoint.
+CREATE INDEX webhook_events_payment_request_id ON app.webhook_events (payment_request_id, id)
+    WHERE payment_request_id IS NOT NULL;
+CREATE INDEX webhook_events_session_id ON app.webhook_events (session_id, id) WHERE session_id IS NOT NULL;
+CREATE INDEX webhook_events_webhook_id ON app.webhook_events (webhook_id, id) WHERE webhook_id IS NOT NULL AND app_id = 0;
 CREATE INDEX webhook_events_message ON app.webhook_events (message_key, destination_id) WHERE message_key IS NOT NULL;
 
 -- Pending events. A claim changes no indexed column, and the fillfactor leaves space on the page for the new versions of
@@ -593,7 +605,13 @@ CREATE TABLE app.webhook_workers (
     heartbeat_at  timestamptz NOT NULL,
     in_flight     bigint      NOT NULL,
     -- A report with this number or a lower one was added already.
-    last_sequence bigint      NOT NULL
+    last_sequence bigint      NOT NULL,
+    -- What the worker knows of the destinations that it used last: an element of each array for each destination.
+    receiver_ids          bigint[] NOT NULL,
+    receiver_windows      bigint[] NOT NULL,
+    receiver_requests     bigint[] NOT NULL,
+    receiver_failures     bigint[] NOT NULL,
+    receiver_latencies_us bigint[] NOT NULL
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX webhook_workers_process ON app.webhook_workers (process);
 CREATE INDEX webhook_workers_heartbeat_at ON app.webhook_workers (heartbeat_at);
@@ -616,7 +634,7 @@ SELECT e.id, e.app_id, e.event_id, e.message_id, e.webhook_id, e.destination_id,
        m.action AS manual_last_action, m.actor AS manual_last_actor, m.at AS manual_last_at,
        e.created_at,
        coalesce(q.updated_at, f.updated_at, a.recorded_at, e.created_at) AS updated_at,
-       m.reason AS manual_last_reason, e.stored_by
+       m.reason AS manual_last_reason, e.stored_by, e.replay_of
 FROM app.webhook_events e
 JOIN app.webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN app.webhook_queue q ON q.id = e.id
@@ -629,7 +647,11 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) a ON true
 LEFT JOIN LATERAL (
-    SELECT m.action, m.actor, m.at, m.reason FROM app.webhook_audit m WHERE m.event_key = e.id ORDER BY m.id DESC LIMIT 1
+    SELECT m.action, m.actor, m.at, m.reason
+    FROM app.webhook_audit m
+    WHERE m.event_key = e.id AND m.action <> 'view_content'
+    ORDER BY m.id DESC
+    LIMIT 1
 ) m ON true;
 
 -- Returns the id of a URL's destination, inserting the destination if it is new. VOLATILE, so that each statement of the

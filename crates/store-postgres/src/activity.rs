@@ -3,12 +3,14 @@
 //! A report locks the row of its own process, then the buckets in the order of their lengths. Removals and repairs skip locked
 //! rows. Therefore two reports never wait for each other in a circle.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use futures_util::future::join;
-use posthaste_domain::{LatencyHistogram, WorkerId};
+use posthaste_domain::{DestinationId, LatencyHistogram, WorkerId};
 use posthaste_store::{
-    AHEAD_MAX, Activity, ActivityBucket, ActivityCounts, ActivityReport, History, HistoryRange, REMOVED_MAX,
-    Resolution, StoreError, WORKER_KEPT_FOR, WORKER_LISTED_FOR, WORKERS_LISTED_MAX, WorkerStatus,
+    AHEAD_MAX, Activity, ActivityBucket, ActivityCounts, ActivityReport, History, HistoryRange,
+    RECEIVERS_SHOWN_FOR, REMOVED_MAX, ReceiverActivity, Resolution, StoreError, WORKER_KEPT_FOR,
+    WORKER_LISTED_FOR, WORKERS_LISTED_MAX, WorkerStatus,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -17,7 +19,7 @@ use crate::PostgresStore;
 use crate::convert::{PgTimestamp, micros};
 use crate::session::{Params, Session, Sql};
 
-/// Adds counts to one bucket of each length in $3, if `accepted` has a row. The last report decides how many events are
+/// Adds counts to one bucket of each length in $3, and returns these lengths, if `accepted` has a row. The last report decides how many events are
 /// pending and failed. Uses index webhook_activity_at.
 macro_rules! add_to_buckets {
     () => {
@@ -46,7 +48,8 @@ SET delivered_count = a.delivered_count + excluded.delivered_count,
         ORDER BY u.bucket
     ),
     pending_count = excluded.pending_count,
-    dead_letter_count = excluded.dead_letter_count"
+    dead_letter_count = excluded.dead_letter_count
+RETURNING a.step_seconds"
     };
 }
 
@@ -57,12 +60,16 @@ static REPORT: Sql = Sql {
         "
 WITH accepted AS (
     INSERT INTO app.webhook_workers AS w (
-        process, worker_id, version, started_at, heartbeat_at, in_flight, last_sequence
+        process, worker_id, version, started_at, heartbeat_at, in_flight, last_sequence,
+        receiver_ids, receiver_windows, receiver_requests, receiver_failures, receiver_latencies_us
     )
-    VALUES ($1, $8, $9, app.webhook_now() - $10 * interval '1 microsecond', app.webhook_now(), $11, $2)
+    VALUES ($1, $8, $9, app.webhook_now() - $10 * interval '1 microsecond', app.webhook_now(), $11, $2, $12, $13, $14, $15, $16)
     ON CONFLICT (process) DO UPDATE
     SET worker_id = excluded.worker_id, version = excluded.version, started_at = excluded.started_at,
-        heartbeat_at = excluded.heartbeat_at, in_flight = excluded.in_flight, last_sequence = excluded.last_sequence
+        heartbeat_at = excluded.heartbeat_at, in_flight = excluded.in_flight, last_sequence = excluded.last_sequence,
+        receiver_ids = excluded.receiver_ids, receiver_windows = excluded.receiver_windows,
+        receiver_requests = excluded.receiver_requests, receiver_failures = excluded.receiver_failures,
+        receiver_latencies_us = excluded.receiver_latencies_us
     WHERE w.last_sequence < excluded.last_sequence
     RETURNING 1
 )",
@@ -80,6 +87,11 @@ WITH accepted AS (
         Type::TEXT,
         Type::INT8,
         Type::INT8,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
     ],
 };
 
@@ -180,7 +192,20 @@ LIMIT $2",
     types: &[Type::INT8, Type::INT8],
 };
 
-/// Adds a report, then removes old rows in a second transaction of the same round trip.
+/// Reads what workers that have reported within $2 microseconds know of the destinations $1. Uses index
+/// webhook_workers_heartbeat_at.
+static RECEIVERS: Sql = Sql {
+    text: "
+SELECT r.id, r.window_size, r.requests, r.failures, r.latency_us
+FROM app.webhook_workers w
+CROSS JOIN LATERAL unnest(w.receiver_ids, w.receiver_windows, w.receiver_requests, w.receiver_failures,
+                          w.receiver_latencies_us) AS r (id, window_size, requests, failures, latency_us)
+WHERE w.heartbeat_at > app.webhook_now() - $2 * interval '1 microsecond' AND r.id = ANY ($1)",
+    types: &[Type::INT8_ARRAY, Type::INT8],
+};
+
+/// Adds a report, then removes old rows in a second transaction. A repeated report removes none: it would remove the row of its own
+/// process, which recognises the next repetition.
 async fn report(session: &Session, report: &ActivityReport) -> Result<(), tokio_postgres::Error> {
     let steps = Resolution::ALL.map(step);
     let ActivityCounts { delivered, retried, failed, latency } = &report.counts;
@@ -189,6 +214,14 @@ async fn report(session: &Session, report: &ActivityReport) -> Result<(), tokio_
     let (process, sequence) = (report.process.as_str(), signed(report.sequence));
     let (worker, version) = (report.worker.as_str(), report.version.as_str());
     let (running_for, in_flight) = (micros(report.running_for), signed(report.in_flight));
+    let of_receivers = |number: fn(&ReceiverActivity) -> u64| -> Vec<i64> {
+        report.receivers.iter().map(|receiver| signed(number(receiver))).collect()
+    };
+    let ids: Vec<i64> = report.receivers.iter().map(|receiver| receiver.destination.0).collect();
+    let windows = of_receivers(|receiver| receiver.window);
+    let requests = of_receivers(|receiver| receiver.requests);
+    let failures = of_receivers(|receiver| receiver.failures);
+    let latencies: Vec<i64> = report.receivers.iter().map(|receiver| micros(receiver.latency)).collect();
     let counts: Params<'_> = &[
         &process,
         &sequence,
@@ -201,20 +234,21 @@ async fn report(session: &Session, report: &ActivityReport) -> Result<(), tokio_
         &version,
         &running_for,
         &in_flight,
+        &ids,
+        &windows,
+        &requests,
+        &failures,
+        &latencies,
     ];
     let add = if report.is_last { &LAST_REPORT } else { &REPORT };
     let kept = Resolution::ALL.map(|resolution| micros(resolution.kept_for()));
     let (ahead, worker_kept, removed_max) =
         (micros(AHEAD_MAX), micros(WORKER_KEPT_FOR), i64::from(REMOVED_MAX));
     let removal: Params<'_> = &[&&steps[..], &&kept[..], &ahead, &worker_kept, &removed_max];
-    let (added, removed) = (session.prepare(add).await?, session.prepare(&REMOVE_OLD).await?);
-    let (added, removed) = session
-        .pipeline(async {
-            Ok(join(session.send(&added, &counts[..add.types.len()]), session.send(&removed, removal)).await)
-        })
-        .await?;
-    added?;
-    removed.map(drop)
+    if session.transact(add, &counts[..add.types.len()]).await?.is_empty() {
+        return Ok(());
+    }
+    session.transact(&REMOVE_OLD, removal).await.map(drop)
 }
 
 /// Parses a row of [`BUCKETS`], with the time at which it was read.
@@ -261,6 +295,24 @@ async fn workers(session: &Session) -> Result<Vec<WorkerStatus>, tokio_postgres:
     Ok(workers)
 }
 
+async fn receivers(
+    session: &Session,
+    destinations: &[DestinationId],
+) -> Result<Vec<ReceiverActivity>, tokio_postgres::Error> {
+    let ids: Vec<i64> = destinations.iter().map(|destination| destination.0).collect();
+    let rows = session.transact(&RECEIVERS, &[&ids, &micros(RECEIVERS_SHOWN_FOR)]).await?;
+    let reported = rows.iter().map(|row| {
+        Ok(ReceiverActivity {
+            destination: DestinationId(row.try_get(0)?),
+            window: unsigned(row.try_get(1)?),
+            requests: unsigned(row.try_get(2)?),
+            failures: unsigned(row.try_get(3)?),
+            latency: Duration::from_micros(unsigned(row.try_get(4)?)),
+        })
+    });
+    Ok(ReceiverActivity::merge(reported.collect::<Result<Vec<_>, tokio_postgres::Error>>()?))
+}
+
 fn step(resolution: Resolution) -> i32 {
     i32::try_from(resolution.step_seconds()).expect("a step is half an hour at most")
 }
@@ -285,5 +337,9 @@ impl Activity for PostgresStore {
 
     async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         self.shared.sessions.operate.with(async |session| workers(session).await).await
+    }
+
+    async fn receivers(&self, destinations: &[DestinationId]) -> Result<Vec<ReceiverActivity>, StoreError> {
+        self.shared.sessions.operate.with(async |session| receivers(session, destinations).await).await
     }
 }

@@ -31,6 +31,7 @@ macro_rules! bulk_columns {
 }
 
 use bulk_columns;
+pub(crate) use filter::{Conditions, Scope, conditions};
 
 /// Adds an operation that selects events that have failed until now, unless one has the key $14. Uses index
 /// webhook_bulk_operations_request.

@@ -8,6 +8,7 @@ mod abandon;
 mod blocked;
 mod grant;
 mod grant_sql;
+mod granted;
 mod limited;
 mod look;
 mod receivers;
@@ -17,8 +18,8 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, DiscoveryCursors};
-use posthaste_domain::{DestinationId, EventId, Lease, Timestamp};
-use posthaste_store::{ClaimRequest, ClaimResponse, ResumedDestination, StoreError};
+use posthaste_domain::{DestinationId, EventId, Timestamp};
+use posthaste_store::{ClaimRequest, ClaimResponse, RequestedProbe, ResumedDestination, StoreError};
 use tokio::time::Instant;
 
 pub(crate) use blocked::BlockedDestinations;
@@ -28,6 +29,7 @@ pub(crate) use look::try_look;
 use crate::StoreState;
 use crate::session::Session;
 use crate::sweep;
+use granted::GrantedLeases;
 use look::{Look, LookRows};
 
 /// How long claims may take what earlier looks have found, without looking again. New destinations wait that long beside a
@@ -77,10 +79,9 @@ pub(crate) async fn claim(store: &StoreState, request: &ClaimRequest) -> Result<
         claim.run(&mut discovery).await
     });
     let response = response.await;
-    match &response {
-        Ok(response) => store.outstanding.add(&response.leases),
+    if response.is_err() {
         // The next connection may lead to another server that has fewer rows.
-        Err(_) => *discovery = DiscoveryState::default(),
+        *discovery = DiscoveryState::default();
     }
     response
 }
@@ -91,10 +92,11 @@ struct Claim<'a> {
     store: &'a StoreState,
     request: &'a ClaimRequest,
     budget: ClaimBudget,
-    leases: Vec<Lease>,
+    leases: GrantedLeases,
     abandoned: Vec<EventId>,
     resumed: Vec<ResumedDestination>,
     updated: Vec<DestinationId>,
+    probes: Vec<RequestedProbe>,
     /// The server's clock, once the claim has looked.
     looked_at: Option<Timestamp>,
 }
@@ -106,10 +108,11 @@ impl<'a> Claim<'a> {
             store,
             request,
             budget: ClaimBudget::new(request),
-            leases: Vec::new(),
+            leases: GrantedLeases::default(),
             abandoned: Vec::new(),
             resumed: Vec::new(),
             updated: Vec::new(),
+            probes: Vec::new(),
             looked_at: None,
         }
     }
@@ -159,11 +162,13 @@ impl<'a> Claim<'a> {
         let has_seen_all = fruitless_rounds < FRUITLESS_ROUNDS_MAX;
         let kept_back = if has_seen_all { self.budget.kept_back().collect() } else { Vec::new() };
         discovery.claimable.restore_locked(self.budget.into_locked());
+        self.store.outstanding.add(self.leases.take_references());
         Ok(ClaimResponse {
-            leases: self.leases,
+            leases: self.leases.into_leases(),
             abandoned: self.abandoned,
             resumed: self.resumed,
             updated: self.updated,
+            probes: self.probes,
             now: self.looked_at.unwrap_or_else(|| discovery.now()),
             is_limited_by_bytes,
             kept_back,
@@ -194,7 +199,8 @@ impl<'a> Claim<'a> {
         if limited.is_empty() {
             return Ok(());
         }
-        limited::grant(session, self.store, claimable, request, &limited, budget, leases).await
+        let has_looked = self.looked_at.is_some();
+        limited::grant(session, self.store, claimable, request, &limited, has_looked, budget, leases).await
     }
 
     /// Adds what a look found to the index. Returns the response if the claim is a repeated one that still holds leases.
@@ -208,13 +214,15 @@ impl<'a> Claim<'a> {
         self.looked_at = Some(found.now);
         // A claim that has been granted leases in this call is known because of them.
         if found.is_claim_known && self.leases.is_empty() {
-            let (leases, is_limited_by_bytes) = repeat::repeat_claim(self.session, self.request).await?;
+            let (mut leases, is_limited_by_bytes) = repeat::repeat_claim(self.session, self.request).await?;
             if !leases.is_empty() {
-                let (resumed, updated, now) = (found.resumed, found.updated, found.now);
+                self.store.outstanding.add(leases.take_references());
+                let (resumed, updated, probes, now) = (found.resumed, found.updated, found.probes, found.now);
                 let repeated = ClaimResponse {
-                    leases,
+                    leases: leases.into_leases(),
                     resumed,
                     updated,
+                    probes,
                     now,
                     is_limited_by_bytes,
                     ..Default::default()
@@ -222,7 +230,7 @@ impl<'a> Claim<'a> {
                 return Ok(Some(repeated));
             }
         }
-        (self.resumed, self.updated) = (found.resumed, found.updated);
+        (self.resumed, self.updated, self.probes) = (found.resumed, found.updated, found.probes);
         if found.has_due_expiry_checks {
             look::find_expired_leases(self.session, discovery, found.now).await?;
         }

@@ -4,7 +4,7 @@ use futures_util::future::join;
 use posthaste_domain::{ApplicationId, DestinationId, DestinationUrl, DisableReason};
 use posthaste_store::{
     CircuitReport, DestinationAction, DestinationStatus, DisabledEndpoint, OpenCircuit, OperatorPause,
-    PauseRequest, ReceiverPause, StoreError,
+    PauseRequest, ProbeResponse, ReceiverPause, StoreError,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -12,6 +12,7 @@ use tokio_postgres::types::Type;
 use crate::StoreState;
 use crate::convert::{PgTimestamp, micros};
 use crate::error::store_error;
+use crate::registry;
 use crate::session::{Params, Session, Sql};
 
 /// The columns that [`parse_status`] reads, of a destination `d` and its merged circuit `c`. Ended pauses are left out.
@@ -100,6 +101,32 @@ SELECT FROM resumed",
     types: &[Type::INT8, Type::TEXT, Type::TEXT],
 };
 
+/// Returns whether an event of the destination $1 is pending and without a lease. Uses index
+/// webhook_queue_destination_position.
+static HAS_WAITING_EVENT: Sql = Sql {
+    text: "
+SELECT EXISTS (
+    SELECT FROM app.webhook_queue q
+    WHERE q.destination_id = $1 AND q.queue_position >= (SELECT w.min_key FROM app.webhook_pending_watermark w)
+          AND q.lease_until IS NULL
+)",
+    types: &[Type::INT8],
+};
+
+/// Asks for a probe of the destination $1. Two requests differ in their times.
+static REQUEST_PROBE: Sql = Sql {
+    text: "
+WITH requested AS (
+    UPDATE app.webhook_destinations d
+    SET probe_requested_at = greatest(app.webhook_now(), d.probe_requested_at + interval '1 microsecond')
+    WHERE d.id = $1
+    RETURNING d.id
+)
+INSERT INTO app.webhook_destination_audit (destination_id, action, actor, at)
+SELECT id, $2, $3, app.webhook_now() FROM requested",
+    types: &[Type::INT8, Type::TEXT, Type::TEXT],
+};
+
 /// Stores the open circuits of workers, and removes those without `open_us`, which have closed. A circuit that opened
 /// before its destination was resumed is not stored: the worker has not learned of the resume yet.
 static REPORT_CIRCUITS: Sql = Sql {
@@ -162,6 +189,30 @@ pub(crate) async fn resume(
     let status = change(store, id, &RESUME, &[&id.0, &action, &actor]).await?;
     store.wake_all();
     Ok(status)
+}
+
+/// Asks for a probe of a destination whose circuit is open, and wakes the workers.
+pub(crate) async fn probe(
+    store: &StoreState,
+    id: DestinationId,
+    actor: &str,
+) -> Result<ProbeResponse, StoreError> {
+    let probed = registry::change(&store.sessions.operate, async |session| {
+        let rows = session.query(&STATUS, &[&id.0]).await?;
+        let row = rows.first().ok_or(StoreError::DestinationNotFound { id: id.0 })?;
+        let status = parse_status(row)?;
+        let rows = session.query(&HAS_WAITING_EVENT, &[&id.0]).await?;
+        let has_waiting_event = rows.first().map_or(Ok(false), |row| row.try_get(0))?;
+        let refusal = status.refuse_probe(has_waiting_event);
+        if refusal.is_none() {
+            let action = DestinationAction::Probe.as_str();
+            session.query(&REQUEST_PROBE, &[&id.0, &action, &actor]).await?;
+        }
+        Ok(ProbeResponse { status, refusal })
+    });
+    let probed = probed.await?;
+    store.wake_all();
+    Ok(probed)
 }
 
 /// Runs a statement and then reads the destination's status, in one transaction.

@@ -10,7 +10,7 @@ use posthaste_claimable::{
     ClaimableIndex, CommittedNumber, DiscoveryCursors, ExpiredLease, QueuedRow, ServerSnapshot, StepRows,
 };
 use posthaste_domain::{DestinationId, EventKey, Timestamp};
-use posthaste_store::ResumedDestination;
+use posthaste_store::{RequestedProbe, ResumedDestination};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -26,7 +26,8 @@ pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
 
 /// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
 /// the last $1 microseconds, each with the time since (index webhook_destinations_resumed), and those whose profile has changed
-/// since then (index webhook_destinations_updated). Tells whether the claim $2 has
+/// since then (index webhook_destinations_updated), and those for which an operator has asked for a probe since then (index
+/// webhook_destinations_probed). Tells whether the claim $2 has
 /// been granted leases (index webhook_claims_request), and whether the expiry check of a claim is due, after $3 (index
 /// webhook_claims_expiry_check_at). It runs before the statements that read rows, so every transaction that had ended by
 /// then is visible to them.
@@ -44,8 +45,14 @@ SELECT app.webhook_now(),
                  AND c.expiry_check_at <= app.webhook_now()
        ),
        ARRAY(SELECT d.id FROM app.webhook_destinations d
-             WHERE d.profile_updated_at > app.webhook_now() - $1 * interval '1 microsecond')
+             WHERE d.profile_updated_at > app.webhook_now() - $1 * interval '1 microsecond'),
+       p.destinations, p.requested_at
 FROM pg_current_snapshot() s
+CROSS JOIN (
+    SELECT array_agg(d.id) AS destinations, array_agg(d.probe_requested_at) AS requested_at
+    FROM app.webhook_destinations d
+    WHERE d.probe_requested_at > app.webhook_now() - $1 * interval '1 microsecond'
+) p
 CROSS JOIN (
     SELECT array_agg(d.id) AS destinations,
            array_agg((extract(epoch FROM app.webhook_now() - d.resumed_at) * 1000000)::bigint) AS ago_us
@@ -190,6 +197,7 @@ pub(crate) struct SnapshotRow {
     pub(crate) resumed: Vec<ResumedDestination>,
     /// Destinations whose URL, keys or headers have changed.
     pub(crate) updated: Vec<DestinationId>,
+    pub(crate) probes: Vec<RequestedProbe>,
     /// Whether the claim has been granted leases.
     pub(crate) is_claim_known: bool,
     /// Whether the expiry check of a claim is due.
@@ -209,6 +217,7 @@ impl SnapshotRow {
             last_number: row.try_get(3)?,
             resumed: parse_resumed(row)?,
             updated: row.try_get::<_, Vec<i64>>(8)?.into_iter().map(DestinationId).collect(),
+            probes: parse_probes(row)?,
             is_claim_known: row.try_get(6)?,
             has_due_expiry_checks: row.try_get(7)?,
         })
@@ -225,6 +234,16 @@ fn parse_resumed(row: &Row) -> Result<Vec<ResumedDestination>, tokio_postgres::E
         ago: Duration::from_micros(u64::try_from(ago_us).unwrap_or(0)),
     };
     Ok(resumed.map(parse).collect())
+}
+
+/// Parses the requested probes in the row of [`READ_SNAPSHOT`].
+fn parse_probes(row: &Row) -> Result<Vec<RequestedProbe>, tokio_postgres::Error> {
+    let destinations: Option<Vec<i64>> = row.try_get(9)?;
+    let requested_at: Option<Vec<PgTimestamp>> = row.try_get(10)?;
+    let requested = destinations.unwrap_or_default().into_iter().zip(requested_at.unwrap_or_default());
+    let parse =
+        |(id, PgTimestamp(requested_at))| RequestedProbe { destination: DestinationId(id), requested_at };
+    Ok(requested.map(parse).collect())
 }
 
 /// Returns the index of the range that a row was read for.

@@ -18,11 +18,14 @@ macro_rules! event_columns {
          v.webhook_id, v.session_id, v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, \
          v.lost_leases, v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, \
          v.delivered_at, v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at, \
-         v.manual_last_reason, v.stored_by, v.app_id"
+         v.manual_last_reason, v.stored_by, v.app_id, v.replay_of"
     };
 }
 
 pub(crate) use event_columns;
+
+/// The number of columns of `event_columns!`.
+pub(crate) const EVENT_COLUMN_COUNT: usize = 30;
 
 /// Reads one event by its id. Uses index webhook_events_event_id.
 pub(crate) static SELECT_EVENT: Sql = Sql {
@@ -71,6 +74,7 @@ pub(crate) fn parse_event_at(row: &Row, first: usize) -> Result<EventView, tokio
         last_attempted_at: timestamp(19)?,
         delivered_at: timestamp(20)?,
         manual_last,
+        replay_of: row.try_get::<Option<String>>(29)?.map(EventId::from_stored),
         created_at: row.try_get::<PgTimestamp>(24)?.0,
         updated_at: row.try_get::<PgTimestamp>(25)?.0,
     })

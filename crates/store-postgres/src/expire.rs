@@ -78,7 +78,7 @@ pub(crate) async fn expire(
 ) -> Result<ExpireResponse, StoreError> {
     let response = store.sessions.operate.with(async |session| run_step(session, request).await).await?;
     if !response.expired.is_empty() {
-        store.notice_signal.notify();
+        store.committed_notices.notify();
         store.blocked.release_all();
     }
     Ok(response)

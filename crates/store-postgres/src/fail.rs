@@ -42,6 +42,7 @@ notices AS (
         ORDER BY u.n
     ) o
     HAVING count(*) > 0
+    RETURNING id
 )"
         )
     };

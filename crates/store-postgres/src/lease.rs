@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join;
 use posthaste_domain::EventKey;
 use posthaste_store::{LeaseRef, StoreError};
@@ -11,20 +10,8 @@ use uuid::Uuid;
 
 use crate::StoreState;
 use crate::convert::{lease_claim, lease_token, micros};
-use crate::error::store_error;
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::session::Sql;
-
-/// Reads the payload of the event $1, fenced by the claim $2 that holds the lease. Finds both rows by key.
-static READ_PAYLOAD: Sql = Sql {
-    text: "
-SELECT coalesce(e.payload, m.payload)
-FROM app.webhook_queue q
-JOIN app.webhook_events e ON e.id = q.id
-LEFT JOIN app.webhook_messages m ON m.key = e.message_key
-WHERE q.id = $1 AND q.lease_claim = $2",
-    types: &[Type::INT8, Type::UUID],
-};
 
 /// Extends leases. Finds each event in the queue by key, fenced by the claim that holds the lease. Returns the leases that are still
 /// held.
@@ -99,15 +86,6 @@ fn sorted_columns(held: &[LeaseRef]) -> (Vec<i64>, Vec<Uuid>) {
     held.iter().map(|held| (held.key.0, lease_claim(held.token, held.key))).unzip()
 }
 
-/// Reads the payload of a leased event, or returns none if the lease was lost.
-pub(crate) async fn read_payload(store: &StoreState, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
-    let claim = lease_claim(lease.token, lease.key);
-    let rows = store.sessions.payloads.query(&READ_PAYLOAD, &[&lease.key.0, &claim]).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let payload = row.try_get::<_, Option<&[u8]>>(0).map_err(|error| store_error(&error))?;
-    Ok(Some(Bytes::copy_from_slice(payload.unwrap_or_default())))
-}
-
 /// Extends leases so that they expire `lease` from now. Returns the leases that the holder has lost.
 pub(crate) async fn renew(
     store: &StoreState,
@@ -153,7 +131,7 @@ pub(crate) async fn release(store: &StoreState, held: &[LeaseRef]) -> Result<(),
         .dispatch
         .with(async |session| session.transact(&RELEASE_LEASES, &[&keys, &claims]).await)
         .await?;
-    store.outstanding.remove(held.iter().map(|held| held.token));
+    drop(store.outstanding.remove(held.iter().map(|held| held.token)));
     // The destinations of the leases are not known here.
     store.blocked.release_all();
     store.waker.wake();

@@ -15,6 +15,7 @@ mod bulk;
 mod claim;
 mod clock_repair;
 mod config;
+mod content;
 mod convert;
 mod counts;
 mod defaults;
@@ -38,8 +39,10 @@ mod notices;
 mod operate;
 mod operation;
 mod outstanding;
+mod payload;
 mod read;
 mod registry;
+mod replay;
 mod schema;
 mod schema_check;
 mod secrets;
@@ -60,11 +63,11 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
     ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
-    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
-    Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ClaimResponse, DeadLetterQuery, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueRequest, EnqueueResponse, EventContent, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
-    Operations, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult,
-    Settlement, Store, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    Operations, Overview, Page, PageRequest, PauseRequest, ProbeResponse, Receipt, Retention, RotateRequest,
+    SettleResult, Settlement, Store, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
@@ -81,8 +84,9 @@ use claim::{BlockedDestinations, DiscoveryState};
 use clock_repair::ClockRepair;
 use enqueue::{DestinationIds, EnqueueQueue};
 use maintain::RetentionCursors;
-use notices::NoticeSignal;
+use notices::CommittedNotices;
 use outstanding::OutstandingLeases;
+use payload::PayloadReads;
 use session::SessionPools;
 use write_check::WriteCheck;
 
@@ -103,7 +107,8 @@ pub(crate) struct StoreState {
     blocked: BlockedDestinations,
     destination_ids: DestinationIds,
     enqueue_queue: EnqueueQueue,
-    notice_signal: NoticeSignal,
+    committed_notices: CommittedNotices,
+    payload_reads: PayloadReads,
     retention_cursors: Mutex<RetentionCursors>,
     /// Requests a notification of the workers of other processes.
     ring_request: Arc<Notify>,
@@ -173,7 +178,8 @@ impl PostgresStore {
             blocked: BlockedDestinations::default(),
             destination_ids: DestinationIds::default(),
             enqueue_queue,
-            notice_signal: NoticeSignal::default(),
+            committed_notices: CommittedNotices::default(),
+            payload_reads: PayloadReads::default(),
             retention_cursors: Mutex::default(),
             ring_request: Arc::default(),
             sweep_request: Arc::default(),
@@ -225,7 +231,7 @@ impl Store for PostgresStore {
     }
 
     async fn read_payload(&self, lease: LeaseRef) -> Result<Option<Bytes>, StoreError> {
-        lease::read_payload(&self.shared, lease).await
+        payload::read_payload(&self.shared, lease).await
     }
 
     async fn renew(&self, held: &[LeaseRef], lease: Duration) -> Result<Vec<LeaseRef>, StoreError> {
@@ -246,10 +252,10 @@ impl Store for PostgresStore {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
-        list::dead_letters(&self.shared, filter, page).await
+        list::dead_letters(&self.shared, query, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -262,6 +268,19 @@ impl Store for PostgresStore {
 
     async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
         operate::requeue(&self.shared, event_id, request).await
+    }
+
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        replay::replay(&self.shared, event_id, request).await
+    }
+
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError> {
+        content::event_content(&self.shared, event_id, actor, payload_bytes_max).await
     }
 
     async fn cancel(
@@ -316,6 +335,10 @@ impl Store for PostgresStore {
         actor: &str,
     ) -> Result<DestinationStatus, StoreError> {
         destination::resume(&self.shared, id, actor).await
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        destination::probe(&self.shared, id, actor).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

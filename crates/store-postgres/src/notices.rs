@@ -6,29 +6,40 @@
 //! under a lock, and broadcasts them in the same transaction. Each notice is therefore broadcast once, in the order
 //! of the log, and survives any crash. Positions grow even if a failover loses commits.
 
-use std::sync::{Arc, Weak};
+mod broadcast;
+mod committed;
+
+use std::sync::Weak;
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{join, join3};
 use posthaste_domain::{
-    ApplicationId, DestinationId, EndpointId, EventId, FailureKind, NOTICE_TOPIC, Notice, NoticeEndpoint,
-    NoticeKind,
+    ApplicationId, DestinationId, DestinationUrl, EndpointId, EventId, Notice, NoticeEndpoint, NoticeKind,
 };
-use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice, StoreError};
-use tokio::sync::Notify;
+use posthaste_store::{NoticeCursor, NoticePage, NoticeSubject, PublishedNotice, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::convert::{PgNoticeKind, PgTimestamp, unsigned};
 use crate::session::{BEGIN, Session, Sql};
 use crate::{StoreState, sleep};
+use broadcast::{NoticeFields, Notifications};
+pub(crate) use committed::{CommittedNotices, EventReferences, NoticeReferences, NoticeRow};
 
-/// How often a process without notices of its own publishes notices that other processes have committed.
+/// How often a process publishes the notices that other processes have committed and not published.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the publisher rests after it has published. A publication is a commit, so the settles of that time share it.
+const PUBLISH_PAUSE: Duration = Duration::from_millis(5);
 /// Commits whose notices get positions in one transaction.
-const COMMITS_MAX: i64 = 64;
-/// Longest payload of a notification: PostgreSQL rejects 8,000 bytes and more.
-const NOTIFICATION_BYTES_MAX: usize = 7_900;
+const COMMITS_MAX: usize = 64;
+
+/// The time of a notice as the topic shows it: RFC 3339 in UTC, with microseconds.
+macro_rules! topic_time {
+    ($time:literal) => {
+        concat!("to_char(", $time, " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
+    };
+}
+pub(crate) use topic_time;
 
 /// Joins the notices `u` with the fields of their events, as `e`, also of discarded events. Omits notices whose events
 /// retention has removed. Reads the discarded events only for an event that is missing. Uses indexes webhook_events_id and
@@ -45,7 +56,7 @@ LEFT JOIN LATERAL (
     };
 }
 
-/// The fields that [`event_references`] joins. Both statements have them in columns 3 to 8.
+/// The fields that [`event_references`] joins. Both statements with them have them in columns 3 to 8.
 macro_rules! reference_columns {
     () => {
         "coalesce(e.event_id, d.event_id), coalesce(e.webhook_id, d.webhook_id), coalesce(e.session_id, d.session_id),
@@ -57,38 +68,65 @@ macro_rules! reference_columns {
 /// Waits for the lock under which positions are assigned. The next statement sees the positions that the previous
 /// holder committed.
 static LOCK_LOG: Sql = Sql { text: "SELECT true FROM pg_advisory_xact_lock(7526, 1)", types: &[] };
-/// Takes the lock under which positions are assigned, or returns false if another process holds it.
-static TRY_LOCK_LOG: Sql = Sql { text: "SELECT pg_try_advisory_xact_lock(7526, 1)", types: &[] };
 
-/// Assigns positions to committed notices and returns them in the order of the log. Uses index
-/// webhook_notices_without_position.
-static ASSIGN_POSITIONS: Sql = Sql {
-    text: concat!(
-        "
+/// Builds a statement that assigns positions to the committed notices of the rows that `$rows` selects, and returns the ids of
+/// these rows in the order of the log.
+macro_rules! assign_positions {
+    ($rows:literal) => {
+        concat!(
+            "
 WITH timeline AS MATERIALIZED (
     SELECT app.webhook_notice_position_base() AS base
 ),
 positioned AS (
     UPDATE app.webhook_notices n
     SET position = t.base + nextval('app.webhook_notice_position')
-    FROM timeline t, (SELECT u.id FROM app.webhook_notices u WHERE u.position IS NULL ORDER BY u.id LIMIT $1) u
+    FROM timeline t, (",
+            $rows,
+            ") u
     WHERE n.id = u.id
-    RETURNING n.position, to_char(n.at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') AS at,
-              n.event_keys, n.failure_kinds, n.attempts
+    RETURNING n.position, n.id
 )
-SELECT p.at, u.failure_kind, u.attempts, ",
-        reference_columns!(),
+SELECT p.id FROM positioned p ORDER BY p.position"
+        )
+    };
+}
+
+/// Assigns positions to all committed notices, of at most $1 commits. Uses index webhook_notices_without_position.
+static ASSIGN_ALL: Sql = Sql {
+    text: assign_positions!(
+        "SELECT o.id FROM app.webhook_notices o WHERE o.position IS NULL ORDER BY o.id LIMIT $1"
+    ),
+    types: &[Type::INT8],
+};
+
+/// Assigns positions to the notices of the commits $1, unless they have one. Uses index webhook_notices_id.
+static ASSIGN_OWN: Sql = Sql {
+    text: assign_positions!(
+        "SELECT o.id FROM app.webhook_notices o WHERE o.id = ANY ($1) AND o.position IS NULL ORDER BY o.id"
+    ),
+    types: &[Type::INT8_ARRAY],
+};
+
+/// Reads the notices of the commits $1 in the order of the log. Uses index webhook_notices_id.
+static NOTICES_OF_COMMITS: Sql = Sql {
+    text: concat!(
         "
-FROM positioned p
-CROSS JOIN LATERAL unnest(p.event_keys, p.failure_kinds, p.attempts)
+SELECT n.id, u.failure_kind, u.attempts, ",
+        reference_columns!(),
+        ", ",
+        topic_time!("n.at"),
+        "
+FROM app.webhook_notices n
+CROSS JOIN LATERAL unnest(n.event_keys, n.failure_kinds, n.attempts)
            WITH ORDINALITY AS u (key, failure_kind, attempts, n)
 ",
         event_references!(),
         "
-WHERE e.id IS NOT NULL OR d.event_id IS NOT NULL
-ORDER BY p.position, u.n"
+WHERE n.id = ANY ($1) AND (e.id IS NOT NULL OR d.event_id IS NOT NULL)
+ORDER BY n.position, u.n"
     ),
-    types: &[Type::INT8],
+    types: &[Type::INT8_ARRAY],
 };
 
 /// Sends each text of $1 as a PostgreSQL notification on the channel $2.
@@ -106,20 +144,21 @@ FROM app.webhook_notice_position s",
     types: &[],
 };
 
-/// Reads the notices after a cursor, given as the position $1 of a commit and the ordinal $2 within it. Uses index
-/// webhook_notices_position.
+/// Reads the notices after a cursor, given as the position $1 of a commit and the ordinal $2 within it. Uses indexes
+/// webhook_notices_position and webhook_destinations_id.
 static NOTICES_AFTER: Sql = Sql {
     text: concat!(
         "
 SELECT n.position, u.n, n.at, ",
         reference_columns!(),
-        ", u.failure_kind, u.attempts
+        ", u.failure_kind, u.attempts, e.event_type, w.url
 FROM app.webhook_notices n
 CROSS JOIN LATERAL unnest(n.event_keys, n.failure_kinds, n.attempts)
            WITH ORDINALITY AS u (key, failure_kind, attempts, n)
 ",
         event_references!(),
         "
+LEFT JOIN app.webhook_destinations w ON w.id = e.destination_id
 WHERE n.position >= $1 AND (n.position > $1 OR u.n > $2) AND (e.id IS NOT NULL OR d.event_id IS NOT NULL)
 ORDER BY n.position, u.n
 LIMIT $3"
@@ -127,130 +166,144 @@ LIMIT $3"
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };
 
-/// A signal that wakes the publisher when this process has committed notices.
-#[derive(Clone, Default)]
-pub(crate) struct NoticeSignal(Arc<Notify>);
-
-impl NoticeSignal {
-    /// Signals that notices have been committed.
-    pub(crate) fn notify(&self) {
-        self.0.notify_one();
-    }
-}
-
 /// Publishes notices until the store is dropped: assigns their positions and broadcasts them.
+///
+/// A process publishes what it has committed itself at once, or [`PUBLISH_PAUSE`] after its last publication, and what other
+/// processes have left behind every [`PUBLISH_INTERVAL`]. So several busy workers do not read each other's events for it.
 pub(crate) async fn run(state: Weak<StoreState>) {
+    let mut is_interval_over = true;
+    let mut interval = Box::pin(sleep(PUBLISH_INTERVAL));
     loop {
         let Some(store) = state.upgrade() else { return };
-        let published =
-            store.sessions.operate.with(async |session| assign_positions(session, &TRY_LOCK_LOG).await);
+        let committed = store.committed_notices.clone();
+        let publishes_all = committed.take_has_others() || is_interval_over;
+        let published = store.sessions.operate.with(async |session| {
+            publish_own(session, &committed).await?;
+            if publishes_all {
+                publish_all(session, &committed).await?;
+            }
+            Ok(())
+        });
         if let Err(error) = published.await {
             tracing::debug!(code = error.code(), %error, "notices not published; retrying in the next round");
         }
-        let signal = store.notice_signal.clone();
         drop(store);
+        sleep(PUBLISH_PAUSE).await;
         tokio::select! {
             biased;
-            () = signal.0.notified() => {}
-            () = sleep(PUBLISH_INTERVAL) => {}
+            () = &mut interval => {
+                is_interval_over = true;
+                interval = Box::pin(sleep(PUBLISH_INTERVAL));
+            }
+            () = committed.changed() => is_interval_over = false,
         }
     }
 }
 
-/// Assigns positions to all committed notices, broadcasts the notices, and returns the last position of the log. If
-/// `lock` is [`TRY_LOCK_LOG`] and another process holds the lock, only returns the last position: that process, or the
-/// next round, publishes the notices.
-async fn assign_positions(session: &Session, lock: &Sql) -> Result<i64, tokio_postgres::Error> {
+/// Assigns positions to the notices that this process has the texts of, and broadcasts them.
+async fn publish_own(session: &Session, committed: &CommittedNotices) -> Result<(), tokio_postgres::Error> {
+    loop {
+        let commits = committed.rows(COMMITS_MAX);
+        if commits.is_empty() {
+            return Ok(());
+        }
+        let (lock, assign) = (session.prepare(&LOCK_LOG).await?, session.prepare(&ASSIGN_OWN).await?);
+        let (begun, locked, assigned) =
+            join3(session.begin(&BEGIN), session.send(&lock, &[]), session.send(&assign, &[&commits])).await;
+        begun?;
+        locked?;
+        let mut notifications = Notifications::default();
+        for row in assigned? {
+            if let Some(texts) = committed.get(row.try_get(0)?) {
+                notifications.append(texts);
+            }
+        }
+        commit_broadcast(session, notifications).await?;
+        // Another process has published those that had a position.
+        committed.remove(&commits);
+    }
+}
+
+/// Assigns positions to all committed notices, broadcasts the notices, and returns the last position of the log.
+async fn publish_all(session: &Session, committed: &CommittedNotices) -> Result<i64, tokio_postgres::Error> {
     let (lock, assign, last_position) = (
-        session.prepare(lock).await?,
-        session.prepare(&ASSIGN_POSITIONS).await?,
+        session.prepare(&LOCK_LOG).await?,
+        session.prepare(&ASSIGN_ALL).await?,
         session.prepare(&LAST_POSITION).await?,
     );
+    let commits_max = i64::try_from(COMMITS_MAX).expect("the limit is small");
     loop {
-        let (begun, locked) = join(session.begin(&BEGIN), session.send(&lock, &[])).await;
+        let (begun, locked, assigned) =
+            join3(session.begin(&BEGIN), session.send(&lock, &[]), session.send(&assign, &[&commits_max]))
+                .await;
         begun?;
-        let locked: bool = locked?.first().expect("the statement returns one row").try_get(0)?;
-        let notices = if locked { session.send(&assign, &[&COMMITS_MAX]).await? } else { Vec::new() };
-        if !notices.is_empty() {
-            let (payloads, channel) = (notification_payloads(&notices)?, session.schema().notice_channel());
-            session.query(&BROADCAST, &[&payloads, &channel]).await?;
+        locked?;
+        let commits = assigned?.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
+        let last_position = session.send(&last_position, &[]).await?;
+        if commits.is_empty() {
+            session.client().batch_execute("COMMIT").await?;
+            return last_position.first().expect("the statement returns one row").try_get(0);
         }
-        let (last_position, committed) =
-            join(session.send(&last_position, &[]), session.client().batch_execute("COMMIT")).await;
-        committed?;
-        if notices.is_empty() {
-            return last_position?.first().expect("the statement returns one row").try_get(0);
-        }
+        let notifications = read_notifications(session, committed, &commits).await?;
+        commit_broadcast(session, notifications).await?;
+        committed.remove(&commits);
     }
 }
 
-/// Packs notices into JSON arrays, each short enough for one PostgreSQL notification.
-fn notification_payloads(notices: &[Row]) -> Result<Vec<String>, tokio_postgres::Error> {
-    let mut payloads: Vec<String> = Vec::new();
-    let mut notice = String::new();
-    for row in notices {
-        notice.clear();
-        write_json(row, &mut notice)?;
-        match payloads.last_mut() {
-            Some(last) if last.len() + notice.len() + 2 <= NOTIFICATION_BYTES_MAX => {
-                last.push(',');
-                last.push_str(&notice);
-            }
-            _ => {
-                let mut payload = String::with_capacity(NOTIFICATION_BYTES_MAX);
-                payload.push('[');
-                payload.push_str(&notice);
-                payloads.push(payload);
-            }
+/// Returns the notices of commits, in this order. Reads those that this process does not have the texts of.
+async fn read_notifications(
+    session: &Session,
+    committed: &CommittedNotices,
+    commits: &[i64],
+) -> Result<Notifications, tokio_postgres::Error> {
+    let known: Vec<Option<Notifications>> = commits.iter().map(|commit| committed.get(*commit)).collect();
+    let unknown: Vec<i64> =
+        commits.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(commit, _)| *commit).collect();
+    let rows =
+        if unknown.is_empty() { Vec::new() } else { session.query(&NOTICES_OF_COMMITS, &[&unknown]).await? };
+    let mut rows = rows.iter().peekable();
+    let mut notifications = Notifications::default();
+    for (commit, known) in commits.iter().zip(known) {
+        if let Some(known) = known {
+            notifications.append(known);
+            continue;
+        }
+        while let Some(row) = rows.next_if(|row| row.try_get(0).is_ok_and(|id: i64| id == *commit)) {
+            notifications.push(&parse_fields(row)?);
         }
     }
-    for payload in &mut payloads {
-        payload.push(']');
-    }
-    Ok(payloads)
+    Ok(notifications)
 }
 
-/// Writes one notice as the JSON object of the broadcast. It is written by hand, because every delivery has a notice.
-fn write_json(row: &Row, json: &mut String) -> Result<(), tokio_postgres::Error> {
+/// Sends the notifications and commits the transaction, in one round trip.
+async fn commit_broadcast(
+    session: &Session,
+    notifications: Notifications,
+) -> Result<(), tokio_postgres::Error> {
+    if notifications.is_empty() {
+        return session.client().batch_execute("COMMIT").await;
+    }
+    let (texts, channel) = (notifications.into_texts(), session.schema().notice_channel());
+    let broadcast = session.prepare(&BROADCAST).await?;
+    let (sent, committed) =
+        join(session.send(&broadcast, &[&texts, &channel]), session.client().batch_execute("COMMIT")).await;
+    sent?;
+    committed
+}
+
+/// Parses a row of [`NOTICES_OF_COMMITS`].
+fn parse_fields(row: &Row) -> Result<NoticeFields<'_>, tokio_postgres::Error> {
     let kind = parse_kind(row, 1)?;
-    let attempts = row.try_get::<_, i32>(2)?.to_string();
-    push_field(json, '{', "at", row.try_get::<_, Option<&str>>(0)?);
-    json.push_str(",\"attempts\":");
-    json.push_str(&attempts);
-    if let Some(reason) = kind.disable_reason() {
-        let endpoint = parse_endpoint(row)?;
-        push_field(json, ',', "app_id", Some(&endpoint.app.to_string()));
-        push_field(json, ',', "endpoint_id", Some(&endpoint.id.to_string()));
-        push_field(json, ',', "reason", Some(reason.as_str()));
-    }
-    push_field(json, ',', "failure_kind", kind.failure_kind().map(FailureKind::as_str));
-    push_field(json, ',', "payment_request_id", row.try_get::<_, Option<&str>>(6)?);
-    push_field(json, ',', "session_id", row.try_get::<_, Option<&str>>(5)?);
-    push_field(json, ',', "topic", Some(NOTICE_TOPIC));
-    push_field(json, ',', "type", Some(kind.as_str()));
-    push_field(json, ',', "webhook_delivery_id", row.try_get::<_, Option<&str>>(3)?);
-    push_field(json, ',', "webhook_id", row.try_get::<_, Option<&str>>(4)?);
-    json.push('}');
-    Ok(())
-}
-
-/// Appends a field of a JSON object after `separator`.
-fn push_field(json: &mut String, separator: char, name: &str, value: Option<&str>) {
-    json.push(separator);
-    json.push('"');
-    json.push_str(name);
-    json.push_str("\":");
-    match value {
-        None => json.push_str("null"),
-        Some(text)
-            if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') =>
-        {
-            json.push('"');
-            json.push_str(text);
-            json.push('"');
-        }
-        Some(text) => json.push_str(&serde_json::Value::from(text).to_string()),
-    }
+    Ok(NoticeFields {
+        kind,
+        at: row.try_get(9)?,
+        attempts: unsigned(row.try_get(2)?),
+        event_id: row.try_get(3)?,
+        webhook_id: row.try_get(4)?,
+        session_id: row.try_get(5)?,
+        payment_request_id: row.try_get(6)?,
+        endpoint: kind.disable_reason().map(|_| parse_endpoint(row)).transpose()?,
+    })
 }
 
 /// Reads notices after a cursor. Without a cursor, and with one beyond the end of the log, returns no notices and the
@@ -262,7 +315,7 @@ pub(crate) async fn notices(
 ) -> Result<NoticePage, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let page = store.sessions.operate.with(async |session| {
-        let last_position = assign_positions(session, &LOCK_LOG).await?;
+        let last_position = publish_all(session, &store.committed_notices).await?;
         let end = NoticeCursor { major: last_position, minor: i64::MAX };
         let Some(after) = after.filter(|after| *after <= end) else {
             return Ok(NoticePage { notices: Vec::new(), cursor: end });
@@ -278,6 +331,7 @@ pub(crate) async fn notices(
 /// Parses a row of [`NOTICES_AFTER`].
 fn parse_notice(row: &Row) -> Result<PublishedNotice, tokio_postgres::Error> {
     let kind = parse_kind(row, 9)?;
+    let (event_type, url): (Option<String>, Option<String>) = (row.try_get(11)?, row.try_get(12)?);
     Ok(PublishedNotice {
         cursor: NoticeCursor { major: row.try_get(0)?, minor: row.try_get(1)? },
         notice: Notice {
@@ -290,6 +344,10 @@ fn parse_notice(row: &Row) -> Result<PublishedNotice, tokio_postgres::Error> {
             at: row.try_get::<_, PgTimestamp>(2)?.0,
             endpoint: kind.disable_reason().map(|_| parse_endpoint(row)).transpose()?,
         },
+        subject: event_type.zip(url).map(|(event_type, url)| NoticeSubject {
+            event_type,
+            destination_url: DestinationUrl::from_stored(url),
+        }),
     })
 }
 

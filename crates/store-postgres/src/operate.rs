@@ -142,7 +142,7 @@ pub(crate) async fn cancel(
     for _ in 0..CANCEL_TRIES_MAX {
         match change(store, &EventChange { event_id, key: &key, sql: &[(&CANCEL, params)] }, action).await? {
             ChangeResult::Changed(event) => {
-                store.notice_signal.notify();
+                store.committed_notices.notify();
                 return Ok(event);
             }
             ChangeResult::Repeated(event) => return Ok(event),

@@ -15,11 +15,11 @@ use crate::watermark::LOCK_WATERMARK_SHARED;
 
 /// Serialises the actions under one key until the transaction ends, so that a repetition sees what the first call has
 /// committed.
-static LOCK_OPERATION: Sql =
+pub(crate) static LOCK_OPERATION: Sql =
     Sql { text: "SELECT true FROM pg_advisory_xact_lock(7527, hashtext($1))", types: &[Type::TEXT] };
 
 /// Reads the action under a key. Uses indexes webhook_audit_operation, webhook_events_id and webhook_discarded_events_id.
-static RECORDED_ACTION: Sql = Sql {
+pub(crate) static RECORDED_ACTION: Sql = Sql {
     text: "
 SELECT a.action, a.actor, a.at, a.reason, coalesce(e.event_id, d.event_id)
 FROM app.webhook_audit a
@@ -30,7 +30,7 @@ WHERE a.operation_key = $1",
 };
 
 /// Parses the rows of [`RECORDED_ACTION`]. None if there is no action, or one that this version does not know.
-fn parse_recorded_action(rows: &[Row]) -> Result<Option<RecordedAction>, tokio_postgres::Error> {
+pub(crate) fn parse_recorded_action(rows: &[Row]) -> Result<Option<RecordedAction>, tokio_postgres::Error> {
     let Some(row) = rows.first() else { return Ok(None) };
     let Some(action) = ManualAction::from_name(row.try_get(0)?) else { return Ok(None) };
     let audit = AuditView {

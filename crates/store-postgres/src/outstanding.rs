@@ -1,5 +1,7 @@
 //! The leases that this process has been granted and has neither settled nor released, grouped by claim.
 //!
+//! The notices of an event repeat references that its lease does not have. They are kept here, from the claim to the settle.
+//!
 //! A settle that ends the last lease of a claim also deletes the claim's row, and finds such claims here. Missing
 //! entries are harmless: the expiry check deletes the row of a claim that holds no lease.
 
@@ -10,6 +12,7 @@ use posthaste_domain::{ClaimId, Lease, LeaseToken};
 use uuid::Uuid;
 
 use crate::convert::lease_claim;
+use crate::notices::EventReferences;
 
 /// Upper bound of the set, far above the claims of one worker. Beyond it, the set is cleared.
 const CLAIMS_MAX: usize = 10_000;
@@ -20,8 +23,13 @@ pub(crate) struct OutstandingLeases(Mutex<LeasesByClaim>);
 
 #[derive(Default)]
 struct LeasesByClaim {
-    claims: HashMap<LeaseToken, ClaimId>,
+    leases: HashMap<LeaseToken, OutstandingLease>,
     counts: HashMap<ClaimId, LeaseCount>,
+}
+
+struct OutstandingLease {
+    claim: ClaimId,
+    references: EventReferences,
 }
 
 #[derive(Default)]
@@ -45,15 +53,15 @@ impl OutstandingLeases {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds leases. A repeated claim returns leases that may already be here; they count once.
-    pub(crate) fn add(&self, leases: &[Lease]) {
+    /// Adds leases with the references of their events. A repeated claim returns leases that may already be here; they count once.
+    pub(crate) fn add<'a>(&self, leases: impl Iterator<Item = (&'a Lease, EventReferences)>) {
         let mut state = self.lock();
         if state.counts.len() >= CLAIMS_MAX {
             *state = LeasesByClaim::default();
         }
-        for lease in leases {
+        for (lease, references) in leases {
             let claim = ClaimId::from_uuid(lease_claim(lease.token, lease.key));
-            if state.claims.insert(lease.token, claim).is_none() {
+            if state.leases.insert(lease.token, OutstandingLease { claim, references }).is_none() {
                 let count = state.counts.entry(claim).or_default();
                 count.granted += 1;
                 count.outstanding += 1;
@@ -66,8 +74,8 @@ impl OutstandingLeases {
         let state = self.lock();
         let mut tokens_by_claim: HashMap<ClaimId, Vec<LeaseToken>> = HashMap::new();
         for token in tokens {
-            if let Some(claim) = state.claims.get(&token) {
-                tokens_by_claim.entry(*claim).or_default().push(token);
+            if let Some(lease) = state.leases.get(&token) {
+                tokens_by_claim.entry(lease.claim).or_default().push(token);
             }
         }
         let mut completed = CompletedClaims::default();
@@ -82,11 +90,16 @@ impl OutstandingLeases {
         completed
     }
 
-    /// Removes leases that have been settled or released.
-    pub(crate) fn remove(&self, tokens: impl Iterator<Item = LeaseToken>) {
+    /// Removes leases that have been settled or released. Returns the references of their events.
+    pub(crate) fn remove(
+        &self,
+        tokens: impl Iterator<Item = LeaseToken>,
+    ) -> HashMap<LeaseToken, EventReferences> {
         let mut state = self.lock();
+        let mut removed = HashMap::with_capacity(tokens.size_hint().0);
         for token in tokens {
-            let Some(claim) = state.claims.remove(&token) else { continue };
+            let Some(OutstandingLease { claim, references }) = state.leases.remove(&token) else { continue };
+            removed.insert(token, references);
             if let Some(count) = state.counts.get_mut(&claim) {
                 count.outstanding -= 1;
                 if count.outstanding == 0 {
@@ -94,6 +107,7 @@ impl OutstandingLeases {
                 }
             }
         }
+        removed
     }
 }
 
@@ -106,6 +120,7 @@ mod tests {
 
     use super::*;
     use crate::convert::lease_token;
+    use crate::notices::NoticeReferences;
 
     const CLAIM: fn() -> ClaimId = || ClaimId::random([7; 16]);
 
@@ -137,13 +152,27 @@ mod tests {
     #[test]
     fn the_last_lease_completes_its_claim_with_the_number_of_granted_leases() {
         let outstanding = OutstandingLeases::default();
-        outstanding.add(&[lease(1), lease(2), lease(3)]);
+        let add = |leases: &[Lease]| outstanding.add(leases.iter().map(|lease| (lease, None)));
+        add(&[lease(1), lease(2), lease(3)]);
         // A repeated claim: leases that come twice count once.
-        outstanding.add(&[lease(2), lease(3)]);
+        add(&[lease(2), lease(3)]);
         assert_eq!(outstanding.completed_by([token(1), token(1)].into_iter()), CompletedClaims::default());
         outstanding.remove([token(1)].into_iter());
         assert_eq!(outstanding.completed_by([token(2)].into_iter()), CompletedClaims::default());
         let completed = outstanding.completed_by([token(2), token(3), token(9)].into_iter());
         assert_eq!(completed, CompletedClaims { claims: vec![CLAIM().as_uuid()], lease_counts: vec![3] });
+    }
+
+    #[test]
+    fn the_references_of_a_lease_are_returned_once_and_those_of_an_unknown_lease_never() {
+        let outstanding = OutstandingLeases::default();
+        let references = Some(Box::new(NoticeReferences {
+            session_id: Some("session".to_owned()),
+            ..NoticeReferences::default()
+        }));
+        outstanding.add([(&lease(1), references.clone()), (&lease(2), None)].into_iter());
+        let removed = outstanding.remove([token(1), token(2), token(3)].into_iter());
+        assert_eq!(removed, HashMap::from([(token(1), references), (token(2), None)]));
+        assert_eq!(outstanding.remove([token(1)].into_iter()), HashMap::new());
     }
 }

@@ -104,7 +104,7 @@ static DISCARD_ENTRY: Sql = Sql {
     text: "
 SELECT a.action, a.actor, a.at, a.reason
 FROM app.webhook_discarded_events d
-JOIN app.webhook_audit a ON a.event_key = d.id
+JOIN app.webhook_audit a ON a.event_key = d.id AND a.action = 'discard'
 WHERE d.event_id = $1
 ORDER BY a.id DESC
 LIMIT 1",

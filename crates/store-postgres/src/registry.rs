@@ -31,7 +31,7 @@ pub(crate) use cancel::cancel_of_deleted;
 pub(crate) use keys::REMOVE_RETIRED;
 pub(crate) use list::{ListSql, PageQuery, list_by_number};
 pub(crate) use operation::DELETE_OLD as DELETE_OLD_OPERATIONS;
-pub(crate) use resend::reopen;
+pub(crate) use resend::{Extra, add_replay, free_run, reopen};
 
 /// Why a call of the registry ended early.
 pub(crate) enum CallError {

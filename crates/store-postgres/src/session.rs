@@ -23,7 +23,9 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use connect::{Connector, PoolerTraits};
-pub(crate) use settings::{BEGIN, BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Begin, durable_commit};
+pub(crate) use settings::{
+    BEGIN, BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Begin, asynchronous_commit, durable_commit,
+};
 use settings::{BEGIN_SNAPSHOT, PAYLOAD_STATEMENT_TIMEOUT, STATEMENT_TIMEOUT};
 pub(crate) use shared::SharedSession;
 
@@ -59,7 +61,7 @@ pub(crate) struct SessionPools {
     /// Checks of whether writes are possible. They may hang, and must not keep other calls waiting.
     pub(crate) checks: SessionPool,
     /// Reads of large payloads. It is a single connection: over a slow link, a statement of another pool then waits for a
-    /// part of one payload at most.
+    /// piece of one payload at most.
     pub(crate) payloads: SharedSession,
     /// Calls of dispatch, heartbeat and produce that failed.
     write_failures: Arc<AtomicUsize>,

@@ -11,6 +11,7 @@ use posthaste_store::{SettleResult, Settlement, StoreError};
 use tokio_postgres::types::ToSql;
 
 use crate::StoreState;
+use crate::notices::NoticeRow;
 use crate::outstanding::CompletedClaims;
 use crate::session::Session;
 use columns::{Deliveries, Failures};
@@ -29,14 +30,13 @@ pub(crate) async fn settle(
     let tokens = || batch.iter().map(|settlement| settlement.transition.token());
     let completed_claims = store.outstanding.completed_by(tokens());
     let written = store.sessions.dispatch.with(async |session| {
-        let applied = apply(session, Scope::OwnTransaction, worker, batch, &completed_claims).await?;
-        let replayed = late::record(session, Scope::OwnTransaction, worker, batch, &applied).await?;
-        Ok((applied, replayed))
+        let written = apply(session, Scope::OwnTransaction, worker, batch, &completed_claims).await?;
+        let replayed = late::record(session, Scope::OwnTransaction, worker, batch, &written.applied).await?;
+        Ok((written, replayed))
     });
-    let (applied, replayed) = written.await?;
-    store.outstanding.remove(tokens());
+    let (Written { applied, notices }, replayed) = written.await?;
+    let references = store.outstanding.remove(tokens());
     store.blocked.release(batch.iter().map(|settlement| settlement.transition.destination_id()));
-    store.notice_signal.notify();
     let mut unreported = applied.clone();
     let result = |settlement: &Settlement| {
         let token = settlement.transition.token();
@@ -49,7 +49,21 @@ pub(crate) async fn settle(
             SettleResult::Stale
         }
     };
-    Ok(batch.iter().map(result).collect())
+    let results: Vec<SettleResult> = batch.iter().map(result).collect();
+    let is_applied = |(_, result): &(&Settlement, &SettleResult)| **result == SettleResult::Applied;
+    let applied = batch.iter().zip(&results).filter(is_applied).map(|(settlement, _)| settlement);
+    if let Some(notices) = notices {
+        store.committed_notices.add_settled(&notices, applied, &references);
+    }
+    Ok(results)
+}
+
+/// What the statement of a settle has written.
+struct Written {
+    /// The lease tokens of the settlements that were applied.
+    applied: HashSet<LeaseToken>,
+    /// The row of the notices, if there are any.
+    notices: Option<NoticeRow>,
 }
 
 /// Whether a statement gets a transaction of its own, or runs in one that the caller has begun.
@@ -71,7 +85,7 @@ pub(crate) async fn settle_in_transaction(
     late::record(session, scope, worker, &batch, &HashSet::new()).await.map(drop)
 }
 
-/// Writes the settlements and returns the lease tokens of those that were applied. Like every statement that locks
+/// Writes the settlements. Like every statement that locks
 /// several rows, it locks them in key order, which rules out deadlocks.
 async fn apply(
     session: &Session,
@@ -79,7 +93,7 @@ async fn apply(
     worker: &WorkerId,
     batch: &[Settlement],
     completed_claims: &CompletedClaims,
-) -> Result<HashSet<LeaseToken>, tokio_postgres::Error> {
+) -> Result<Written, tokio_postgres::Error> {
     let mut seen = HashSet::with_capacity(batch.len());
     let mut distinct: Vec<(usize, &Settlement)> =
         batch.iter().enumerate().filter(|(_, it)| seen.insert(it.transition.token())).collect();
@@ -107,8 +121,13 @@ async fn apply(
             session.query(&SETTLE, &params).await?
         }
     };
-    let applied: Vec<i32> = rows.first().expect("the statement returns one row").try_get(0)?;
-    Ok(applied.into_iter().map(|index| token_at(batch, index)).collect())
+    let row = rows.first().expect("the statement returns one row");
+    let applied: Vec<i32> = row.try_get(0)?;
+    let notices = match row.try_get(1)? {
+        Some(id) => Some(NoticeRow { id, at: row.try_get(2)?, names_endpoints: row.try_get(3)? }),
+        None => None,
+    };
+    Ok(Written { applied: applied.into_iter().map(|index| token_at(batch, index)).collect(), notices })
 }
 
 /// Returns the lease token of the settlement with this index.

@@ -18,6 +18,9 @@ use crate::{StoreState, sleep};
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(2);
 /// Time between two polls while no event arrives.
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(75);
+/// Time between two polls when no event has arrived for [`IDLE_AFTER`].
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(125);
+const IDLE_AFTER: Duration = Duration::from_secs(2);
 /// A process whose last look is older has no worker. Workers look at least every minute.
 const WORKER_LOOKS_WITHIN: Duration = Duration::from_secs(90);
 /// Time between two rings. Enqueues meanwhile share the next ring.
@@ -88,17 +91,22 @@ impl StoreState {
 /// Polls until the store is dropped.
 pub(crate) async fn poll(store: Weak<StoreState>) {
     let mut interval = POLL_INTERVAL_MIN;
+    let mut idle = Duration::ZERO;
     loop {
         sleep(interval).await;
+        idle += interval;
         let Some(store) = store.upgrade() else { return };
         match poll_once(&store).await {
             Ok(Poll::NewRows) => {
                 store.waker.wake();
-                interval = POLL_INTERVAL_MIN;
+                (interval, idle) = (POLL_INTERVAL_MIN, Duration::ZERO);
             }
             Ok(Poll::Skipped) => {}
             // The claims report the error.
-            Ok(Poll::NoRows) | Err(_) => interval = (interval * 2).min(POLL_INTERVAL_MAX),
+            Ok(Poll::NoRows) | Err(_) if idle < IDLE_AFTER => {
+                interval = (interval * 2).min(POLL_INTERVAL_MAX);
+            }
+            Ok(Poll::NoRows) | Err(_) => interval = IDLE_POLL_INTERVAL,
         }
     }
 }

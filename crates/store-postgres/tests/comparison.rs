@@ -73,6 +73,9 @@ impl ReusableHarness {
             "operations",
             "sealed_values",
             "subscriptions",
+            "bulk_operations",
+            "activity",
+            "workers",
         ];
         let delete = tables.map(|table| format!("DELETE FROM app.webhook_{table};"));
         self.client.batch_execute(&delete.concat()).await.expect("no other client uses the database");

@@ -9,7 +9,8 @@
 -- allow: tests/sqlite/write_ahead_log.rs counts the pages.
 
 -- A message of an application has an event for each endpoint that gets it, and a key of its own. An event that was enqueued to
--- a URL has a message of its own, under the same key, with app_id 0. The indexes leave such messages out.
+-- a URL has a message of its own, under the same key, with app_id 0, and so has a replay of it. The indexes leave such messages
+-- out.
 CREATE TABLE webhook_messages (
     key                INTEGER PRIMARY KEY, -- from webhook_totals.last_event_key, like webhook_events.id
     id                 BLOB    NOT NULL,
@@ -57,11 +58,17 @@ CREATE TABLE webhook_events (
     payment_request_id TEXT,
     session_id         TEXT,
     stored_by          TEXT,             -- the name of the producer's API key; NULL where it used none
-    deliver_at         INTEGER           -- when the first attempt is due, if that is later than created_at
+    deliver_at         INTEGER,          -- when the first attempt is due, if that is later than created_at
+    replay_of          TEXT              -- the event_id of the delivered event that an operator sent once more
 );
 
 CREATE UNIQUE INDEX webhook_events_event_id ON webhook_events (event_id);
 CREATE INDEX webhook_events_destination ON webhook_events (destination_id);
+-- Searches by a reference of the producer. Events without references have no entry. The webhook_id of an endpoint's event is the
+-- id of the endpoint.
+CREATE INDEX webhook_events_payment_request_id ON webhook_events (payment_request_id) WHERE payment_request_id IS NOT NULL;
+CREATE INDEX webhook_events_session_id ON webhook_events (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX webhook_events_webhook_id ON webhook_events (webhook_id) WHERE webhook_id IS NOT NULL AND app_id = 0;
 CREATE INDEX webhook_events_message ON webhook_events (message_key, destination_id) WHERE app_id > 0;
 
 -- Pending events. A claim updates one row per event and a settle updates or deletes it; the table has no index to
@@ -230,6 +237,7 @@ CREATE TABLE webhook_destinations (
     operator_paused_by      TEXT,
     operator_pause_reason   TEXT,
     resumed_at              INTEGER,
+    probe_requested_at      INTEGER, -- when an operator last asked for a probe
     failing_since           INTEGER,
     earliest_retry_at       INTEGER,
     first_attempts_head     INTEGER NOT NULL DEFAULT 0,
@@ -256,6 +264,8 @@ CREATE INDEX webhook_destinations_updated
 CREATE INDEX webhook_destinations_disabled ON webhook_destinations (id) WHERE disabled_at IS NOT NULL;
 CREATE INDEX webhook_destinations_failing ON webhook_destinations (id) WHERE failing_since IS NOT NULL;
 CREATE INDEX webhook_destinations_resumed ON webhook_destinations (resumed_at) WHERE resumed_at IS NOT NULL;
+CREATE INDEX webhook_destinations_probed
+    ON webhook_destinations (probe_requested_at) WHERE probe_requested_at IS NOT NULL;
 
 -- The open circuits that workers report: the last report of each worker on a destination.
 CREATE TABLE webhook_circuits (
@@ -383,7 +393,9 @@ CREATE TABLE webhook_workers (
     started_at    INTEGER NOT NULL,
     heartbeat_at  INTEGER NOT NULL,
     in_flight     INTEGER NOT NULL,
-    last_sequence INTEGER NOT NULL -- a report with this number or a lower one was added already
+    last_sequence INTEGER NOT NULL, -- a report with this number or a lower one was added already
+    -- What the worker knows of the destinations that it used last: JSON, [[id, window, requests, failures, latency in µs], …].
+    receivers     TEXT    NOT NULL
 ) WITHOUT ROWID;
 
 CREATE INDEX webhook_workers_heartbeat ON webhook_workers (heartbeat_at);
@@ -425,7 +437,8 @@ SELECT
     e.created_at         AS created_at,
     coalesce(q.updated_at, f.updated_at, a.recorded_at) AS updated_at,
     m.reason             AS manual_last_reason,
-    e.stored_by          AS stored_by
+    e.stored_by          AS stored_by,
+    e.replay_of          AS replay_of
 FROM webhook_events e
 JOIN webhook_destinations d ON d.id = e.destination_id
 LEFT JOIN webhook_queue q ON q.id = e.id
@@ -436,4 +449,4 @@ LEFT JOIN webhook_attempts a
     ON q.id IS NULL AND f.id IS NULL AND a.event_key = e.id
     AND a.position = (SELECT max(position) FROM webhook_attempts WHERE event_key = e.id AND applied)
 LEFT JOIN webhook_audit m
-    ON m.id = (SELECT max(id) FROM webhook_audit WHERE event_key = e.id);
+    ON m.id = (SELECT max(id) FROM webhook_audit WHERE event_key = e.id AND action <> 'view_content');

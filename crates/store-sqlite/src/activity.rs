@@ -1,12 +1,14 @@
 //! Reports of workers: their rows, and the buckets of the history.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{LatencyHistogram, Timestamp, WorkerId};
+use posthaste_domain::{DestinationId, LatencyHistogram, Timestamp, WorkerId};
 use posthaste_store::{
-    AHEAD_MAX, Activity, ActivityBucket, ActivityCounts, ActivityReport, History, HistoryRange, REMOVED_MAX,
-    Resolution, StoreError, WORKER_KEPT_FOR, WORKER_LISTED_FOR, WORKERS_LISTED_MAX, WorkerStatus,
+    AHEAD_MAX, Activity, ActivityBucket, ActivityCounts, ActivityReport, History, HistoryRange,
+    RECEIVERS_SHOWN_FOR, REMOVED_MAX, ReceiverActivity, Resolution, StoreError, WORKER_KEPT_FOR,
+    WORKER_LISTED_FOR, WORKERS_LISTED_MAX, WorkerStatus,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row};
@@ -76,8 +78,8 @@ fn report(db: &Connection, now: Timestamp, report: &ActivityReport) -> Result<()
     if !report.is_last {
         db.prepare_cached(
             "INSERT OR REPLACE INTO webhook_workers
-                 (process, worker_id, version, started_at, heartbeat_at, in_flight, last_sequence)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                 (process, worker_id, version, started_at, heartbeat_at, in_flight, last_sequence, receivers)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
         .execute((
             process,
@@ -87,6 +89,7 @@ fn report(db: &Connection, now: Timestamp, report: &ActivityReport) -> Result<()
             now.as_micros(),
             signed(report.in_flight),
             signed(report.sequence),
+            serde_json::to_string(&columns(&report.receivers)).expect("numbers always serialize"),
         ))?;
     }
     add_counts(db, now, &report.counts)?;
@@ -182,6 +185,46 @@ fn workers(db: &Connection, now: Timestamp) -> Result<Vec<WorkerStatus>, CallErr
     Ok(workers)
 }
 
+/// Reads the destinations of all workers that have reported since ?1. Index: webhook_workers_heartbeat.
+pub(crate) const RECEIVERS: &str = "SELECT receivers FROM webhook_workers WHERE heartbeat_at > ?1";
+
+/// The numbers of a destination in the column `receivers`.
+type ReceiverColumns = (i64, u64, u64, u64, u64);
+
+fn columns(receivers: &[ReceiverActivity]) -> Vec<ReceiverColumns> {
+    let numbers = receivers.iter().map(|receiver| {
+        let latency_us = u64::try_from(receiver.latency.as_micros()).unwrap_or(u64::MAX);
+        (receiver.destination.0, receiver.window, receiver.requests, receiver.failures, latency_us)
+    });
+    numbers.collect()
+}
+
+fn parse_receivers(row: &Row<'_>) -> rusqlite::Result<Vec<ReceiverColumns>> {
+    serde_json::from_str(row.get_ref(0)?.as_str()?)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))
+}
+
+fn receivers(
+    db: &Connection,
+    now: Timestamp,
+    destinations: &[DestinationId],
+) -> Result<Vec<ReceiverActivity>, CallError> {
+    let mut reported: Vec<ReceiverColumns> = Vec::new();
+    let mut workers = db.prepare_cached(RECEIVERS)?;
+    for of_worker in workers.query_map([now.before(RECEIVERS_SHOWN_FOR).as_micros()], parse_receivers)? {
+        reported.extend(of_worker?.into_iter().filter(|(id, ..)| destinations.contains(&DestinationId(*id))));
+    }
+    let reported =
+        reported.into_iter().map(|(id, window, requests, failures, latency_us)| ReceiverActivity {
+            destination: DestinationId(id),
+            window,
+            requests,
+            failures,
+            latency: Duration::from_micros(latency_us),
+        });
+    Ok(ReceiverActivity::merge(reported))
+}
+
 /// Converts a count for a column, which is signed.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
@@ -202,5 +245,10 @@ impl Activity for SqliteStore {
     async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         let clock = Arc::clone(&self.shared.clock);
         self.read(move |db| workers(db, clock.now())).await
+    }
+
+    async fn receivers(&self, destinations: &[DestinationId]) -> Result<Vec<ReceiverActivity>, StoreError> {
+        let (clock, destinations) = (Arc::clone(&self.shared.clock), destinations.to_vec());
+        self.read(move |db| receivers(db, clock.now(), &destinations)).await
     }
 }

@@ -18,6 +18,7 @@ use crate::command::CommandKind;
 use crate::error::CallError;
 use crate::registry::KeyRange;
 use crate::row;
+use crate::search::Scope;
 
 /// The columns that [`from_row`] reads, in its order.
 const COLUMNS: &str = "id, action, state, filter_url, filter_endpoint, filter_app, filter_event_type, filter_failure_kind,
@@ -60,34 +61,6 @@ const CONDITIONS: &str = "(?1 IS NULL OR e.app_id = ?1)
     AND (?4 IS NULL OR substr(f.last_error, 1, instr(f.last_error || ':', ':') - 1) LIKE ?4)
     AND (?5 IS NULL OR f.updated_at >= ?5)
     AND (?6 IS NULL OR f.updated_at <= ?6)";
-
-/// The destination of a filter, resolved.
-enum Scope {
-    All,
-    Destination(i64),
-    /// The filter names a destination that does not exist.
-    None,
-}
-
-impl Scope {
-    fn of(db: &Connection, filter: &BulkFilter) -> rusqlite::Result<Self> {
-        let found = match (&filter.destination, filter.endpoint) {
-            (None, None) => return Ok(Self::All),
-            // Index: webhook_destinations_url.
-            (Some(url), None) => db
-                .prepare_cached("SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?1")?
-                .query_row([url.as_str()], |row| row.get(0))
-                .optional()?,
-            (None, Some(endpoint)) => db
-                .prepare_cached("SELECT id FROM webhook_destinations WHERE kind = 'endpoint' AND id = ?1")?
-                .query_row([endpoint.0.0], |row| row.get(0))
-                .optional()?,
-            // Events to a URL are events of no endpoint.
-            (Some(_), Some(_)) => None,
-        };
-        Ok(found.map_or(Self::None, Self::Destination))
-    }
-}
 
 /// The parameters of [`CONDITIONS`].
 struct Conditions<'a> {
@@ -132,7 +105,7 @@ pub(crate) fn count_sql(by_destination: bool) -> String {
 }
 
 fn count(db: &Connection, filter: &BulkFilter) -> Result<BulkCount, CallError> {
-    let destination = match Scope::of(db, filter)? {
+    let destination = match Scope::of(db, filter.destination.as_ref(), filter.endpoint)? {
         Scope::All => None,
         Scope::Destination(id) => Some(id),
         Scope::None => return Ok(BulkCount::of(0)),

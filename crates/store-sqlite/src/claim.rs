@@ -33,6 +33,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use crate::claims::EndedLeases;
 use crate::command::WriteContext;
 use crate::destination;
+use crate::destination_queue::QueueHead;
 use crate::error::CallError;
 use crate::row;
 use grant::ClaimWriter;
@@ -67,12 +68,14 @@ pub(crate) fn claim(
     context.clock_repair.run(db, context.now)?;
     let resumed = destination::resumed(db, context.now, request.resumed_within)?;
     let updated = destination::updated(db, context.now, request.resumed_within)?;
+    let probes = destination::requested_probes(db, context.now, request.resumed_within)?;
     let repeated = repeat::repeat(db, context.now, request)?;
     if !repeated.leases.is_empty() {
         return Ok(ClaimResponse {
             leases: repeated.leases,
             resumed,
             updated,
+            probes,
             now: context.now,
             is_limited_by_bytes: repeated.has_released,
             ..ClaimResponse::default()
@@ -111,6 +114,7 @@ pub(crate) fn claim(
         abandoned,
         resumed,
         updated,
+        probes,
         now: context.now,
         is_limited_by_bytes,
         kept_back,
@@ -128,7 +132,8 @@ pub(crate) fn claim_last_enqueued(
     let destination = db.prepare_cached(destination)?.query_row([], |row| row.get(0).map(DestinationId))?;
     let mut budget = ClaimBudget::new(db, now, request);
     let mut writer = ClaimWriter::prepare(db, request, now, random)?;
-    writer.grant_first_attempts(destination, 1, &mut budget)?;
+    let destination = writer.read_destination(destination)?;
+    writer.grant_first_attempts(&destination, 1, &mut budget)?;
     writer.finish()?.pop().ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
@@ -143,21 +148,20 @@ struct WaitingDestination {
     profile_version: i64,
     is_fifo: bool,
     bucket: Option<Bucket>,
+    /// As the database has it. The claim may have consumed more.
+    head: QueueHead,
 }
 
 /// The columns of `webhook_destinations` that [`WaitingDestination::from_row`] reads, in its order.
 macro_rules! waiting_columns {
     () => {
         "id, url, failing_since IS NOT NULL, app_id, profile_version, is_fifo, throttle_per_second, throttle_spent_until,
-         paused_until"
+         paused_until, first_attempts_head, first_attempts_consumed"
     };
 }
 pub(crate) use waiting_columns;
 
 impl WaitingDestination {
-    /// The number of columns of `waiting_columns!`.
-    const COLUMNS: usize = 9;
-
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: DestinationId(row.get(0)?),
@@ -168,6 +172,7 @@ impl WaitingDestination {
             is_fifo: row.get(5)?,
             bucket: Bucket::from_row(row, 6)?,
             paused_until: row::optional_timestamp(row, 8)?,
+            head: QueueHead { key: row.get(9)?, consumed: row.get(10)? },
         })
     }
 
@@ -345,7 +350,7 @@ fn grant_shares(
             if count == 0 {
                 continue;
             }
-            let granted = writer.grant_first_attempts(destination.id, count, budget)?;
+            let granted = writer.grant_first_attempts(destination, count, budget)?;
             if granted == count {
                 still_waiting.push(destination);
             }

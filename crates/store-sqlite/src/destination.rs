@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use posthaste_domain::{DestinationId, ReceiverHealth, Timestamp};
 use posthaste_store::{
-    CircuitReport, DestinationAction, DestinationStatus, PauseRequest, ResumedDestination, StoreError,
+    CircuitReport, DestinationAction, DestinationStatus, PauseRequest, ProbeResponse, RequestedProbe,
+    ResumedDestination, StoreError,
 };
 use rusqlite::Connection;
 
 use crate::destination_view::read_status;
 use crate::error::CallError;
+use crate::key_runs::id_runs;
 use crate::row;
 
 /// The changes of a batch to its destinations, collected so that each destination's row is written once.
@@ -34,6 +36,12 @@ enum FailureRun {
     /// A failure followed a healthy outcome of the same batch: the run begins now.
     BeginsNow,
 }
+
+/// Records that the destinations of a run are healthy. Most are already, so a statement for all of them writes nothing.
+const END_FAILURES: &str = "
+    UPDATE webhook_destinations
+    SET failing_since = NULL
+    WHERE id BETWEEN ?1 AND ?2 AND failing_since IS NOT NULL";
 
 impl DestinationUpdates {
     /// Records that a destination is paused for `wait`; the longest pause of the batch wins.
@@ -83,6 +91,7 @@ impl DestinationUpdates {
 
     /// Writes the collected changes. Each statement skips rows that already have the value, as after most settles.
     pub(crate) fn write(&self, db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+        let mut healthy = Vec::new();
         for (destination, update) in &self.0 {
             if let Some(wait) = update.pause {
                 db.prepare_cached(
@@ -105,14 +114,7 @@ impl DestinationUpdates {
             }
             match update.failures {
                 None => {}
-                Some(FailureRun::Ended) => {
-                    db.prepare_cached(
-                        "UPDATE webhook_destinations
-                         SET failing_since = NULL
-                         WHERE id = ?1 AND failing_since IS NOT NULL",
-                    )?
-                    .execute([destination.0])?;
-                }
+                Some(FailureRun::Ended) => healthy.push(destination.0),
                 Some(FailureRun::Continues) => {
                     db.prepare_cached(
                         "UPDATE webhook_destinations
@@ -126,6 +128,10 @@ impl DestinationUpdates {
                         .execute((destination.0, now.as_micros()))?;
                 }
             }
+        }
+        let mut end_failures = db.prepare_cached(END_FAILURES)?;
+        for run in id_runs(healthy) {
+            end_failures.execute(run)?;
         }
         Ok(())
     }
@@ -195,6 +201,57 @@ pub(crate) fn record_audit(
     )?
     .execute((id.0, action.as_str(), actor, now.as_micros(), paused_until, reason))?;
     Ok(())
+}
+
+/// Asks for a probe of a destination whose circuit is open.
+pub(crate) fn probe(
+    db: &Connection,
+    now: Timestamp,
+    id: DestinationId,
+    actor: &str,
+) -> Result<ProbeResponse, CallError> {
+    let status = read_status(db, now, id)?;
+    let refusal = status.refuse_probe(has_waiting_event(db, id)?);
+    if refusal.is_none() {
+        // Two requests differ in their times.
+        db.prepare_cached(
+            "UPDATE webhook_destinations
+             SET probe_requested_at = CASE WHEN probe_requested_at >= ?2 THEN probe_requested_at + 1 ELSE ?2 END
+             WHERE id = ?1",
+        )?
+        .execute((id.0, now.as_micros()))?;
+        record_audit(db, now, id, DestinationAction::Probe, actor, None, None)?;
+    }
+    Ok(ProbeResponse { status, refusal })
+}
+
+/// Returns whether an event of the destination is pending and without a lease. Indexes: the primary keys of the queues.
+fn has_waiting_event(db: &Connection, id: DestinationId) -> rusqlite::Result<bool> {
+    db.prepare_cached(
+        "SELECT 1 FROM webhook_first_attempts f
+         WHERE f.destination_id = ?1
+           AND f.id >= (SELECT d.first_attempts_head FROM webhook_destinations d WHERE d.id = ?1)
+         UNION ALL SELECT 1 FROM webhook_deferred WHERE destination_id = ?1
+         UNION ALL SELECT 1 FROM webhook_retries WHERE destination_id = ?1",
+    )?
+    .exists([id.0])
+}
+
+/// Destinations with a request for a probe after a time. Index: webhook_destinations_probed.
+pub(crate) const REQUESTED_PROBES: &str =
+    "SELECT id, probe_requested_at FROM webhook_destinations WHERE probe_requested_at > ?1";
+
+/// Returns the destinations for which an operator has asked for a probe within the last `within`.
+pub(crate) fn requested_probes(
+    db: &Connection,
+    now: Timestamp,
+    within: Duration,
+) -> rusqlite::Result<Vec<RequestedProbe>> {
+    let mut requested = db.prepare_cached(REQUESTED_PROBES)?;
+    let rows = requested.query_map([now.before(within).as_micros()], |row| {
+        Ok(RequestedProbe { destination: DestinationId(row.get(0)?), requested_at: row::timestamp(row, 1)? })
+    })?;
+    rows.collect()
 }
 
 /// Destinations that were resumed after a time. Index: webhook_destinations_resumed.

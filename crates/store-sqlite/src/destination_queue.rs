@@ -108,22 +108,30 @@ fn remove_consumed(db: &Connection, entry: &QueueEntry) -> rusqlite::Result<()> 
         )?
         .execute((entry.destination.0, entry.key.0))?;
     if removed > 0 {
-        set_first_attempts_head(db, entry.destination, 0, 0)?;
+        set_first_attempts_head(db, entry.destination, QueueHead::default())?;
     }
     Ok(())
 }
 
-/// Sets the lowest key that claims still read in a destination's first attempts, and the number of consumed rows below.
+/// The position up to which claims have consumed the first attempts of a destination.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct QueueHead {
+    /// The lowest key that claims still read.
+    pub(crate) key: i64,
+    /// The number of consumed rows below it.
+    pub(crate) consumed: i64,
+}
+
+/// Stores up to where claims have consumed a destination's first attempts.
 pub(crate) fn set_first_attempts_head(
     db: &Connection,
     destination: DestinationId,
-    head: i64,
-    consumed: i64,
+    head: QueueHead,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE webhook_destinations SET first_attempts_head = ?2, first_attempts_consumed = ?3 WHERE id = ?1",
     )?
-    .execute((destination.0, head, consumed))?;
+    .execute((destination.0, head.key, head.consumed))?;
     Ok(())
 }
 

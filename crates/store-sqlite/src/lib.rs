@@ -46,7 +46,9 @@ mod read;
 mod reader_pool;
 mod registry;
 mod remove;
+mod replay;
 mod row;
+mod search;
 mod secrets;
 mod settings;
 mod settle;
@@ -68,11 +70,11 @@ use posthaste_domain::signature::Secret;
 use posthaste_domain::{DestinationId, EventId, NewEvent, WorkerId};
 use posthaste_store::{
     ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
-    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
-    Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ClaimResponse, DeadLetterQuery, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueRequest, EnqueueResponse, EventContent, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
-    Operations, Overview, Page, PageRequest, PauseRequest, Receipt, Retention, RotateRequest, SettleResult,
-    Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
+    Operations, Overview, Page, PageRequest, PauseRequest, ProbeResponse, Receipt, Retention, RotateRequest,
+    SettleResult, Settlement, Store, StoreClock, StoreError, StoreHealth, StoredSecret, Waker, Wakeups,
 };
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -327,16 +329,16 @@ impl Store for SqliteStore {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
-        let page = *page;
-        self.read(move |db| read::dead_letters(db, filter, &page)).await
+        let (query, page) = (query.clone(), *page);
+        self.read(move |db| search::dead_letters(db, &query, &page)).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
         let (query, page) = (query.clone(), *page);
-        self.read(move |db| read::events(db, &query, &page)).await
+        self.read(move |db| search::events(db, &query, &page)).await
     }
 
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
@@ -348,6 +350,27 @@ impl Store for SqliteStore {
         let (event_id, request) = (event_id.clone(), OwnedActionRequest::from(request));
         self.write(CommandKind::MakesDue, move |context| {
             operate::requeue(context.db, context.now, &event_id, request.as_ref())
+        })
+        .await
+    }
+
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        let (event_id, request) = (event_id.clone(), OwnedActionRequest::from(request));
+        self.write(CommandKind::MakesDue, move |context| {
+            replay::replay(context.db, context.now, &event_id, request.as_ref())
+        })
+        .await
+    }
+
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError> {
+        let (event_id, actor) = (event_id.clone(), actor.to_owned());
+        self.write(CommandKind::Other, move |context| {
+            replay::event_content(context.db, context.now, &event_id, &actor, payload_bytes_max)
         })
         .await
     }
@@ -422,6 +445,14 @@ impl Store for SqliteStore {
         let actor = actor.to_owned();
         self.write(CommandKind::MakesDue, move |context| {
             destination::resume(context.db, context.now, id, &actor)
+        })
+        .await
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        let actor = actor.to_owned();
+        self.write(CommandKind::MakesDue, move |context| {
+            destination::probe(context.db, context.now, id, &actor)
         })
         .await
     }

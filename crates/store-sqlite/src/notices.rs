@@ -8,10 +8,10 @@
 //! together with the entry of its delivery, and so never before the event's last notice. The notices of a discarded event stay.
 
 use posthaste_domain::{
-    DestinationId, DisableReason, EndpointId, EventId, EventKey, FailureKind, Notice, NoticeEndpoint,
-    NoticeKind, Timestamp,
+    DestinationId, DestinationUrl, DisableReason, EndpointId, EventId, EventKey, FailureKind, Notice,
+    NoticeEndpoint, NoticeKind, Timestamp,
 };
-use posthaste_store::{NoticeCursor, NoticePage, PublishedNotice};
+use posthaste_store::{NoticeCursor, NoticePage, NoticeSubject, PublishedNotice};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::CallError;
@@ -158,8 +158,14 @@ pub(crate) fn read_notices(
                 && notices.len() < limit
                 && let Some(references) = read_references(db, entry.key)?
             {
-                let EventReferences { event_id, webhook_id, session_id, payment_request_id, endpoint } =
-                    references;
+                let EventReferences {
+                    event_id,
+                    webhook_id,
+                    session_id,
+                    payment_request_id,
+                    endpoint,
+                    subject,
+                } = references;
                 let notice = Notice {
                     kind,
                     event_id,
@@ -170,7 +176,7 @@ pub(crate) fn read_notices(
                     at,
                     endpoint: endpoint.filter(|_| kind.disable_reason().is_some()),
                 };
-                notices.push(PublishedNotice { cursor, notice });
+                notices.push(PublishedNotice { cursor, notice, subject });
             }
         }
         read_up_to = read_up_to.max(NoticeCursor { major, minor: i64::MAX });
@@ -179,7 +185,7 @@ pub(crate) fn read_notices(
     Ok(NoticePage { notices, cursor })
 }
 
-/// The immutable fields of an event that its notices contain.
+/// The fields of an event that its notices contain.
 struct EventReferences {
     event_id: EventId,
     webhook_id: Option<String>,
@@ -187,27 +193,35 @@ struct EventReferences {
     payment_request_id: Option<String>,
     /// `None` if the event was enqueued to a URL.
     endpoint: Option<NoticeEndpoint>,
+    /// `None` if the event was discarded.
+    subject: Option<NoticeSubject>,
 }
 
 /// Reads the fields of an event, also of a discarded one. Returns `None` if retention has removed the event.
 fn read_references(db: &Connection, key: EventKey) -> rusqlite::Result<Option<EventReferences>> {
     db.prepare_cached(
-        "SELECT event_id, webhook_id, session_id, payment_request_id, destination_id, app_id
-         FROM webhook_events
-         WHERE id = ?1
+        "SELECT e.event_id, e.webhook_id, e.session_id, e.payment_request_id, e.destination_id, e.app_id, e.event_type, d.url
+         FROM webhook_events e
+         JOIN webhook_destinations d ON d.id = e.destination_id
+         WHERE e.id = ?1
          UNION ALL
-         SELECT event_id, webhook_id, session_id, payment_request_id, destination_id, app_id
+         SELECT event_id, webhook_id, session_id, payment_request_id, destination_id, app_id, NULL, NULL
          FROM webhook_discarded_events
          WHERE id = ?1",
     )?
     .query_row([key.0], |row| {
         let id = EndpointId(DestinationId(row.get(4)?));
+        let (event_type, url): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
         Ok(EventReferences {
             event_id: EventId::from_stored(row.get(0)?),
             webhook_id: row.get(1)?,
             session_id: row.get(2)?,
             payment_request_id: row.get(3)?,
             endpoint: row::application(row, 5)?.map(|app| NoticeEndpoint { id, app }),
+            subject: event_type.zip(url).map(|(event_type, url)| NoticeSubject {
+                event_type,
+                destination_url: DestinationUrl::from_stored(url),
+            }),
         })
     })
     .optional()

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use posthaste_domain::{DeliveryStatus, DestinationUrl};
-use posthaste_store::{DeadLetterFilter, EventQuery, PageRequest};
+use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId};
+use posthaste_store::{BulkFilter, DeadLetterQuery, ErrorFilter, EventQuery, ExamineLimit, PageRequest};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
-use rusqlite::{Connection, Params, StatementStatus};
+use rusqlite::{Connection, Params, StatementStatus, params_from_iter};
 
 use crate::claim::{self, grant, line};
 use crate::registry::plans;
+use crate::search::{self, KeyRange, Scope, choose_dead_letters_walk, choose_events_walk};
 use crate::{
     activity, claims, clock_repair, connect, destination, destination_view, expire, lease, maintain, migrate,
     operate, read, remove, row, unused_destinations,
@@ -123,7 +124,8 @@ fn s2_nfr001_overview_and_dead_letters_of_sqlite_read_no_payload_and_scan_no_tab
     assert_eq!(overview.iter().filter(|step| is_claims_scan(step)).count(), 1, "{overview:#?}");
     let others: Vec<String> = overview.into_iter().filter(|step| !is_claims_scan(step)).collect();
     assert_steps_seek(&others, &["webhook_destinations_earliest_retry_at"]);
-    assert_seeks(&db, read::DEAD_LETTERS, &["webhook_failures_updated_at"]);
+    let walk = choose_dead_letters_walk(&db, &DeadLetterQuery::default(), Scope::All, None).unwrap();
+    assert_seeks(&db, &walk.page_sql(51), &["webhook_failures_updated_at"]);
     assert_seeks(&db, row::EVENT, &["webhook_audit_event"]);
     assert_seeks(&db, operate::RECORDED_ACTION, &["webhook_audit_operation"]);
 }
@@ -152,36 +154,58 @@ fn s2_nfr001_a_page_of_dead_letters_or_events_of_sqlite_is_one_statement() {
     }
     let page = PageRequest::default();
     let (statements, dead_letters) =
-        count_statements(&mut db, |db| read::dead_letters(db, DeadLetterFilter::All, &page).unwrap());
+        count_statements(&mut db, |db| search::dead_letters(db, &DeadLetterQuery::all(), &page).unwrap());
     assert_eq!((statements, dead_letters.items.len()), (1, page.limit.get()));
     assert!(dead_letters.next.is_some());
     for destination in [None, Some(url)] {
-        let query = EventQuery { status: Some(DeliveryStatus::Failed), destination, endpoint: None };
-        let (statements, events) = count_statements(&mut db, |db| read::events(db, &query, &page).unwrap());
-        assert_eq!((statements, events.items.len()), (1, page.limit.get()));
+        // Another statement finds the destination.
+        let statements_max = 1 + usize::from(destination.is_some());
+        let query = EventQuery { status: Some(DeliveryStatus::Failed), destination, ..EventQuery::default() };
+        let (statements, events) = count_statements(&mut db, |db| search::events(db, &query, &page).unwrap());
+        assert_eq!((statements, events.items.len()), (statements_max, page.limit.get()));
     }
 }
 
+/// The keys of all events.
+const ALL_KEYS: KeyRange = KeyRange { low: 0, high: i64::MAX };
+
 #[test]
-fn every_listing_of_events_seeks_in_an_index_and_does_not_sort() {
+fn every_search_for_events_seeks_in_an_index_and_does_not_sort() {
     let Database { db, _directory } = database();
-    let url = DestinationUrl::parse("https://a.example/").unwrap();
     let states = [DeliveryStatus::Pending, DeliveryStatus::Delivered, DeliveryStatus::Failed].map(Some);
+    let text = || Some("x".to_owned());
+    let query = EventQuery::default;
     for status in states.into_iter().chain([None]) {
-        for destination in [None, Some(url.clone())] {
-            assert_seeks(&db, &read::listing_sql(&EventQuery { status, destination, endpoint: None }), &[]);
+        for scope in [Scope::All, Scope::Destination(1)] {
+            let filtered =
+                EventQuery { event_type: text(), error: ErrorFilter::parse("http_5xx"), ..query() };
+            for (query, index) in [
+                (query(), None),
+                (filtered, None),
+                (EventQuery { event_id: EventId::new("x").ok(), ..query() }, Some("webhook_events_event_id")),
+                (
+                    EventQuery { payment_request_id: text(), ..query() },
+                    Some("webhook_events_payment_request_id"),
+                ),
+                (EventQuery { session_id: text(), ..query() }, Some("webhook_events_session_id")),
+                (EventQuery { webhook_id: text(), ..query() }, Some("webhook_events_webhook_id")),
+            ] {
+                let walk = choose_events_walk(&EventQuery { status, ..query }, scope, ALL_KEYS);
+                assert_seeks(&db, &walk.page_sql(51), index.as_slice());
+                let last_examined = plan(&db, &walk.last_examined_sql(ExamineLimit::default()));
+                assert!(last_examined.iter().all(|step| step.starts_with("SEARCH l")), "{last_examined:?}");
+            }
         }
     }
 }
 
 #[test]
 fn cost_of_listing_a_destination_does_not_grow_with_its_deliveries() {
-    let here = DestinationUrl::parse("https://here.example/").unwrap();
     let cost = |delivered| {
         let Database { db, _directory } = database();
         db.execute(
-            "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, ?1, 0)",
-            [here.as_str()],
+            "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, 'https://here.example/', 0)",
+            [],
         )
         .unwrap();
         insert_events(&db, 1, 2, "failed", 1, 0);
@@ -189,14 +213,11 @@ fn cost_of_listing_a_destination_does_not_grow_with_its_deliveries() {
         insert_events(&db, 1, delivered, "delivered", 1, 0);
         // Reads to the end of the page, or of the listing if that is shorter.
         let steps = |status| {
-            let query = EventQuery { status, destination: Some(here.clone()), endpoint: None };
-            let mut listed = db.prepare(&read::listing_sql(&query)).unwrap();
-            let rows: Vec<i64> = listed
-                .query_map((i64::MAX, 3, here.as_str()), |row| row.get(0))
-                .unwrap()
-                .map(Result::unwrap)
-                .collect();
-            (rows.len(), listed.get_status(StatementStatus::VmStep))
+            let query = EventQuery { status, ..EventQuery::default() };
+            let walk = choose_events_walk(&query, Scope::Destination(1), ALL_KEYS);
+            let mut listed = db.prepare(&walk.page_sql(3)).unwrap();
+            let rows = listed.query_map(params_from_iter(walk.params()), |_| Ok(())).unwrap().count();
+            (rows, listed.get_status(StatementStatus::VmStep))
         };
         [None, Some(DeliveryStatus::Pending), Some(DeliveryStatus::Failed), Some(DeliveryStatus::Delivered)]
             .map(steps)
@@ -204,6 +225,36 @@ fn cost_of_listing_a_destination_does_not_grow_with_its_deliveries() {
     let costs = cost(20_000);
     assert_eq!(costs.map(|(rows, _)| rows), [3, 2, 2, 3]);
     assert_eq!(costs, cost(100));
+}
+
+#[test]
+fn a_page_of_a_search_examines_ten_thousand_rows_at_most() {
+    let Database { db, _directory } = database();
+    db.execute(
+        "INSERT INTO webhook_destinations (id, url, created_at) VALUES (1, 'https://a.example/', 0)",
+        [],
+    )
+    .unwrap();
+    for (status, attempts) in [("delivered", 1), ("failed", 1), ("pending", 0)] {
+        insert_events(&db, 1, 11_000, status, attempts, 0);
+    }
+    let page = PageRequest::default();
+    let nothing = Some("another".to_owned());
+    for (status, newest) in [
+        (None, 33_000),
+        (Some(DeliveryStatus::Pending), 33_000),
+        (Some(DeliveryStatus::Failed), 22_000),
+        (Some(DeliveryStatus::Delivered), 33_000),
+    ] {
+        let query = EventQuery { status, event_type: nothing.clone(), ..EventQuery::default() };
+        let found = search::events(&db, &query, &page).unwrap();
+        assert!(found.items.is_empty());
+        assert_eq!(found.next.unwrap().key.0, newest - 9_999, "{status:?}");
+    }
+    let filter = BulkFilter { event_type: nothing, ..BulkFilter::default() };
+    let query = DeadLetterQuery { filter, ..DeadLetterQuery::default() };
+    let found = search::dead_letters(&db, &query, &page).unwrap();
+    assert_eq!((found.items.len(), found.next.unwrap().key.0), (0, 22_000 - 9_999));
 }
 
 #[test]
@@ -276,7 +327,7 @@ fn every_query_of_activity_seeks_in_an_index_and_does_not_sort() {
     for sql in by_primary_key {
         assert_seeks(&db, sql, &[]);
     }
-    for sql in [activity::DATE_HEARTBEATS, activity::WORKERS] {
+    for sql in [activity::DATE_HEARTBEATS, activity::WORKERS, activity::RECEIVERS] {
         assert_seeks(&db, sql, &["webhook_workers_heartbeat"]);
     }
     let removals =
@@ -379,10 +430,8 @@ fn cost_of_an_overview_does_not_grow_with_the_history() {
         insert_events(&db, 1, rows, "delivered", 1, 0);
         insert_events(&db, 1, rows, "failed", 1, 0);
         insert_events(&db, 1, rows, "pending", 0, 0);
-        (
-            steps(&db, read::OVERVIEW, [500]),
-            steps(&db, read::DEAD_LETTERS, (i64::MAX, i64::MAX, 10, None::<&str>, None::<&str>)),
-        )
+        let walk = choose_dead_letters_walk(&db, &DeadLetterQuery::all(), Scope::All, None).unwrap();
+        (steps(&db, read::OVERVIEW, [500]), steps(&db, &walk.page_sql(10), params_from_iter(walk.params())))
     };
     assert_eq!(cost(20_000), cost(100));
 }
@@ -413,6 +462,7 @@ fn destinations_that_need_attention_are_listed_by_partial_indexes() {
     let Database { db, _directory } = database();
     assert_seeks(&db, destination_view::FAILING, &["webhook_destinations_failing"]);
     assert_seeks(&db, destination::RESUMED, &["webhook_destinations_resumed"]);
+    assert_seeks(&db, destination::REQUESTED_PROBES, &["webhook_destinations_probed"]);
     // The destinations that are paused now are sorted.
     let paused = plan(&db, destination_view::PAUSED);
     assert!(paused.iter().any(|step| step.contains("webhook_destinations_paused")), "{paused:#?}");

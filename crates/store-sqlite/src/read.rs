@@ -1,16 +1,9 @@
-//! Reads for operators. No query reads a payload, and no listing costs more as the history grows. A page is one
-//! statement: it joins the index that orders the page with the view of events.
+//! Reads for operators: the overview and one event. None of them reads a payload.
 
 use std::time::Duration;
 
-use posthaste_domain::{
-    DeliveryStatus, ErrorClass, EventId, EventKey, Excerpt, FailureKind, LeaseToken, Timestamp, Trigger,
-    WorkerId,
-};
-use posthaste_store::{
-    AttemptView, AuditView, DeadLetterFilter, EventDetail, EventQuery, EventView, Overview, Page, PageCursor,
-    PageRequest, StoreError,
-};
+use posthaste_domain::{ErrorClass, EventId, EventKey, Excerpt, LeaseToken, Timestamp, Trigger, WorkerId};
+use posthaste_store::{AttemptView, AuditView, EventDetail, Overview, StoreError};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use crate::claims;
@@ -74,106 +67,6 @@ fn count_expired_leases(db: &Connection, now: Timestamp) -> rusqlite::Result<u64
         }
     }
     Ok(expired)
-}
-
-/// Lists the failed events after a cursor, latest change first.
-///
-/// Index: webhook_failures_updated_at, backwards from the cursor's timestamp. The query skips the rows of the cursor's own
-/// microsecond, and rows that the filter leaves out: an index by kind would serve only lists of a few among many.
-pub(crate) const DEAD_LETTERS: &str = concat!(
-    "SELECT ",
-    event_columns!(),
-    " FROM webhook_failures l INDEXED BY webhook_failures_updated_at
-      CROSS JOIN webhook_outbox_events v
-      WHERE (l.updated_at, l.id) < (?1, ?2) AND v.id = l.id
-        AND (?4 IS NULL OR l.failure_kind = ?4) AND l.failure_kind IS NOT ?5
-      ORDER BY l.updated_at DESC, l.id DESC LIMIT ?3"
-);
-
-pub(crate) fn dead_letters(
-    db: &Connection,
-    filter: DeadLetterFilter,
-    page: &PageRequest,
-) -> Result<Page<EventView>, CallError> {
-    let (at, key, limit) = page_bounds(page);
-    let (only, omitted) = (filter.only().map(FailureKind::as_str), filter.omitted().map(FailureKind::as_str));
-    let mut failed = db.prepare_cached(DEAD_LETTERS)?;
-    let events = failed.query_map((at, key, limit, only, omitted), row::event_view)?;
-    to_page(events.collect::<Result<_, _>>()?, page, |event| event.updated_at)
-}
-
-pub(crate) fn events(
-    db: &Connection,
-    query: &EventQuery,
-    page: &PageRequest,
-) -> Result<Page<EventView>, CallError> {
-    let (_, key, limit) = page_bounds(page);
-    let mut listed = db.prepare_cached(&listing_sql(query))?;
-    let events = match (&query.destination, query.endpoint) {
-        // No event has both.
-        (Some(_), Some(_)) => return Ok(Page { items: Vec::new(), next: None }),
-        (Some(url), None) => listed.query_map((key, limit, url.as_str()), row::event_view)?,
-        (None, Some(endpoint)) => listed.query_map((key, limit, endpoint.0.0), row::event_view)?,
-        (None, None) => listed.query_map((key, limit), row::event_view)?,
-    };
-    to_page(events.collect::<Result<_, _>>()?, page, |event| event.created_at)
-}
-
-/// Builds the query for one page of events, newest first. The cost of a page never grows with the number of delivered
-/// events. The query may have to skip the backlog: pending and failed events that are newer than the delivered ones it
-/// lists, or pending events of other destinations.
-///
-/// The newest event has the highest key. Indexes: webhook_events_destination, webhook_failures_destination; both contain
-/// the key as their last column.
-pub(crate) fn listing_sql(query: &EventQuery) -> String {
-    let by_destination = query.destination.is_some() || query.endpoint.is_some();
-    let from = match (query.status, by_destination) {
-        (None | Some(DeliveryStatus::Delivered), false) => "webhook_events l",
-        (None | Some(DeliveryStatus::Delivered), true) => {
-            "webhook_events l INDEXED BY webhook_events_destination"
-        }
-        (Some(DeliveryStatus::Pending), _) => "webhook_queue l",
-        (Some(DeliveryStatus::Failed), false) => "webhook_failures l",
-        (Some(DeliveryStatus::Failed), true) => "webhook_failures l INDEXED BY webhook_failures_destination",
-    };
-    let delivered = "AND NOT EXISTS (SELECT 1 FROM webhook_queue q WHERE q.id = l.id)
-                     AND NOT EXISTS (SELECT 1 FROM webhook_failures f WHERE f.id = l.id)";
-    // Index: webhook_destinations_url.
-    let destination = match query.endpoint {
-        None => {
-            "AND l.destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'url' AND url = ?3)"
-        }
-        Some(_) => {
-            "AND l.destination_id = (SELECT id FROM webhook_destinations WHERE kind = 'endpoint' AND id = ?3)"
-        }
-    };
-    format!(
-        "SELECT {} FROM {from} CROSS JOIN webhook_outbox_events v
-         WHERE l.id < ?1 AND v.id = l.id {} {}
-         ORDER BY l.id DESC LIMIT ?2",
-        event_columns!(),
-        if query.status == Some(DeliveryStatus::Delivered) { delivered } else { "" },
-        if by_destination { destination } else { "" },
-    )
-}
-
-/// Returns the timestamp and key that the page starts after, and the number of rows to read: one more than the page
-/// holds.
-fn page_bounds(page: &PageRequest) -> (i64, i64, i64) {
-    let (at, key) = page.after.map_or((i64::MAX, i64::MAX), |after| (after.at.as_micros(), after.key.0));
-    (at, key, i64::try_from(page.limit.get()).expect("page limits are at most a few hundred") + 1)
-}
-
-/// Makes a page of the events that its query returned. An event beyond the page's limit means that there is a next page.
-fn to_page(
-    mut events: Vec<EventView>,
-    page: &PageRequest,
-    at: impl Fn(&EventView) -> Timestamp,
-) -> Result<Page<EventView>, CallError> {
-    let more = events.len() > page.limit.get();
-    events.truncate(page.limit.get());
-    let next = events.last().filter(|_| more).map(|last| PageCursor { at: at(last), key: last.key });
-    Ok(Page { items: events, next })
 }
 
 /// Reads one event with its attempts and operator actions.

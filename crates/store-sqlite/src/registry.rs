@@ -20,7 +20,7 @@ mod message_store;
 mod operation;
 mod operation_step;
 mod publish;
-mod resend;
+pub(crate) mod resend;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -18,7 +18,7 @@ macro_rules! event_columns {
          v.delivery_status, v.failure_kind, v.attempts, v.max_attempts, v.claims, v.lost_leases,
          v.next_attempt_at, v.lease_owner, v.lease_until, v.last_error, v.last_attempted_at, v.delivered_at,
          v.manual_last_action, v.manual_last_actor, v.manual_last_at, v.created_at, v.updated_at,
-         v.manual_last_reason, v.stored_by, v.app_id"
+         v.manual_last_reason, v.stored_by, v.app_id, v.replay_of"
     };
 }
 pub(crate) use event_columns;
@@ -63,6 +63,7 @@ pub(crate) fn event_view(row: &Row<'_>) -> rusqlite::Result<EventView> {
         last_attempted_at: optional_timestamp(row, 19)?,
         delivered_at: optional_timestamp(row, 20)?,
         manual_last: manual_last(row)?,
+        replay_of: row.get::<_, Option<String>>(29)?.map(EventId::from_stored),
         created_at: timestamp(row, 24)?,
         updated_at: timestamp(row, 25)?,
     })

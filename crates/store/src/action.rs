@@ -44,6 +44,21 @@ impl RecordedAction {
             Err(StoreError::IdempotencyConflict { key: key.to_owned() })
         }
     }
+
+    /// Returns the event that a replay has added, as the replay left it. `added` is the event of this action as it is now. A
+    /// conflict if the recorded action is not the replay of an event of this chain.
+    pub fn require_replay_of(
+        &self,
+        first_event_id: &EventId,
+        added: EventView,
+        key: &str,
+    ) -> Result<EventView, StoreError> {
+        if self.audit.action == ManualAction::Replay && added.replay_of.as_ref() == Some(first_event_id) {
+            Ok(added.as_left_by(&self.audit))
+        } else {
+            Err(StoreError::IdempotencyConflict { key: key.to_owned() })
+        }
+    }
 }
 
 impl EventView {
@@ -60,7 +75,7 @@ impl EventView {
             ..self
         };
         match audit.action {
-            ManualAction::Requeue | ManualAction::Resend => Self {
+            ManualAction::Requeue | ManualAction::Resend | ManualAction::Replay => Self {
                 status: DeliveryStatus::Pending,
                 failure_kind: None,
                 attempts: 0,
@@ -79,8 +94,8 @@ impl EventView {
                     ..before
                 }
             }
-            // A discard leaves no event, so it is answered from its audit row alone.
-            ManualAction::Discard => before,
+            // A discard leaves no event, so it is answered from its audit row alone. A look is never repeated under a key.
+            ManualAction::Discard | ManualAction::ViewContent => before,
         }
     }
 }

@@ -4,15 +4,17 @@
 //! the process's row up to date. The number of buckets is bounded by time, not by traffic.
 
 mod history;
+mod receivers;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{LatencyHistogram, Timestamp, WorkerId};
+use posthaste_domain::{DestinationId, LatencyHistogram, Timestamp, WorkerId};
 
 use crate::StoreError;
 
 pub use history::{ActivityBucket, HISTORY_POINTS_MAX, History, HistoryRange, Resolution};
+pub use receivers::{RECEIVERS_REPORTED_MAX, RECEIVERS_SHOWN_FOR, ReceiverActivity};
 
 /// How long a worker is listed after its last report.
 pub const WORKER_LISTED_FOR: Duration = Duration::from_secs(3_600);
@@ -64,6 +66,8 @@ pub struct ActivityReport {
     /// Whether the worker has stopped. The store then forgets the worker, and would count a repetition again.
     pub is_last: bool,
     pub counts: ActivityCounts,
+    /// What the worker knows of the destinations that it used last, [`RECEIVERS_REPORTED_MAX`] at most, each once.
+    pub receivers: Vec<ReceiverActivity>,
 }
 
 /// A worker, as its last report describes it.
@@ -100,4 +104,8 @@ pub trait Activity: Send + Sync {
     /// Lists the workers that reported within [`WORKER_LISTED_FOR`] and have not stopped, sorted by name and start. Lists
     /// [`WORKERS_LISTED_MAX`] at most.
     async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError>;
+
+    /// Returns what the workers that reported within [`RECEIVERS_SHOWN_FOR`] and have not stopped know of these destinations,
+    /// merged and sorted by destination. A destination that none of them reported is left out.
+    async fn receivers(&self, destinations: &[DestinationId]) -> Result<Vec<ReceiverActivity>, StoreError>;
 }

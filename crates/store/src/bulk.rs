@@ -131,8 +131,12 @@ impl BulkFilter {
             Some(kind) => candidate.failure_kind == kind,
             None => candidate.failure_kind != FailureKind::Cancelled,
         };
-        kind_matches
-            && self.destination.as_ref().is_none_or(|wanted| candidate.url == Some(wanted))
+        kind_matches && self.matches_apart_from_kind(candidate)
+    }
+
+    /// Returns whether a dead letter meets the other conditions, whatever its kind.
+    pub(crate) fn matches_apart_from_kind(&self, candidate: &BulkCandidate<'_>) -> bool {
+        self.destination.as_ref().is_none_or(|wanted| candidate.url == Some(wanted))
             && self.endpoint.is_none_or(|wanted| candidate.endpoint == Some(wanted))
             && self.app.is_none_or(|wanted| candidate.app == Some(wanted))
             && self.event_type.as_deref().is_none_or(|wanted| candidate.event_type == wanted)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use posthaste_domain::{ClaimId, DestinationId, EventId, EventKey, Lease, LeaseToken, Timestamp, WorkerId};
 
-use crate::destination::ResumedDestination;
+use crate::destination::{RequestedProbe, ResumedDestination};
 use crate::slots::{ClaimSlots, PaceSlots};
 
 /// A worker's request for leases. A worker requests only as many events as it can send at once.
@@ -63,6 +63,9 @@ pub struct ClaimResponse {
     /// Destinations that an operator has resumed within [`ClaimRequest::resumed_within`]. The worker closes their
     /// circuits. A claim whose leases reach the limit may leave them to one of the next claims.
     pub resumed: Vec<ResumedDestination>,
+    /// Destinations for which an operator has asked for a probe within [`ClaimRequest::resumed_within`]. A worker with an open
+    /// circuit of the destination sends one request at once.
+    pub probes: Vec<RequestedProbe>,
     /// Destinations whose URL, keys or headers have changed within [`ClaimRequest::resumed_within`]. The worker reads them again
     /// before its next request.
     pub updated: Vec<DestinationId>,

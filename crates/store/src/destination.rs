@@ -231,6 +231,8 @@ pub enum DestinationAction {
     Enable,
     RotateKey,
     Delete,
+    /// An operator asked for a probe while the circuit was open.
+    Probe,
 }
 
 posthaste_domain::named_variants!(DestinationAction {
@@ -240,6 +242,7 @@ posthaste_domain::named_variants!(DestinationAction {
     Enable => "enable",
     RotateKey => "rotate_key",
     Delete => "delete",
+    Probe => "probe",
 });
 
 /// The actor in the audit log of what Posthaste did on its own.
@@ -325,6 +328,47 @@ pub struct ResumedDestination {
     pub destination: DestinationId,
     /// Time since the resume.
     pub ago: Duration,
+}
+
+/// A destination for which an operator has asked for a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestedProbe {
+    pub destination: DestinationId,
+    /// By the store's clock. It names the request: no other request of the destination has the same time.
+    pub requested_at: Timestamp,
+}
+
+/// The result of asking for a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeResponse {
+    pub status: DestinationStatus,
+    /// Why no probe is sent. `None` if workers send one.
+    pub refusal: Option<ProbeRefusal>,
+}
+
+/// Why a probe makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeRefusal {
+    /// A probe would not lift the pause.
+    Paused,
+    NoOpenCircuit,
+    /// A probe is the request of an event, and no event waits for one.
+    NoWaitingEvent,
+}
+
+impl DestinationStatus {
+    /// Returns why no probe is sent, if that is so.
+    pub fn refuse_probe(&self, has_waiting_event: bool) -> Option<ProbeRefusal> {
+        if self.is_paused() {
+            Some(ProbeRefusal::Paused)
+        } else if self.circuit.is_none() {
+            Some(ProbeRefusal::NoOpenCircuit)
+        } else if !has_waiting_event {
+            Some(ProbeRefusal::NoWaitingEvent)
+        } else {
+            None
+        }
+    }
 }
 
 #[cfg(test)]

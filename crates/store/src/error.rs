@@ -31,6 +31,10 @@ pub enum StoreError {
     NotCancellable { event_id: EventId, status: DeliveryStatus },
     #[error("event {event_id} is {}; only a failed event can be discarded", status.as_str())]
     NotDiscardable { event_id: EventId, status: DeliveryStatus },
+    #[error("event {event_id} is {}; {}", status.as_str(), not_replayable_because(*status))]
+    NotReplayable { event_id: EventId, status: DeliveryStatus },
+    #[error("the payload of event {event_id} was removed")]
+    ContentRemoved { event_id: EventId },
     #[error(
         "idempotency key {key:?} was used before with a different request; use a new key for a new request"
     )]
@@ -84,6 +88,8 @@ impl StoreError {
             Self::NotRequeueable { .. } => "webhook_outbox_event_not_requeueable",
             Self::NotCancellable { .. } => "webhook_outbox_event_not_cancellable",
             Self::NotDiscardable { .. } => "webhook_outbox_event_not_discardable",
+            Self::NotReplayable { .. } => "webhook_outbox_event_not_replayable",
+            Self::ContentRemoved { .. } => "webhook_outbox_event_content_removed",
             Self::IdempotencyConflict { .. } => "idempotency_key_conflict",
             Self::EventIdTaken { .. } => "event_id_taken",
             Self::DestinationNotFound { .. } => "destination_not_found",
@@ -107,5 +113,13 @@ impl StoreError {
     /// Returns true if the same call may succeed later.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Busy { .. })
+    }
+}
+
+/// Says what to do with an event that has not been delivered.
+const fn not_replayable_because(status: DeliveryStatus) -> &'static str {
+    match status {
+        DeliveryStatus::Failed => "requeue it to send it",
+        DeliveryStatus::Pending | DeliveryStatus::Delivered => "only a delivered event can be sent once more",
     }
 }

@@ -1,7 +1,9 @@
-//! Events as operators see them. These types have no payload, so that none can leak.
+//! Events as operators see them. Only [`EventContent`] has a payload, so that no other type can leak one.
 
+use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use posthaste_domain::{
     ApplicationId, DeliveryStatus, DestinationId, DestinationUrl, ErrorClass, EventId, EventKey, Excerpt,
     FailureKind, LeaseToken, MessageId, Timestamp, Trigger, WorkerId,
@@ -41,6 +43,8 @@ pub struct EventView {
     pub delivered_at: Option<Timestamp>,
     /// The last action of an operator.
     pub manual_last: Option<AuditView>,
+    /// The delivered event that an operator sent once more with this event.
+    pub replay_of: Option<EventId>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -50,8 +54,33 @@ impl EventView {
     pub fn wire_id(&self) -> EventId {
         match self.app {
             Some(_) => EventId::from_message(self.message_id),
-            None => self.event_id.clone(),
+            None => self.first_event_id().clone(),
         }
+    }
+
+    /// The id of the event that a chain of replays began with. All of them have its id on the wire.
+    pub fn first_event_id(&self) -> &EventId {
+        self.replay_of.as_ref().unwrap_or(&self.event_id)
+    }
+}
+
+/// The content of an event, for an operator.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EventContent {
+    pub event: EventView,
+    pub content_type: String,
+    pub traceparent: Option<String>,
+    /// The beginning of the payload, or all of it.
+    pub payload: Bytes,
+    /// The size of the whole payload.
+    pub payload_bytes: u64,
+}
+
+/// Omits the payload, so that it never reaches a log.
+impl fmt::Debug for EventContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { event, payload_bytes, .. } = self;
+        write!(f, "EventContent({}, {payload_bytes} bytes)", event.event_id)
     }
 }
 
@@ -82,6 +111,10 @@ pub enum ManualAction {
     Discard,
     /// A caller of the registry sent the message again. It reopened the event like a requeue, or added it.
     Resend,
+    /// An operator sent a delivered event once more. The action is recorded with that event and with the event that it added.
+    Replay,
+    /// An operator looked at the payload. It changes nothing, so it is never the last action on an event.
+    ViewContent,
 }
 
 posthaste_domain::named_variants!(ManualAction {
@@ -89,12 +122,14 @@ posthaste_domain::named_variants!(ManualAction {
     Cancel => "cancel",
     Discard => "discard",
     Resend => "resend",
+    Replay => "replay",
+    ViewContent => "view_content",
 });
 
 impl ManualAction {
     /// Returns whether the action makes the event due now and restarts its expiry, so that its next attempt is manual.
     pub const fn restarts(self) -> bool {
-        matches!(self, Self::Requeue | Self::Resend)
+        matches!(self, Self::Requeue | Self::Resend | Self::Replay)
     }
 }
 

@@ -10,11 +10,11 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 
 use crate::{
     ActionRequest, Activity, Answers, Applications, AuditView, BulkOperations, CircuitReport, ClaimRequest,
-    ClaimResponse, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
-    Endpoints, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventTypes, EventView,
+    ClaimResponse, DeadLetterQuery, DestinationDetail, DestinationState, DestinationStatus, DestinationView,
+    Endpoints, EnqueueRequest, EnqueueResponse, EventContent, EventDetail, EventQuery, EventTypes, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, Messages, NoticeCursor, NoticePage,
-    Operations, Overview, Page, PageRequest, PauseRequest, Retention, RotateRequest, SettleResult,
-    Settlement, Store, StoreError, StoreHealth, StoredSecret, Wakeups,
+    Operations, Overview, Page, PageRequest, PauseRequest, ProbeResponse, Retention, RotateRequest,
+    SettleResult, Settlement, Store, StoreError, StoreHealth, StoredSecret, Wakeups,
 };
 
 /// A decorator of a store. Every method calls the inner store unless the layer overrides it.
@@ -59,10 +59,10 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
-        self.inner().dead_letters(filter, page).await
+        self.inner().dead_letters(query, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -93,6 +93,19 @@ pub trait StoreLayer: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         self.inner().discard(event_id, request, reason).await
+    }
+
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        self.inner().replay(event_id, request).await
+    }
+
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError> {
+        self.inner().event_content(event_id, actor, payload_bytes_max).await
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
@@ -129,6 +142,10 @@ pub trait StoreLayer: Send + Sync + 'static {
         actor: &str,
     ) -> Result<DestinationStatus, StoreError> {
         self.inner().resume_destination(id, actor).await
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        self.inner().probe_destination(id, actor).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {
@@ -239,10 +256,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
-        self.0.dead_letters(filter, page).await
+        self.0.dead_letters(query, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -273,6 +290,19 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError> {
         self.0.discard(event_id, request, reason).await
+    }
+
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        self.0.replay(event_id, request).await
+    }
+
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError> {
+        self.0.event_content(event_id, actor, payload_bytes_max).await
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
@@ -309,6 +339,10 @@ impl<L: StoreLayer> Store for LayeredStore<L> {
         actor: &str,
     ) -> Result<DestinationStatus, StoreError> {
         self.0.resume_destination(id, actor).await
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        self.0.probe_destination(id, actor).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

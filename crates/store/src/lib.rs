@@ -31,6 +31,7 @@ mod overview;
 mod page;
 mod payload_budget;
 mod registry;
+mod search;
 mod secrets;
 mod settle;
 mod slots;
@@ -47,8 +48,8 @@ use posthaste_domain::{DestinationId, EventId, WorkerId};
 pub use action::{ActionRequest, RecordedAction};
 pub use activity::{
     AHEAD_MAX, Activity, ActivityBucket, ActivityCounts, ActivityReport, HISTORY_POINTS_MAX, History,
-    HistoryRange, REMOVED_MAX, Resolution, WORKER_KEPT_FOR, WORKER_LISTED_FOR, WORKERS_LISTED_MAX,
-    WorkerStatus,
+    HistoryRange, RECEIVERS_REPORTED_MAX, RECEIVERS_SHOWN_FOR, REMOVED_MAX, ReceiverActivity, Resolution,
+    WORKER_KEPT_FOR, WORKER_LISTED_FOR, WORKERS_LISTED_MAX, WorkerStatus,
 };
 pub use bulk::{
     BULK_COUNT_MAX, BulkAction, BulkCandidate, BulkCount, BulkFilter, BulkOperation, BulkOperations,
@@ -60,18 +61,18 @@ pub use destination::{
     CircuitReport, DESTINATION_AUDIT_MAX, DestinationAction, DestinationAudit, DestinationDetail,
     DestinationState, DestinationStatus, DestinationView, HELD_COUNT_MAX, LISTED_PENDING_COUNT_MAX,
     OpenCircuit, OpenCircuitReport, OperatorPause, PENDING_COUNT_MAX, PauseRequest, PendingCount,
-    ReceiverPause, ResumedDestination, SYSTEM_ACTOR,
+    ProbeRefusal, ProbeResponse, ReceiverPause, RequestedProbe, ResumedDestination, SYSTEM_ACTOR,
 };
 pub use enqueue::{EnqueueLease, EnqueueRequest, EnqueueResponse, Idempotency, Receipt};
 pub use error::StoreError;
-pub use event::{AttemptView, AuditView, EventDetail, EventView, ManualAction};
+pub use event::{AttemptView, AuditView, EventContent, EventDetail, EventView, ManualAction};
 pub use expire::{ExpireRequest, ExpireResponse};
 pub use health::StoreHealth;
 pub use layer::{LayeredStore, StoreLayer};
 pub use maintain::{MaintenanceReport, Retention};
-pub use notices::{NoticeCursor, NoticePage, PublishedNotice};
+pub use notices::{NoticeCursor, NoticePage, NoticeSubject, PublishedNotice};
 pub use overview::Overview;
-pub use page::{DeadLetterFilter, EventQuery, InvalidPageLimit, Page, PageCursor, PageLimit, PageRequest};
+pub use page::{InvalidPageLimit, Page, PageCursor, PageLimit, PageRequest};
 pub use payload_budget::{PayloadBudget, split_held};
 pub use registry::{
     Advance, Answer, AnswerKey, AnswerSlot, Answers, AppScope, Application, Applications, AttemptFilter,
@@ -82,6 +83,7 @@ pub use registry::{
     NewOperation, NewSecrets, Operation, OperationKind, OperationState, Operations, PastRange, Publication,
     PublishRequest, Reseal, RotateKey,
 };
+pub use search::{DeadLetterQuery, EventQuery, ExamineLimit, KeySearch};
 pub use secrets::{GracePeriod, InvalidGracePeriod, RotateRequest, StoredSecret, VALID_SECRETS_MAX};
 pub use settle::{SettleResult, Settlement};
 pub use slots::{ClaimSlots, FixedSlots, Pace, PaceSlots, Receiver, ReceiverSlots, SlotBudget};
@@ -127,14 +129,14 @@ pub trait Store: Send + Sync + 'static {
     /// Counts the events by state. All counts come from one snapshot.
     async fn overview(&self) -> Result<Overview, StoreError>;
 
-    /// Lists failed events, most recently changed first.
+    /// Lists failed events, most recently changed first. A page examines at most [`DeadLetterQuery::examine`] rows.
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError>;
 
-    /// Lists events of any state, newest first.
+    /// Lists events of any state, newest first. A page examines at most [`EventQuery::examine`] rows.
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError>;
 
     /// Returns one event with its attempts and its audit log. Fails with [`StoreError::EventDiscarded`] if an operator
@@ -162,6 +164,19 @@ pub trait Store: Send + Sync + 'static {
         request: ActionRequest<'_>,
         reason: Option<&str>,
     ) -> Result<AuditView, StoreError>;
+
+    /// Sends a `delivered` event once more: adds an event with the id of the first one and `-rN`, the same id on the wire, one attempt,
+    /// and due now. Returns the new event. Fails with [`StoreError::ContentRemoved`] if the payload is gone. A repetition under the
+    /// key of the request returns the event that the first call added.
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError>;
+
+    /// Returns up to `payload_bytes_max` bytes of an event's payload, after it has recorded durably that the actor looked at it.
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError>;
 
     /// Dead-letters pending events with kind `expired` if they have not ended in time, in one step of a walk over the
     /// pending events. An event under a live lease is left alone: its own result ends it. Two workers may walk at the same
@@ -197,6 +212,11 @@ pub trait Store: Send + Sync + 'static {
         id: DestinationId,
         actor: &str,
     ) -> Result<DestinationStatus, StoreError>;
+
+    /// Asks for a probe of a destination whose circuit is open: each worker with an open circuit of it sends one request at once,
+    /// and the result decides. Neither circuits nor pauses end. Workers learn of the request with their next claim, and the store
+    /// wakes them. Changes nothing if the response has a refusal.
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError>;
 
     /// Stores the circuits of a worker, so that operators can see them. The last report of each worker on a destination is
     /// valid until it expires. A report on a circuit that opened before the destination was resumed is ignored.

@@ -1,6 +1,6 @@
 //! The log of notices, which subscribers of the topic read.
 
-use posthaste_domain::Notice;
+use posthaste_domain::{DestinationUrl, Notice};
 
 /// A position in the log of notices. Positions grow in the order in which notices become visible.
 ///
@@ -16,6 +16,16 @@ pub struct NoticeCursor {
 pub struct PublishedNotice {
     pub cursor: NoticeCursor,
     pub notice: Notice,
+    /// The event of the notice, as it is when the notice is read. `None` after the event was discarded.
+    pub subject: Option<NoticeSubject>,
+}
+
+/// What the event of a notice is, and where it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoticeSubject {
+    pub event_type: String,
+    /// The present URL of an endpoint, or the URL to which the event was enqueued.
+    pub destination_url: DestinationUrl,
 }
 
 /// A page of the log of notices.

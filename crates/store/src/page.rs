@@ -1,6 +1,6 @@
 //! Keyset pagination: each page continues after the last row of the page before, even if rows change in between.
 
-use posthaste_domain::{DeliveryStatus, DestinationUrl, EndpointId, EventKey, FailureKind, Timestamp};
+use posthaste_domain::{EventKey, Timestamp};
 
 /// Maximum number of rows on a page: 1 to 200, by default 50.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,51 +60,9 @@ impl<C> Default for PageRequest<C> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T, C = PageCursor> {
     pub items: Vec<T>,
-    /// The position to continue after, or `None` on the last page.
+    /// The position to continue after, or `None` on the last page. A page of a search may be short, or empty, and still have
+    /// a next page: [`ExamineLimit`](crate::ExamineLimit).
     pub next: Option<C>,
-}
-
-/// Which dead letters to list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeadLetterFilter {
-    #[default]
-    All,
-    /// Every kind but `cancelled`: the events that may wait for a repair.
-    NotCancelled,
-    Kind(FailureKind),
-}
-
-impl DeadLetterFilter {
-    /// Returns whether the list contains dead letters of this kind.
-    pub fn includes(self, kind: FailureKind) -> bool {
-        self.only().is_none_or(|only| kind == only) && self.omitted() != Some(kind)
-    }
-
-    /// The one kind that is listed, if the list has only one.
-    pub const fn only(self) -> Option<FailureKind> {
-        match self {
-            Self::Kind(kind) => Some(kind),
-            Self::All | Self::NotCancelled => None,
-        }
-    }
-
-    /// The kind that the list omits, if it omits one.
-    pub const fn omitted(self) -> Option<FailureKind> {
-        match self {
-            Self::NotCancelled => Some(FailureKind::Cancelled),
-            Self::All | Self::Kind(_) => None,
-        }
-    }
-}
-
-/// Filters of a list of events. `None` matches every event.
-#[derive(Debug, Clone, Default)]
-pub struct EventQuery {
-    pub status: Option<DeliveryStatus>,
-    /// Events that were enqueued to this URL. Events of endpoints with the same URL are not among them.
-    pub destination: Option<DestinationUrl>,
-    /// Events of this endpoint.
-    pub endpoint: Option<EndpointId>,
 }
 
 #[cfg(test)]

@@ -137,11 +137,25 @@ fn invalid_policy_is_refused() {
     assert_eq!(BreakerPolicy::new(s(1), 0, 1, 1, s(1)), Err(BreakerPolicyError::NoEvidence));
 }
 
+#[test]
+fn an_operator_ends_the_cool_down_of_an_open_circuit_for_one_probe() {
+    let mut breaker = open_breaker();
+    assert!(breaker.allow_probe(s(5)));
+    let probe = breaker.admit(s(5)).expect("one probe");
+    assert!(!breaker.allow_probe(s(5)) && breaker.admit(s(5)).is_none(), "and no more while it is in flight");
+    breaker.record(probe, ReceiverHealth::Unhealthy, s(6));
+    assert_eq!(breaker.circuit(s(6)), Circuit::Open { remaining: s(30) }, "it cools down again");
+    assert!(breaker.allow_probe(s(7)));
+    send(&mut breaker, ReceiverHealth::Healthy, s(7));
+    assert_eq!(breaker.circuit(s(7)), Circuit::Closed);
+    assert!(!breaker.allow_probe(s(8)), "a closed circuit needs none");
+}
+
 proptest! {
-    /// For any sequence of results, a half-open circuit has at most one probe in flight, and an open circuit becomes
-    /// half-open.
+    /// For any sequence of results and of probes for which an operator asks, a half-open circuit has at most one probe in flight, and
+    /// an open circuit becomes half-open.
     #[test]
-    fn half_open_circuit_never_has_two_probes_in_flight(steps in proptest::collection::vec((0_u8..4, 0_u64..20), 1..300)) {
+    fn half_open_circuit_never_has_two_probes_in_flight(steps in proptest::collection::vec((0_u8..5, 0_u64..20), 1..300)) {
         let mut breaker = breaker();
         let mut in_flight: Vec<(Permit, bool)> = Vec::new();
         let mut now = s(0);
@@ -154,6 +168,10 @@ proptest! {
                     if let Some(permit) = breaker.admit(now) {
                         in_flight.push((permit, half_open));
                     }
+                }
+                (4, popped) => {
+                    in_flight.extend(popped);
+                    breaker.allow_probe(now);
                 }
                 (_, Some((permit, _))) => {
                     let health = [ReceiverHealth::Healthy, ReceiverHealth::Unhealthy, ReceiverHealth::Unknown][usize::from(step) - 1];

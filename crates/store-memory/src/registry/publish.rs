@@ -56,7 +56,7 @@ fn find_or_create_app(
 }
 
 /// Finds an endpoint, and refuses a disabled one.
-pub(super) fn find_enabled(
+pub(crate) fn find_enabled(
     state: &State,
     app: ApplicationId,
     endpoint: &posthaste_domain::EndpointRef,
@@ -135,6 +135,7 @@ pub(super) fn add_event(
         session_id: message.session_id.clone(),
         traceparent: message.traceparent.clone(),
         stored_by: message.stored_by.clone(),
+        replay_of: None,
         status: DeliveryStatus::Pending,
         failure_kind: None,
         attempts: 0,

@@ -1,10 +1,11 @@
 //! Sending a message to an endpoint again.
 
 use posthaste_domain::{
-    ApplicationId, DeliveryStatus, EndpointRef, EventId, EventKey, MessageRef, Timestamp,
+    ApplicationId, DeliveryStatus, DestinationId, EndpointRef, EventId, EventKey, MessageRef, Timestamp,
 };
 use posthaste_store::{ActionRequest, AuditView, ManualAction, StoreError};
 
+use super::MessageKey;
 use super::publish::{add_event, find_enabled};
 use crate::operate;
 use crate::state::State;
@@ -32,16 +33,26 @@ pub(super) fn resend(
         reopen(state, now, state.keys[&first], actor);
         return Ok(first);
     }
-    let is_taken = |id: &EventId| state.keys.contains_key(id) || state.discarded.contains_key(id);
-    let mut candidates = std::iter::once(first.clone()).chain((1..).map(|run| first.with_run(run)));
-    let event_id = candidates.find(|id| !is_taken(id)).expect("there are more numbers than events");
-    let key = add_event(state, now, message_key, destination, event_id.clone(), EXTRA_ATTEMPTS);
+    let is_taken = state.keys.contains_key(&first) || state.discarded.contains_key(&first);
+    let event_id = if is_taken { state.free_run(&first) } else { first };
+    let key = add_extra_event(state, now, message_key, destination, event_id.clone());
     let audit = AuditView { action: ManualAction::Resend, actor: actor.to_owned(), at: now, reason: None };
     state.audit.push((key, audit.clone()));
     let row = state.row_mut(key).expect("the event was just added");
     row.next_attempt_at = Some(now);
     row.manual_last = Some(audit);
     Ok(event_id)
+}
+
+/// Adds an event with the attempts of a resend.
+pub(crate) fn add_extra_event(
+    state: &mut State,
+    now: Timestamp,
+    message: MessageKey,
+    destination: DestinationId,
+    event_id: EventId,
+) -> EventKey {
+    add_event(state, now, message, destination, event_id, EXTRA_ATTEMPTS)
 }
 
 /// Reopens a failed event, due now.

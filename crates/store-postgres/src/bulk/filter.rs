@@ -1,27 +1,27 @@
 //! The filter of a bulk operation as conditions in SQL.
 
-use posthaste_domain::{FailureKind, Timestamp};
-use posthaste_store::{BULK_COUNT_MAX, BulkCount, BulkFilter, ErrorFilter};
+use posthaste_domain::{DestinationUrl, EndpointId, FailureKind, Timestamp};
+use posthaste_store::{BULK_COUNT_MAX, BulkCount, BulkFilter, DeadLetterQuery, ErrorFilter};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::list::{DESTINATION_BY_URL, ENDPOINT_BY_ID};
 use crate::session::{Session, Sql};
 
-/// The conditions on a failure `f`, with the parameters $1 to $6 of [`Conditions`]. Uses index webhook_events_id, if the
-/// filter names an application or a type.
+/// The conditions on a failure `f`, with the parameters $1 to $6 of [`Conditions`]; the kind `any` stands for every kind. Uses
+/// index webhook_events_id, if the filter names an application or a type.
 macro_rules! conditions {
     () => {
         "($1::bigint IS NULL AND $2::text IS NULL
           OR EXISTS (SELECT FROM app.webhook_events e
                      WHERE e.id = f.id AND ($1 IS NULL OR e.app_id = $1) AND ($2 IS NULL OR e.event_type = $2)))
-         AND CASE WHEN $3::text IS NULL THEN f.failure_kind <> 'cancelled' ELSE f.failure_kind = $3 END
+         AND CASE WHEN $3::text IS NULL THEN f.failure_kind <> 'cancelled' ELSE $3 IN ('any', f.failure_kind) END
          AND ($4::text IS NULL OR split_part(f.last_error, ':', 1) LIKE $4)
          AND ($5::bigint IS NULL OR f.updated_at >= timestamptz 'epoch' + $5 * interval '1 microsecond')
          AND ($6::bigint IS NULL OR f.updated_at <= timestamptz 'epoch' + $6 * interval '1 microsecond')"
     };
 }
 
-pub(super) use conditions;
+pub(crate) use conditions;
 
 /// The types of [`Conditions`], followed by three of the statement.
 pub(super) const TYPES: &[Type] = &[
@@ -61,8 +61,8 @@ static COUNT_OF_DESTINATION: Sql = Sql {
     types: TYPES,
 };
 
-/// The destination of a filter, resolved.
-pub(super) enum Scope {
+/// The URL or the endpoint of a filter, resolved.
+pub(crate) enum Scope {
     All,
     Destination(i64),
     /// The filter names a destination that does not exist.
@@ -70,8 +70,12 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    pub(super) async fn of(session: &Session, filter: &BulkFilter) -> Result<Self, tokio_postgres::Error> {
-        let found = match (&filter.destination, filter.endpoint) {
+    pub(crate) async fn of(
+        session: &Session,
+        destination: Option<&DestinationUrl>,
+        endpoint: Option<EndpointId>,
+    ) -> Result<Self, tokio_postgres::Error> {
+        let found = match (destination, endpoint) {
             (None, None) => return Ok(Self::All),
             (Some(url), None) => session.query(&DESTINATION_BY_URL, &[&url.as_str()]).await?,
             (None, Some(endpoint)) => session.query(&ENDPOINT_BY_ID, &[&endpoint.0.0]).await?,
@@ -84,7 +88,7 @@ impl Scope {
 }
 
 /// The parameters of `conditions!`.
-pub(super) struct Conditions<'a> {
+pub(crate) struct Conditions<'a> {
     app: Option<i64>,
     event_type: Option<&'a str>,
     failure_kind: Option<&'static str>,
@@ -94,7 +98,7 @@ pub(super) struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    pub(super) fn of(filter: &'a BulkFilter) -> Self {
+    pub(crate) fn of(filter: &'a BulkFilter) -> Self {
         Self {
             app: filter.app.map(|app| app.0),
             event_type: filter.event_type.as_deref(),
@@ -105,20 +109,18 @@ impl<'a> Conditions<'a> {
         }
     }
 
+    /// The conditions of a list. Without a kind, it may have cancelled events.
+    pub(crate) fn of_list(query: &'a DeadLetterQuery) -> Self {
+        let conditions = Self::of(&query.filter);
+        let any_kind = query.with_cancelled.then_some("any");
+        Self { failure_kind: conditions.failure_kind.or(any_kind), ..conditions }
+    }
+
     /// Returns the parameters in the order of the conditions, followed by those of the statement.
-    pub(super) fn followed_by<'p>(&'p self, own: [&'p (dyn ToSql + Sync); 3]) -> [&'p (dyn ToSql + Sync); 9] {
-        let [destination, after, limit] = own;
-        [
-            &self.app,
-            &self.event_type,
-            &self.failure_kind,
-            &self.error_pattern,
-            &self.since,
-            &self.until,
-            destination,
-            after,
-            limit,
-        ]
+    pub(crate) fn followed_by<'p>(&'p self, own: &[&'p (dyn ToSql + Sync)]) -> Vec<&'p (dyn ToSql + Sync)> {
+        let conditions: [&(dyn ToSql + Sync); 6] =
+            [&self.app, &self.event_type, &self.failure_kind, &self.error_pattern, &self.since, &self.until];
+        [&conditions[..], own].concat()
     }
 }
 
@@ -127,14 +129,14 @@ pub(super) async fn count(
     session: &Session,
     filter: &BulkFilter,
 ) -> Result<BulkCount, tokio_postgres::Error> {
-    let (sql, destination) = match Scope::of(session, filter).await? {
+    let (sql, destination) = match Scope::of(session, filter.destination.as_ref(), filter.endpoint).await? {
         Scope::All => (&COUNT, None),
         Scope::Destination(id) => (&COUNT_OF_DESTINATION, Some(id)),
         Scope::None => return Ok(BulkCount::of(0)),
     };
     let limit = super::stored_count(BULK_COUNT_MAX + 1);
     let conditions = Conditions::of(filter);
-    let rows = session.transact(sql, &conditions.followed_by([&destination, &0_i64, &limit])).await?;
+    let rows = session.transact(sql, &conditions.followed_by(&[&destination, &0_i64, &limit])).await?;
     let counted: i64 = rows.first().expect("the statement returns one row").try_get(0)?;
     Ok(BulkCount::of(u64::try_from(counted).unwrap_or(0)))
 }

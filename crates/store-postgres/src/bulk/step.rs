@@ -127,7 +127,7 @@ async fn examine(
     after: i64,
     rows_max: usize,
 ) -> Call<Vec<ExaminedDeadLetter>> {
-    let (sql, destination) = match Scope::of(session, filter).await? {
+    let (sql, destination) = match Scope::of(session, filter.destination.as_ref(), filter.endpoint).await? {
         Scope::All => (&EXAMINE, None),
         Scope::Destination(id) => (&EXAMINE_OF_DESTINATION, Some(id)),
         Scope::None => return Ok(Vec::new()),
@@ -135,7 +135,7 @@ async fn examine(
     let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
     let conditions = Conditions::of(filter);
     let mut examined = Vec::new();
-    for row in session.query(sql, &conditions.followed_by([&destination, &after, &limit])).await? {
+    for row in session.query(sql, &conditions.followed_by(&[&destination, &after, &limit])).await? {
         // NULL, which a failure without an error gives, selects nothing.
         let is_selected = row.try_get::<_, Option<bool>>(1)?.unwrap_or(false);
         examined.push(ExaminedDeadLetter { key: row.try_get(0)?, is_selected });

@@ -14,9 +14,11 @@ use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use super::grant_sql::{GRANT_RANGES, TAKE_OVER_EXPIRED};
+use super::granted::GrantedLeases;
 use super::limited::LimitedClaims;
 use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
+use crate::notices::{EventReferences, NoticeReferences};
 use crate::session::{Session, Sql};
 use crate::sleep;
 
@@ -40,7 +42,7 @@ pub(super) async fn execute_plan(
     plan: &ClaimPlan,
     is_checked: bool,
     budget: &mut ClaimBudget,
-    leases: &mut Vec<Lease>,
+    leases: &mut GrantedLeases,
 ) -> Result<LimitedClaims, tokio_postgres::Error> {
     let mut limited = LimitedClaims::default();
     if !plan.takeovers.is_empty() {
@@ -61,7 +63,7 @@ async fn take_over(
     request: &ClaimRequest,
     expired: &[EventKey],
     budget: &mut ClaimBudget,
-    leases: &mut Vec<Lease>,
+    leases: &mut GrantedLeases,
 ) -> Result<LimitedClaims, tokio_postgres::Error> {
     let keys: Vec<i64> = expired.iter().map(|key| key.0).collect();
     let grant = Grant::new(request, budget.payloads());
@@ -72,9 +74,9 @@ async fn take_over(
     let mut kept = vec![false; expired.len()];
     for (index, row) in parse_rows(grant.id, &rows)? {
         match row {
-            GrantRow::Granted { lease, lost_claim, .. } => {
+            GrantRow::Granted { lease, references, lost_claim, .. } => {
                 budget.take_lease(&claimable.receivers, &lease);
-                leases.push(lease);
+                leases.push(lease, references);
                 lost_claims.extend(lost_claim);
             }
             GrantRow::Paused { destination, until } => {
@@ -124,7 +126,7 @@ async fn claim_ranges(
     range_claims: &[RangeClaim],
     is_checked: bool,
     budget: &mut ClaimBudget,
-    leases: &mut Vec<Lease>,
+    leases: &mut GrantedLeases,
 ) -> Result<LimitedClaims, tokio_postgres::Error> {
     let destinations: Vec<i64> = range_claims.iter().map(|claim| claim.destination.0).collect();
     let lows: Vec<i64> = range_claims.iter().map(|claim| claim.range.low).collect();
@@ -146,9 +148,9 @@ async fn claim_ranges(
     for (index, row) in parse_rows(grant.id, &rows)? {
         let result = &mut results[index];
         match row {
-            GrantRow::Granted { position, lease, .. } => {
+            GrantRow::Granted { position, lease, references, .. } => {
                 budget.take_lease(&claimable.receivers, &lease);
-                leases.push(lease);
+                leases.push(lease, references);
                 result.granted += 1;
                 result.granted_to = result.granted_to.max(Some(position));
             }
@@ -268,6 +270,7 @@ pub(super) enum GrantRow {
     Granted {
         position: i64,
         lease: Lease,
+        references: EventReferences,
         lost_claim: Option<Uuid>,
     },
     Paused {
@@ -288,9 +291,12 @@ pub(super) fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantR
         let index = usize::try_from(row.try_get::<_, i64>(0)? - 1).expect("WITH ORDINALITY numbers from one");
         let position = row.try_get::<_, Option<i64>>(1)?;
         let row = match (position, row.try_get::<_, Option<PgTimestamp>>(14)?) {
-            (Some(position), _) => {
-                GrantRow::Granted { position, lease: parse_lease(claim, row)?, lost_claim: row.try_get(19)? }
-            }
+            (Some(position), _) => GrantRow::Granted {
+                position,
+                lease: parse_lease(claim, row)?,
+                references: parse_references(row)?,
+                lost_claim: row.try_get(19)?,
+            },
             (None, Some(PgTimestamp(until))) => {
                 GrantRow::Paused { destination: DestinationId(row.try_get(5)?), until }
             }
@@ -313,6 +319,14 @@ pub(super) fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantR
     Ok(parsed)
 }
 
+/// Parses the references of the event of a row, in the same column of all these statements.
+pub(super) fn parse_references(row: &Row) -> Result<EventReferences, tokio_postgres::Error> {
+    let Some(references) = row.try_get::<_, Option<Vec<Option<String>>>>(20)? else { return Ok(None) };
+    let [webhook_id, session_id, payment_request_id] =
+        references.try_into().expect("the statement builds an array of three");
+    Ok(Some(Box::new(NoticeReferences { webhook_id, session_id, payment_request_id })))
+}
+
 /// Parses a row of [`GRANT_RANGES`], [`TAKE_OVER_EXPIRED`] or `REPEAT_CLAIM`, which select the same columns.
 /// `claim` is the id of the grant.
 pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgres::Error> {
@@ -328,9 +342,11 @@ pub(super) fn parse_lease(claim: Uuid, row: &Row) -> Result<Lease, tokio_postgre
     Ok(Lease {
         key,
         token: lease_token(claim, key),
-        wire_id: match row.try_get(17)? {
-            true => EventId::from_message(message_id),
-            false => event_id.clone(),
+        // NULL for an event of a message; empty for a direct event that is no replay.
+        wire_id: match row.try_get::<_, Option<&str>>(17)? {
+            None => EventId::from_message(message_id),
+            Some("") => event_id.clone(),
+            Some(replay_of) => EventId::from_stored(replay_of.to_owned()),
         },
         event_id,
         message_id,

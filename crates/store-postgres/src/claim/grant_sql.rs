@@ -2,7 +2,17 @@
 
 use tokio_postgres::types::Type;
 
-use crate::session::Sql;
+use crate::session::{Sql, asynchronous_commit};
+
+/// The references of the event `e` that its notices repeat, which most events do not have: webhook_id, session_id,
+/// payment_request_id.
+macro_rules! notice_references {
+    () => {
+        "CASE WHEN num_nonnulls(e.webhook_id, e.session_id, e.payment_request_id) > 0
+            THEN ARRAY[e.webhook_id, e.session_id, e.payment_request_id] END"
+    };
+}
+pub(super) use notice_references;
 
 /// Builds a statement that grants leases on rows of the CTE `candidates` (n, url, profile_version, lost_claim, id, row_ctid,
 /// is_locked, queue_position, payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows that report paused
@@ -26,17 +36,20 @@ use crate::session::Sql;
 /// Claims take turns, by an advisory lock: two claims at the same moment would choose the same rows. The later one would wait for
 /// the commit of the earlier one, and PostgreSQL would then lock the rows with their new leases for it, before it skips them:
 /// settles of the other worker would have to wait, and the statements could deadlock. If another claim has the turn, the
-/// statement grants nothing and returns one row whose n is 0. $9 grants leases out of turn.
+/// statement grants nothing and returns one row whose n is 0. $9 grants leases out of turn. `$commit` is an expression that may
+/// change how the transaction commits.
 ///
 /// Returns, beside the granted events, a row without a queue position for each n with candidates that were not granted:
 /// the position of the first one whose payload did not fit, the last position of all candidates, their number, and the
 /// number of those that another transaction has locked.
 macro_rules! grant_leases {
-    ($candidates:literal, $paused:literal) => {
+    ($commit:expr, $candidates:literal, $paused:literal) => {
         concat!(
             "
 WITH turn AS MATERIALIZED (
-    SELECT $9 OR pg_try_advisory_xact_lock(7526, 4) AS is_taken
+    SELECT $9 OR pg_try_advisory_xact_lock(7526, 4) AS is_taken, ",
+            $commit,
+            "
 ),
 ",
             $candidates,
@@ -107,8 +120,11 @@ claim AS (
 )
 SELECT g.n, g.queue_position, g.id, e.event_id, e.message_id, e.destination_id, g.url, e.event_type, e.content_type,
        CASE WHEN g.payload_bytes <= $8 THEN coalesce(e.payload, m.payload) END, e.traceparent, g.attempts, e.max_attempts,
-       g.requeued_at IS NOT NULL, g.next_attempt_at, app.webhook_now(), g.payload_bytes, e.message_key IS NOT NULL,
-       g.profile_version, g.lost_claim
+       g.requeued_at IS NOT NULL, g.next_attempt_at, app.webhook_now(), g.payload_bytes,
+       CASE WHEN e.message_key IS NULL THEN coalesce(e.replay_of, '') END,
+       g.profile_version, g.lost_claim, ",
+            notice_references!(),
+            "
 FROM granted g
 JOIN app.webhook_events e ON e.id = g.id
 LEFT JOIN app.webhook_messages m ON m.key = e.message_key
@@ -116,7 +132,7 @@ UNION ALL
 SELECT r.n, NULL, min(r.queue_position) FILTER (WHERE NOT r.fits), NULL, NULL, max(r.queue_position), NULL, NULL, NULL,
        NULL, NULL, count(r.queue_position)::integer,
        (2 * count(r.queue_position) FILTER (WHERE r.fits) - count(*) FILTER (WHERE r.fits))::integer, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL
 FROM (
     SELECT c.n, c.queue_position, c.fits FROM chosen c
     UNION ALL
@@ -127,7 +143,7 @@ GROUP BY r.n
 HAVING 2 * count(r.queue_position) > count(*)
 UNION ALL
 SELECT 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL
 FROM turn t
 WHERE NOT t.is_taken",
             $paused
@@ -143,6 +159,7 @@ WHERE NOT t.is_taken",
 /// A destination that is throttled or in FIFO order gets no lease, but a row that names it: `limited.rs` grants its leases.
 pub(super) static GRANT_RANGES: Sql = Sql {
     text: grant_leases!(
+        asynchronous_commit!(),
         "requested AS MATERIALIZED (
     SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, d.url, d.profile_version, d.paused_until, d.is_limited
     FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
@@ -168,12 +185,12 @@ candidates AS (
         "
 UNION ALL
 SELECT r.n, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL
+       least(r.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL, NULL
 FROM requested r
 WHERE r.paused_until > app.webhook_now()
 UNION ALL
 SELECT r.n, NULL, NULL, NULL, NULL, r.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true, NULL, NULL, NULL, NULL,
-       NULL, NULL
+       NULL, NULL, NULL
 FROM requested r
 WHERE r.is_limited AND (r.paused_until IS NULL OR r.paused_until <= app.webhook_now())"
     ),
@@ -200,6 +217,7 @@ WHERE r.is_limited AND (r.paused_until IS NULL OR r.paused_until <= app.webhook_
 /// that is throttled or in FIFO order.
 pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
     text: grant_leases!(
+        asynchronous_commit!(),
         "candidates AS (
     SELECT k.n, d.url, d.profile_version, q.lost_claim, q.id, q.row_ctid, q.is_locked, q.queue_position, q.payload_bytes
     FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
@@ -216,14 +234,14 @@ pub(super) static TAKE_OVER_EXPIRED: Sql = Sql {
         "
 UNION ALL
 SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL
+       least(d.paused_until, app.webhook_now() + interval '5 seconds'), NULL, NULL, NULL, NULL, NULL, NULL
 FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id
 WHERE d.paused_until > app.webhook_now() AND (SELECT t.is_taken FROM turn t)
 UNION ALL
 SELECT k.n, NULL, NULL, NULL, NULL, q.destination_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true, NULL, NULL, NULL, NULL,
-       NULL, NULL
+       NULL, NULL, NULL
 FROM unnest($10::bigint[]) WITH ORDINALITY AS k (key, n)
 JOIN app.webhook_queue q ON q.id = k.key
 JOIN app.webhook_destinations d ON d.id = q.destination_id
@@ -249,6 +267,7 @@ WHERE d.is_limited AND (d.paused_until IS NULL OR d.paused_until <= app.webhook_
 /// webhook_queue_destination_position and webhook_queue_id.
 pub(super) static GRANT_LIMITED: Sql = Sql {
     text: grant_leases!(
+        "NULL",
         "requested AS MATERIALIZED (
     SELECT r.n, r.destination_id, r.low, r.high, r.rows_max, r.key, d.url, d.profile_version
     FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])

@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use posthaste_claimable::{ClaimBudget, ClaimableIndex, RangeClaim, RangeResult};
-use posthaste_domain::{ApplicationId, DestinationId, EventKey, Lease, Timestamp};
+use posthaste_domain::{ApplicationId, DestinationId, EventKey, Timestamp};
 use posthaste_store::ClaimRequest;
 
 use super::grant::reschedule_lost_claims;
+use super::granted::GrantedLeases;
 use crate::StoreState;
 use crate::session::Session;
 use locked::{Bucket, Locked, commit, lock};
@@ -61,14 +62,22 @@ impl LimitedClaims {
 
 /// Grants leases on events of destinations that are throttled or in FIFO order, in one transaction. Adds them to `leases` and
 /// deducts them from the budget. The claim requests nothing more of these destinations.
+///
+/// The exception is a line whose head has lost too many leases: the look of this claim dead-letters the head, and the claim then
+/// requests the next event of the line. So the destination stays open until the claim `has_looked`.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the budget, the index and the leases are borrowed apart from the claim"
+)]
 pub(super) async fn grant(
     session: &Session,
     store: &StoreState,
     claimable: &mut ClaimableIndex,
     request: &ClaimRequest,
     claims: &LimitedClaims,
+    has_looked: bool,
     budget: &mut ClaimBudget,
-    leases: &mut Vec<Lease>,
+    leases: &mut GrantedLeases,
 ) -> Result<(), tokio_postgres::Error> {
     let ids: Vec<i64> = claims.0.keys().map(|id| id.0).collect();
     let (mut destinations, mut applications, now) = lock(session, &ids).await?;
@@ -85,6 +94,7 @@ pub(super) async fn grant(
         }
         let available = tokens.available(destination, sharing);
         let taken = match &destination.head {
+            Some(head) if head.is_abandoned(request.abandon_after) => 0,
             Some(head) => request_head(head, destination, claimable, budget, available, &mut requested),
             None => request_rows(planned, destination.id, available, &mut requested),
         };
@@ -137,8 +147,10 @@ pub(super) async fn grant(
         // Rows that were requested, and are claimed by other workers, are removed from the index. The look of this claim may have
         // found others.
         let may_continue = until.is_none()
-            && destination.head.is_none()
-            && requested.iter().any(|requested| requested.destination() == destination.id);
+            && match &destination.head {
+                Some(head) => !has_looked && head.is_abandoned(request.abandon_after),
+                None => requested.iter().any(|requested| requested.destination() == destination.id),
+            };
         if !may_continue {
             budget.complete(destination.id);
         }

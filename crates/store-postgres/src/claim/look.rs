@@ -3,7 +3,7 @@
 use futures_util::future::join3;
 use posthaste_claimable::DiscoveryStep;
 use posthaste_domain::{DestinationId, Timestamp};
-use posthaste_store::{ClaimRequest, ResumedDestination};
+use posthaste_store::{ClaimRequest, RequestedProbe, ResumedDestination};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -41,6 +41,7 @@ pub(super) struct LookResult {
     pub(super) resumed: Vec<ResumedDestination>,
     /// Destinations whose URL, keys or headers have changed.
     pub(super) updated: Vec<DestinationId>,
+    pub(super) probes: Vec<RequestedProbe>,
     /// Whether a claim with this id has been granted leases.
     pub(super) is_claim_known: bool,
     /// Whether the expiry check of a claim is due.
@@ -100,10 +101,17 @@ impl Look {
         store: &StoreState,
         discovery: &mut DiscoveryState,
     ) -> Result<LookResult, tokio_postgres::Error> {
-        let SnapshotRow { snapshot, last_number, resumed, updated, is_claim_known, has_due_expiry_checks } =
-            SnapshotRow::parse(&rows.snapshot)?;
+        let SnapshotRow {
+            snapshot,
+            last_number,
+            resumed,
+            updated,
+            probes,
+            is_claim_known,
+            has_due_expiry_checks,
+        } = SnapshotRow::parse(&rows.snapshot)?;
         let now = snapshot.now;
-        let mut result = LookResult { now, resumed, updated, is_claim_known, has_due_expiry_checks };
+        let mut result = LookResult { now, resumed, updated, probes, is_claim_known, has_due_expiry_checks };
         if last_number < discovery.cursors.discovered_to().0 {
             // The sequence went backwards: this is another server with fewer rows, and the index does not describe it.
             *discovery = DiscoveryState::default();

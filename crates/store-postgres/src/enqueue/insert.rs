@@ -17,6 +17,7 @@ use super::destination_ids::DestinationIds;
 use super::insert_sql::{INSERT, INSERT_DEFERRED, INSERT_LEASED};
 use crate::StoreState;
 use crate::convert::{PgTimestamp, lease_token, micros};
+use crate::notices::{EventReferences, NoticeReferences};
 use crate::session::{Session, Sql};
 
 /// Generates message ids from this host's clock and random numbers. The clock only sorts the ids; the time at which an
@@ -227,6 +228,18 @@ impl<'a> Insert<'a> {
         Ok(Some(keys.iter().enumerate().map(lease).collect()))
     }
 
+    /// Returns the references of an event that its notices repeat.
+    fn references(&self, index: usize) -> EventReferences {
+        let event = self.events[index];
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let references = NoticeReferences {
+            webhook_id: own(event.webhook_id()),
+            session_id: own(event.session_id()),
+            payment_request_id: own(event.payment_request_id()),
+        };
+        (references != NoticeReferences::default()).then(|| Box::new(references))
+    }
+
     /// Builds the lease of one event.
     fn lease(&self, index: usize, key: EventKey, claim: Uuid, destinations: &[i64]) -> Lease {
         let destination = usize::try_from(self.destination_indexes[index] - 1).expect("indexes begin at 1");
@@ -273,8 +286,11 @@ pub(crate) fn stored_responses<'a>(
     let mut leases = match insert.read_leases(rows)? {
         None => Vec::new(),
         Some(leases) => {
-            let granted: Vec<Lease> = leases.iter().flatten().cloned().collect();
-            store.outstanding.add(&granted);
+            let granted = leases
+                .iter()
+                .enumerate()
+                .filter_map(|(index, lease)| lease.as_ref().map(|lease| (lease, insert.references(index))));
+            store.outstanding.add(granted);
             leases
         }
     }

@@ -52,6 +52,8 @@ SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM examined), (SELECT m
 pub(super) struct DeliveredPass {
     /// Key of the last event that the pass has examined; zero between passes.
     cursor: i64,
+    /// Whether the pass has ended and rests.
+    has_ended: bool,
     /// The cutoff with which the pass began, in microseconds since the epoch.
     cutoff: i64,
     /// The cutoff of the last complete pass: no event is left that was delivered before it.
@@ -64,13 +66,21 @@ impl DeliveredPass {
         self.completed_to
     }
 
-    /// Runs one step: examines up to `rows_max` events.
+    /// Lets the next step begin a new pass.
+    pub(super) fn start_again(&mut self) {
+        self.has_ended = false;
+    }
+
+    /// Runs one step: examines up to `rows_max` events, unless the pass has ended.
     pub(super) async fn step(
         &mut self,
         session: &Session,
         keep_for: i64,
         rows_max: i64,
     ) -> Result<RetentionStep, tokio_postgres::Error> {
+        if self.has_ended {
+            return Ok(RetentionStep { removed: 0, next_cursor: 0, has_more: false });
+        }
         if rows_max == 0 {
             return Ok(RetentionStep { removed: 0, next_cursor: self.cursor, has_more: true });
         }
@@ -83,7 +93,8 @@ impl DeliveredPass {
         }
         let has_more = examined >= rows_max && !reached_recent;
         self.cursor = last_key.filter(|_| has_more).unwrap_or(0);
-        if !has_more {
+        self.has_ended = !has_more;
+        if self.has_ended {
             self.completed_to = Some(self.cutoff);
         }
         let removed = usize::try_from(removed).unwrap_or(0);

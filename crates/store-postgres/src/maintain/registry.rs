@@ -86,11 +86,20 @@ pub(super) struct RegistryCursors {
     deleted_endpoints: i64,
     /// The key of the last message examined; zero between passes.
     messages: i64,
+    /// Whether the pass over the messages has ended and rests.
+    has_ended: bool,
+}
+
+impl RegistryCursors {
+    /// Lets the next step begin a new pass over the messages.
+    pub(super) fn start_again(&mut self) {
+        self.has_ended = false;
+    }
 }
 
 impl Default for RegistryCursors {
     fn default() -> Self {
-        Self { deleted_endpoints: i64::MIN, messages: 0 }
+        Self { deleted_endpoints: i64::MIN, messages: 0, has_ended: false }
     }
 }
 
@@ -130,9 +139,14 @@ pub(super) async fn remove_old(
 ) -> Result<bool, tokio_postgres::Error> {
     let operations = session.transact(&DELETE_OLD_OPERATIONS, &[&keep_for, &rows_max]).await?.len();
     let bulk = session.transact(&DELETE_OLD_BULK_OPERATIONS, &[&keep_for, &rows_max]).await?.len();
+    let is_full = |rows: usize| i64::try_from(rows).is_ok_and(|rows| rows >= rows_max);
+    let has_more_operations = is_full(operations.max(bulk));
+    if cursors.has_ended {
+        return Ok(has_more_operations);
+    }
     let examined = session.transact(&EXAMINE_OLD, &[&cursors.messages, &keep_for, &rows_max]).await?;
     let mut unused: Vec<i64> = Vec::new();
-    let mut is_at_end = i64::try_from(examined.len()).is_ok_and(|count| count < rows_max);
+    let mut is_at_end = !is_full(examined.len());
     for row in &examined {
         is_at_end |= !row.try_get::<_, bool>(1)?;
         if row.try_get(2)? {
@@ -141,6 +155,7 @@ pub(super) async fn remove_old(
     }
     let last = examined.last().map_or(Ok(0), |row| row.try_get(0))?;
     cursors.messages = if is_at_end { 0 } else { last };
+    cursors.has_ended = is_at_end;
     if !unused.is_empty() {
         session.begin(&BEGIN).await?;
         let locked = session.query(&LOCK_MESSAGES, &[&unused]).await?;
@@ -148,7 +163,7 @@ pub(super) async fn remove_old(
         session.query(&DELETE_MESSAGES, &[&locked]).await?;
         session.client().batch_execute("COMMIT").await?;
     }
-    Ok(!is_at_end || i64::try_from(operations.max(bulk)).is_ok_and(|count| count >= rows_max))
+    Ok(!is_at_end || has_more_operations)
 }
 
 /// Removes the deleted applications to which nothing belongs any more.

@@ -290,7 +290,7 @@ impl Applications for PostgresStore {
     async fn delete(&self, scope: AppScope<'_>, actor: &str) -> Result<(), StoreError> {
         let pool = &self.shared.sessions.operate;
         change(pool, async |session| delete(session, scope, actor).await).await?;
-        self.shared.notice_signal.notify();
+        self.shared.committed_notices.notify();
         Ok(())
     }
 

@@ -187,7 +187,7 @@ impl Endpoints for PostgresStore {
             endpoint_change::delete(session, id, actor).await
         });
         deleted.await?;
-        self.shared.notice_signal.notify();
+        self.shared.committed_notices.notify();
         Ok(())
     }
 

@@ -292,7 +292,7 @@ impl Messages for PostgresStore {
             Ok(())
         });
         expunged.await?;
-        self.shared.notice_signal.notify();
+        self.shared.committed_notices.notify();
         self.shared.blocked.release_all();
         Ok(())
     }

@@ -5,7 +5,7 @@ use posthaste_store::{ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
 use super::{Call, find_enabled, find_message};
-use crate::session::{Session, Sql};
+use crate::session::{Params, Session, Sql};
 
 /// Attempts of an event that a resend adds.
 const EXTRA_ATTEMPTS: i32 = 1;
@@ -88,7 +88,8 @@ SELECT id FROM reopened",
 };
 
 /// Adds events of the messages $1 with the ids $2 to the endpoint $3. With an actor ($5), they are due now, have $4 attempts, and
-/// the audit log records a resend; otherwise they are like those of a publish. Skips events whose ids are taken. Returns their keys.
+/// the audit log records the action $7 under the key $9; otherwise they are like those of a publish. They replay the event $8, if it
+/// is not NULL. Skips events whose ids are taken. Returns their keys.
 static ADD_EVENTS: Sql = Sql {
     text: "
 WITH keyed AS MATERIALIZED (
@@ -106,10 +107,10 @@ WITH keyed AS MATERIALIZED (
 events AS (
     INSERT INTO app.webhook_events (
         id, app_id, destination_id, created_at, message_id, max_attempts, event_id, event_type, content_type, webhook_id,
-        payment_request_id, session_id, traceparent, stored_by, message_key, deliver_at
+        payment_request_id, session_id, traceparent, stored_by, message_key, deliver_at, replay_of
     )
     SELECT k.id, k.app_id, $3, app.webhook_now(), k.message_id, k.max_attempts, k.event_id, k.event_type, k.content_type, $6,
-           k.payment_request_id, k.session_id, k.traceparent, k.stored_by, k.key, k.deliver_at
+           k.payment_request_id, k.session_id, k.traceparent, k.stored_by, k.key, k.deliver_at, $8
     FROM keyed k
 ),
 queue AS (
@@ -127,8 +128,8 @@ counts AS (
     INSERT INTO app.webhook_counts (pending) SELECT count(*) FROM keyed HAVING count(*) > 0
 ),
 audit AS (
-    INSERT INTO app.webhook_audit (event_key, action, actor, at)
-    SELECT k.id, $7, $5, app.webhook_now() FROM keyed k WHERE $5 IS NOT NULL
+    INSERT INTO app.webhook_audit (event_key, action, actor, at, operation_key)
+    SELECT k.id, $7, $5, app.webhook_now(), $9 FROM keyed k WHERE $5 IS NOT NULL
 )
 SELECT id FROM keyed",
     types: &[
@@ -136,6 +137,8 @@ SELECT id FROM keyed",
         Type::TEXT_ARRAY,
         Type::INT8,
         Type::INT4,
+        Type::TEXT,
+        Type::TEXT,
         Type::TEXT,
         Type::TEXT,
         Type::TEXT,
@@ -152,8 +155,7 @@ pub(super) async fn resend(
 ) -> Call<EventId> {
     let found = find_message(session, app, message).await?;
     let destination = find_enabled(session, app, endpoint).await?;
-    let rows = session.query(&SHARE_MESSAGE, &[&found.key]).await?;
-    match rows.first().map(|row| row.try_get::<_, bool>(0)).transpose()? {
+    match share_message(session, found.key).await? {
         Some(true) => {}
         Some(false) => return Err(StoreError::PayloadExpunged { message: message.to_string() }.into()),
         None => return Err(StoreError::MessageNotFound { message: message.to_string() }.into()),
@@ -172,9 +174,46 @@ pub(super) async fn resend(
         }
         event_id = first.with_run(run);
     }
-    let extra = Extra { actor, max_attempts: EXTRA_ATTEMPTS };
+    let extra = Extra { actor, action: ManualAction::Resend, operation_key: None, replay_of: None };
     add_events(session, destination, &[found.key], &[event_id.as_str()], Some(extra)).await?;
     Ok(event_id)
+}
+
+/// Keeps the payload of a message from being removed, and returns whether there is one. `None` if there is no message.
+async fn share_message(session: &Session, key: i64) -> Call<Option<bool>> {
+    let rows = session.query(&SHARE_MESSAGE, &[&key]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Returns the first id of an extra event that no event has or had.
+pub(crate) async fn free_run(session: &Session, first: &EventId) -> Call<EventId> {
+    let mut event_id = first.with_run(1);
+    for run in 2..RUNS_MAX {
+        if find_taken(session, &event_id).await?.is_none() {
+            break;
+        }
+        event_id = first.with_run(run);
+    }
+    Ok(event_id)
+}
+
+/// Adds an event that sends the message of a delivered event of an endpoint once more. Returns false if the payload of the message
+/// was removed.
+pub(crate) async fn add_replay(
+    session: &Session,
+    app: ApplicationId,
+    endpoint: EndpointId,
+    message_key: i64,
+    event_id: &EventId,
+    extra: Extra<'_>,
+) -> Call<bool> {
+    let destination = find_enabled(session, app, &endpoint.into()).await?;
+    if share_message(session, message_key).await? != Some(true) {
+        return Ok(false);
+    }
+    lock_line(session, app, destination).await?;
+    add_events(session, destination, &[message_key], &[event_id.as_str()], Some(extra)).await?;
+    Ok(true)
 }
 
 /// An event id that cannot be used for a new event.
@@ -215,10 +254,12 @@ pub(crate) async fn reopen(
     Ok(session.query(&REOPEN, &[&keys, &action.as_str(), &actor]).await?.len())
 }
 
-/// What an event that a resend adds has beside its message.
-pub(super) struct Extra<'a> {
-    actor: &'a str,
-    max_attempts: i32,
+/// What an event that a resend or a replay adds has beside its message.
+pub(crate) struct Extra<'a> {
+    pub(crate) actor: &'a str,
+    pub(crate) action: ManualAction,
+    pub(crate) operation_key: Option<&'a str>,
+    pub(crate) replay_of: Option<&'a str>,
 }
 
 /// Adds events of messages to an endpoint. Returns how many it added.
@@ -229,14 +270,18 @@ pub(super) async fn add_events(
     event_ids: &[&str],
     extra: Option<Extra<'_>>,
 ) -> Call<usize> {
-    let (max_attempts, actor) = (extra.as_ref().map(|it| it.max_attempts), extra.as_ref().map(|it| it.actor));
-    let webhook_id = EndpointId(destination).to_string();
-    let action = ManualAction::Resend.as_str();
-    let added = session
-        .query(
-            &ADD_EVENTS,
-            &[&messages, &event_ids, &destination.0, &max_attempts, &actor, &webhook_id, &action],
-        )
-        .await?;
+    let extra = extra.as_ref();
+    let params: Params<'_> = &[
+        &messages,
+        &event_ids,
+        &destination.0,
+        &extra.map(|_| EXTRA_ATTEMPTS),
+        &extra.map(|it| it.actor),
+        &EndpointId(destination).to_string(),
+        &extra.map(|it| it.action.as_str()),
+        &extra.and_then(|it| it.replay_of),
+        &extra.and_then(|it| it.operation_key),
+    ];
+    let added = session.query(&ADD_EVENTS, params).await?;
     Ok(added.len())
 }

@@ -78,7 +78,16 @@ macro_rules! durable_commit {
     };
 }
 
-pub(crate) use durable_commit;
+/// An expression that lets the commit of its transaction return before it is on the disk, here and on standbys. A crash of the
+/// server may then lose the transaction, but never a part of it, nor one that was committed before it. For changes that workers
+/// repeat: decision 25.
+macro_rules! asynchronous_commit {
+    () => {
+        "set_config('synchronous_commit', 'off', true)"
+    };
+}
+
+pub(crate) use {asynchronous_commit, durable_commit};
 
 /// Begins a transaction whose commit is durable, whose lock waits are bounded, and whose plans use indexes.
 macro_rules! begin_local {

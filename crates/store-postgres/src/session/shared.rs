@@ -1,4 +1,4 @@
-//! A session that several calls use at the same time. The server answers them one after the other.
+//! A connection of its own for reads of payloads, which is opened at the first one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio_postgres::Row;
 use super::{Params, SESSION_TIMEOUT, Session, SessionPool, Sql};
 use crate::error::{store_error, unavailable};
 
-/// Upper bound of reading a payload, from its request to its last byte: 2 MiB arrive in time at 18 KB/s, with those before
-/// it. The worker renews the lease meanwhile.
+/// Upper bound of reading a piece of a payload, from its request to its last byte: the smallest piece arrives in time at
+/// 140 bytes a second. The worker renews the lease meanwhile.
 pub(super) const PAYLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One connection for many calls. A call is sent at once, without waiting for the answers to earlier ones.

@@ -3,6 +3,7 @@
 use tokio_postgres::types::Type;
 
 use crate::fail::{insert_failures, insert_notices};
+use crate::notices::topic_time;
 use crate::session::Sql;
 
 /// The trigger of an attempt, from the row `q` of the queue and its attempts before this one. It mirrors
@@ -30,9 +31,10 @@ macro_rules! endpoint {
 /// A delivered event leaves the queue; its attempt is its only other row. The attempt's number and trigger, counts and
 /// notices derive from the row of the queue, so a settlement whose lease was lost changes nothing. `$further` adds the CTEs
 /// that write everything else. The rows of the completed claims $9 are deleted. `$applied` selects the batch indexes of the
-/// results that were applied.
+/// results that were applied. Returns them, the id of the row of webhook_notices, if there is one, with its time, and whether
+/// there are notices about disabled endpoints in it, which is `$names_endpoints`.
 macro_rules! settle {
-    ($further:expr, $applied:literal) => {
+    ($further:expr, $applied:literal, $names_endpoints:literal) => {
         concat!(
             "
 WITH delivered AS (
@@ -67,7 +69,10 @@ completed_claims AS (
             "
 SELECT ARRAY(",
             $applied,
-            ")"
+            "), (SELECT n.id FROM notices n), ",
+            topic_time!("app.webhook_now()"),
+            ", ",
+            $names_endpoints
         )
     };
 }
@@ -93,7 +98,8 @@ destinations AS (
     WHERE d.id = f.id AND d.failing_since IS NOT NULL
 )"
         ),
-        "SELECT n FROM delivered"
+        "SELECT n FROM delivered",
+        "false"
     ),
     types: &[
         Type::INT8_ARRAY,
@@ -267,7 +273,8 @@ destinations AS (
                OR (h.last_unhealthy IS NOT NULL AND d.failing_since IS NULL))
 )"
         ),
-        "SELECT n FROM delivered UNION ALL SELECT n FROM ended UNION ALL SELECT n FROM retried"
+        "SELECT n FROM delivered UNION ALL SELECT n FROM ended UNION ALL SELECT n FROM retried",
+        "EXISTS (SELECT FROM disabling)"
     ),
     types: &[
         Type::INT8_ARRAY,

@@ -21,6 +21,7 @@ pub(crate) fn report(process: &str, sequence: u64) -> ActivityReport {
         sequence,
         is_last: false,
         counts: ActivityCounts { delivered: 1, ..ActivityCounts::default() },
+        receivers: Vec::new(),
     }
 }
 
@@ -37,7 +38,7 @@ async fn rows_of_activity_are_bounded_by_time() {
         SELECT s.step, to_timestamp(floor(extract(epoch FROM now()) / s.step) * s.step - n * s.step * s.stride), 1, 0, 0, '{}', 0, 0
         FROM (VALUES (10, 1), (60, 1), (1800, 2)) AS s (step, stride), generate_series(1, 2000) AS n;
         INSERT INTO app.webhook_workers
-        SELECT 'start-' || n, 'w', '0.1.0', now() - interval '2 days', now() - interval '25 hours', 0, 1
+        SELECT 'start-' || n, 'w', '0.1.0', now() - interval '2 days', now() - interval '25 hours', 0, 1, '{}', '{}', '{}', '{}', '{}'
         FROM generate_series(1, 900) AS n";
     query_text(PostgresServer::shared(), name, fill);
     for sequence in 1..=15 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use posthaste_postgres_server::{PostgresServer, StopMode, TEST_SETTINGS};
-use posthaste_store::{DeadLetterFilter, LeaseRef, PageRequest, SettleResult, Store, StoreError};
+use posthaste_store::{DeadLetterQuery, LeaseRef, PageRequest, SettleResult, Store, StoreError};
 use posthaste_store_conformance::Harness as _;
 use posthaste_store_postgres::{PostgresStore, migrate};
 
@@ -35,7 +35,7 @@ async fn failure_reasons(store: &PostgresStore) -> Vec<String> {
         Box::pin(async { store.renew(&held, LEASE).await.map(drop) }),
         Box::pin(async { store.release(&held).await }),
         Box::pin(async { store.overview().await.map(drop) }),
-        Box::pin(async { store.dead_letters(DeadLetterFilter::All, &page).await.map(drop) }),
+        Box::pin(async { store.dead_letters(&DeadLetterQuery::all(), &page).await.map(drop) }),
         Box::pin(async { store.event(&event_id).await.map(drop) }),
         Box::pin(async { store.requeue(&event_id, "operator".into()).await.map(drop) }),
         Box::pin(async { store.notices(None, 1).await.map(drop) }),

@@ -1,8 +1,10 @@
 //! The durability of commits: enqueues and settles commit with `synchronous_commit` at least `on`, whatever the database
-//! or the caller has set.
+//! or the caller has set. Claims commit without waiting for the disk.
 
-use posthaste_postgres_server::{PostgresServer, TEST_SETTINGS};
-use posthaste_store::{EnqueueRequest, Idempotency, Store};
+use posthaste_domain::DeliveryStatus;
+use posthaste_postgres_server::{PostgresServer, StopMode, TEST_SETTINGS};
+use posthaste_store::{EnqueueRequest, Idempotency, SettleResult, Store};
+use posthaste_store_conformance::Harness as _;
 use posthaste_store_postgres::{PostgresStore, enqueue_in};
 
 use crate::fixture::*;
@@ -92,4 +94,61 @@ async fn a_setting_that_is_weakened_later_does_not_weaken_open_connections() {
 async fn commit_through(store: &dyn Store) {
     enqueue(store, spec()).await;
     settle(store, &[claim_one(store).await], 200).await;
+}
+
+/// Records the setting under which each claim commits.
+const RECORD_CLAIMS: &str = "
+    CREATE TABLE claims (setting text);
+    CREATE FUNCTION record_claim() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO claims VALUES (current_setting('synchronous_commit'));
+        RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER record_claim AFTER INSERT ON app.webhook_claims
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION record_claim()";
+
+#[tokio::test]
+async fn claims_do_not_wait_for_the_disk_and_the_commits_after_them_do() {
+    let harness = PostgresHarness::start().await;
+    let (server, database) = (PostgresServer::shared(), &harness.database.name);
+    query_text(server, database, RECORD_CLAIMS);
+    query_text(server, database, RECORD_COMMITS);
+    // One connection makes all of these commits.
+    for _ in 0..2 {
+        commit_through(&*harness.store()).await;
+    }
+    assert_eq!(query_text(server, database, "SELECT setting, count(*) FROM claims GROUP BY 1"), "off|2");
+    let sql = "SELECT of, setting, count(*) FROM commits GROUP BY 1, 2 ORDER BY 1";
+    assert_eq!(query_text(server, database, sql), "webhook_attempts|on|2\nwebhook_events|on|2");
+}
+
+/// Crashes the server after a claim, until a crash has lost the claim: the server may have flushed it for another reason.
+#[tokio::test]
+async fn a_claim_that_a_crash_of_the_server_has_lost_leaves_its_event_claimable() {
+    let late_flushes = [TEST_SETTINGS, &[("wal_writer_delay", "10s")]].concat();
+    let server = PostgresServer::start(&late_flushes).unwrap_or_else(|error| panic!("{error}"));
+    let database = server.create_database("lost_claims");
+    let store = open(&database.url).await;
+    for _ in 0..5 {
+        let event_id = enqueue(&store, spec()).await;
+        let lease = claim_one(&store).await;
+        server.stop(StopMode::Immediate).unwrap();
+        // The worker learns of the crash, as it does with the next poll. Otherwise a sweep finds the event within 20 s.
+        store.claim(&claim_by("worker-a")).await.unwrap_err();
+        server.start_again().unwrap();
+        wait_until(TIMEOUT, "the store recovers", async || store.overview().await.is_ok()).await;
+        let is_lost = settle(&store, std::slice::from_ref(&lease), 200).await == [SettleResult::Stale];
+        if is_lost {
+            let again = claim_one(&store).await;
+            assert_eq!((&again.event_id, again.attempts), (&event_id, 0));
+            assert_ne!(again.token, lease.token);
+            assert_eq!(settle(&store, &[again], 200).await, [SettleResult::Applied]);
+        }
+        let detail = store.event(&event_id).await.unwrap();
+        assert_eq!(detail.event.status, DeliveryStatus::Delivered);
+        if is_lost {
+            return;
+        }
+    }
+    panic!("no crash has lost a claim: claims wait for the disk");
 }

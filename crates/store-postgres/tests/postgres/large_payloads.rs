@@ -24,14 +24,16 @@ const RESPONSE_BYTES_MAX: usize = 2 << 20;
 /// The longest part of a response that passes a stuck link.
 const STUCK_AFTER_BYTES: usize = 64 << 10;
 
-/// A proxy in front of the shared server. It cuts a connection when a response exceeds [`RESPONSE_BYTES_MAX`], as a call over
-/// a slow link is given up after its time limit.
+/// A proxy in front of the shared server. It cuts a connection when a response exceeds a limit, [`RESPONSE_BYTES_MAX`] at
+/// first, as a call over a slow link is given up after its time limit.
 struct ShortLink {
     port: u16,
     /// All bytes that the server has sent.
     bytes: Arc<AtomicUsize>,
     /// Passes of responses that exceed [`STUCK_AFTER_BYTES`].
     passes: Arc<Semaphore>,
+    /// The longest response that passes.
+    response_bytes_max: Arc<AtomicUsize>,
 }
 
 impl ShortLink {
@@ -46,13 +48,15 @@ impl ShortLink {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, bytes) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
         let passes = Arc::new(Semaphore::new(0));
-        let shared = (Arc::clone(&bytes), Arc::clone(&passes));
+        let response_bytes_max = Arc::new(AtomicUsize::new(RESPONSE_BYTES_MAX));
+        let shared = (Arc::clone(&bytes), Arc::clone(&passes), Arc::clone(&response_bytes_max));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, Arc::clone(&shared.0), Arc::clone(&shared.1)));
+                let (bytes, passes, bytes_max) = shared.clone();
+                tokio::spawn(forward(client, bytes, passes, bytes_max));
             }
         });
-        Self { port, bytes, passes }
+        Self { port, bytes, passes, response_bytes_max }
     }
 
     /// Opens the harness's database through the link.
@@ -62,7 +66,12 @@ impl ShortLink {
     }
 }
 
-async fn forward(mut client: TcpStream, bytes: Arc<AtomicUsize>, passes: Arc<Semaphore>) {
+async fn forward(
+    mut client: TcpStream,
+    bytes: Arc<AtomicUsize>,
+    passes: Arc<Semaphore>,
+    response_bytes_max: Arc<AtomicUsize>,
+) {
     let mut server = TcpStream::connect(("127.0.0.1", PostgresServer::shared().port())).await.unwrap();
     let (mut from_client, mut from_server) = (vec![0; 65_536], vec![0; 65_536]);
     let mut response_bytes = 0;
@@ -82,7 +91,8 @@ async fn forward(mut client: TcpStream, bytes: Arc<AtomicUsize>, passes: Arc<Sem
                     passes.acquire().await.unwrap().forget();
                 }
                 response_bytes += length;
-                if response_bytes > RESPONSE_BYTES_MAX || client.write_all(&from_server[..length]).await.is_err() {
+                let is_cut = response_bytes > response_bytes_max.load(Ordering::SeqCst);
+                if is_cut || client.write_all(&from_server[..length]).await.is_err() {
                     return;
                 }
             }
@@ -157,32 +167,63 @@ async fn every_other_call_passes_beside_a_payload_that_is_stuck_in_the_link() {
         reads.iter().all(|read| !read.is_finished()),
         "the first payload is stuck, and the others behind it"
     );
-    link.passes.add_permits(10);
+    link.passes.add_permits(100);
     for read in reads {
         let payload = read.await.unwrap().unwrap().expect("the lease is held");
         assert!(payload.len() == LARGE && payload.iter().all(|byte| *byte == b'1'));
     }
 }
 
+/// Enqueues an event with this payload through another connection, and claims it.
+async fn claim_large(harness: &PostgresHarness, store: &PostgresStore, payload: &Bytes) -> LeaseRef {
+    let spec = NewEventSpec { payload: payload.clone(), ..spec() };
+    let event = NewEvent::accept(spec, usize::MAX, 5).expect("a valid event");
+    harness.store().enqueue(EnqueueRequest::new(vec![event])).await.expect("the store is up");
+    let request = ClaimRequest { inline_payload_bytes_max: 0, ..claim_by("worker-a") };
+    LeaseRef::from(&store.claim(&request).await.unwrap().leases[0])
+}
+
+/// Returns a payload of which no two pieces are equal.
+fn numbered_payload(bytes: usize) -> Bytes {
+    (0..bytes.div_ceil(8)).flat_map(|number| format!("{number:08}").into_bytes()).take(bytes).collect()
+}
+
 #[tokio::test]
-async fn a_read_that_is_cut_fails_as_unavailable_and_the_next_one_connects_again() {
+async fn a_payload_that_is_longer_than_any_response_on_the_link_arrives_in_pieces() {
     let harness = PostgresHarness::start().await;
     let link = ShortLink::start().await;
     let store = link.open(&harness).await;
-    for payload_bytes in [RESPONSE_BYTES_MAX + LARGE, LARGE] {
-        enqueue_sized(&*harness.store(), "https://large.example/", 1, payload_bytes).await;
-    }
-    let request = ClaimRequest { inline_payload_bytes_max: 0, ..claim_by("worker-a") };
-    let leases = store.claim(&request).await.unwrap().leases;
-    for _ in 0..2 {
-        for lease in &leases {
-            let read = store.read_payload(LeaseRef::from(lease)).await;
-            match lease.payload.len() {
-                LARGE => assert!(read.unwrap().expect("the lease is held").len() == LARGE),
-                _ => assert!(read.unwrap_err().is_transient()),
-            }
-        }
-    }
+    let payload = numbered_payload(RESPONSE_BYTES_MAX + LARGE + 3);
+    let lease = claim_large(&harness, &store, &payload).await;
+    assert!(store.read_payload(lease).await.unwrap().expect("the lease is held") == payload);
+}
+
+#[tokio::test]
+async fn a_read_goes_on_where_the_link_has_cut_it() {
+    let harness = PostgresHarness::start().await;
+    let link = ShortLink::start().await;
+    let store = link.open(&harness).await;
+    let payload = numbered_payload(1 << 20);
+    let lease = claim_large(&harness, &store, &payload).await;
+    // Pieces grow on this fast link. One of them is cut, and requested again with half its size.
+    link.response_bytes_max.store(160 << 10, Ordering::SeqCst);
+    let before = link.bytes.load(Ordering::SeqCst);
+    assert!(store.read_payload(lease).await.unwrap().expect("the lease is held") == payload);
+    let read = link.bytes.load(Ordering::SeqCst) - before;
+    assert!(((1 << 20)..(2 << 20)).contains(&read), "{read} bytes were read");
+}
+
+#[tokio::test]
+async fn a_read_that_is_cut_again_and_again_fails_as_unavailable_and_the_next_one_connects_again() {
+    let harness = PostgresHarness::start().await;
+    let link = ShortLink::start().await;
+    let store = link.open(&harness).await;
+    let payload = numbered_payload(LARGE);
+    let lease = claim_large(&harness, &store, &payload).await;
+    link.response_bytes_max.store(12 << 10, Ordering::SeqCst);
+    assert!(store.read_payload(lease).await.unwrap_err().is_transient());
+    link.response_bytes_max.store(RESPONSE_BYTES_MAX, Ordering::SeqCst);
+    assert!(store.read_payload(lease).await.unwrap().expect("the lease is held") == payload);
 }
 
 /// Without limits in bytes, every claim and every repetition would be cut, and nothing would ever be delivered.

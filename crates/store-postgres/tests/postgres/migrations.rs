@@ -130,7 +130,7 @@ async fn dead_letters_written_by_sql_are_listed_by_destination() {
     let query = EventQuery {
         status: Some(DeliveryStatus::Failed),
         destination: Some(DestinationUrl::parse(URL).unwrap()),
-        endpoint: None,
+        ..EventQuery::default()
     };
     let listed = store.events(&query, &PageRequest::default()).await.unwrap().items;
     let ids: Vec<&str> = listed.iter().map(|event| event.event_id.as_str()).collect();

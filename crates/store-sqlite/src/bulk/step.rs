@@ -6,9 +6,10 @@ use posthaste_store::{
 };
 use rusqlite::{Connection, OptionalExtension as _, ToSql};
 
-use super::{COLUMNS, CONDITIONS, Conditions, Scope, from_row, stored_count};
+use super::{COLUMNS, CONDITIONS, Conditions, from_row, stored_count};
 use crate::operate;
 use crate::row;
+use crate::search::Scope;
 
 /// Builds the statement that reads the running operations. Index: webhook_bulk_operations_running.
 fn running_sql() -> String {
@@ -83,7 +84,7 @@ fn examine(
     rows_max: usize,
 ) -> rusqlite::Result<Vec<ExaminedDeadLetter>> {
     let filter = &running.operation.filter;
-    let destination = match Scope::of(db, filter)? {
+    let destination = match Scope::of(db, filter.destination.as_ref(), filter.endpoint)? {
         Scope::All => None,
         Scope::Destination(id) => Some(id),
         Scope::None => return Ok(Vec::new()),

@@ -1,5 +1,7 @@
 //! Grants: writes leases onto rows of the queue and reads the rows as [`Lease`]s.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use posthaste_domain::{
     DestinationId, EventId, EventKey, Lease, LeasePayload, MessageId, Timestamp, Trigger,
@@ -11,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, Row};
 use super::abandon::HeldLease;
 use super::{ClaimBudget, WaitingDestination, line, waiting_columns};
 use crate::claims::{self, ClaimNumber, EndedLeases, LeaseCounts, NewClaim};
-use crate::destination_queue::{self, QueueEntry};
+use crate::destination_queue::{self, QueueEntry, QueueHead};
 use crate::key_runs::key_runs;
 use crate::row;
 use crate::token_seed::TokenSeed;
@@ -34,7 +36,7 @@ macro_rules! leases {
             ", e.event_id, e.message_id, e.event_type, e.max_attempts, m.content_type, m.traceparent,
              CASE WHEN length(m.payload) <= ",
             $payload_bytes_max,
-            " THEN m.payload END, coalesce(length(m.payload), 0)
+            " THEN m.payload END, coalesce(length(m.payload), 0), e.replay_of
              FROM ",
             $from,
             " l
@@ -106,7 +108,10 @@ pub(super) struct ClaimWriter<'a> {
     request: &'a ClaimRequest,
     number: ClaimNumber,
     seed: TokenSeed,
+    /// The heads of queues that the claim has changed.
+    heads: BTreeMap<DestinationId, QueueHead>,
     read_destination: CachedStatement<'a>,
+    first_attempts: CachedStatement<'a>,
 }
 
 impl<'a> ClaimWriter<'a> {
@@ -124,7 +129,9 @@ impl<'a> ClaimWriter<'a> {
             request,
             number: claims::next_claim_number(db)?,
             seed: TokenSeed::random(random),
+            heads: BTreeMap::new(),
             read_destination: db.prepare_cached(DESTINATION)?,
+            first_attempts: db.prepare_cached(FIRST_ATTEMPTS)?,
         })
     }
 
@@ -137,7 +144,7 @@ impl<'a> ClaimWriter<'a> {
     ) -> rusqlite::Result<()> {
         let entry = &expired.entry;
         let is_retry = entry.is_retry();
-        let Destination { waiting, .. } = read_destination(&mut self.read_destination, entry.destination)?;
+        let waiting = self.read_destination(entry.destination)?;
         if budget.available(&waiting, is_retry)? == 0 {
             return Ok(());
         }
@@ -159,29 +166,40 @@ impl<'a> ClaimWriter<'a> {
         Ok(())
     }
 
+    pub(super) fn read_destination(
+        &mut self,
+        destination: DestinationId,
+    ) -> rusqlite::Result<WaitingDestination> {
+        read_destination(&mut self.read_destination, destination)
+    }
+
     /// Grants up to `count` first attempts of a destination and returns how many it granted.
     pub(super) fn grant_first_attempts(
         &mut self,
-        destination: DestinationId,
+        destination: &WaitingDestination,
         count: usize,
         budget: &mut ClaimBudget<'_>,
     ) -> rusqlite::Result<usize> {
-        let Destination { waiting, head, consumed } =
-            read_destination(&mut self.read_destination, destination)?;
-        let mut found = self.db.prepare_cached(FIRST_ATTEMPTS)?;
+        let head = self.heads.get(&destination.id).copied().unwrap_or(destination.head);
         let payload_bytes_max = to_i64(self.inline_payload_bytes_max(budget));
-        let rows = found.query((destination.0, to_i64(count), head, payload_bytes_max))?;
-        let (granted, last) = self.grant_rows(rows, &waiting, budget)?;
-        let new_head = last.map_or(head, |(key, _)| key + 1);
-        let new_consumed = consumed + to_i64(granted);
-        if granted == count && new_consumed < CONSUMED_ROWS_MAX {
-            destination_queue::set_first_attempts_head(self.db, destination, new_head, new_consumed)?;
-        } else if new_consumed > 0 {
+        let found = (destination.id.0, to_i64(count), head.key, payload_bytes_max);
+        let granting = LeaseSource { seed: self.seed, now: self.now, destination };
+        let rows = self.first_attempts.query(found)?;
+        let (granted, last) = granting.grant_rows(rows, budget, &mut self.leases)?;
+        let new_head = QueueHead {
+            key: last.map_or(head.key, |(key, _)| key + 1),
+            consumed: head.consumed + to_i64(granted),
+        };
+        if granted == count && new_head.consumed < CONSUMED_ROWS_MAX {
+            self.heads.insert(destination.id, new_head);
+        } else if new_head.consumed > 0 {
             self.db
                 .prepare_cached("DELETE FROM webhook_first_attempts WHERE destination_id = ?1 AND id < ?2")?
-                .execute((destination.0, new_head))?;
-            if consumed > 0 {
-                destination_queue::set_first_attempts_head(self.db, destination, 0, 0)?;
+                .execute((destination.id.0, new_head.key))?;
+            if destination.head == QueueHead::default() {
+                self.heads.remove(&destination.id);
+            } else {
+                self.heads.insert(destination.id, QueueHead::default());
             }
         }
         Ok(granted)
@@ -197,7 +215,8 @@ impl<'a> ClaimWriter<'a> {
         let mut found = self.db.prepare_cached(RETRIES)?;
         let payload_bytes_max = to_i64(self.inline_payload_bytes_max(budget));
         let rows = found.query((destination.id.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
-        let (_, last) = self.grant_rows(rows, destination, budget)?;
+        let granting = LeaseSource { seed: self.seed, now: self.now, destination };
+        let (_, last) = granting.grant_rows(rows, budget, &mut self.leases)?;
         let (key, due) = last.unzip();
         self.db
             .prepare_cached(
@@ -223,7 +242,8 @@ impl<'a> ClaimWriter<'a> {
         let mut found = self.db.prepare_cached(DEFERRED)?;
         let payload_bytes_max = to_i64(self.inline_payload_bytes_max(budget));
         let rows = found.query((destination.id.0, to_i64(count), self.now.as_micros(), payload_bytes_max))?;
-        let (granted, last) = self.grant_rows(rows, destination, budget)?;
+        let granting = LeaseSource { seed: self.seed, now: self.now, destination };
+        let (granted, last) = granting.grant_rows(rows, budget, &mut self.leases)?;
         let (key, due) = last.unzip();
         self.db
             .prepare_cached(
@@ -268,30 +288,11 @@ impl<'a> ClaimWriter<'a> {
         Ok(granted)
     }
 
-    /// Grants the rows of a query, up to the first whose payload does not fit. Returns the number of granted rows, and the
-    /// key and due time of the last one: all entries of the queue up to it are granted, so the caller removes them with
-    /// one statement.
-    fn grant_rows(
-        &mut self,
-        mut rows: rusqlite::Rows<'_>,
-        destination: &WaitingDestination,
-        budget: &mut ClaimBudget<'_>,
-    ) -> rusqlite::Result<(usize, Option<(i64, i64)>)> {
-        let first = self.leases.len();
-        let mut last = None;
-        while let Some(row) = rows.next()? {
-            let lease = lease_from_row(row, destination, self.seed, self.now)?;
-            if !budget.spend(destination, lease.is_retry(), payload_bytes(row)?) {
-                break;
-            }
-            last = Some((lease.key.0, row.get(2)?));
-            self.leases.push(lease);
-        }
-        Ok((self.leases.len() - first, last))
-    }
-
     /// Writes the leases and the claim, if it has any, and returns the leases.
     pub(super) fn finish(self) -> rusqlite::Result<Vec<Lease>> {
+        for (destination, head) in &self.heads {
+            destination_queue::set_first_attempts_head(self.db, *destination, *head)?;
+        }
         if !self.leases.is_empty() {
             self.write_leases()?;
             let mut counts = LeaseCounts::default();
@@ -339,39 +340,50 @@ pub(super) fn read_lease(
     now: Timestamp,
     payload_bytes_max: usize,
 ) -> rusqlite::Result<(Lease, usize)> {
-    let Destination { waiting, .. } = read_destination(&mut db.prepare_cached(DESTINATION)?, destination)?;
+    let waiting = read_destination(&mut db.prepare_cached(DESTINATION)?, destination)?;
     db.prepare_cached(PENDING_EVENT)?.query_row((key.0, to_i64(payload_bytes_max)), |row| {
         Ok((lease_from_row(row, &waiting, seed, now)?, payload_bytes(row)?))
     })
 }
 
-/// A destination, and the position up to which claims have consumed its queue of first attempts.
-struct Destination {
-    waiting: WaitingDestination,
-    /// Lowest key of a first attempt that is not consumed.
-    head: i64,
-    /// Number of consumed rows below the head.
-    consumed: i64,
-}
-
-const DESTINATION: &str = concat!(
-    "SELECT ",
-    waiting_columns!(),
-    ", first_attempts_head, first_attempts_consumed
-    FROM webhook_destinations WHERE id = ?1"
-);
+const DESTINATION: &str = concat!("SELECT ", waiting_columns!(), " FROM webhook_destinations WHERE id = ?1");
 
 fn read_destination(
     statement: &mut CachedStatement<'_>,
     destination: DestinationId,
-) -> rusqlite::Result<Destination> {
-    statement.query_row([destination.0], |row| {
-        Ok(Destination {
-            waiting: WaitingDestination::from_row(row)?,
-            head: row.get(WaitingDestination::COLUMNS)?,
-            consumed: row.get(WaitingDestination::COLUMNS + 1)?,
-        })
-    })
+) -> rusqlite::Result<WaitingDestination> {
+    statement.query_row([destination.0], WaitingDestination::from_row)
+}
+
+/// What the leases on events of one destination have in common.
+struct LeaseSource<'a> {
+    seed: TokenSeed,
+    now: Timestamp,
+    destination: &'a WaitingDestination,
+}
+
+impl LeaseSource<'_> {
+    /// Grants the rows of a query, up to the first whose payload does not fit. Returns the number of granted rows, and the
+    /// key and due time of the last one: all entries of the queue up to it are granted, so the caller removes them with
+    /// one statement.
+    fn grant_rows(
+        &self,
+        mut rows: rusqlite::Rows<'_>,
+        budget: &mut ClaimBudget<'_>,
+        leases: &mut Vec<Lease>,
+    ) -> rusqlite::Result<(usize, Option<(i64, i64)>)> {
+        let first = leases.len();
+        let mut last = None;
+        while let Some(row) = rows.next()? {
+            let lease = lease_from_row(row, self.destination, self.seed, self.now)?;
+            if !budget.spend(self.destination, lease.is_retry(), payload_bytes(row)?) {
+                break;
+            }
+            last = Some((lease.key.0, row.get(2)?));
+            leases.push(lease);
+        }
+        Ok((leases.len() - first, last))
+    }
 }
 
 fn lease_from_row(
@@ -393,7 +405,11 @@ fn lease_from_row(
     Ok(Lease {
         token: seed.token(key),
         key,
-        wire_id: if destination.app > 0 { EventId::from_message(message_id) } else { event_id.clone() },
+        wire_id: match row.get::<_, Option<String>>(12)? {
+            _ if destination.app > 0 => EventId::from_message(message_id),
+            Some(replay_of) => EventId::from_stored(replay_of),
+            None => event_id.clone(),
+        },
         event_id,
         message_id,
         destination_id: destination.id,

@@ -40,15 +40,36 @@ pub(super) fn resend(
         operate::reopen(db, now, key, kind, ManualAction::Resend, request)?;
         return Ok(first);
     }
-    let mut event_id = first.clone();
-    let mut run = 0;
-    while is_taken(db, &event_id)? {
-        run += 1;
-        event_id = first.with_run(run);
-    }
+    let event_id = if is_taken(db, &first)? { free_run(db, &first)? } else { first };
     let key = add_event(db, now, message_key, &details, destination, &event_id, EXTRA_ATTEMPTS, true)?;
     operate::record_audit(db, now, key, ManualAction::Resend, request, None)?;
     Ok(event_id)
+}
+
+/// Returns the first id of an extra event that no event has or had.
+pub(crate) fn free_run(db: &Connection, first: &EventId) -> rusqlite::Result<EventId> {
+    let mut run = 1;
+    while is_taken(db, &first.with_run(run))? {
+        run += 1;
+    }
+    Ok(first.with_run(run))
+}
+
+/// Adds an event that sends the message of a delivered event once more. The endpoint must be enabled.
+pub(crate) fn add_replay(
+    db: &Connection,
+    now: Timestamp,
+    app: ApplicationId,
+    original: EventKey,
+    endpoint: EndpointId,
+    event_id: &EventId,
+) -> Result<EventKey, CallError> {
+    let destination = endpoint::find_enabled(db, app, &endpoint.into())?;
+    let message = db
+        .prepare_cached("SELECT message_key FROM webhook_events WHERE id = ?1")?
+        .query_row([original.0], |row| row.get(0).map(MessageKey))?;
+    let details = message::read_details(db, message)?;
+    Ok(add_event(db, now, message, &details, destination, event_id, EXTRA_ATTEMPTS, true)?)
 }
 
 /// Returns the kind of failure of an event, if it has failed.

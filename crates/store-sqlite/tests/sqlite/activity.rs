@@ -20,6 +20,7 @@ fn report(process: &str, sequence: u64) -> ActivityReport {
         sequence,
         is_last: false,
         counts: ActivityCounts { delivered: 1, ..ActivityCounts::default() },
+        receivers: Vec::new(),
     }
 }
 

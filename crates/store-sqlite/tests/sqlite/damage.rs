@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-use posthaste_store::{DeadLetterFilter, PageRequest, Store as _, StoreError};
+use posthaste_store::{DeadLetterQuery, PageRequest, Store as _, StoreError};
 use posthaste_store_sqlite::{Options, SqliteStore, check, system_rng};
 
 use crate::support::{Fixture, claim, enqueue, event, settlement, worker};
@@ -36,7 +36,7 @@ fn assert_damaged(error: &StoreError) {
 async fn a_read_that_finds_damage_makes_the_health_check_fail() {
     let (_fixture, store) = damaged_store("webhook_failures_updated_at").await;
     store.health().await.unwrap();
-    let error = store.dead_letters(DeadLetterFilter::All, &PageRequest::default()).await.unwrap_err();
+    let error = store.dead_letters(&DeadLetterQuery::all(), &PageRequest::default()).await.unwrap_err();
     assert_damaged(&error);
     assert_eq!(store.health().await.unwrap_err(), error);
 }

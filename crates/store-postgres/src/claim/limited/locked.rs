@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::{join, join3, join4};
-use posthaste_domain::{ApplicationId, DestinationId, EventKey, Throttle, Timestamp};
+use posthaste_domain::{ApplicationId, DestinationId, EventKey, TerminalState, Throttle, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -38,24 +38,26 @@ FOR UPDATE",
 };
 
 /// Reads the heads of the lines among the locked destinations: the leases that the line has, whether one of them is live, the first
-/// expired one, and the first pending event; and whether an empty line has events outside of it. Uses indexes webhook_queue_id and webhook_queue_line.
+/// expired one, and the first pending event; how many leases in a row a head with a lease had lost before; and whether an empty line
+/// has events outside of it. Uses indexes webhook_queue_id and webhook_queue_line.
 static HEADS: Sql = Sql {
     text: "
 SELECT d.id, l.keys, coalesce(l.is_live, false) OR coalesce(h.lease_until > app.webhook_now(), false),
        coalesce(l.expired, h.id),
        l.expired IS NULL AND h.lease_until IS NULL AND h.next_attempt_at > app.webhook_now(),
        h.next_attempt_at, coalesce(l.attempts, h.attempts),
-       h.id IS NULL AND EXISTS (SELECT FROM app.webhook_queue q WHERE q.destination_id = d.id AND NOT q.is_fifo)
+       h.id IS NULL AND EXISTS (SELECT FROM app.webhook_queue q WHERE q.destination_id = d.id AND NOT q.is_fifo),
+       CASE WHEN l.expired IS NOT NULL THEN l.lost_leases WHEN h.lease_until IS NOT NULL THEN h.lost_leases END
 FROM app.webhook_destinations d
 CROSS JOIN LATERAL (
     SELECT array_agg(q.id) AS keys, bool_or(q.lease_until > app.webhook_now()) AS is_live, min(q.id) AS expired,
-           (array_agg(q.attempts ORDER BY q.id))[1] AS attempts
+           (array_agg(q.attempts ORDER BY q.id))[1] AS attempts, (array_agg(q.lost_leases ORDER BY q.id))[1] AS lost_leases
     FROM unnest(d.line_leases) AS k (key)
     JOIN app.webhook_queue q ON q.id = k.key
     WHERE q.lease_until IS NOT NULL
 ) l
 LEFT JOIN LATERAL (
-    SELECT q.id, q.next_attempt_at, q.attempts, q.lease_until
+    SELECT q.id, q.next_attempt_at, q.attempts, q.lease_until, q.lost_leases
     FROM app.webhook_queue q
     WHERE q.destination_id = d.id AND q.is_fifo
     ORDER BY q.id
@@ -142,6 +144,8 @@ pub(super) struct Head {
     is_waiting: bool,
     due: Option<Timestamp>,
     pub(super) is_retry: bool,
+    /// The number of leases in a row that the head has lost if its lease has expired.
+    lost_leases: Option<u32>,
     /// Whether the line is empty, but the destination has events that were not in it.
     pub(super) has_events_outside: bool,
 }
@@ -150,6 +154,12 @@ impl Head {
     /// Returns the due time of a head that waits for it.
     pub(super) fn wait_until(&self) -> Option<Timestamp> {
         self.due.filter(|_| self.is_waiting)
+    }
+
+    /// Returns whether the head has lost so many leases that it is dead-lettered instead of claimed again.
+    pub(super) fn is_abandoned(&self, abandon_after: u32) -> bool {
+        let lost = self.lost_leases.filter(|_| !self.is_in_flight);
+        lost.is_some_and(|lost| TerminalState::after_lost_leases(lost, abandon_after).is_some())
     }
 }
 
@@ -188,6 +198,7 @@ pub(super) async fn lock(
             due,
             has_events_outside: row.try_get(7)?,
             is_retry: unsigned(row.try_get::<_, Option<i32>>(6)?.unwrap_or(0)) > 0,
+            lost_leases: row.try_get::<_, Option<i32>>(8)?.map(|lost| unsigned(lost) + 1),
         };
         if head.has_events_outside {
             repaired.push(row.try_get(0)?);

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use posthaste_claimable::{ClaimBudget, ClaimableIndex, RangeClaim, RangeResult};
-use posthaste_domain::{ApplicationId, DestinationId, EventKey, Lease, Timestamp};
+use posthaste_domain::{ApplicationId, DestinationId, EventKey, Timestamp};
 use posthaste_store::{ClaimRequest, SlotBudget};
 use uuid::Uuid;
 
 use super::super::grant::{Grant, GrantRow, Param, parse_rows};
 use super::super::grant_sql::GRANT_LIMITED;
+use super::super::granted::GrantedLeases;
 use super::PlannedRows;
 use super::locked::{Bucket, Head, Locked};
 use crate::session::Session;
@@ -108,7 +109,7 @@ pub(super) async fn grant_requested(
     request: &ClaimRequest,
     requested: &[Requested],
     budget: &mut ClaimBudget,
-    leases: &mut Vec<Lease>,
+    leases: &mut GrantedLeases,
 ) -> Result<Outcome, tokio_postgres::Error> {
     let mut outcome = Outcome::default();
     if requested.is_empty() {
@@ -140,11 +141,11 @@ pub(super) async fn grant_requested(
     for (index, row) in parse_rows(grant.id, &rows)? {
         let destination = requested[index].destination();
         match row {
-            GrantRow::Granted { position, lease, lost_claim } => {
+            GrantRow::Granted { position, lease, references, lost_claim } => {
                 budget.take_lease(&claimable.receivers, &lease);
                 outcome.granted.entry(destination).or_default().push(lease.key);
                 outcome.lost_claims.extend(lost_claim);
-                leases.push(lease);
+                leases.push(lease, references);
                 results[index].granted += 1;
                 results[index].granted_to = results[index].granted_to.max(Some(position));
             }

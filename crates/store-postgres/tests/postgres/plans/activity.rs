@@ -1,5 +1,6 @@
 //! Query plans of reports, of the history and of the list of workers.
 
+use posthaste_domain::DestinationId;
 use posthaste_store::{ActivityReport, HistoryRange, Store as _};
 
 use super::explain_server::{ExplainServer, scans_of};
@@ -15,7 +16,7 @@ async fn every_statement_of_activity_uses_an_index_on_a_fresh_and_on_a_filled_da
         SELECT s.step, to_timestamp(floor(extract(epoch FROM now()) / s.step) * s.step - n * s.step), 1, 0, 0, '{}', 0, 0
         FROM unnest(ARRAY[10, 60, 1800]) AS s (step), generate_series(1, 1400) AS n;
         INSERT INTO app.webhook_workers
-        SELECT 'start-' || n, 'w', '0.1.0', now(), now() - n * interval '1 minute', 0, 1
+        SELECT 'start-' || n, 'w', '0.1.0', now(), now() - n * interval '1 minute', 0, 1, '{}', '{}', '{}', '{}', '{}'
         FROM generate_series(1, 1000) AS n;
         ANALYZE";
     for sequence in 1..=2 {
@@ -26,6 +27,7 @@ async fn every_statement_of_activity_uses_an_index_on_a_fresh_and_on_a_filled_da
                 activity.report(&ActivityReport { is_last: true, ..report("q", sequence) }).await.unwrap();
                 activity.history(HistoryRange::Month).await.unwrap();
                 activity.workers().await.unwrap();
+                activity.receivers(&[DestinationId(1)]).await.unwrap();
             })
             .await;
         for (fragments, index) in [
@@ -33,6 +35,7 @@ async fn every_statement_of_activity_uses_an_index_on_a_fresh_and_on_a_filled_da
             (["old_buckets AS", "FOR UPDATE SKIP LOCKED"], "webhook_activity_at"),
             (["old_buckets AS", "FOR UPDATE SKIP LOCKED"], "webhook_workers_heartbeat_at"),
             (["FROM app.webhook_workers w", "ORDER BY w.heartbeat_at DESC"], "webhook_workers_heartbeat_at"),
+            (["FROM app.webhook_workers w", "CROSS JOIN LATERAL unnest"], "webhook_workers_heartbeat_at"),
             (
                 ["DELETE FROM app.webhook_workers w WHERE w.process = $1", "accepted"],
                 "webhook_workers_process",
