@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{Decision, Transition};
-use posthaste_store::{ActivityCounts, ActivityReport, SettleResult};
+use posthaste_store::{ActivityCounts, ActivityReport, RECEIVERS_REPORTED_MAX, SettleResult};
 
 use crate::clock::within;
 use crate::supervise::catch_store_panic;
@@ -123,6 +123,7 @@ async fn report(worker: &Worker, is_last: bool) -> bool {
         sequence,
         is_last,
         counts,
+        receivers: worker.slots.receivers(RECEIVERS_REPORTED_MAX),
     };
     let reported = catch_store_panic(async { worker.ports.store.activity().report(&report).await }).await;
     match reported {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{
-    BreakerPolicy, Circuit, CircuitBreaker, DestinationId, Outcome, Permit, ReceiverHealth,
+    BreakerPolicy, Circuit, CircuitBreaker, DestinationId, Outcome, Permit, ReceiverHealth, Timestamp,
 };
-use posthaste_store::{CircuitReport, OpenCircuitReport, ResumedDestination};
+use posthaste_store::{CircuitReport, OpenCircuitReport, RequestedProbe, ResumedDestination};
 
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
@@ -39,6 +39,8 @@ struct TrackedBreaker {
     opened_at: Option<Duration>,
     /// The failure that opened the circuit, or a later one.
     last_error: Option<String>,
+    /// When the operator asked for the last probe that the circuit has allowed, by the store's clock. It names the request.
+    allowed_probe: Option<Timestamp>,
 }
 
 /// How the result of a request has changed the circuit of its destination.
@@ -103,6 +105,7 @@ impl Circuits {
             in_flight: 0,
             opened_at: None,
             last_error: None,
+            allowed_probe: None,
         };
         let tracked = table.breakers.entry(destination).or_insert_with(new_breaker);
         let permit = tracked.breaker.admit(now)?;
@@ -169,6 +172,35 @@ impl Circuits {
             }
         }
         closed
+    }
+
+    /// Allows one probe to each destination with an open circuit for which an operator has asked for a probe. Returns the
+    /// destinations. `now` is the time of the worker's clock at the store's time `store_now`.
+    ///
+    /// Several claims return the same request, which allows one probe. A circuit that opened after the request keeps its cool-down.
+    pub(crate) fn allow_probes(
+        &self,
+        requested: &[RequestedProbe],
+        store_now: Timestamp,
+        now: Duration,
+    ) -> Vec<DestinationId> {
+        let mut allowed = Vec::new();
+        if requested.is_empty() {
+            return allowed;
+        }
+        let mut table = self.table();
+        for RequestedProbe { destination, requested_at } in requested {
+            let Some(tracked) = table.breakers.get_mut(destination) else { continue };
+            let asked_at = now.saturating_sub(store_now.since(*requested_at));
+            let is_new = tracked.allowed_probe != Some(*requested_at);
+            if is_new && tracked.opened_at.is_some_and(|opened_at| opened_at < asked_at) {
+                tracked.allowed_probe = Some(*requested_at);
+                if tracked.breaker.allow_probe(now) {
+                    allowed.push(*destination);
+                }
+            }
+        }
+        allowed
     }
 
     /// Returns the number of circuits that are open or half open.
@@ -349,6 +381,27 @@ mod tests {
         assert_eq!(fail(), CircuitChange::Opened { failures: 2, next_probe_in: s(30) });
         assert_eq!(circuits.send_limit(DESTINATION, s(29)), Some(0));
         circuits
+    }
+
+    #[test]
+    fn a_requested_probe_lets_one_request_through_and_its_result_decides() {
+        let circuits = open_circuit();
+        let (store_now, asked_at) = (Timestamp::from_secs(1_000), Timestamp::from_secs(999));
+        let request = |requested_at| [RequestedProbe { destination: DESTINATION, requested_at }];
+        assert_eq!(circuits.allow_probes(&request(asked_at), store_now, s(10)), [DESTINATION]);
+        assert_eq!(circuits.send_limit(DESTINATION, s(10)), Some(1));
+        let probe = circuits.admit(DESTINATION, s(10)).unwrap();
+        assert!(circuits.admit(DESTINATION, s(10)).is_none(), "one request and no more");
+        assert_eq!(probe.record(&failure(), s(11)), CircuitChange::None);
+        assert_eq!(circuits.send_limit(DESTINATION, s(12)), Some(0), "the circuit is open again");
+        assert_eq!(circuits.allow_probes(&request(asked_at), store_now, s(12)), [], "the same request");
+        let earlier = Timestamp::from_secs(980);
+        assert_eq!(circuits.allow_probes(&request(earlier), store_now, s(12)), [], "before it opened");
+        let later = Timestamp::from_secs(1_000);
+        assert_eq!(circuits.allow_probes(&request(later), store_now, s(12)), [DESTINATION]);
+        let probe = circuits.admit(DESTINATION, s(12)).unwrap();
+        assert_eq!(probe.record(&success(), s(13)), CircuitChange::Closed { open_for: s(13) });
+        assert_eq!(circuits.allow_probes(&request(later), store_now, s(13)), [], "the circuit is closed");
     }
 
     #[test]

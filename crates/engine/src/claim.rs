@@ -1,5 +1,6 @@
 //! The claimer: leases due events as soon as slots are available, and only events that can be sent at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::backoff::Backoff;
 use crate::claim_budget::ClaimBytes;
 use crate::deliver::release_interrupted;
 use crate::phase::Phase;
-use crate::slots::{AvailablePayloads, ClaimedEvent};
+use crate::release::{release_events, release_leases, release_unsent};
+use crate::slots::AvailablePayloads;
 use crate::store_time::{Reading, SkewChange};
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
@@ -227,7 +229,7 @@ impl Claimer {
             self.worker.slots.mark_limited(*destination);
         }
         self.worker.slots.record_claim(response.leases.len() < request.limit && knows_kept_back);
-        let resumed_circuits = self.close_resumed_circuits(&response);
+        let released_circuits = self.close_resumed_circuits(&response) + self.allow_probes(&response);
         self.worker.ports.profiles.record_claim(&response, requested_at);
         let leases = response.leases.len();
         let retries = response.leases.iter().filter(|lease| lease.is_retry()).count();
@@ -239,7 +241,7 @@ impl Claimer {
         // Slots released during the call were not part of the request. They are worth another claim only if this one
         // found anything. The same holds for events whose payloads did not fit.
         let released_meanwhile = self.worker.slots.ended_count() != self.ended_before;
-        let next = if resumed_circuits > 0 || (leases > 0 && is_limited_by_bytes) || leases >= CLAIM_MAX {
+        let next = if released_circuits > 0 || (leases > 0 && is_limited_by_bytes) || leases >= CLAIM_MAX {
             NextClaim::Now
         } else if leases >= request.limit || (leases > 0 && released_meanwhile) {
             NextClaim::WithMoreSlots
@@ -258,6 +260,18 @@ impl Claimer {
                 open_ms = millis(*open_for), "circuit closed: an operator resumed the destination");
         }
         closed.len()
+    }
+
+    /// Allows the probes for which operators have asked. Returns how many.
+    fn allow_probes(&self, response: &ClaimResponse) -> usize {
+        let worker = &self.worker;
+        let now = worker.ports.clock.monotonic();
+        let allowed = worker.circuits.allow_probes(&response.probes, response.now, now);
+        for destination in &allowed {
+            tracing::info!(destination_id = destination.0, worker_id = %worker.settings.worker_id,
+                "circuit allows a probe: an operator asked for one");
+        }
+        allowed.len()
     }
 
     /// Returns how many deliveries may start despite local shortages, or how long to wait. Logs shortages that are over.
@@ -351,7 +365,7 @@ impl Claimer {
             return release_unsent(worker, &leases).await;
         }
         let now = worker.ports.clock.monotonic();
-        let claimed = worker.accept_leases(leases, requested_at);
+        let claimed = worker.accept_leases(in_turns(leases), requested_at);
         worker.lanes.start(worker, claimed.filter_map(|event| worker.slots.add(event, now)));
     }
 
@@ -375,7 +389,9 @@ impl Claimer {
                 () = worker.ports.clock.sleep(CLAIM_DELAY) => delays += 1,
                 () = wakeups.wait(), if delays_max == CLAIM_DELAYS_MAX => delays_max = CLAIM_DELAYS_OF_NEW_EVENTS,
             }
-            if !has_stock && delays > 0 {
+            // Although deliveries have ended, hosts that may have stopped answering hold all slots but those for others.
+            let serves_first_claims = ended > 0 && worker.slots.are_full();
+            if delays > 0 && (!has_stock || serves_first_claims) {
                 return;
             }
         }
@@ -441,6 +457,24 @@ impl Claimer {
     }
 }
 
+/// Orders leases so that hosts take turns: the first of each host, then the second of each, and so on. If there are too few
+/// places for all, every host gets some.
+fn in_turns(leases: Vec<Lease>) -> Vec<Lease> {
+    let mut of_host: BTreeMap<String, usize> = BTreeMap::new();
+    let mut turns: Vec<(usize, Lease)> = Vec::with_capacity(leases.len());
+    for lease in leases {
+        let origin = lease.destination_url.origin();
+        let turn = match of_host.get_mut(origin) {
+            Some(turn) => turn,
+            None => of_host.entry(origin.to_owned()).or_default(),
+        };
+        *turn += 1;
+        turns.push((*turn, lease));
+    }
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, lease)| lease).collect()
+}
+
 /// Returns the size of the payloads that a response contains.
 fn loaded_bytes(response: &ClaimResponse) -> usize {
     let payloads = response.leases.iter().map(|lease| &lease.payload);
@@ -462,57 +496,5 @@ fn record_store_time(worker: &Worker, now: Timestamp, requested_at: Duration) {
                 "this host's clock agrees with the store's again");
         }
         None => {}
-    }
-}
-
-/// Releases events that were claimed and not sent. Their renewals end with the release.
-pub(crate) async fn release_events(worker: &Worker, events: Vec<ClaimedEvent>) {
-    let leases: Vec<LeaseRef> = events.iter().map(|event| LeaseRef::from(&event.lease)).collect();
-    events.iter().for_each(|event| event.renewal.mark_settling());
-    release_unsent(worker, &leases).await;
-}
-
-/// Releases leases of events that were not sent. The report of a drain does not count them as released: no delivery was
-/// interrupted. It counts those that cannot be released.
-pub(crate) async fn release_unsent(worker: &Worker, leases: &[LeaseRef]) {
-    if try_release(worker, leases).await {
-        worker.drain.remove_pending(leases.len());
-    }
-}
-
-/// Releases leases that a drain reports: of interrupted deliveries, of results that were given up, and of a claim whose
-/// response was lost.
-pub(crate) async fn release_leases(worker: &Worker, leases: &[LeaseRef]) {
-    if try_release(worker, leases).await {
-        worker.drain.mark_released(leases.len());
-    }
-}
-
-/// Releases leases, and returns whether they are released. Gives up when the store is unavailable for a whole lease
-/// duration: the leases have expired then. The leases count as pending before and, if they could not be released during a
-/// drain, afterwards.
-async fn try_release(worker: &Worker, leases: &[LeaseRef]) -> bool {
-    if leases.is_empty() {
-        return true;
-    }
-    let clock = &worker.ports.clock;
-    let deadline = clock.monotonic() + worker.settings.lease.duration();
-    let mut backoff = Backoff::new();
-    worker.drain.add_pending(leases.len());
-    loop {
-        match catch_store_panic(worker.ports.store.release(leases)).await {
-            Ok(()) => return true,
-            Err(error) if error.is_transient() && clock.monotonic() < deadline => {
-                clock.sleep(backoff.next()).await;
-            }
-            Err(error) => {
-                tracing::warn!(worker_id = %worker.settings.worker_id, code = error.code(), %error,
-                    leases = leases.len(), "leases were not released; their events wait until they expire");
-                if worker.phases.current() == Phase::Running {
-                    worker.drain.remove_pending(leases.len());
-                }
-                return false;
-            }
-        }
     }
 }

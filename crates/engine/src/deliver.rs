@@ -10,9 +10,9 @@ use posthaste_store::LeaseRef;
 
 use crate::attempt_log::log_circuit;
 use crate::circuits::{Admission, CircuitChange};
-use crate::claim::{release_events, release_leases};
 use crate::phase::Phase;
 use crate::profiles::{NoProfile, ProfileInUse};
+use crate::release::{release_events, release_leases};
 use crate::sender::LocalShortage;
 use crate::settle::FinishedDelivery;
 use crate::slots::{Answer, ClaimedEvent, ReadyEvent, Slot};

@@ -17,8 +17,8 @@ use posthaste_store::{
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::claim::release_unsent;
 use crate::phase::Phase;
+use crate::release::release_unsent;
 use crate::slots::{ReadyEvent, Reservation};
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;

@@ -29,7 +29,9 @@ use crate::slots::Slots;
 use crate::store_time::StoreTime;
 use crate::supervise::restart_on_panic;
 use crate::worker::{DrainCounters, Ports, Worker};
-use crate::{activity, circuits, claim, cycle, disabled, expire, maintain, operations, settle, signing};
+use crate::{
+    activity, circuits, claim, cycle, disabled, expire, intervals, maintain, operations, settle, signing,
+};
 
 /// Maximum part of a drain's deadline that is reserved for releasing unfinished leases.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -262,7 +264,7 @@ impl Drop for AbortLanes {
 
 type BoxedLoop = futures_util::future::BoxFuture<'static, ()>;
 
-/// Builds a worker and starts the two loops that every delivery needs: heartbeat and settle.
+/// Builds a worker and starts the loops that every delivery needs: heartbeat, settle and the intervals of the slots.
 fn start_worker(
     settings: Settings,
     ports: Ports,
@@ -307,6 +309,10 @@ fn start_worker(
     };
     worker.record_claim();
     let worker = Arc::new(worker);
+    let (slots_worker, clock) = (Arc::clone(&worker), Arc::clone(&worker.ports.clock));
+    let interval_loop =
+        restart_on_panic("intervals", clock, move || intervals::run(Arc::clone(&slots_worker)));
+    loops.spawn_on(interval_loop, &runtimes.dispatch);
     loops.spawn_on(settle_loop.run(Arc::clone(&worker)), &runtimes.dispatch);
     Ok((worker, loops))
 }

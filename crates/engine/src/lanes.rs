@@ -10,7 +10,8 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::deliver::{InterruptedDelivery, deliver};
 use crate::payloads;
-use crate::slots::NextStep;
+use crate::release::release_events;
+use crate::slots::{ClaimedEvent, NextStep};
 use crate::worker::Worker;
 
 /// The lanes of a worker. Dropping them aborts their deliveries.
@@ -24,6 +25,18 @@ impl Lanes {
         for event in events {
             lanes.spawn(run(Arc::clone(worker), event.into()));
         }
+    }
+
+    /// Releases events that were not sent, beside the caller. A drain waits for it as for a lane.
+    pub(crate) fn release(&self, worker: &Arc<Worker>, events: Vec<ClaimedEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        let worker = Arc::clone(worker);
+        self.lanes().spawn(async move {
+            release_events(&worker, events).await;
+            None
+        });
     }
 
     /// Removes lanes that have ended.

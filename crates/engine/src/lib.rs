@@ -25,6 +25,7 @@ mod circuits;
 mod claim;
 mod claim_budget;
 mod due_times;
+mod intervals;
 mod shortages;
 mod slots;
 
@@ -36,6 +37,7 @@ mod lanes;
 pub mod lease_protocol;
 mod payloads;
 mod profiles;
+mod release;
 mod settle;
 
 mod activity;
@@ -66,7 +68,7 @@ pub use observe::{AttemptEvent, Observer, WorkerHealth};
 pub use profiles::{Profile, ProfileInUse, SharedProfiles, UnusableProfile};
 pub use publish::{Publisher, Subscription, SubscriptionGap};
 pub use sender::{LocalShortage, Sender};
-pub use settings::{INLINE_PAYLOAD_BYTES_MAX, InvalidSettings, Settings, WINDOW_START};
+pub use settings::{INLINE_PAYLOAD_BYTES_MAX, InvalidSettings, SLOW_AFTER, Settings, WINDOW_START};
 pub use settle::WriteFailure;
 pub use signing::{SECRETS_LEARNED_WITHIN, SharedSigningKeys};
 pub use worker::{Ports, RandomSource};

@@ -12,14 +12,14 @@ use posthaste_store::{LeaseRef, StoreError};
 use tokio::sync::Semaphore;
 
 use crate::backoff::Backoff;
-use crate::claim::release_events;
 use crate::phase::Phase;
+use crate::release::release_events;
 use crate::slots::{AfterReading, ClaimedEvent, ReadyEvent, UnreadEvent};
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 
-/// Maximum size of the payloads that are read at the same time, in bytes. One may exceed it. Several reads in progress keep
-/// a link with a long delay busy; their answers arrive one after the other.
+/// Maximum size of the payloads that are read at the same time, in bytes. One may exceed it. Large payloads do not keep
+/// smaller ones waiting for long: the store reads several of them beside each other.
 const READING_BYTES_MAX: usize = 512 << 10;
 
 /// The reads of payloads of one worker.

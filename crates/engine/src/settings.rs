@@ -9,6 +9,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Number of requests that may be in flight to a new destination or host by default.
 pub const WINDOW_START: usize = 2;
 
+/// How long a request may be in flight by default until it counts as slow.
+pub const SLOW_AFTER: Duration = Duration::from_secs(1);
+
 /// Size of the largest payload that comes with its lease by default. It crosses a link of 6 MB/s in 3 ms, which is little
 /// beside the other costs of a delivery over such a link. A call for each payload costs more than that on a fast one.
 pub const INLINE_PAYLOAD_BYTES_MAX: usize = 16 << 10;
@@ -34,6 +37,9 @@ pub struct Settings {
     /// Number of requests that may be in flight to a new destination or host. It grows with the answers that arrive, up to
     /// `per_destination` and [`Settings::per_host`].
     pub window_start: usize,
+    /// How long a request may be in flight until it counts like one to a slow host, and its host, if it has not answered
+    /// since, as slow.
+    pub slow_after: Duration,
     /// Maximum size of all payloads in flight in this worker together, in bytes. One event may exceed it, and small payloads
     /// are not counted: see [`Settings::small_payload_bytes`].
     pub in_flight_bytes_max: usize,
@@ -80,6 +86,7 @@ impl Settings {
             concurrency: 512,
             per_destination: 20,
             window_start: WINDOW_START,
+            slow_after: SLOW_AFTER,
             in_flight_bytes_max: 64 << 20,
             inline_payload_bytes_max: INLINE_PAYLOAD_BYTES_MAX,
             retry_batch: 100,
@@ -126,6 +133,7 @@ impl Settings {
         let timeout = format!("{:?}", self.timeout);
         require("timeout", &timeout, self.timeout <= TIMEOUT_MAX, "a day at most")?;
         positive("timeout", self.timeout)?;
+        positive("slow_after", self.slow_after)?;
         positive("poll_interval", self.poll_interval)?;
         self.expire_after.map_or(Ok(()), |after| positive("expire_after", after))?;
         positive("cycle_interval", self.cycle_interval)

@@ -10,6 +10,7 @@
 
 mod backlog;
 mod finished;
+mod queue;
 mod write;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use posthaste_domain::WorkerId;
 use posthaste_store::{LeaseRef, Store};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
@@ -25,6 +26,7 @@ use crate::clock::Clock;
 use crate::supervise::catch_store_panic;
 use crate::worker::Worker;
 use backlog::{Backlog, WaitingResult};
+use queue::ResultQueue;
 use write::BatchWriter;
 
 pub use backlog::WriteFailure;
@@ -45,7 +47,7 @@ const CONCURRENT_BATCHES: usize = 4;
 
 /// The handle through which deliveries submit their results.
 pub(crate) struct Settler {
-    queue: mpsc::UnboundedSender<PendingSettle>,
+    queue: Arc<ResultQueue>,
     backlog: Arc<Backlog>,
     worker_id: WorkerId,
     store: Arc<dyn Store>,
@@ -55,7 +57,7 @@ pub(crate) struct Settler {
 /// The loop that batches and writes submitted results. [`Settler::unwritten`] bounds the length of its queue, because the
 /// claimer observes it.
 pub(crate) struct SettleLoop {
-    queue: mpsc::UnboundedReceiver<PendingSettle>,
+    queue: Arc<ResultQueue>,
     backlog: Arc<Backlog>,
 }
 
@@ -72,10 +74,9 @@ pub(crate) fn settler(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> (Settler, SettleLoop) {
-    let (sender, queue) = mpsc::unbounded_channel();
-    let backlog = Arc::new(Backlog::default());
-    let settle_loop = SettleLoop { queue, backlog: Arc::clone(&backlog) };
-    (Settler { queue: sender, backlog, worker_id, store, clock }, settle_loop)
+    let (queue, backlog) = (Arc::new(ResultQueue::default()), Arc::new(Backlog::default()));
+    let settle_loop = SettleLoop { queue: Arc::clone(&queue), backlog: Arc::clone(&backlog) };
+    (Settler { queue, backlog, worker_id, store, clock }, settle_loop)
 }
 
 impl Settler {
@@ -83,8 +84,8 @@ impl Settler {
     pub(crate) fn submit(&self, delivery: FinishedDelivery, ended_at: Duration) {
         delivery.mark_settling();
         let waiting = self.backlog.add(ended_at);
-        // The loop ends with the process; the lease then expires.
-        let _ = self.queue.send(PendingSettle { delivery, ended_at, waiting });
+        // If the process ends before the loop has written the result, the lease expires.
+        self.queue.push(PendingSettle { delivery, ended_at, waiting });
     }
 
     /// Resolves when the store accepts a trial write. Called before the first claim: results of events that were claimed
@@ -145,21 +146,19 @@ impl Settler {
 }
 
 impl SettleLoop {
-    /// Writes results: at once if no batch is in progress, and otherwise as soon as enough wait for another one.
-    pub(crate) async fn run(mut self, worker: Arc<Worker>) {
+    /// Writes results: at once if no batch is in progress, and otherwise as soon as enough wait for another one. Never returns.
+    pub(crate) async fn run(self, worker: Arc<Worker>) {
         let writer = Arc::new(BatchWriter { backlog: Arc::clone(&self.backlog), worker });
         let turns = Turns::default();
         let mut writes = JoinSet::new();
-        let mut results = Vec::new();
         let mut last_batch = 0;
-        while self.receive(&mut results, &turns).await {
-            let Some(turn) = turns.take(results.len()) else { continue };
-            if results.len() < BATCH_FULL && last_batch >= LINGER_AFTER {
-                self.linger(&mut results, &writer.worker).await;
+        loop {
+            let turn = self.next_turn(&turns).await;
+            if last_batch >= LINGER_AFTER {
+                self.linger(&*writer.worker.ports.clock).await;
             }
-            let rest = results.split_off(results.len().min(BATCH_MAX));
-            last_batch = results.len();
-            let batch = std::mem::replace(&mut results, rest);
+            let batch = self.queue.take_batch();
+            last_batch = batch.len();
             let writer = Arc::clone(&writer);
             writes.spawn(async move {
                 let quarantined = writer.write(batch).await;
@@ -171,40 +170,33 @@ impl SettleLoop {
                 log_panic(ended);
             }
         }
-        while let Some(ended) = writes.join_next().await {
-            log_panic(ended);
-        }
     }
 
-    /// Receives more results until they fill a batch or [`LINGER`] has passed.
-    async fn linger(&mut self, results: &mut Vec<PendingSettle>, worker: &Worker) {
-        let linger = worker.ports.clock.sleep(LINGER);
-        tokio::pin!(linger);
-        while results.len() < BATCH_FULL {
+    /// Waits until results wait that are worth a batch now.
+    async fn next_turn(&self, turns: &Turns) -> Turn {
+        loop {
+            if let Some(turn) = turns.take(self.queue.len()) {
+                return turn;
+            }
             tokio::select! {
                 biased;
-                () = &mut linger => return,
-                received = self.queue.recv_many(results, BATCH_MAX) => if received == 0 { return },
+                () = self.queue.filled() => {}
+                () = turns.ended.notified() => {}
             }
         }
     }
 
-    /// Receives submitted results, or waits until a batch has ended if results wait already. Returns false once the queue is
-    /// closed and no result waits.
-    async fn receive(&mut self, results: &mut Vec<PendingSettle>, turns: &Turns) -> bool {
-        if !results.is_empty() && turns.allows(results.len()) {
-            return true;
-        }
-        let is_waiting = !results.is_empty();
+    /// Waits until the results fill a batch or [`LINGER`] has passed.
+    async fn linger(&self, clock: &dyn Clock) {
+        let filled = async {
+            while self.queue.len() < BATCH_FULL {
+                self.queue.filled().await;
+            }
+        };
         tokio::select! {
             biased;
-            received = self.queue.recv_many(results, BATCH_MAX) => received > 0 || {
-                if is_waiting {
-                    turns.ended.notified().await;
-                }
-                is_waiting
-            },
-            () = turns.ended.notified(), if is_waiting => true,
+            () = filled => {}
+            () = clock.sleep(LINGER) => {}
         }
     }
 }

@@ -4,10 +4,15 @@
 //! Small payloads are not counted in bytes, because the number of slots bounds them. So large events that fill the byte
 //! limit, for example because their receivers hang, do not stop small ones.
 
+mod ages;
 mod host;
+mod hosts;
 mod left_behind;
 mod limits;
 mod pace;
+mod places;
+mod recent;
+mod share;
 mod table;
 mod window;
 
@@ -15,14 +20,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::{DestinationId, Lease};
-use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverSlots};
+use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverActivity, ReceiverSlots};
 use tokio::sync::Notify;
 
 use crate::heartbeat::RenewalGuard;
 use crate::settings::Settings;
 use limits::Limits;
-use table::{NewDelivery, Started, Table, Usage};
+use table::{AfterInterval, NewDelivery, Started, Table, Usage};
 
+pub(crate) use ages::INTERVALS_UNTIL_OLD;
 pub(crate) use limits::AvailablePayloads;
 pub(crate) use window::Answer;
 
@@ -69,11 +75,11 @@ pub(crate) enum AfterReading {
     Stopped(ClaimedEvent),
 }
 
-/// What follows from an answer.
-pub(crate) struct AfterAnswer {
+/// What follows from an answer, or from the end of an interval.
+pub(crate) struct NextEvents {
     /// Events that may be sent now.
     pub(crate) ready: Vec<ReadyEvent>,
-    /// Events that were claimed for a larger window and should be released.
+    /// Events that should be released: they were claimed for a larger window, or for a host that still answered.
     pub(crate) unsent: Vec<ClaimedEvent>,
 }
 
@@ -110,11 +116,11 @@ impl Slots {
     }
 
     /// Returns how many events of a receiver may be claimed. A claim asks for receivers that have due events, so those that
-    /// get no slots, or share the slots of hosts that are not prompt, may have more than the claim takes.
+    /// get no slots or only first ones, or share the slots of hosts that are not prompt, may have more than the claim takes.
     pub(crate) fn of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
         let mut table = self.table();
         let slots = table.slots_of(receiver);
-        if slots.destination == 0 || slots.host == 0 || slots.pace != Pace::Prompt {
+        if slots.destination == 0 || slots.host == 0 || slots.pace != Pace::Prompt || table.is_full() {
             table.left_behind.mark(receiver.destination);
         }
         slots
@@ -162,15 +168,16 @@ impl Slots {
     /// otherwise it waits for a place in the windows of its destination and host.
     pub(crate) fn add(self: &Arc<Self>, event: ClaimedEvent, now: Duration) -> Option<NextStep> {
         let lease = &event.lease;
+        let mut table = self.table();
+        let host = table.host(lease.destination_url.origin(), lease.is_retry(), now);
         let delivery = NewDelivery {
             destination: lease.destination_id,
             url: lease.destination_url.as_str(),
-            host: lease.destination_url.origin(),
+            host,
             is_retry: lease.is_retry(),
             payload_bytes: lease.payload.len(),
             is_unread: lease.payload.is_stored(),
         };
-        let mut table = self.table();
         let usage = table.use_slot(delivery, now);
         if delivery.is_unread {
             table.start_reading(&usage);
@@ -209,20 +216,29 @@ impl Slots {
         answer: Answer,
         took: Duration,
         now: Duration,
-    ) -> AfterAnswer {
+    ) -> NextEvents {
         let usage = slot.usage.take().expect("only this method and drop take the usage");
         let mut table = self.table();
         let (may_claim, unsent) = table.end_with_answer(&usage, answer, took, now);
         let started = table.start_waiting(&usage);
         drop(table);
         self.notify(may_claim);
-        AfterAnswer { ready: started.into_iter().map(|started| self.ready(started)).collect(), unsent }
+        NextEvents { ready: started.into_iter().map(|started| self.ready(started)).collect(), unsent }
     }
 
     /// Returns the events that wait although they may be sent: requests before them ended without an answer.
     pub(crate) fn start_waiting(self: &Arc<Self>) -> Vec<ReadyEvent> {
         let started = self.table().start_all();
         started.into_iter().map(|started| self.ready(started)).collect()
+    }
+
+    /// Ends an interval: requests become old, and hosts cease to compete for places.
+    pub(crate) fn begin_interval(self: &Arc<Self>) -> NextEvents {
+        let AfterInterval { started, unsent, may_claim } = self.table().begin_interval();
+        if may_claim {
+            self.wake();
+        }
+        NextEvents { ready: started.into_iter().map(|started| self.ready(started)).collect(), unsent }
     }
 
     /// Makes the window of a destination start again, because its circuit has opened. Returns the events that wait for it.
@@ -252,9 +268,19 @@ impl Slots {
         self.table().forget_unused(now);
     }
 
+    /// Describes the destinations that were used last, `receivers_max` at most.
+    pub(crate) fn receivers(&self, receivers_max: usize) -> Vec<ReceiverActivity> {
+        self.table().receivers(receivers_max)
+    }
+
     /// Returns the number of claimed events that wait for a place in a window.
     pub(crate) fn waiting(&self) -> usize {
         self.table().waiting()
+    }
+
+    /// Returns whether only the first events of hosts may be claimed.
+    pub(crate) fn are_full(&self) -> bool {
+        self.table().is_full()
     }
 
     /// Returns the number of requests in flight.
@@ -315,7 +341,8 @@ impl Reservation {
     /// Turns a place for a destination into the slot of an event. Returns none if there is no such place.
     pub(crate) fn take(&mut self, destination: DestinationId) -> Option<Slot> {
         let position = self.usages.iter().position(|usage| usage.destination == destination)?;
-        let usage = self.usages.swap_remove(position);
+        let mut usage = self.usages.swap_remove(position);
+        self.slots.table().start_reserved(&mut usage);
         Some(Slot { slots: Arc::clone(&self.slots), usage: Some(usage) })
     }
 

@@ -6,11 +6,14 @@ use std::time::Duration;
 use posthaste_domain::DestinationId;
 use posthaste_store::Pace;
 
+use super::ages::is_long_ago;
 use super::limits::Limits;
 use super::pace::PaceTracker;
+use super::places::PlacesOfHost;
+use super::share::LastCompeted;
 use super::window::{Answer, Window};
 
-/// Requests to one host for each place that is free. Two busy hosts get 45 % of all places each, 200 get two or three each.
+/// Requests to one host for each place that is free. So a busy host leaves places to others, whatever its share is.
 const REQUESTS_PER_FREE_PLACE: usize = 4;
 /// Requests to one host that may be in flight as long as any place is free.
 const REQUESTS_MIN: usize = 2;
@@ -32,6 +35,9 @@ pub(super) struct HostEntry {
     pub(super) missing: usize,
     /// Destinations with deliveries that wait. The first one is served next.
     pub(super) turns: VecDeque<DestinationId>,
+    pub(super) last_competed: LastCompeted,
+    /// The interval in which the host last answered.
+    answered_in: Option<u64>,
     pub(super) used_at: Duration,
 }
 
@@ -45,15 +51,21 @@ impl HostEntry {
             in_flight: 0,
             missing: 0,
             turns: VecDeque::new(),
+            last_competed: LastCompeted::default(),
+            answered_in: None,
             used_at: now,
         }
     }
 
-    /// Returns whether another request to the host may start while so many places are free: up to its window, and up to
-    /// [`REQUESTS_PER_FREE_PLACE`]. So many hosts with much to send share the places equally, and leave some to others.
-    pub(super) fn may_start(&self, places: usize) -> bool {
-        let share = (places * REQUESTS_PER_FREE_PLACE).max(REQUESTS_MIN);
-        places > 0 && self.in_flight < self.window.size().min(share)
+    /// Returns whether another request to the host may start: up to its window, and up to its share of the places.
+    pub(super) fn may_start(&self, places: PlacesOfHost) -> bool {
+        let left_to_others = (places.unused * REQUESTS_PER_FREE_PLACE).max(REQUESTS_MIN);
+        places.free > 0 && self.in_flight < self.window.size().min(places.share).min(left_to_others)
+    }
+
+    /// Returns whether the host answers.
+    pub(super) fn answers(&self) -> bool {
+        self.pace.pace() <= Pace::Steady
     }
 
     /// Returns how many more deliveries may be claimed for a destination of the host. Destinations that have not answered
@@ -81,16 +93,25 @@ impl HostEntry {
         self.in_flight >= self.window.size() || (is_unproven && self.unproven * 2 > self.unproven_max())
     }
 
+    /// Returns whether the host has answered since a request that is old now has started.
+    pub(super) fn has_answered_lately(&self, interval: u64) -> bool {
+        self.answered_in.is_some_and(|answered_in| !is_long_ago(answered_in, interval))
+    }
+
+    /// Records that the host has answered.
+    pub(super) fn record_answered(&mut self, interval: u64) {
+        self.answered_in = Some(interval);
+    }
+
     /// Returns what an answer of one destination shows about its host. A missing answer shows nothing if other
     /// destinations have answered since the last one.
     pub(super) fn judge(&mut self, answer: Answer) -> Answer {
         self.missing = match answer {
             Answer::Missing => self.missing + 1,
-            Answer::Good | Answer::Failing | Answer::Overloaded => 0,
+            Answer::Good | Answer::Refused | Answer::Failing | Answer::Overloaded => 0,
             Answer::Unknown => self.missing,
         };
-        let has_answered = self.pace.pace() <= Pace::Steady;
-        let is_single = self.missing < SILENT_AFTER && has_answered;
+        let is_single = self.missing < SILENT_AFTER && self.answers();
         if answer == Answer::Missing && is_single { Answer::Unknown } else { answer }
     }
 }

@@ -13,6 +13,10 @@ const AVAILABLE_UNREAD_PART_MIN: usize = 4;
 /// Claimed events, as a multiple of the requests in flight. The others wait in the worker, so that the next request starts
 /// without a claim.
 const CLAIMED_PER_SLOT: usize = 3;
+/// The part of the requests in flight that may be claimed beyond all others, for hosts that have few events claimed.
+const FIRST_CLAIMS_PART: usize = 4;
+/// The part of the free ones of these that one host may use.
+const FIRST_CLAIMS_PART_OF_HOST: usize = 8;
 
 /// How many deliveries a worker holds at most.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +25,8 @@ pub(super) struct Limits {
     pub(super) in_flight: usize,
     /// Deliveries, those that wait for a place in a window included.
     pub(super) total: usize,
+    /// Deliveries beyond `total`, of hosts that answer and have few.
+    pub(super) first_claims: usize,
     pub(super) retries: usize,
     pub(super) per_destination: usize,
     pub(super) per_host: usize,
@@ -61,6 +67,7 @@ impl Limits {
         Self {
             in_flight: settings.concurrency,
             total: settings.concurrency * CLAIMED_PER_SLOT,
+            first_claims: (settings.concurrency / FIRST_CLAIMS_PART).max(1),
             retries: settings.retry_batch.min(retries_max),
             per_destination: settings.per_destination,
             per_host: settings.per_host(),
@@ -82,6 +89,19 @@ impl Limits {
             Pace::Silent => 1,
         };
         (self.in_flight * quarters).div_ceil(4)
+    }
+
+    /// Returns how many deliveries may be claimed beside so many.
+    pub(super) fn claimable_beside(&self, total: usize) -> usize {
+        match self.total.saturating_sub(total) {
+            0 => (self.total + self.first_claims).saturating_sub(total),
+            free => free,
+        }
+    }
+
+    /// Returns how many of so many deliveries a host that answers may have when only the first ones of hosts are claimed.
+    pub(super) fn first_claims_of_host(&self, total: usize) -> usize {
+        self.claimable_beside(total).div_ceil(FIRST_CLAIMS_PART_OF_HOST)
     }
 
     /// Returns the size of a payload if it is counted in bytes, otherwise zero.

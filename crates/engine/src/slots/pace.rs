@@ -21,6 +21,8 @@ pub(super) enum PaceTracker {
     New { is_failing: bool },
     /// The time to an answer, smoothed over the last ones.
     Answers(Duration),
+    /// It answered in this time on average, and then stopped answering.
+    Stalled(Duration),
     /// The last request got no answer.
     Silent,
 }
@@ -32,7 +34,7 @@ impl PaceTracker {
             Self::New { is_failing: true } | Self::Silent => Pace::Silent,
             Self::Answers(time) if time < PROMPT_BELOW => Pace::Prompt,
             Self::Answers(time) if time < STEADY_BELOW => Pace::Steady,
-            Self::Answers(_) => Pace::Slow,
+            Self::Answers(_) | Self::Stalled(_) => Pace::Slow,
         }
     }
 
@@ -53,9 +55,20 @@ impl PaceTracker {
         *self = match (answer, *self) {
             (Answer::Unknown, unchanged) => unchanged,
             (Answer::Missing, _) => Self::Silent,
-            (_, Self::Answers(before)) => Self::Answers((before * 3 + took) / 4),
+            (_, Self::Answers(before) | Self::Stalled(before)) => Self::Answers((before * 3 + took) / 4),
             (_, Self::New { .. } | Self::Silent) => Self::Answers(took),
         };
+    }
+
+    /// Records that a request has been in flight for long, and that the host has answered none since.
+    pub(super) fn record_stall(&mut self) {
+        if let Self::Answers(time) = *self {
+            *self = Self::Stalled(time);
+        }
+    }
+
+    pub(super) fn is_stalled(self) -> bool {
+        matches!(self, Self::Stalled(_))
     }
 }
 
@@ -80,6 +93,18 @@ mod tests {
         assert_eq!(after(&[(Answer::Good, 5), (Answer::Missing, 30_000)]), Pace::Silent);
         assert_eq!(after(&[(Answer::Missing, 30_000), (Answer::Good, 5)]), Pace::Prompt);
         assert_eq!(after(&[(Answer::Good, 5), (Answer::Unknown, 30_000)]), Pace::Prompt);
+    }
+
+    #[test]
+    fn a_host_that_stops_answering_is_slow_until_it_answers_again() {
+        let mut tracker = PaceTracker::New { is_failing: false };
+        tracker.record_stall();
+        assert!(!tracker.is_stalled(), "it has never answered");
+        tracker.record(Answer::Good, Duration::from_millis(5));
+        tracker.record_stall();
+        assert_eq!((tracker.is_stalled(), tracker.pace(), tracker.claims_per_place()), (true, Pace::Slow, 1));
+        tracker.record(Answer::Good, Duration::from_millis(5));
+        assert_eq!((tracker.is_stalled(), tracker.pace()), (false, Pace::Prompt));
     }
 
     #[test]

@@ -5,7 +5,11 @@
 //!
 //! This module does no I/O. `Q` is what the caller keeps of a delivery that waits.
 
+mod intervals;
+mod receivers;
+mod reserve;
 mod start;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,11 +18,17 @@ use std::time::Duration;
 use posthaste_domain::DestinationId;
 use posthaste_store::{Pace, PaceSlots, Receiver, ReceiverSlots};
 
+use super::ages::{RequestAges, RequestNumber};
 use super::host::HostEntry;
+use super::hosts::{HostNumber, Hosts};
 use super::left_behind::LeftBehind;
 use super::limits::{AvailablePayloads, Limits, PayloadBytes};
 use super::pace::PaceTracker;
+use super::recent::RecentAnswers;
+use super::share::Competition;
 use super::window::{Answer, Window};
+
+pub(super) use intervals::AfterInterval;
 
 /// How long a destination or host without deliveries is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
@@ -32,7 +42,7 @@ const KNOWN_MAX: usize = 1_000;
 pub(super) struct NewDelivery<'a> {
     pub(super) destination: DestinationId,
     pub(super) url: &'a str,
-    pub(super) host: &'a str,
+    pub(super) host: HostNumber,
     pub(super) is_retry: bool,
     pub(super) payload_bytes: usize,
     /// Whether the payload is not read yet.
@@ -43,7 +53,7 @@ pub(super) struct NewDelivery<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Usage {
     pub(super) destination: DestinationId,
-    host: Arc<str>,
+    host: HostNumber,
     pace: Pace,
     is_retry: bool,
     /// Whether the destination had not answered when the delivery was claimed.
@@ -51,6 +61,15 @@ pub(super) struct Usage {
     payload: PayloadBytes,
     /// The number of stops of the destination when the delivery was claimed.
     stops: u64,
+    /// None until it is sent.
+    request: Option<RequestNumber>,
+}
+
+impl Usage {
+    /// Records the start of the request.
+    fn start(&mut self, ages: &mut RequestAges) {
+        self.request = Some(ages.start(self.host, self.pace));
+    }
 }
 
 /// A delivery that may be sent.
@@ -64,7 +83,9 @@ pub(super) struct Table<Q> {
     limits: Limits,
     /// Deliveries that wait or are sent.
     total: usize,
+    /// Requests in flight, and places that are reserved.
     in_flight: usize,
+    ages: RequestAges,
     retries: usize,
     /// Deliveries whose payload is being read. They neither wait nor are sent.
     reading: usize,
@@ -73,11 +94,12 @@ pub(super) struct Table<Q> {
     destinations: BTreeMap<DestinationId, DestinationEntry<Q>>,
     /// The remembered destinations by URL.
     by_url: BTreeMap<Arc<str>, DestinationId>,
-    hosts: BTreeMap<Arc<str>, HostEntry>,
+    hosts: Hosts,
     /// Hosts with deliveries that wait.
-    waiting_hosts: BTreeSet<Arc<str>>,
+    waiting_hosts: BTreeSet<HostNumber>,
     /// The host in `waiting_hosts` that was last visited for all of them in turn.
-    last_visited: Option<Arc<str>>,
+    last_visited: Option<HostNumber>,
+    competition: Competition,
     /// Destinations with results that are not written and that pause the destination, and the number of such results.
     held: BTreeMap<DestinationId, usize>,
     /// Number of deliveries that have ended.
@@ -91,7 +113,7 @@ pub(super) struct Table<Q> {
 }
 
 struct DestinationEntry<Q> {
-    host: Arc<str>,
+    host: HostNumber,
     window: Window,
     in_flight: usize,
     reading: usize,
@@ -100,6 +122,7 @@ struct DestinationEntry<Q> {
     waiting: VecDeque<Started<Q>>,
     /// Whether the last request that showed it got a good answer.
     is_known: bool,
+    recent: RecentAnswers,
     used_at: Duration,
 }
 
@@ -120,15 +143,17 @@ impl<Q> Table<Q> {
             limits,
             total: 0,
             in_flight: 0,
+            ages: RequestAges::default(),
             retries: 0,
             reading: 0,
             payloads: PayloadBytes::default(),
             by_pace: BTreeMap::new(),
             destinations: BTreeMap::new(),
             by_url: BTreeMap::new(),
-            hosts: BTreeMap::new(),
+            hosts: Hosts::default(),
             waiting_hosts: BTreeSet::new(),
             last_visited: None,
+            competition: Competition::default(),
             held: BTreeMap::new(),
             ended_count: 0,
             left_behind: LeftBehind::default(),
@@ -152,8 +177,25 @@ impl<Q> Table<Q> {
         self.total
     }
 
+    /// Returns how many deliveries the next claim may add. If [`is_full`](Self::is_full), they are for hosts that have few.
     pub(super) fn available(&self) -> usize {
-        self.limits.total.saturating_sub(self.total)
+        self.limits.claimable_beside(self.total)
+    }
+
+    /// Returns whether only hosts that answer and have few deliveries get more. Hosts that have just stopped answering
+    /// may hold all others.
+    pub(super) fn is_full(&self) -> bool {
+        self.total >= self.limits.total
+    }
+
+    /// Returns how many more deliveries may be claimed for a destination of a host.
+    fn available_at(&self, host: &HostEntry, is_known: bool) -> usize {
+        let available = host.available(is_known);
+        if !self.is_full() {
+            return available;
+        }
+        let first = if host.answers() { self.limits.first_claims_of_host(self.total) } else { 0 };
+        available.min(first.saturating_sub(host.claimed))
     }
 
     pub(super) fn available_retries(&self) -> usize {
@@ -165,7 +207,10 @@ impl<Q> Table<Q> {
     }
 
     pub(super) fn available_by_pace(&self) -> PaceSlots {
-        PaceSlots::new(|pace| self.limits.of_pace(pace).saturating_sub(self.used_from(pace)))
+        PaceSlots::new(|pace| match pace {
+            Pace::Prompt => self.available(),
+            _ => self.limits.of_pace(pace).saturating_sub(self.used_from(pace)),
+        })
     }
 
     /// Returns the number of deliveries to hosts of this pace and of every slower one.
@@ -175,84 +220,38 @@ impl<Q> Table<Q> {
 
     /// Returns how many events of a receiver may be claimed.
     pub(super) fn slots_of(&self, receiver: Receiver<'_>) -> ReceiverSlots {
-        let host = self.hosts.get(receiver.host);
+        let host = self.hosts.by_name(receiver.host);
         let pace = host.map_or(PaceTracker::New { is_failing: receiver.is_failing }, |host| host.pace);
         let start = self.limits.window_start;
         let destination = self.destinations.get(&receiver.destination);
         let is_known = destination.is_some_and(|destination| destination.is_known);
-        let new_host =
-            || HostEntry::new(&self.limits, receiver.is_failing, Duration::ZERO).available(is_known);
-        let at_host = host.map_or_else(new_host, |host| host.available(is_known));
+        let new_host = || HostEntry::new(&self.limits, receiver.is_failing, Duration::ZERO);
+        let at_host = match host {
+            Some(host) => self.available_at(host, is_known),
+            None => self.available_at(&new_host(), is_known),
+        };
         let at_destination = destination.map_or(start.min(self.limits.per_destination), |destination| {
             destination.claimable(pace).saturating_sub(destination.claimed())
         });
         let is_held = self.held.contains_key(&receiver.destination);
-        let at_destination = if is_held { 0 } else { at_destination };
+        let has_moved = destination
+            .is_some_and(|entry| entry.claimed() > 0 && self.hosts.number(receiver.host) != Some(entry.host));
+        let at_destination = if is_held || has_moved { 0 } else { at_destination };
         ReceiverSlots { destination: at_destination, host: at_host, pace: pace.pace(), is_known }
     }
 
     /// Returns destinations that answer and have free slots, the longest unused first.
     pub(super) fn known(&self) -> Vec<DestinationId> {
         let has_slots = |entry: &DestinationEntry<Q>| {
-            let host = &self.hosts[&entry.host];
-            entry.claimed() < entry.claimable(host.pace) && host.available(true) > 0
+            let host = &self.hosts[entry.host];
+            entry.claimed() < entry.claimable(host.pace)
+                && self.available_at(host, true) > 0
+                && !host.pace.is_stalled()
         };
         let known = self.destinations.iter().filter(|(_, entry)| entry.is_known && has_slots(entry));
         let mut known: Vec<_> = known.map(|(id, entry)| (entry.used_at, *id)).collect();
         known.sort_unstable();
         known.into_iter().map(|(_, id)| id).take(KNOWN_MAX).collect()
-    }
-
-    /// Takes places for new small events to these URLs, if all of them can be sent at once and overtake no event that waits
-    /// here or in the store. The places count as deliveries that are sent.
-    pub(super) fn reserve(
-        &mut self,
-        urls: &[&str],
-        may_send: impl Fn(DestinationId) -> bool,
-        now: Duration,
-    ) -> Option<Vec<Usage>> {
-        let mut usages = Vec::with_capacity(urls.len());
-        for url in urls {
-            let free = self.free_place(url).filter(|(destination, _)| may_send(*destination));
-            let Some((destination, host)) = free else {
-                self.end_all(&usages);
-                return None;
-            };
-            let usage = self.use_slot(
-                NewDelivery {
-                    destination,
-                    url,
-                    host: &host,
-                    is_retry: false,
-                    payload_bytes: 0,
-                    is_unread: false,
-                },
-                now,
-            );
-            let (destination, host) = self.entries(&usage);
-            destination.in_flight += 1;
-            host.in_flight += 1;
-            self.in_flight += 1;
-            usages.push(usage);
-        }
-        self.open_reservations += 1;
-        Some(usages)
-    }
-
-    /// Returns the destination with this URL and its host, if a new event to it can be sent at once.
-    fn free_place(&self, url: &str) -> Option<(DestinationId, Arc<str>)> {
-        let id = *self.by_url.get(url)?;
-        let destination = self.destinations.get(&id)?;
-        let host = self.hosts.get(&destination.host)?;
-        let is_served = self.left_behind.has_none_of(id);
-        let is_allowed = !self.is_closed && !self.held.contains_key(&id);
-        let is_prompt = destination.is_known && host.pace.pace() == Pace::Prompt;
-        let has_place = self.total < self.limits.total
-            && destination.in_flight < destination.window.size()
-            && host.may_start(self.places());
-        let is_first = destination.waiting.is_empty() && host.turns.is_empty();
-        (is_served && is_allowed && is_prompt && has_place && is_first)
-            .then(|| (id, Arc::clone(&destination.host)))
     }
 
     /// Counts a claimed delivery whose payload is being read. It takes no place in a window until then.
@@ -274,26 +273,38 @@ impl<Q> Table<Q> {
 
     /// Adds a claimed delivery under its usage. Returns it if it may be sent at once; otherwise it waits.
     pub(super) fn add(&mut self, usage: Usage, delivery: Q) -> Option<Started<Q>> {
-        let started = Started { usage, delivery };
+        let mut started = Started { usage, delivery };
         self.mark_if_filled(&started.usage);
         let places = self.places();
         let (destination, host) = self.entries(&started.usage);
         let may_start = destination.waiting.is_empty()
             && destination.in_flight < destination.window.size()
-            && host.may_start(places);
+            && host.may_start(places.of(host));
         if may_start {
             destination.in_flight += 1;
             host.in_flight += 1;
             self.in_flight += 1;
+            started.usage.start(&mut self.ages);
             return Some(started);
         }
-        let host_name = Arc::clone(&started.usage.host);
-        if destination.waiting.is_empty() {
-            host.turns.push_back(started.usage.destination);
-        }
-        destination.waiting.push_back(started);
-        self.waiting_hosts.insert(host_name);
+        self.add_waiting(started);
         None
+    }
+
+    /// Lets a delivery wait for a place.
+    fn add_waiting(&mut self, delivery: Started<Q>) {
+        let number = delivery.usage.host;
+        let (destination, host) = self.entries(&delivery.usage);
+        if destination.waiting.is_empty() {
+            host.turns.push_back(delivery.usage.destination);
+        }
+        destination.waiting.push_back(delivery);
+        if let Some(host) = self.hosts.get_mut(number)
+            && host.answers()
+        {
+            self.competition.record(&mut host.last_competed);
+        }
+        self.waiting_hosts.insert(number);
     }
 
     /// Marks the destination of a claimed delivery as limited if a claim could take no more of it.
@@ -321,50 +332,30 @@ impl<Q> Table<Q> {
 
     /// Learns from the answer to a delivery. Returns the deliveries that should wait no longer.
     fn learn(&mut self, usage: &Usage, answer: Answer, took: Duration, now: Duration) -> Vec<Q> {
+        let interval = self.ages.interval();
         let (destination, host) = self.entries(usage);
         let is_destination_full = destination.in_flight >= destination.window.size();
         let is_host_full = host.is_full(usage.is_unproven);
+        destination.recent.record(answer, took);
         destination.window.record(answer, is_destination_full);
         let of_host = host.judge(answer);
         host.window.record(of_host, is_host_full);
         host.pace.record(of_host, took);
+        if !matches!(answer, Answer::Missing | Answer::Unknown) {
+            host.record_answered(interval);
+        }
         match answer {
-            Answer::Good => destination.is_known = true,
+            Answer::Good | Answer::Refused => destination.is_known = true,
             Answer::Missing | Answer::Overloaded => destination.is_known = false,
             Answer::Failing | Answer::Unknown => {}
         }
         (destination.used_at, host.used_at) = (now, now);
-        if answer == Answer::Good && host.pace.pace() == Pace::Prompt {
+        if matches!(answer, Answer::Good | Answer::Refused) && host.pace.pace() == Pace::Prompt {
             // It answers a little slower, and has more than would be claimed now. They are sent soon all the same.
             return Vec::new();
         }
         let waiting_max = destination.claimable(host.pace) - destination.window.size();
         self.stop_waiting(usage.destination, waiting_max)
-    }
-
-    /// Lets at most `waiting_max` deliveries of a destination wait, and returns the others, which use no slot any more.
-    pub(super) fn stop_waiting(&mut self, destination: DestinationId, waiting_max: usize) -> Vec<Q> {
-        let Some(entry) = self.destinations.get_mut(&destination) else { return Vec::new() };
-        let kept = entry.waiting.len().min(waiting_max);
-        let unsent: Vec<_> = entry.waiting.split_off(kept).into();
-        if kept == 0
-            && let Some(host) = self.hosts.get_mut(&entry.host)
-        {
-            host.turns.retain(|turn| *turn != destination);
-            if host.turns.is_empty() {
-                self.waiting_hosts.remove(&entry.host);
-            }
-        }
-        if !unsent.is_empty() {
-            self.left_behind.mark(destination);
-        }
-        unsent
-            .into_iter()
-            .map(|started| {
-                self.free(&started.usage);
-                started.delivery
-            })
-            .collect()
     }
 
     /// Ends a delivery that was sent. Returns whether a claim may find more to send now.
@@ -375,6 +366,10 @@ impl<Q> Table<Q> {
         destination.in_flight -= 1;
         host.in_flight -= 1;
         self.in_flight -= 1;
+        if let Some(request) = usage.request {
+            self.change_pace(self.pace_of(usage), usage.pace);
+            self.ages.end(request);
+        }
         self.free(usage);
         was_limiting || (byte_limit_was_reached && !self.limits.is_byte_limit_reached(self.payloads))
     }
@@ -385,65 +380,24 @@ impl<Q> Table<Q> {
         limiting > 0
     }
 
+    /// Returns the pace under which a delivery is counted.
+    fn pace_of(&self, usage: &Usage) -> Pace {
+        let is_old = usage.request.is_some_and(|request| self.ages.is_old(request));
+        if is_old { usage.pace.max(Pace::Slow) } else { usage.pace }
+    }
+
     /// Returns whether one of the limits that apply to a delivery is reached.
     fn is_limiting(&self, usage: &Usage) -> bool {
-        let (destination, host) = (&self.destinations[&usage.destination], &self.hosts[&usage.host]);
-        self.total >= self.limits.total
+        let counted_pace = self.pace_of(usage);
+        let (destination, host) = (&self.destinations[&usage.destination], &self.hosts[usage.host]);
+        self.is_full()
             || self.in_flight >= self.limits.in_flight
             || (usage.is_retry && self.retries >= self.limits.retries)
             || Pace::ALL
                 .into_iter()
-                .any(|pace| pace <= usage.pace && self.used_from(pace) >= self.limits.of_pace(pace))
+                .any(|pace| pace <= counted_pace && self.used_from(pace) >= self.limits.of_pace(pace))
             || destination.claimed() >= destination.window.size()
             || host.is_limiting(usage.is_unproven)
-    }
-
-    /// Makes the window of a destination start again, because its circuit has opened. Returns the deliveries that wait for
-    /// it, which use no slot any more.
-    pub(super) fn restart_window(&mut self, destination: DestinationId) -> Vec<Q> {
-        if let Some(entry) = self.destinations.get_mut(&destination) {
-            entry.window.restart();
-            entry.is_known = false;
-        }
-        self.stop_all(destination)
-    }
-
-    /// Claims nothing for a destination until [`unhold`](Self::unhold): a result that pauses it is not written yet. Returns
-    /// the deliveries that wait for it, which use no slot any more.
-    pub(super) fn hold(&mut self, destination: DestinationId) -> Vec<Q> {
-        *self.held.entry(destination).or_default() += 1;
-        self.stop_all(destination)
-    }
-
-    /// Lets no delivery of a destination wait, and returns those that did. Those whose payload is being read follow when it
-    /// has been read.
-    fn stop_all(&mut self, destination: DestinationId) -> Vec<Q> {
-        if let Some(entry) = self.destinations.get_mut(&destination) {
-            entry.stops += 1;
-        }
-        self.stop_waiting(destination, 0)
-    }
-
-    /// Returns whether a delivery whose payload has been read should not be sent after all.
-    pub(super) fn is_stopped(&mut self, usage: &Usage) -> bool {
-        self.is_closed || self.entries(usage).0.stops != usage.stops
-    }
-
-    /// Ends one [`hold`](Self::hold) of a destination.
-    pub(super) fn unhold(&mut self, destination: DestinationId) {
-        if let Some(results) = self.held.get_mut(&destination) {
-            *results -= 1;
-            if *results == 0 {
-                self.held.remove(&destination);
-            }
-        }
-    }
-
-    /// Starts no delivery from now on, and returns those that wait. They use no slot any more.
-    pub(super) fn close(&mut self) -> Vec<Q> {
-        self.is_closed = true;
-        let destinations: Vec<DestinationId> = self.destinations.keys().copied().collect();
-        destinations.into_iter().flat_map(|destination| self.stop_waiting(destination, 0)).collect()
     }
 
     /// Forgets receivers that have not been used for a long time, or beyond a number.
@@ -462,41 +416,44 @@ impl<Q> Table<Q> {
             }
         }
         self.by_url.retain(|_, id| self.destinations.contains_key(id));
-        let used: BTreeSet<Arc<str>> =
-            self.destinations.values().map(|entry| Arc::clone(&entry.host)).collect();
-        self.hosts.retain(|host, _| used.contains(host));
+        let used: BTreeSet<HostNumber> = self.destinations.values().map(|entry| entry.host).collect();
+        self.hosts.retain(|host| used.contains(&host));
+    }
+
+    /// Returns the host of this name. A host that is unknown starts as silent if it `is_failing`.
+    pub(super) fn host(&mut self, name: &str, is_failing: bool, now: Duration) -> HostNumber {
+        let limits = self.limits;
+        self.hosts.get_or_insert(name, || HostEntry::new(&limits, is_failing, now))
     }
 
     /// Counts a delivery in all limits, and remembers its destination and host. The caller passes the usage to
     /// [`add`](Self::add).
     pub(super) fn use_slot(&mut self, event: NewDelivery<'_>, now: Duration) -> Usage {
         let limits = self.limits;
-        let origin = event.host;
-        let host = match self.hosts.get_key_value(origin) {
-            Some((host, _)) => Arc::clone(host),
-            None => Arc::from(origin),
-        };
-        let at_host = self
-            .hosts
-            .entry(Arc::clone(&host))
-            .or_insert_with(|| HostEntry::new(&limits, event.is_retry, now));
-        at_host.claimed += 1;
-        at_host.used_at = now;
-        let pace = at_host.pace.pace();
         let by_url = &mut self.by_url;
         let destination = self.destinations.entry(event.destination).or_insert_with(|| {
             by_url.insert(Arc::from(event.url), event.destination);
             DestinationEntry {
-                host: Arc::clone(&host),
+                host: event.host,
                 window: Window::new(limits.window_start, limits.per_destination),
                 in_flight: 0,
                 reading: 0,
                 stops: 0,
                 waiting: VecDeque::new(),
                 is_known: false,
+                recent: RecentAnswers::default(),
                 used_at: now,
             }
         });
+        // The URL of an endpoint may have changed. Deliveries of one destination are counted at one host.
+        if destination.claimed() == 0 {
+            destination.host = event.host;
+        }
+        let host = destination.host;
+        let at_host = self.hosts.get_mut(host).expect("a host is not forgotten while a destination is on it");
+        at_host.claimed += 1;
+        at_host.used_at = now;
+        let pace = at_host.pace.pace();
         destination.used_at = now;
         let is_unproven = !destination.is_known;
         at_host.unproven += usize::from(is_unproven);
@@ -512,6 +469,7 @@ impl<Q> Table<Q> {
                 unread: if event.is_unread { event.payload_bytes } else { 0 },
             },
             stops,
+            request: None,
         };
         self.total += 1;
         self.retries += usize::from(usage.is_retry);
@@ -537,7 +495,7 @@ impl<Q> Table<Q> {
     /// Returns the entries of a delivery. They stay as long as the delivery uses a slot.
     fn entries(&mut self, usage: &Usage) -> (&mut DestinationEntry<Q>, &mut HostEntry) {
         let destination = self.destinations.get_mut(&usage.destination);
-        let host = self.hosts.get_mut(&usage.host);
+        let host = self.hosts.get_mut(usage.host);
         destination.zip(host).expect("a receiver is not forgotten while it has deliveries")
     }
 }

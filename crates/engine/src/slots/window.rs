@@ -4,13 +4,15 @@
 //! one, so the window doubles with every round trip. A request without an answer halves it. A receiver that comes back
 //! after an outage is thereby ramped up.
 
-use posthaste_domain::{Outcome, ReceiverHealth};
+use posthaste_domain::{Outcome, OutcomeBucket, ReceiverHealth};
 
 /// What a request has shown about the receiver's capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The receiver accepted the request, or refused it for reasons of its own.
+    /// The receiver accepted the request.
     Good,
+    /// The receiver refused the request, and is well.
+    Refused,
     /// The receiver answered with an error of its own.
     Failing,
     /// The receiver asked for fewer requests.
@@ -24,7 +26,8 @@ pub(crate) enum Answer {
 impl Answer {
     pub(crate) fn from_outcome(outcome: &Outcome) -> Self {
         match (outcome.health(), outcome.http_status()) {
-            (ReceiverHealth::Healthy, _) => Self::Good,
+            (ReceiverHealth::Healthy, _) if outcome.bucket() == OutcomeBucket::Http2xx => Self::Good,
+            (ReceiverHealth::Healthy, _) => Self::Refused,
             (_, Some(429 | 503)) => Self::Overloaded,
             (ReceiverHealth::Unhealthy, Some(_)) => Self::Failing,
             (ReceiverHealth::Unhealthy, None) => Self::Missing,
@@ -52,9 +55,9 @@ impl Window {
     /// Learns from a request. `was_full` says whether the window limited the requests.
     pub(super) fn record(&mut self, answer: Answer, was_full: bool) {
         match answer {
-            Answer::Good if was_full => self.size = (self.size + 1).min(self.max),
+            Answer::Good | Answer::Refused if was_full => self.size = (self.size + 1).min(self.max),
             Answer::Overloaded | Answer::Missing => self.size = (self.size / 2).max(1),
-            Answer::Good | Answer::Failing | Answer::Unknown => {}
+            Answer::Good | Answer::Refused | Answer::Failing | Answer::Unknown => {}
         }
     }
 
@@ -112,7 +115,7 @@ mod tests {
         let status = |status| Answer::from_outcome(&Outcome::response(status, None, b""));
         assert_eq!(
             [200, 404, 500, 503, 429].map(status),
-            [Answer::Good, Answer::Good, Answer::Failing, Answer::Overloaded, Answer::Overloaded]
+            [Answer::Good, Answer::Refused, Answer::Failing, Answer::Overloaded, Answer::Overloaded]
         );
         let missing = |class| Answer::from_outcome(&Outcome::no_response(class, ""));
         use posthaste_domain::ErrorClass::{Panic, Timeout};

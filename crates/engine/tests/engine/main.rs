@@ -21,4 +21,5 @@ mod publish;
 mod refused_results;
 mod shortage;
 mod signing;
+mod stalls;
 mod store_time;

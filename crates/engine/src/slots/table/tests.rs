@@ -1,3 +1,5 @@
+mod intervals;
+
 use std::collections::VecDeque;
 
 use super::*;
@@ -18,13 +20,23 @@ fn url(destination: i64) -> &'static str {
     ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"][usize::try_from(destination % 8).unwrap()]
 }
 
-fn event(destination: i64, host: &str) -> NewDelivery<'_> {
+fn event(table: &mut Table<u32>, destination: i64, host: &str) -> NewDelivery<'static> {
+    let host = table.host(host, false, NOW);
     let (destination, url) = (DestinationId(destination), url(destination));
     NewDelivery { destination, url, host, is_retry: false, payload_bytes: 100, is_unread: false }
 }
 
+/// Returns the entry of the host "h".
+fn host_entry(table: &mut Table<u32>) -> &mut HostEntry {
+    let number = table.hosts.number("h").unwrap();
+    table.hosts.get_mut(number).unwrap()
+}
+
 fn add(table: &mut Table<u32>, destination: i64, host: &str, number: u32) -> Option<Started<u32>> {
-    let usage = table.use_slot(event(destination, host), NOW);
+    let usage = {
+        let event = event(table, destination, host);
+        table.use_slot(event, NOW)
+    };
     table.add(usage, number)
 }
 
@@ -49,7 +61,7 @@ fn is_claimable(table: &Table<u32>, receiver: Receiver<'_>) -> bool {
 
 /// Claims a delivery whose payload of this size is not read yet.
 fn add_unread(table: &mut Table<u32>, destination: i64, host: &str, payload_bytes: usize) -> Usage {
-    let delivery = NewDelivery { payload_bytes, is_unread: true, ..event(destination, host) };
+    let delivery = NewDelivery { payload_bytes, is_unread: true, ..event(table, destination, host) };
     let usage = table.use_slot(delivery, NOW);
     table.start_reading(&usage);
     usage
@@ -169,13 +181,13 @@ fn a_busy_host_leaves_places_and_hosts_that_wait_take_turns() {
     let sent = busy(&mut table);
     assert_eq!(sent.len(), 32, "four requests for each of the eight places that are left");
     let others: Vec<_> = (2..12).map(|id| add(&mut table, id, &format!("host-{id}"), 0)).collect();
-    assert_eq!(others.iter().flatten().count(), 8, "every place is used");
+    assert_eq!(others.iter().flatten().count(), 6, "two places are kept for hosts that have answered lately");
     // The busy host gives its places up until the others have theirs.
     let started: Vec<_> =
         sent[..2].iter().flat_map(|sent| answer(&mut table, sent, Answer::Good, FAST)).collect();
-    let mut hosts: Vec<_> = started.iter().map(|started| &*started.usage.host).collect();
+    let mut hosts: Vec<_> = started.iter().map(|started| started.usage.host).collect();
     hosts.sort_unstable();
-    assert_eq!(hosts, ["host-10", "host-11"]);
+    assert_eq!(hosts, ["host-8", "host-9"].map(|host| table.hosts.number(host).unwrap()));
 }
 
 #[test]
@@ -256,7 +268,7 @@ fn unused_receivers_are_forgotten_and_busy_ones_are_not() {
     answer(&mut table, &sent, Answer::Good, FAST);
     let busy = add(&mut table, 2, "busy", 0).unwrap();
     table.forget_unused(NOW + REMEMBERED_FOR);
-    assert_eq!((table.destinations.len(), table.hosts.len()), (1, 1));
+    assert_eq!((table.destinations.len(), table.hosts.entries().len()), (1, 1));
     answer(&mut table, &busy, Answer::Good, FAST);
 }
 
@@ -295,12 +307,12 @@ fn no_more_places_are_reserved_than_the_windows_have() {
     let mut table = caught_up(&[1, 2], |_| {});
     assert!(reserve(&mut table, &[1, 1, 1]).is_none());
     assert_eq!((table.total(), table.in_flight), (0, 0), "places of a refused request are free");
-    let window = table.hosts["h"].window;
-    table.hosts.get_mut("h").unwrap().window = Window::new(2, 2);
+    let window = table.hosts[table.hosts.number("h").unwrap()].window;
+    host_entry(&mut table).window = Window::new(2, 2);
     let reserved = reserve(&mut table, &[1, 2]).unwrap();
     assert!(reserve(&mut table, &[1]).is_none(), "the window of the host is two");
     table.end_all(&reserved);
-    table.hosts.get_mut("h").unwrap().window = window;
+    host_entry(&mut table).window = window;
     assert!(reserve(&mut table, &[1, 1]).is_some());
 }
 
@@ -311,7 +323,7 @@ fn no_place_is_reserved_past_events_that_wait() {
         add(&mut table, 2 + number / 2, "h", 1);
     }
     table.left_behind.forget_destinations();
-    table.hosts.get_mut("h").unwrap().in_flight = 0;
+    host_entry(&mut table).in_flight = 0;
     assert!(reserve(&mut table, &[1]).is_none(), "an event to the host waits for its turn");
 }
 
@@ -360,13 +372,36 @@ fn no_place_is_reserved_while_a_destination_is_held_or_after_the_end() {
 #[test]
 fn a_destination_that_is_created_again_is_found_under_its_new_id() {
     let mut table = caught_up(&[1], |_| {});
-    let again = NewDelivery { destination: DestinationId(70), ..event(1, "h") };
+    let again = NewDelivery { destination: DestinationId(70), ..event(&mut table, 1, "h") };
     let usage = table.use_slot(again, NOW);
     let sent = table.add(usage, 0).unwrap();
     answer(&mut table, &sent, Answer::Good, FAST);
     assert_eq!(reserve(&mut table, &[1]).unwrap()[0].destination, DestinationId(70));
     table.forget_unused(NOW + REMEMBERED_FOR);
     assert_eq!(table.by_url.len(), 1, "the busy one stays");
+}
+
+#[test]
+fn a_destination_whose_url_moves_to_another_host_is_counted_there_once_its_deliveries_have_ended() {
+    let mut table = table(|_| {});
+    let mut sent: Vec<_> = (1..3).map(|number| add(&mut table, 1, "old", number).unwrap()).collect();
+    assert!(add(&mut table, 1, "old", 3).is_none());
+    // A delivery that was claimed before the worker knew of the change.
+    assert!(add(&mut table, 1, "new", 4).is_none());
+    assert_eq!(
+        slots(&table, 1, "new").0,
+        0,
+        "nothing more is claimed while deliveries to the old host are left"
+    );
+    table.forget_unused(NOW + REMEMBERED_FOR);
+    while let Some(next) = sent.pop() {
+        sent.extend(answer(&mut table, &next, Answer::Good, FAST));
+    }
+    assert_eq!((table.total(), table.in_flight()), (0, 0));
+    assert!(table.hosts.entries().all(|host| host.claimed == 0 && host.in_flight == 0));
+    assert!(slots(&table, 1, "new").0 > 0);
+    let moved = add(&mut table, 1, "new", 5).unwrap();
+    assert_eq!(Some(moved.usage.host), table.hosts.number("new"));
 }
 
 #[test]
@@ -435,6 +470,7 @@ proptest! {
                 sent.extend(add(&mut table, destination, host, number));
             } else if kind == 5 {
                 table.left_behind.record_claim(true);
+                sent.extend(table.begin_interval().started);
             } else if kind > 5 {
                 let urls = vec![url(destination); index + 1];
                 let before = (table.total(), table.in_flight);
@@ -453,8 +489,10 @@ proptest! {
             for entry in table.destinations.values() {
                 prop_assert!(entry.window.size() <= 20);
             }
-            let in_flight: usize = table.hosts.values().map(|host| host.in_flight).sum();
+            let in_flight: usize = table.hosts.entries().map(|host| host.in_flight).sum();
             prop_assert_eq!(in_flight, sent.len());
+            let beyond_three_quarters = table.ages.old().saturating_sub(30);
+            prop_assert!(in_flight <= 40 + beyond_three_quarters, "{in_flight} in flight");
         }
         while let Some(ended) = sent.pop() {
             table.end(&ended.usage);
@@ -463,7 +501,7 @@ proptest! {
         prop_assert_eq!((table.total(), table.retries), (0, 0));
         prop_assert_eq!(table.payloads, PayloadBytes::default());
         prop_assert!(table.by_pace.values().all(|used| *used == 0));
-        prop_assert!(table.hosts.values().all(|host| host.claimed == 0 && host.in_flight == 0));
+        prop_assert!(table.hosts.entries().all(|host| host.claimed == 0 && host.in_flight == 0));
     }
 
     /// A claimer that claims only when an ended delivery tells it to never stops while events are due.
