@@ -10,14 +10,20 @@
 //! records, P14 backoff, P18 every event ends, P19 no attempt for a shortage of our own, and no claim while results cannot
 //! be written.
 //!
+//! **activity**: the history adds up to what the workers reported, each report counted once, and never to more than they wrote.
+//! **bulk**: a bulk operation changes only what it selects, each event once.
+//! **resume** and **probe**: an operator's resume closes the circuits of all workers; nothing but a resume and a success closes one.
+//!
 //! Properties of the registry: **fan-out** (each subscribed endpoint gets exactly one event of a message, and no other
 //! endpoint any), **held** (a disabled endpoint gets no lease and keeps its events; a deletion cancels them), **rotation** (a
 //! receiver with any valid key accepts every request), **fifo** (the events of a FIFO endpoint are sent one at a time, in the
 //! order of their commits) and **throttle** (the leases of all workers together stay within the rate).
 
+mod activity;
 mod bulk;
 mod checked_registry;
 mod checked_store;
+mod circuits;
 mod claims;
 mod clock_steps;
 mod destinations;
@@ -59,6 +65,7 @@ use crate::run::Report;
 use crate::scenario::Scenario;
 use crate::time::WorldClock;
 
+use activity::ActivityModel;
 use checked_store::CheckedStore;
 use registry::RegistryModel;
 pub use registry_counts::RegistryCounts;
@@ -122,6 +129,7 @@ struct Model {
     registry: RegistryModel,
     /// The bulk operations that were started and not stopped.
     bulk: BTreeMap<BulkId, BulkOperation>,
+    activity: ActivityModel,
     /// Number of events that were added for messages.
     events_of_messages: u64,
     /// The last pause that the receiver of each destination asked for.
@@ -130,6 +138,7 @@ struct Model {
     operator_paused: BTreeMap<DestinationId, Pause>,
     /// Destinations that an operator resumed, with the time of the last resume.
     resumed: BTreeMap<DestinationId, Timestamp>,
+    circuits: circuits::CircuitModel,
     /// The last delay of each retry number.
     last_delays: BTreeMap<u32, LastDelay>,
     last_notice: NoticeCursor,
@@ -142,7 +151,7 @@ struct Model {
     request_log: RequestLog,
     /// Tokens under which no request was sent, because the worker's host lacked a resource.
     unsent: BTreeSet<LeaseToken>,
-    counts: ActivityCounts,
+    counts: HandledCounts,
     steps: u64,
     digest: DefaultHasher,
     violation: Option<Violation>,
@@ -174,7 +183,7 @@ struct LeaseAccount {
 
 /// How often the engines did what the faults required of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ActivityCounts {
+pub struct HandledCounts {
     pub stale_writes: u64,
     pub replayed_settles: u64,
     pub replayed_claims: u64,
@@ -196,10 +205,16 @@ pub struct ActivityCounts {
     pub changed_in_bulk: u64,
     /// Destinations without events that maintenance removed.
     pub destinations_removed: u64,
+    /// Reports of activity that the store added to the history.
+    pub reports: u64,
+    /// Reports of activity that the store ignored, because it had them already.
+    pub repeated_reports: u64,
+    /// Processes that ran until the end and had reported all that they wrote.
+    pub complete_reporters: u64,
     pub registry: RegistryCounts,
 }
 
-impl ActivityCounts {
+impl HandledCounts {
     /// Events that retention or an operator removed.
     fn all_removed(&self) -> u64 {
         self.removed + self.dead_letters_removed + self.discarded
@@ -221,6 +236,9 @@ impl ActivityCounts {
         self.bulk_operations += other.bulk_operations;
         self.changed_in_bulk += other.changed_in_bulk;
         self.destinations_removed += other.destinations_removed;
+        self.reports += other.reports;
+        self.repeated_reports += other.repeated_reports;
+        self.complete_reporters += other.complete_reporters;
         self.registry.add(&other.registry);
     }
 }
@@ -334,6 +352,7 @@ impl Checker {
 
     pub(crate) fn record_response(&self, lease: &Lease, outcome: &Outcome) {
         self.model().request_log.record_response(lease.token, outcome.http_status());
+        self.record_health(lease.token, lease.destination_id, outcome);
     }
 
     /// P1: acknowledged events are stored with the requested content. Every step checks that they stay.

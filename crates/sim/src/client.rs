@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, DestinationId, EventId, NewEvent, NewEventSpec, WorkerId};
 use posthaste_store::{
-    ActionRequest, DeadLetterFilter, DestinationState, EnqueueRequest, EnqueueResponse, EventQuery,
-    EventView, Idempotency, PageLimit, PageRequest, PauseRequest, Store, StoreError,
+    ActionRequest, DeadLetterQuery, DestinationState, EnqueueRequest, EnqueueResponse, EventQuery, EventView,
+    Idempotency, PageLimit, PageRequest, PauseRequest, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -159,11 +159,12 @@ pub(crate) async fn run_operator(world: Arc<World>, seed: u64) {
             return resume_all(&*store).await;
         }
         let key = format!("action-{number}");
-        let acted = match random.index(15) {
+        let acted = match random.index(17) {
             0..6 => requeue(&*store, &random, &key).await,
             6..9 => cancel(&*store, &random, &key).await,
             9..10 => discard(&*store, &random, &key).await,
             10..11 => pause(&*store, &random).await,
+            11..13 => probe(&*store, &random).await,
             _ => resume(&*store, &random).await,
         };
         match acted {
@@ -194,6 +195,14 @@ async fn resume(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault
     let Some(id) = pick_destination(store, Some(state), random).await? else { return Ok(None) };
     store.resume_destination(id, "sim").await?;
     Ok(Some(Fault::OperatorResume))
+}
+
+/// Probes a random destination with an open circuit. Returns none if there is none, or if no probe is sent.
+async fn probe(store: &dyn Store, random: &SeededRandom) -> Result<Option<Fault>, StoreError> {
+    let open = Some(DestinationState::CircuitOpen);
+    let Some(id) = pick_destination(store, open, random).await? else { return Ok(None) };
+    let response = store.probe_destination(id, "sim").await?;
+    Ok(response.refusal.is_none().then_some(Fault::OperatorProbe))
 }
 
 async fn pick_destination(
@@ -239,7 +248,7 @@ async fn discard(store: &dyn Store, random: &SeededRandom, key: &str) -> Result<
 
 async fn pick_dead_letter(store: &dyn Store, random: &SeededRandom) -> Result<Option<EventId>, StoreError> {
     let page = PageRequest { after: None, limit: PageLimit::new(20).expect("in range") };
-    let failed = store.dead_letters(DeadLetterFilter::All, &page).await?.items;
+    let failed = store.dead_letters(&DeadLetterQuery::all(), &page).await?.items;
     Ok(pick_event(&failed, random))
 }
 

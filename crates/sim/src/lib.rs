@@ -22,6 +22,7 @@
 //! `crowd` is a second, smaller simulation: one engine among many receivers that hang, crawl or fail.
 #![forbid(unsafe_code)]
 
+mod activity_log;
 mod bulk_operator;
 mod chaos;
 mod check;
@@ -43,13 +44,13 @@ mod worker;
 mod worker_ports;
 mod world;
 
-pub use check::{ActivityCounts, RegistryCounts, Violation};
+pub use check::{HandledCounts, RegistryCounts, Violation};
 pub use crowd::{Crowd, CrowdBehavior, CrowdReport, CrowdScenario, run_crowd};
 pub use fault::{Fault, FaultCounts};
 pub use planted_bug::{NoBug, PlantedBug};
 pub use registry_layer::{
-    ApplicationsLayer, BulkLayer, EndpointsLayer, LayeredRegistry, MessagesLayer, OperationsLayer,
-    layer_registry,
+    ActivityLayer, ApplicationsLayer, BulkLayer, EndpointsLayer, LayeredRegistry, MessagesLayer,
+    OperationsLayer, layer_registry,
 };
 pub use run::{Report, run, run_with_bug};
 pub use scenario::{FaultInjection, RegistryRules, RetryRules, Scenario};

@@ -7,9 +7,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use posthaste_domain::{LeaseToken, Timestamp, WorkerId};
 use posthaste_engine::{Clock, LocalShortage};
-use posthaste_store::NoticeCursor;
+use posthaste_store::{ActivityReport, NoticeCursor};
 use tokio::sync::Notify;
 
+use crate::activity_log::{ActivityLog, ResultCounts};
 use crate::time::{WorldClock, sleep};
 
 /// One run of a simulated process. A restart creates a new one.
@@ -19,6 +20,7 @@ pub(crate) struct Process {
     booted_at: Duration,
     faults: Mutex<ProcessFaults>,
     history: Mutex<ProcessHistory>,
+    activity: Mutex<ActivityLog>,
     crashed: Notify,
 }
 
@@ -104,7 +106,15 @@ impl Process {
     pub(crate) fn boot(worker_id: WorkerId, world_clock: WorldClock) -> Self {
         let booted_at = world_clock.elapsed();
         let history = Mutex::new(ProcessHistory { last_claim_at: booted_at, ..ProcessHistory::default() });
-        Self { worker_id, world_clock, booted_at, faults: Mutex::default(), history, crashed: Notify::new() }
+        Self {
+            worker_id,
+            world_clock,
+            booted_at,
+            faults: Mutex::default(),
+            history,
+            activity: Mutex::default(),
+            crashed: Notify::new(),
+        }
     }
 
     pub(crate) fn faults(&self) -> MutexGuard<'_, ProcessFaults> {
@@ -285,6 +295,41 @@ impl Process {
         let faults = *self.faults();
         let undisturbed_since = self.booted_at.max(faults.stalled_until).max(faults.excused_until);
         !faults.crashed && undisturbed_since < time && time < self.world_clock.elapsed()
+    }
+
+    /// Returns a name that no other start of a worker has, also none under the same worker id.
+    pub(crate) fn start_id(&self) -> WorkerId {
+        let booted_at_ms = u64::try_from(self.booted_at.as_millis()).unwrap_or(u64::MAX);
+        WorkerId::with_boot_id(self.worker_id.as_str(), booted_at_ms).expect("a worker id is visible ASCII")
+    }
+
+    fn activity(&self) -> MutexGuard<'_, ActivityLog> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records results that the store has confirmed to the process.
+    pub(crate) fn record_results(&self, counts: ResultCounts) {
+        self.activity().learn(counts, self.world_clock.elapsed());
+    }
+
+    /// Records a report that the process makes. Returns what is wrong with it.
+    pub(crate) fn record_report(&self, report: &ActivityReport) -> Result<(), String> {
+        let is_draining = self.history().draining;
+        self.activity().report(report, self.world_clock.elapsed(), is_draining)
+    }
+
+    pub(crate) fn record_confirmed_report(&self) {
+        self.activity().confirm();
+    }
+
+    /// Returns the last confirmed report, if a repetition of it does no harm.
+    pub(crate) fn repeatable_report(&self) -> Option<ActivityReport> {
+        self.activity().repeatable_report()
+    }
+
+    /// Returns whether the process still runs, and has reported all results that it has learned.
+    pub(crate) fn has_reported_all(&self) -> bool {
+        !self.is_crashed() && !self.history().draining && self.activity().is_complete()
     }
 
     pub(crate) fn record_notice(&self, cursor: Option<NoticeCursor>) {

@@ -1,6 +1,6 @@
-//! Decorators of a store's registry: a layer overrides some calls of it, for example to check or to fail them.
+//! Decorators of a store's registry and activity: a layer overrides some calls, for example to check or to fail them.
 //!
-//! They extend [`StoreLayer`] to the registry. A type that implements `StoreLayer` implements [`ApplicationsLayer`] and its
+//! They extend [`StoreLayer`] to these calls. A type that implements `StoreLayer` implements [`ApplicationsLayer`] and its
 //! siblings too, each with the calls that it changes; [`layer_registry`] turns it into a [`Store`].
 
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use posthaste_domain::{
     OperationId, OrgId, Timestamp,
 };
 use posthaste_store::{
-    Advance, AnswerSlot, AppScope, Application, Applications, AttemptFilter, AttemptRecord, BulkCount,
-    BulkFilter, BulkOperation, BulkOperations, Created, DestinationKey, DestinationProfile, Endpoint,
-    EndpointMessage, EndpointStats, Endpoints, IfTaken, LayeredStore, List, ListRequest, MessageDestination,
-    MessageFilter, MessageView, Messages, NewBulkOperation, NewOperation, NewSecrets, Operation,
-    OperationState, Operations, Publication, PublishRequest, Reseal, RotateKey, Store, StoreError,
-    StoreLayer,
+    Activity, ActivityReport, Advance, AnswerSlot, AppScope, Application, Applications, AttemptFilter,
+    AttemptRecord, BulkCount, BulkFilter, BulkOperation, BulkOperations, Created, DestinationKey,
+    DestinationProfile, Endpoint, EndpointMessage, EndpointStats, Endpoints, History, HistoryRange, IfTaken,
+    LayeredStore, List, ListRequest, MessageDestination, MessageFilter, MessageView, Messages,
+    NewBulkOperation, NewOperation, NewSecrets, Operation, OperationState, Operations, Publication,
+    PublishRequest, ReceiverActivity, Reseal, RotateKey, Store, StoreError, StoreLayer, WorkerStatus,
 };
 
 /// Calls of the registry that a [`LayeredRegistry`] forwards to its layer.
@@ -144,10 +144,25 @@ registry_layer! {
     fn advance(rows_max: usize) -> Advance;
 }
 
-/// Turns a layer of a store and of its registry into a store.
+registry_layer! {
+    /// A decorator of a store's activity.
+    ActivityLayer of Activity by activity;
+    fn report(report: &ActivityReport) -> ();
+    fn history(range: HistoryRange) -> History;
+    fn workers() -> Vec<WorkerStatus>;
+    fn receivers(destinations: &[DestinationId]) -> Vec<ReceiverActivity>;
+}
+
+/// Turns a layer of a store, its registry and its activity into a store.
 pub fn layer_registry<L>(layer: L) -> Arc<dyn Store>
 where
-    L: ApplicationsLayer + EndpointsLayer + MessagesLayer + OperationsLayer + BulkLayer + Clone,
+    L: ApplicationsLayer
+        + EndpointsLayer
+        + MessagesLayer
+        + OperationsLayer
+        + BulkLayer
+        + ActivityLayer
+        + Clone,
 {
     let store = LayeredStore(layer.clone());
     Arc::new(LayeredStore(StoreWithRegistry { store, registry: LayeredRegistry(layer) }))
@@ -161,7 +176,7 @@ struct StoreWithRegistry<L> {
 
 impl<L> StoreLayer for StoreWithRegistry<L>
 where
-    L: ApplicationsLayer + EndpointsLayer + MessagesLayer + OperationsLayer + BulkLayer,
+    L: ApplicationsLayer + EndpointsLayer + MessagesLayer + OperationsLayer + BulkLayer + ActivityLayer,
 {
     fn inner(&self) -> &dyn Store {
         &self.store
@@ -184,6 +199,10 @@ where
     }
 
     fn bulk(&self) -> &dyn BulkOperations {
+        &self.registry
+    }
+
+    fn activity(&self) -> &dyn Activity {
         &self.registry
     }
 }

@@ -7,7 +7,7 @@ use posthaste_store::Store;
 use posthaste_store_memory::MemoryStore;
 use tokio::task::JoinSet;
 
-use crate::check::{ActivityCounts, Checker, Violation};
+use crate::check::{Checker, HandledCounts, Violation};
 use crate::fault::FaultCounts;
 use crate::planted_bug::{NoBug, PlantedBug};
 use crate::scenario::Scenario;
@@ -15,6 +15,9 @@ use crate::tenant::{self, Tenants};
 use crate::time::{WorldClock, sleep};
 use crate::world::World;
 use crate::{bulk_operator, chaos, client, panics, worker};
+
+/// By then a worker has reported what it did, if no fault prevents it.
+const REPORTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// The result of one simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +33,7 @@ pub struct Report {
     pub requests: u64,
     pub delivered: u64,
     pub failed: u64,
-    pub counts: ActivityCounts,
+    pub counts: HandledCounts,
     /// Hash of all steps in order. Two runs of one seed have the same digest.
     pub digest: u64,
 }
@@ -107,6 +110,9 @@ async fn run_to_end(world: &Arc<World>, tenants: &Arc<Tenants>, seed: u64) {
         world.checker.check_expiry(faults_ended_at, &world.running_processes());
     }
     world.checker.check_end_state(&world.running_processes());
+    // Workers report every ten seconds.
+    sleep(REPORTED_WITHIN).await;
+    world.checker.check_all_reported(&world.running_processes());
     if panics::occurred() {
         world
             .checker

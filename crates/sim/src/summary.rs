@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use posthaste_sim::{ActivityCounts, Fault, FaultCounts, Report};
+use posthaste_sim::{Fault, FaultCounts, HandledCounts, Report};
 
 /// Totals over all seeds that have run.
 pub(crate) struct Summary {
@@ -16,7 +16,7 @@ pub(crate) struct Summary {
     requests: u64,
     delivered: u64,
     failed: u64,
-    counts: ActivityCounts,
+    counts: HandledCounts,
     faults: FaultCounts,
     failures: Vec<Report>,
 }
@@ -33,7 +33,7 @@ impl Summary {
             requests: 0,
             delivered: 0,
             failed: 0,
-            counts: ActivityCounts::default(),
+            counts: HandledCounts::default(),
             faults: FaultCounts::default(),
             failures: Vec::new(),
         }
@@ -113,6 +113,8 @@ what the engines handled:"
             (self.counts.discarded, "events discarded"),
             (self.counts.bulk_operations, "bulk operations started"),
             (self.counts.changed_in_bulk, "events changed in bulk"),
+            (self.counts.reports, "reports of activity"),
+            (self.counts.repeated_reports, "reports of activity that were repeated"),
         ] {
             writeln!(f, "{count:>12}  {name}")?;
         }

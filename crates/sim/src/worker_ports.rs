@@ -1,5 +1,6 @@
 //! The ports of one process: a store and a sender that inject faults.
 
+mod activity;
 mod registry;
 
 use std::future::Future;
@@ -11,12 +12,14 @@ use bytes::Bytes;
 use posthaste_domain::{DestinationId, EventId, Lease, Outcome, Timestamp, WorkerId};
 use posthaste_engine::{LocalShortage, Sender, SharedProfiles};
 use posthaste_store::{
-    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterFilter, DestinationState,
+    ActionRequest, AuditView, CircuitReport, ClaimRequest, ClaimResponse, DeadLetterQuery, DestinationState,
     DestinationStatus, DestinationView, EnqueueRequest, EnqueueResponse, EventQuery, EventView,
     ExpireRequest, ExpireResponse, LeaseRef, MaintenanceReport, NoticeCursor, NoticePage, Page, PageRequest,
-    PauseRequest, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker, Wakeups,
+    PauseRequest, ProbeResponse, Retention, SettleResult, Settlement, Store, StoreError, StoreLayer, Waker,
+    Wakeups,
 };
 
+use crate::activity_log::ResultCounts;
 use crate::client::is_poison;
 use crate::fault::Fault;
 use crate::in_flight::InFlightCounter;
@@ -44,6 +47,8 @@ enum Call {
     Settle,
     /// A trial write.
     CheckWrites,
+    /// A report of the worker's activity.
+    Report,
     /// A step of the background operations. It is frequent, and mostly has nothing to do.
     Advance,
 }
@@ -54,7 +59,7 @@ impl Call {
     const fn crash_per_mille(self) -> u64 {
         match self {
             Self::Read | Self::CheckWrites | Self::Advance => 0,
-            Self::Claim | Self::Renew => 1,
+            Self::Claim | Self::Renew | Self::Report => 1,
             Self::Write => 4,
             Self::Settle => 15,
         }
@@ -184,6 +189,7 @@ impl StoreLayer for FaultyStore {
         let claimed = self.call(Call::Claim, self.inner.claim(request)).await?;
         self.process.record_claim_answer();
         self.process.record_received(claimed.leases.iter().map(|lease| lease.token));
+        self.process.record_results(ResultCounts::of_failed(claimed.abandoned.len()));
         Ok(claimed)
     }
 
@@ -214,6 +220,7 @@ impl StoreLayer for FaultyStore {
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.call(Call::Settle, self.inner.settle(worker, batch)).await?;
         self.process.record_accepted_write();
+        self.process.record_results(ResultCounts::of_settlements(batch, &settled, SettleResult::is_written));
         Ok(settled)
     }
 
@@ -230,10 +237,10 @@ impl StoreLayer for FaultyStore {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
-        self.call(Call::Read, self.inner.dead_letters(filter, page)).await
+        self.call(Call::Read, self.inner.dead_letters(query, page)).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -263,7 +270,9 @@ impl StoreLayer for FaultyStore {
     }
 
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
-        self.call(Call::Write, self.inner.expire(request)).await
+        let response = self.call(Call::Write, self.inner.expire(request)).await?;
+        self.process.record_results(ResultCounts::of_failed(response.expired.len()));
+        Ok(response)
     }
 
     async fn destinations(
@@ -288,6 +297,10 @@ impl StoreLayer for FaultyStore {
         actor: &str,
     ) -> Result<DestinationStatus, StoreError> {
         self.call(Call::Write, self.inner.resume_destination(id, actor)).await
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        self.call(Call::Write, self.inner.probe_destination(id, actor)).await
     }
 
     async fn report_circuits(&self, reports: &[CircuitReport]) -> Result<(), StoreError> {

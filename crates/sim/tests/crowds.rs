@@ -27,6 +27,18 @@ fn new_destinations_of_a_host_that_answers_are_reached_at_the_pace_of_its_answer
 }
 
 #[test]
+fn prompt_hosts_that_all_hang_at_the_same_moment_leave_slots_to_those_that_answer() {
+    for seed in 1..=24 {
+        let scenario = CrowdScenario::of_stalled_hosts(seed);
+        let report = run_crowd(seed, &scenario, &NoBug);
+        println!("seed {seed}: {:?} {report:?}", scenario.crowd);
+        if let Some(violation) = report.violation {
+            panic!("seed {seed} violated {violation}\n  {scenario:?}");
+        }
+    }
+}
+
+#[test]
 fn crowd_simulations_of_one_seed_are_identical() {
     for seed in [1, 2] {
         let scenario = CrowdScenario::from_seed(seed);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use posthaste_sim::{ActivityCounts, Fault, FaultCounts, Scenario, run};
+use posthaste_sim::{Fault, FaultCounts, HandledCounts, Scenario, run};
 
 #[test]
 fn no_property_is_violated_under_faults() {
     let mut faults = FaultCounts::default();
-    let mut counts = ActivityCounts::default();
+    let mut counts = HandledCounts::default();
     for seed in 1..=40 {
         let report = run(seed, Scenario::from_seed(seed));
         if let Some(violation) = report.violation {
@@ -20,7 +20,7 @@ fn no_property_is_violated_under_faults() {
     for fault in Fault::ALL {
         assert!(faults.of(*fault) > 0, "{} never occurred", fault.name());
     }
-    let ActivityCounts {
+    let HandledCounts {
         stale_writes,
         replayed_settles,
         replayed_claims,
@@ -38,6 +38,8 @@ fn no_property_is_violated_under_faults() {
     assert!(counts.circuits_reported > 0 && counts.removed > 0, "{counts:?}");
     assert!(counts.discarded > 0 && counts.dead_letters_removed > 0, "{counts:?}");
     assert!(counts.destinations_removed > 0, "{counts:?}");
+    assert!(counts.bulk_operations > 0 && counts.changed_in_bulk > 0, "{counts:?}");
+    assert!(counts.repeated_reports > 0 && counts.complete_reporters > 0, "{counts:?}");
     for (count, name) in counts.registry.named() {
         assert!(count > 0, "the simulation did not exercise everything: no {name}");
     }

@@ -123,6 +123,7 @@ impl SequenceRun<'_> {
         }
         self.compare_abandoned(&store, &model)?;
         self.compare_resumed(&store, &model)?;
+        self.compare_probes(&store, &model)?;
         self.compare_updated(&store, &model)?;
         self.compare_granted(&store.leases, &model.leases, is_repeated)
     }
@@ -165,6 +166,16 @@ impl SequenceRun<'_> {
         }
         let expected: BTreeSet<DestinationId> = model.resumed.iter().map(|it| it.destination).collect();
         compare("the resumed destinations", &expected, &resumed)
+    }
+
+    /// Compares the destinations for which an operator has asked for a probe recently.
+    fn compare_probes(&self, store: &ClaimResponse, model: &ClaimResponse) -> ComparisonResult {
+        let mut probes = BTreeSet::new();
+        for store in &store.probes {
+            probes.insert(self.ids.destinations.model_of(&store.destination)?);
+        }
+        let expected: BTreeSet<DestinationId> = model.probes.iter().map(|it| it.destination).collect();
+        compare("the requested probes", &expected, &probes)
     }
 
     /// Compares the destinations whose URL, keys or headers have changed recently.

@@ -15,7 +15,7 @@ use crate::operation::Handle;
 use crate::sequence_run::{Counterparts, SequenceRun};
 
 impl SequenceRun<'_> {
-    /// Compares all events, the new notices, all destinations and the overview.
+    /// Compares all events, the new notices, all destinations, all bulk operations and the overview.
     pub(crate) async fn compare_state(&mut self, handle: Handle) -> ComparisonResult {
         let store = self.store(handle);
         self.compare_events(&*store).await?;
@@ -29,6 +29,7 @@ impl SequenceRun<'_> {
             );
             self.compare_destination(handle, &Counterparts { store, model }).await?;
         }
+        self.compare_all_bulk(handle).await?;
         self.compare_overview(&*self.store(handle)).await
     }
 
@@ -42,6 +43,7 @@ impl SequenceRun<'_> {
         if self.uses_registry() {
             self.compare_registry(Handle::First).await?;
         }
+        self.compare_activity(Handle::First).await?;
         self.compare_state(Handle::First).await
     }
 
@@ -100,6 +102,7 @@ impl SequenceRun<'_> {
                 .optional_to_model(store.last_attempted_at, model.last_attempted_at),
             delivered_at: clock_offset.optional_to_model(store.delivered_at, model.delivered_at),
             manual_last,
+            replay_of: store.replay_of.as_ref().map(|id| self.ids.events.model_of(id)).transpose()?,
             created_at: clock_offset.to_model(store.created_at, model.created_at),
             updated_at: clock_offset.to_model(store.updated_at, model.updated_at),
             ..store.clone()
@@ -201,6 +204,8 @@ impl SequenceRun<'_> {
         | StoreError::EventDiscarded { event_id, .. }
         | StoreError::NotDiscardable { event_id, .. }
         | StoreError::NotRequeueable { event_id, .. }
+        | StoreError::NotReplayable { event_id, .. }
+        | StoreError::ContentRemoved { event_id }
         | StoreError::NotCancellable { event_id, .. } = &mut error
             && let Ok(model) = self.ids.events.model_of(event_id)
         {
@@ -218,7 +223,8 @@ impl SequenceRun<'_> {
                 | StoreError::EndpointNotFound { endpoint: name }
                 | StoreError::MessageNotFound { message: name }
                 | StoreError::EndpointDisabled { endpoint: name }
-                | StoreError::PayloadExpunged { message: name },
+                | StoreError::PayloadExpunged { message: name }
+                | StoreError::OperationNotFound { operation: name },
                 _,
             ) => *name = self.ids.name_to_model(name),
             (StoreError::DestinationNotFound { id }, _) => {

@@ -39,7 +39,7 @@ const HEADING: &str = "the store and the model differ";
 pub struct Comparison {
     sequences: u32,
     seed: u64,
-    with_registry: bool,
+    only_direct_events: bool,
     allowed: AllowedDifferences,
 }
 
@@ -58,7 +58,7 @@ impl std::error::Error for Divergence {}
 impl Comparison {
     /// Creates a comparison over a number of sequences, with seed 0.
     pub fn new(sequences: u32) -> Self {
-        Self { sequences, seed: 0, with_registry: true, allowed: AllowedDifferences::default() }
+        Self { sequences, seed: 0, only_direct_events: false, allowed: AllowedDifferences::default() }
     }
 
     /// Selects other sequences by a seed.
@@ -68,10 +68,10 @@ impl Comparison {
         self
     }
 
-    /// Compares direct events alone, for a store whose registry cannot be compared.
+    /// Compares direct events alone, for a store whose other calls cannot be compared.
     #[must_use]
-    pub fn without_registry(mut self) -> Self {
-        self.with_registry = false;
+    pub fn with_direct_events_alone(mut self) -> Self {
+        self.only_direct_events = true;
         self
     }
 
@@ -164,11 +164,12 @@ impl Comparison {
         seed[..8].copy_from_slice(&self.seed.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
         let total = RefCell::new(Tally::default());
-        let compared = TestRunner::new_with_rng(config, rng).run(&sequences(self.with_registry), |steps| {
-            let tally = compare(&steps).map_err(|found| TestCaseError::fail(found.0))?;
-            total.borrow_mut().merge(&tally);
-            Ok(())
-        });
+        let compared =
+            TestRunner::new_with_rng(config, rng).run(&sequences(self.only_direct_events), |steps| {
+                let tally = compare(&steps).map_err(|found| TestCaseError::fail(found.0))?;
+                total.borrow_mut().merge(&tally);
+                Ok(())
+            });
         match compared {
             Ok(()) => Ok(total.into_inner()),
             Err(TestError::Fail(reason, _)) if reason.message().starts_with(HEADING) => {

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use posthaste_domain::{DeliveryStatus, DestinationId};
 use posthaste_store::{
     DestinationAudit, DestinationDetail, DestinationState, DestinationStatus, DestinationView, OpenCircuit,
-    OperatorPause, PageLimit, PageRequest, PauseRequest, PendingCount, ReceiverPause, Store as _, StoreError,
+    OperatorPause, PageLimit, PageRequest, PauseRequest, PendingCount, ProbeResponse, ReceiverPause,
+    Store as _, StoreError,
 };
 
 use crate::clock_offset::optional_to_model;
@@ -43,6 +44,21 @@ impl SequenceRun<'_> {
         let model = self.model.resume_destination(id.model, actor.name()).await;
         self.tally.add("resumes", usize::from(model.is_ok()));
         self.compare_statuses(&id, store, &model)
+    }
+
+    pub(crate) async fn probe_destination(
+        &mut self,
+        handle: Handle,
+        destination: DestinationChoice,
+        actor: Actor,
+    ) -> ComparisonResult<String> {
+        let id = self.destination(destination);
+        let store = self.store(handle).probe_destination(id.store, actor.name()).await;
+        let model = self.model.probe_destination(id.model, actor.name()).await;
+        let refusal = |probed: &Result<ProbeResponse, StoreError>| probed.as_ref().ok().map(|it| it.refusal);
+        compare("why no probe is sent", &refusal(&model), &refusal(&store))?;
+        self.tally.add("probes", usize::from(refusal(&model) == Some(None)));
+        self.compare_statuses(&id, store.map(|it| it.status), &model.map(|it| it.status))
     }
 
     fn compare_statuses(

@@ -88,7 +88,8 @@ pub(crate) const OPERATION_RANGES: [(Duration, Duration); 3] = [
     (minutes_and_a_half(13 * 24 * 60), minutes_and_a_half(10)),
 ];
 
-/// Time between the start of an operation and the next call, so that no message is published at the end of its period.
+/// Time between the start of an operation and the next call, so that no message is published, and no event fails, at the end of
+/// its period.
 pub(crate) const AFTER_START: Duration = Duration::from_secs(MINUTE);
 
 /// How long a receiver fails before its endpoint is disabled.
@@ -99,6 +100,10 @@ pub(crate) const UNUSED_DESTINATIONS_KEPT_FOR: Duration = minutes_and_a_half(24 
 
 /// Times between the end of an attempt and its settlement. This only affects the attempt's timestamps; nothing expires by it.
 pub(crate) const ENDED_AGO: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5 * MINUTE)];
+
+/// Times since a worker started, in its reports. They differ by more than the tolerance, so that workers have an order.
+pub(crate) const RUNNING_TIMES: [Duration; 3] =
+    [Duration::ZERO, minutes_and_a_half(10), minutes_and_a_half(24 * 60)];
 
 /// Greatest difference at which two timestamps count as equal. Together with a sequence of instants it stays below half a
 /// minute, and it is longer than any sequence takes.

@@ -1,11 +1,13 @@
 //! Generators of random sequences of operations. Of several choices, the first is the one that shrinking prefers.
 
-use posthaste_domain::{DeliveryStatus, ErrorClass, FailureKind};
-use posthaste_store::{DeadLetterFilter, DestinationState, Pace};
+use std::time::Duration;
+
+use posthaste_domain::{DeliveryStatus, ErrorClass};
+use posthaste_store::{DestinationState, Pace};
 use proptest::collection::vec;
 use proptest::option::{self, weighted};
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{select, subsequence};
 
 use crate::durations::{
     ADVANCES, CIRCUIT_TIMES, DEAD_LETTER_RETENTIONS, ENDED_AGO, EXPIRIES, KEY_LIFETIMES, LEASE_DURATIONS,
@@ -13,9 +15,12 @@ use crate::durations::{
 };
 use crate::operation::{
     Actor, AttemptSpec, CircuitReportSpec, ClaimSpec, Destination, DestinationChoice, EventChoice, EventSpec,
-    Handle, KeySpec, LeaseChoice, Operation, Paging, ReceiverReply, RecencyIndex, RequestSpec, Step, Worker,
+    Handle, KeySpec, LeaseChoice, LikeField, Likeness, Operation, Paging, ReceiverReply, RecencyIndex,
+    RequestSpec, Step, Worker,
 };
 
+use crate::activity::activity_calls;
+use crate::bulk::bulk_calls;
 use crate::registry::{RegistryOperation, registry_calls, setup};
 
 /// Upper bound of a sequence's length.
@@ -23,12 +28,17 @@ pub(crate) const OPERATIONS_MAX: usize = 40;
 /// Upper bound of the groups of calls of a sequence on the registry.
 const GROUPS_MAX: usize = 18;
 
-/// Generates sequences. Of those with the registry, half use direct events alone.
-pub(crate) fn sequences(with_registry: bool) -> BoxedStrategy<Vec<Step>> {
-    if with_registry {
-        prop_oneof![1 => direct_sequences(), 1 => registry_sequences()].boxed()
+/// Generates sequences of direct events alone, or of all calls. Of the latter, half call the registry.
+pub(crate) fn sequences(only_direct_events: bool) -> BoxedStrategy<Vec<Step>> {
+    if only_direct_events {
+        sequences_of_groups(vec(operation(), 1)).boxed()
     } else {
-        direct_sequences().boxed()
+        let group = prop_oneof![
+            20 => vec(operation(), 1),
+            2 => bulk_calls(),
+            1 => activity_calls(),
+        ];
+        prop_oneof![1 => sequences_of_groups(group), 1 => registry_sequences()].boxed()
     }
 }
 
@@ -42,12 +52,12 @@ fn registry_sequences() -> impl Strategy<Value = Vec<Step>> {
             [claim].into_iter().chain(settle).collect()
         }),
         4 => vec(operation(), 1),
+        1 => bulk_calls(),
     ];
     let setup = setup().prop_map(on_registry);
-    let handles = vec(select(&[Handle::First, Handle::Second][..]), OPERATIONS_MAX);
-    (setup, vec(group, 1..GROUPS_MAX), handles).prop_map(|(setup, groups, handles)| {
+    (setup, vec(group, 1..GROUPS_MAX), handles()).prop_map(|(setup, groups, handles)| {
         let operations = setup.into_iter().chain(groups.into_iter().flatten());
-        operations.zip(handles).map(|(operation, handle)| Step { handle, operation }).collect()
+        steps(operations, handles)
     })
 }
 
@@ -68,18 +78,25 @@ fn delivery_claim() -> impl Strategy<Value = Operation> {
     })
 }
 
-/// Generates sequences of direct events. Nearly all begin with an enqueue, because most operations do nothing on an empty store.
-fn direct_sequences() -> impl Strategy<Value = Vec<Step>> {
-    (weighted(0.95, step(enqueue())), vec(step(operation()), 1..OPERATIONS_MAX))
-        .prop_map(|(first, rest)| first.into_iter().chain(rest).collect())
+/// Generates sequences of groups of operations. Nearly all begin with an enqueue, because most operations do nothing on an empty
+/// store.
+fn sequences_of_groups(group: impl Strategy<Value = Vec<Operation>>) -> impl Strategy<Value = Vec<Step>> {
+    (weighted(0.95, enqueue()), vec(group, 1..OPERATIONS_MAX), handles()).prop_map(
+        |(first, groups, handles)| steps(first.into_iter().chain(groups.into_iter().flatten()), handles),
+    )
 }
 
-fn step(operation: impl Strategy<Value = Operation>) -> impl Strategy<Value = Step> {
-    let handle = select(&[Handle::First, Handle::Second][..]);
-    (handle, operation).prop_map(|(handle, operation)| Step { handle, operation })
+/// Generates the handle of each operation of a sequence.
+fn handles() -> impl Strategy<Value = Vec<Handle>> {
+    vec(select(&[Handle::First, Handle::Second][..]), OPERATIONS_MAX)
 }
 
-/// Generates an operation. Those that change the most are the most frequent: enqueue, claim, settle, advance of time.
+/// Gives each operation a handle. A sequence ends with the handles.
+fn steps(operations: impl Iterator<Item = Operation>, handles: Vec<Handle>) -> Vec<Step> {
+    operations.zip(handles).map(|(operation, handle)| Step { handle, operation }).collect()
+}
+
+/// Generates an operation on direct events. Those that change the most are the most frequent: enqueue, claim, settle, advance of time.
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         10 => enqueue(),
@@ -91,10 +108,13 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => leases().prop_map(|leases| Operation::Release { leases }),
         4 => lease_choice().prop_map(|lease| Operation::ReadPayload { lease }),
         5 => requeue(),
+        3 => replay(),
+        1 => view_content(),
         4 => cancel(),
         3 => vec(report(), 1..=3).prop_map(Operation::ReportCircuits),
         2 => pause(),
         3 => resume(),
+        3 => probe(),
         2 => destinations(),
         3 => expire(),
         8 => maintain(),
@@ -227,6 +247,17 @@ fn settle() -> impl Strategy<Value = Operation> {
     (worker(), vec(attempt(), 1..=4)).prop_map(|(worker, attempts)| Operation::Settle { worker, attempts })
 }
 
+/// Generates a claim, and a settlement that dead-letters some of its events at once.
+pub(crate) fn failures() -> impl Strategy<Value = Vec<Operation>> {
+    let gone = recency_index().prop_map(|index| AttemptSpec {
+        lease: LeaseChoice::Unsettled(index),
+        reply: ReceiverReply::Status(410),
+        ended_ago: Duration::ZERO,
+    });
+    (delivery_claim(), worker(), vec(gone, 2..=6))
+        .prop_map(|(claim, worker, attempts)| vec![claim, Operation::Settle { worker, attempts }])
+}
+
 fn attempt() -> impl Strategy<Value = AttemptSpec> {
     (lease_choice(), reply(), select(&ENDED_AGO[..])).prop_map(|(lease, reply, ended_ago)| AttemptSpec {
         lease,
@@ -251,6 +282,18 @@ fn requeue() -> impl Strategy<Value = Operation> {
     (event, actor()).prop_map(|(event, actor)| Operation::Requeue { event, actor })
 }
 
+fn replay() -> impl Strategy<Value = Operation> {
+    (event(), actor()).prop_map(|(event, actor)| Operation::Replay { event, actor })
+}
+
+fn view_content() -> impl Strategy<Value = Operation> {
+    (event(), actor(), 0..30_usize).prop_map(|(event, actor, bytes_max)| Operation::ViewContent {
+        event,
+        actor,
+        bytes_max,
+    })
+}
+
 fn cancel() -> impl Strategy<Value = Operation> {
     (event(), actor(), reason()).prop_map(|(event, actor, reason)| Operation::Cancel { event, actor, reason })
 }
@@ -260,7 +303,7 @@ fn discard() -> impl Strategy<Value = Operation> {
     (event, actor(), reason()).prop_map(|(event, actor, reason)| Operation::Discard { event, actor, reason })
 }
 
-fn reason() -> impl Strategy<Value = Option<&'static str>> {
+pub(crate) fn reason() -> impl Strategy<Value = Option<&'static str>> {
     option::of(select(&["wrong customer", " \n ", "it's\r\n\0 \u{1f980}"][..]))
 }
 
@@ -299,6 +342,11 @@ fn resume() -> impl Strategy<Value = Operation> {
         .prop_map(|(destination, actor)| Operation::ResumeDestination { destination, actor })
 }
 
+fn probe() -> impl Strategy<Value = Operation> {
+    (destination_choice(), actor())
+        .prop_map(|(destination, actor)| Operation::ProbeDestination { destination, actor })
+}
+
 fn destinations() -> impl Strategy<Value = Operation> {
     (option::of(select(DestinationState::ALL)), 1..=4_i64)
         .prop_map(|(state, limit)| Operation::Destinations { state, limit })
@@ -313,8 +361,9 @@ fn maintain() -> impl Strategy<Value = Operation> {
 
 fn events() -> impl Strategy<Value = Operation> {
     let status = select(&[DeliveryStatus::Pending, DeliveryStatus::Delivered, DeliveryStatus::Failed][..]);
-    (option::of(status), weighted(0.3, destination_choice()), paging())
-        .prop_map(|(status, destination, paging)| Operation::Events { status, destination, paging })
+    (option::of(status), weighted(0.3, destination_choice()), weighted(0.5, likeness()), paging()).prop_map(
+        |(status, destination, like, paging)| Operation::Events { status, destination, like, paging },
+    )
 }
 
 fn notices() -> impl Strategy<Value = Operation> {
@@ -323,14 +372,18 @@ fn notices() -> impl Strategy<Value = Operation> {
 }
 
 fn dead_letters() -> impl Strategy<Value = Operation> {
-    let kind = |kind| Just(DeadLetterFilter::Kind(kind));
-    let filter = prop_oneof![
-        Just(DeadLetterFilter::All),
-        Just(DeadLetterFilter::NotCancelled),
-        kind(FailureKind::Cancelled),
-        kind(FailureKind::Gone),
-    ];
-    (filter, paging()).prop_map(|(filter, paging)| Operation::DeadLetters { filter, paging })
+    (any::<bool>(), weighted(0.5, likeness()), paging())
+        .prop_map(|(with_cancelled, like, paging)| Operation::DeadLetters { with_cancelled, like, paging })
+}
+
+fn likeness() -> impl Strategy<Value = Likeness> {
+    use LikeField::{
+        App, Error, EventId, EventType, FailureKind, PaymentRequest, Session, Since, Until, Webhook,
+    };
+    let fields =
+        [FailureKind, Error, App, EventType, PaymentRequest, Session, Webhook, Since, Until, EventId];
+    (recency_index(), subsequence(fields.to_vec(), 1..=3))
+        .prop_map(|(event, fields)| Likeness { event, fields })
 }
 
 fn paging() -> impl Strategy<Value = Paging> {
@@ -358,7 +411,7 @@ fn event() -> impl Strategy<Value = EventChoice> {
     prop_oneof![8 => recency_index().prop_map(EventChoice::Any), 2 => recency_index().prop_map(EventChoice::Failed), 1 => Just(EventChoice::Unknown)]
 }
 
-fn worker() -> impl Strategy<Value = Worker> {
+pub(crate) fn worker() -> impl Strategy<Value = Worker> {
     select(&[Worker::A, Worker::B][..])
 }
 
@@ -370,7 +423,7 @@ fn known_destination() -> impl Strategy<Value = Destination> {
     select(&[Destination::A, Destination::B, Destination::C][..])
 }
 
-fn destination() -> impl Strategy<Value = Destination> {
+pub(crate) fn destination() -> impl Strategy<Value = Destination> {
     prop_oneof![9 => known_destination(), 1 => Just(Destination::Unknown)]
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
 
-use posthaste_domain::{ApplicationId, DestinationId, EventId, EventKey, LeaseToken, MessageId, OperationId};
+use posthaste_domain::{
+    ApplicationId, BulkId, DestinationId, EventId, EventKey, LeaseToken, MessageId, OperationId,
+};
 
 use crate::difference::{ComparisonResult, Difference};
 use crate::sequence_run::Counterparts;
@@ -48,6 +50,12 @@ impl<T: Ord + Clone + Debug> IdMap<T> {
         self.model_of.get(store).cloned().ok_or_else(unknown)
     }
 
+    /// Returns all pairs of ids in the order of the model's.
+    pub(crate) fn pairs(&self) -> Vec<Counterparts<T>> {
+        let pairs = self.store_of.iter();
+        pairs.map(|(model, store)| Counterparts { store: store.clone(), model: model.clone() }).collect()
+    }
+
     /// Returns the store's id for an id of the model, if it has been paired.
     pub(crate) fn store_of(&self, model: &T) -> Option<&T> {
         self.store_of.get(model)
@@ -64,6 +72,7 @@ pub(crate) struct IdMaps {
     pub(crate) tokens: IdMap<LeaseToken>,
     pub(crate) applications: IdMap<ApplicationId>,
     pub(crate) operations: IdMap<OperationId>,
+    pub(crate) bulk_operations: IdMap<BulkId>,
     /// The model's text for each text of the store that names a resource, in errors and in fields of events.
     pub(crate) names: BTreeMap<String, String>,
 }
@@ -78,6 +87,7 @@ impl IdMaps {
             tokens: IdMap::new("lease token"),
             applications: IdMap::new("application id"),
             operations: IdMap::new("operation id"),
+            bulk_operations: IdMap::new("bulk operation id"),
             names: BTreeMap::new(),
         }
     }

@@ -14,10 +14,14 @@
 //! - **Time.** The examined store's clock may advance in real time. Durations are chosen so that nothing expires close to a
 //!   comparison (`durations.rs`), and timestamps are compared with a tolerance (`clock_offset.rs`).
 //! - **Registry.** Half of the sequences also call the registry of applications and endpoints (`registry.rs`).
+//! - **Bulk operations and activity.** Sequences of all calls also start bulk operations and step them (`bulk.rs`), and report what
+//!   workers did (`activity.rs`).
 //! - **Choice.** A store decides which claimable events a claim takes. The choice must respect the limits and use them
 //!   up; then the model grants the same events (`claim.rs`).
 #![forbid(unsafe_code)]
 
+mod activity;
+mod bulk;
 mod clock_offset;
 mod comparison;
 mod destination;

@@ -13,7 +13,7 @@ use crate::sequence_run::SequenceRun;
 /// Notices per page when reading new notices.
 const PAGE_SIZE: usize = 20;
 
-/// The notices that both have published so far.
+/// The notices that the store and the model have published so far.
 #[derive(Debug)]
 pub(crate) struct NoticeLog {
     entries: Vec<LogEntry>,
@@ -64,7 +64,8 @@ impl SequenceRun<'_> {
         });
         self.log.model_end = expected.last().map_or(self.log.model_end, |last| last.cursor);
         self.tally.add("notices", expected.len());
-        for PublishedNotice { cursor, notice } in published {
+        for published in published {
+            let PublishedNotice { cursor, notice, .. } = &published;
             let event_id = self.ids.events.model_of(&notice.event_id)?;
             let is_of_event = |expected: &PublishedNotice| expected.notice.event_id == event_id;
             let is_same =
@@ -72,9 +73,10 @@ impl SequenceRun<'_> {
             let index = expected.iter().position(is_same).or_else(|| expected.iter().position(is_of_event));
             let index = index.ok_or_else(|| Difference::new(format!("an unexpected notice: {notice:?}")))?;
             let model = expected.remove(index);
-            self.compare_notices(&notice, &model.notice)?;
-            self.log.entries.push(LogEntry { store_cursor: cursor, model, is_removed: false });
-            self.log.cursors.push((cursor, self.log.entries.len()));
+            self.compare_notices(&published.notice, &model.notice)?;
+            self.compare_subjects(&published, &model.notice)?;
+            self.log.entries.push(LogEntry { store_cursor: *cursor, model, is_removed: false });
+            self.log.cursors.push((*cursor, self.log.entries.len()));
         }
         match expected.first() {
             None => Ok(()),
@@ -98,6 +100,9 @@ impl SequenceRun<'_> {
             .take(limit)
             .collect();
         self.compare_notice_page(&page, &expected)?;
+        for (published, index) in page.notices.iter().zip(&expected) {
+            self.compare_subjects(published, &self.log.entries[*index].model.notice)?;
+        }
         let before = expected.last().map_or(self.log.entries.len(), |last| last + 1);
         self.log.cursors.push((page.cursor, before));
         Ok(format!("{} notices", page.notices.len()))
@@ -130,6 +135,12 @@ impl SequenceRun<'_> {
             self.compare_notices(&published.notice, &entry.model.notice)?;
         }
         Ok(())
+    }
+
+    /// Compares what is said of the event of a notice, which may have changed since the notice.
+    fn compare_subjects(&self, store: &PublishedNotice, model: &Notice) -> ComparisonResult {
+        let subject = self.model.with_state(|state| state.notice_subject(&model.event_id));
+        compare(&format!("the event of the notice of {}", store.notice.event_id), &subject, &store.subject)
     }
 
     fn compare_notices(&self, store: &Notice, model: &Notice) -> ComparisonResult {

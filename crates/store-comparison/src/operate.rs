@@ -1,7 +1,7 @@
 //! Operator actions and circuit reports.
 
 use posthaste_domain::{DestinationId, WorkerId};
-use posthaste_store::{CircuitReport, EventView, OpenCircuitReport, Store as _, StoreError};
+use posthaste_store::{CircuitReport, EventContent, EventView, OpenCircuitReport, Store as _, StoreError};
 
 use crate::difference::{ComparisonResult, Difference, compare};
 use crate::operation::{Actor, CircuitReportSpec, EventChoice, Handle};
@@ -34,6 +34,49 @@ impl SequenceRun<'_> {
         let model = self.model.cancel(&id.model, actor.name().into(), reason).await;
         self.tally.add(if model.is_ok() { "cancels" } else { "refused cancels" }, 1);
         self.compare_changes(store, model)?;
+        self.compare_event(handle.other(), &id).await
+    }
+
+    pub(crate) async fn replay(
+        &mut self,
+        handle: Handle,
+        event: EventChoice,
+        actor: Actor,
+    ) -> ComparisonResult<String> {
+        let id = self.event(event);
+        let store = self.store(handle).replay(&id.store, actor.name().into()).await;
+        let model = self.model.replay(&id.model, actor.name().into()).await;
+        self.tally.add(if model.is_ok() { "replays" } else { "refused replays" }, 1);
+        if let (Ok(store), Ok(model)) = (&store, &model) {
+            self.ids.events.pair(&store.event_id, &model.event_id)?;
+            let added = Counterparts { store: store.event_id.clone(), model: model.event_id.clone() };
+            self.enqueued.push(added);
+        }
+        self.compare_changes(store, model)?;
+        self.compare_event(handle.other(), &id).await
+    }
+
+    pub(crate) async fn view_content(
+        &mut self,
+        handle: Handle,
+        event: EventChoice,
+        actor: Actor,
+        bytes_max: usize,
+    ) -> ComparisonResult<String> {
+        let id = self.event(event);
+        let store = self.store(handle).event_content(&id.store, actor.name(), bytes_max).await;
+        let model = self.model.event_content(&id.model, actor.name(), bytes_max).await;
+        self.tally.add(if model.is_ok() { "contents" } else { "refused contents" }, 1);
+        match (store, model) {
+            (Ok(store), Ok(model)) => {
+                self.compare_views(&store.event, &model.event)?;
+                let fields = |it: &EventContent| {
+                    (it.content_type.clone(), it.traceparent.clone(), it.payload.clone(), it.payload_bytes)
+                };
+                compare("the content of an event", &fields(&model), &fields(&store))?;
+            }
+            (store, model) => drop(self.compare_errors(store.err().as_ref(), model.err().as_ref())?),
+        }
         self.compare_event(handle.other(), &id).await
     }
 

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use posthaste_domain::{DeliveryStatus, ErrorClass, Outcome};
-use posthaste_store::{DeadLetterFilter, DestinationState, Pace};
+use posthaste_store::{DestinationState, Pace};
 
+use crate::activity::ActivityCall;
+use crate::bulk::BulkCall;
 use crate::registry::RegistryOperation;
 
 /// One operation, and the store handle that it is called on.
@@ -33,6 +35,7 @@ impl Handle {
 
 /// A call on the store, or an advance of its clock.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a sequence has at most a few hundred operations")]
 pub(crate) enum Operation {
     Enqueue(Vec<RequestSpec>),
     Claim(ClaimSpec),
@@ -62,6 +65,15 @@ pub(crate) enum Operation {
         event: EventChoice,
         actor: Actor,
     },
+    Replay {
+        event: EventChoice,
+        actor: Actor,
+    },
+    ViewContent {
+        event: EventChoice,
+        actor: Actor,
+        bytes_max: usize,
+    },
     Cancel {
         event: EventChoice,
         actor: Actor,
@@ -87,6 +99,10 @@ pub(crate) enum Operation {
         destination: DestinationChoice,
         actor: Actor,
     },
+    ProbeDestination {
+        destination: DestinationChoice,
+        actor: Actor,
+    },
     Destinations {
         state: Option<DestinationState>,
         limit: i64,
@@ -97,12 +113,14 @@ pub(crate) enum Operation {
         rows_max: usize,
     },
     DeadLetters {
-        filter: DeadLetterFilter,
+        with_cancelled: bool,
+        like: Option<Likeness>,
         paging: Paging,
     },
     Events {
         status: Option<DeliveryStatus>,
         destination: Option<DestinationChoice>,
+        like: Option<Likeness>,
         paging: Paging,
     },
     Event(EventChoice),
@@ -112,13 +130,38 @@ pub(crate) enum Operation {
         limit: usize,
     },
     Registry(RegistryOperation),
+    Bulk(BulkCall),
+    Activity(ActivityCall),
 }
 
 impl Operation {
     /// Returns whether the operation may change what the registry shows.
     pub(crate) const fn may_change_registry(&self) -> bool {
-        matches!(self, Self::Registry(_) | Self::Settle { .. } | Self::Maintain { .. })
+        matches!(self, Self::Registry(_) | Self::Bulk(_) | Self::Settle { .. } | Self::Maintain { .. })
     }
+}
+
+/// Conditions of a search that an event meets, so that the search finds at least that event.
+#[derive(Debug, Clone)]
+pub(crate) struct Likeness {
+    pub(crate) event: RecencyIndex,
+    pub(crate) fields: Vec<LikeField>,
+}
+
+/// A field of an event that a search can select.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LikeField {
+    EventId,
+    EventType,
+    App,
+    FailureKind,
+    Error,
+    PaymentRequest,
+    Session,
+    Webhook,
+    /// Only a list of dead letters finds times exactly while the clock of the store is moved.
+    Since,
+    Until,
 }
 
 /// An index from the latest item backwards; zero is the latest. It wraps around in a shorter list.

@@ -31,8 +31,11 @@ use crate::operation::Handle;
 use crate::sequence_run::{Counterparts, SequenceRun};
 
 pub(crate) use generate::{registry_calls, setup};
+pub(crate) use generate_choice::EVENT_TYPES;
+pub(crate) use generate_list::from;
+pub(crate) use list::{expected_page, page_request, whole};
 pub(crate) use message::PublishedMessage;
-pub(crate) use operation::RegistryOperation;
+pub(crate) use operation::{FromSpec, RegistryOperation};
 
 use operation::AnswerSpec;
 
@@ -73,7 +76,7 @@ impl SequenceRun<'_> {
 
     /// Compares the results of a call that may be refused. `convert` converts the store's value to the model's ids and clock.
     /// Returns the values if the call succeeded.
-    fn compare_calls<T: PartialEq + Debug>(
+    pub(crate) fn compare_calls<T: PartialEq + Debug>(
         &mut self,
         what: &'static str,
         store: Result<T, StoreError>,

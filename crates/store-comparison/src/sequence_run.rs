@@ -57,6 +57,8 @@ pub(crate) struct SequenceRun<'a> {
     /// Every application ever created, by its id in the model, and every message ever published.
     pub(crate) applications: Vec<(OrgId, ApplicationId)>,
     pub(crate) published: Vec<PublishedMessage>,
+    /// When the model accepted a report of activity.
+    pub(crate) reported_at: Vec<Timestamp>,
     pub(crate) throttles: SpentThrottles,
     /// Limited destinations of the model that a claim has read.
     pub(crate) limits_read: BTreeSet<DestinationId>,
@@ -97,6 +99,7 @@ impl<'a> SequenceRun<'a> {
             leases: Vec::new(),
             applications: Vec::new(),
             published: Vec::new(),
+            reported_at: Vec::new(),
             throttles: SpentThrottles::default(),
             limits_read: BTreeSet::new(),
             attempts: BTreeMap::new(),
@@ -141,6 +144,10 @@ impl<'a> SequenceRun<'a> {
             Operation::ReadPayload { lease } => self.read_payload(handle, *lease).await,
             Operation::Release { leases } => self.release(handle, leases).await,
             Operation::Requeue { event, actor } => self.requeue(handle, *event, *actor).await,
+            Operation::Replay { event, actor } => self.replay(handle, *event, *actor).await,
+            Operation::ViewContent { event, actor, bytes_max } => {
+                self.view_content(handle, *event, *actor, *bytes_max).await
+            }
             Operation::Cancel { event, actor, reason } => self.cancel(handle, *event, *actor, *reason).await,
             Operation::Discard { event, actor, reason } => {
                 self.discard(handle, *event, *actor, *reason).await
@@ -156,17 +163,20 @@ impl<'a> SequenceRun<'a> {
             Operation::ResumeDestination { destination, actor } => {
                 self.resume_destination(handle, *destination, *actor).await
             }
+            Operation::ProbeDestination { destination, actor } => {
+                self.probe_destination(handle, *destination, *actor).await
+            }
             Operation::Destinations { state, limit } => {
                 self.compare_destinations(handle, *state, *limit).await
             }
             Operation::Maintain { keep, keep_dead_letters, rows_max } => {
                 self.maintain(handle, *keep, *keep_dead_letters, *rows_max).await
             }
-            Operation::DeadLetters { filter, paging } => {
-                self.compare_dead_letters(handle, *filter, *paging).await
+            Operation::DeadLetters { with_cancelled, like, paging } => {
+                self.compare_dead_letters(handle, *with_cancelled, like.as_ref(), *paging).await
             }
-            Operation::Events { status, destination, paging } => {
-                self.compare_event_listing(handle, *status, *destination, *paging).await
+            Operation::Events { status, destination, like, paging } => {
+                self.compare_event_listing(handle, *status, *destination, like.as_ref(), *paging).await
             }
             Operation::Event(event) => self.compare_event(handle, &self.event(*event)).await,
             Operation::Destination(destination) => {
@@ -175,6 +185,8 @@ impl<'a> SequenceRun<'a> {
             }
             Operation::Notices { after, limit } => self.compare_earlier_notices(handle, *after, *limit).await,
             Operation::Registry(operation) => self.run_on_registry(handle, operation).await,
+            Operation::Bulk(call) => self.run_on_bulk(handle, call).await,
+            Operation::Activity(call) => self.run_on_activity(handle, call).await,
         }
     }
 

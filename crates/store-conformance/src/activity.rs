@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use posthaste_domain::LatencyHistogram;
-use posthaste_store::{ActivityCounts, ActivityReport, History, HistoryRange, WorkerStatus};
+use posthaste_domain::{DestinationId, LatencyHistogram};
+use posthaste_store::{
+    ActivityCounts, ActivityReport, History, HistoryRange, ReceiverActivity, WorkerStatus,
+};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -25,6 +27,7 @@ fn report_of(process: &str, sequence: u64, delivered: u64) -> ActivityReport {
         sequence,
         is_last: false,
         counts,
+        receivers: Vec::new(),
     }
 }
 
@@ -129,6 +132,11 @@ pub async fn a_repeated_report_is_counted_once(harness: &dyn Harness) {
     // Another start of the worker begins with the first number.
     report(&store, &report_of("b", 1, 1)).await;
     assert_eq!(delivered(&store, HistoryRange::Hour).await, 13);
+    // The first of these repetitions must not remove what the second one is recognised by.
+    harness.advance(3 * DAY).await;
+    report(&store, &next).await;
+    report(&store, &next).await;
+    assert_eq!(delivered(&store, HistoryRange::Hour).await, 0);
 }
 
 pub async fn points_are_in_time_order_and_exist_only_for_reported_times(harness: &dyn Harness) {
@@ -234,6 +242,42 @@ pub async fn a_worker_that_stops_is_not_listed_and_its_counts_stay(harness: &dyn
     report(&store, &ActivityReport { is_last: true, ..report_of("once", 1, 1) }).await;
     assert_eq!(delivered(&store, HistoryRange::Hour).await, 18);
     assert_eq!(names(&store).await, [""; 0]);
+}
+
+/// What a worker knows of a destination.
+fn receiver(destination: i64, window: u64, requests: u64, failures: u64) -> ReceiverActivity {
+    let (destination, latency) = (DestinationId(destination), Duration::from_micros(1_234));
+    ReceiverActivity { destination, window, requests, failures, latency }
+}
+
+async fn receivers(store: &Handle, destinations: &[i64]) -> Vec<ReceiverActivity> {
+    let destinations: Vec<DestinationId> = destinations.iter().copied().map(DestinationId).collect();
+    store.activity().receivers(&destinations).await.expect("the store is up")
+}
+
+pub async fn what_workers_know_of_a_destination_adds_up(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    let knows =
+        |process, sequence, receivers| ActivityReport { receivers, ..report_of(process, sequence, 0) };
+    report(&store, &knows("a", 1, vec![receiver(7, 20, 10, 1), receiver(8, 2, 0, 0)])).await;
+    report(&second, &knows("b", 1, vec![receiver(7, 5, 30, 3), receiver(9, 1, 4, 4)])).await;
+    assert_eq!(receivers(&store, &[9, 7]).await, [receiver(7, 25, 40, 4), receiver(9, 1, 4, 4)]);
+    assert_eq!(receivers(&store, &[1]).await, []);
+    // A later report replaces the earlier one, and a repeated one changes nothing.
+    report(&store, &knows("a", 2, vec![receiver(7, 1, 12, 12)])).await;
+    report(&store, &knows("a", 1, vec![receiver(7, 20, 10, 1)])).await;
+    assert_eq!(receivers(&store, &[7, 8]).await, [receiver(7, 6, 42, 15)]);
+    report(&store, &ActivityReport { is_last: true, ..knows("b", 2, Vec::new()) }).await;
+    assert_eq!(receivers(&store, &[7, 9]).await, [receiver(7, 1, 12, 12)], "a stopped worker knows nothing");
+}
+
+pub async fn what_a_silent_worker_knew_is_shown_for_a_minute(harness: &dyn Harness) {
+    let store = harness.store();
+    report(&store, &ActivityReport { receivers: vec![receiver(7, 20, 10, 1)], ..report_of("a", 1, 0) }).await;
+    harness.advance(Duration::from_secs(20)).await;
+    assert_eq!(receivers(&store, &[7]).await, [receiver(7, 20, 10, 1)]);
+    harness.advance(Duration::from_secs(60)).await;
+    assert_eq!(receivers(&store, &[7]).await, []);
 }
 
 pub async fn reports_of_the_future_are_repaired_when_the_clock_steps_back(harness: &dyn Harness) {

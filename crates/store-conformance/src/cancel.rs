@@ -2,7 +2,7 @@
 
 use posthaste_domain::{DeliveryStatus, EventId, FailureKind, NoticeKind};
 use posthaste_store::{
-    DeadLetterFilter, EventView, LeaseRef, ManualAction, PageRequest, SettleResult, StoreError,
+    DeadLetterQuery, EventView, LeaseRef, ManualAction, PageRequest, SettleResult, StoreError,
 };
 
 use crate::Harness;
@@ -164,7 +164,7 @@ pub async fn every_cancel_is_audited_with_its_own_reason(harness: &dyn Harness) 
     let pending = enqueue(&store, event()).await;
     let cancelled = cancel(&store, &pending, Some("in a list")).await;
     let listed =
-        store.dead_letters(DeadLetterFilter::All, &PageRequest::default()).await.expect("the store is up");
+        store.dead_letters(&DeadLetterQuery::all(), &PageRequest::default()).await.expect("the store is up");
     assert_eq!(listed.items, [cancelled]);
     for lease in claim_all(&store).await {
         apply(&store, &lease, success()).await;

@@ -2,7 +2,7 @@
 
 use posthaste_domain::{DeliveryStatus, EventId, FailureKind};
 use posthaste_store::{
-    AuditView, DeadLetterFilter, EventQuery, LeaseRef, ManualAction, PageRequest, Retention, SettleResult,
+    AuditView, DeadLetterQuery, EventQuery, LeaseRef, ManualAction, PageRequest, Retention, SettleResult,
     StoreError,
 };
 
@@ -31,7 +31,7 @@ pub async fn a_discarded_event_is_in_no_list_and_no_count(harness: &dyn Harness)
     assert_eq!((overview.failed, overview.cancelled, overview.pending), (1, 0, 0));
     let page = PageRequest::default();
     let listed = [
-        store.dead_letters(DeadLetterFilter::All, &page).await.expect("the store is up").items,
+        store.dead_letters(&DeadLetterQuery::all(), &page).await.expect("the store is up").items,
         store.events(&EventQuery::default(), &page).await.expect("the store is up").items,
     ];
     for items in listed {

@@ -300,8 +300,7 @@ pub(crate) fn closed_circuit(worker_name: &str, destination: DestinationId) -> C
     CircuitReport { worker: worker(worker_name), destination, open: None }
 }
 
-/// Asserts that late results changed nothing of an event but its history, which shows each of their leases once, as not
-/// applied.
+/// Asserts that late results have changed only the history of their event. It shows each of their leases once, as not applied.
 pub(crate) async fn assert_only_recorded(store: &Handle, before: &EventDetail, late: &[&Lease]) {
     let EventDetail { event, history, audit } = detail(store, &before.event.event_id).await;
     assert_eq!((&event, &audit), (&before.event, &before.audit), "a late result is not applied");

@@ -8,8 +8,8 @@ use posthaste_store::Store;
 
 /// An empty store and control over its clock. Each case gets a new harness.
 ///
-/// A harness with an injected clock sets the clock forward. A harness of a database server moves every stored timestamp
-/// into the past instead. Therefore a case never compares a timestamp read before an `advance` with one read after it.
+/// A harness sets the store's clock forward, or moves every stored timestamp into the past if it cannot change the clock.
+/// Therefore a case never compares a timestamp read before an `advance` with one read after it.
 #[async_trait]
 pub trait Harness: Send + Sync {
     /// The store under test.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join3;
 use posthaste_domain::{EventId, FailureKind, Lease, NewEventSpec, NoticeKind};
-use posthaste_store::{NoticeCursor, PublishedNotice};
+use posthaste_store::{NoticeCursor, NoticeSubject, PublishedNotice};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -72,6 +72,22 @@ pub async fn a_notice_carries_the_references_of_its_event(harness: &dyn Harness)
     let notice = &notices[1].notice;
     assert_eq!((notice.kind, &notice.event_id, notice.attempts), (NoticeKind::Delivered, &plain, 1));
     assert_eq!((&notice.payment_request_id, &notice.webhook_id, &notice.session_id), (&None, &None, &None));
+}
+
+pub async fn a_notice_names_the_type_and_the_destination_of_its_event(harness: &dyn Harness) {
+    let store = harness.store();
+    let start = end_of_log(&store).await;
+    let delivered = enqueue_delivered(&store, event()).await;
+    let discarded = enqueue_dead_lettered(&store, event()).await;
+    let subjects = async || {
+        let notices = published_after(&store, start).await;
+        notices.into_iter().map(|published| published.subject).collect::<Vec<_>>()
+    };
+    let event = view(&store, &delivered).await;
+    let subject = NoticeSubject { event_type: event.event_type, destination_url: event.destination_url };
+    assert_eq!(subjects().await, [Some(subject.clone()), Some(subject.clone())]);
+    store.discard(&discarded, "operator".into(), None).await.expect("a dead letter can be discarded");
+    assert_eq!(subjects().await, [Some(subject), None], "a discarded event");
 }
 
 pub async fn notice_pages_respect_their_limit_and_continue(harness: &dyn Harness) {

@@ -2,7 +2,7 @@
 
 use posthaste_domain::{DeliveryStatus, DestinationUrl, EventId, FailureKind, NewEventSpec};
 use posthaste_store::{
-    DeadLetterFilter, EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError,
+    BulkFilter, DeadLetterQuery, EventQuery, EventView, Page, PageCursor, PageLimit, PageRequest, StoreError,
 };
 
 use crate::Harness;
@@ -13,7 +13,7 @@ fn page(after: Option<PageCursor>, limit: i64) -> PageRequest {
 }
 
 async fn dead_letters(store: &Handle, request: &PageRequest) -> Page<EventView> {
-    store.dead_letters(DeadLetterFilter::All, request).await.expect("the store is up")
+    store.dead_letters(&DeadLetterQuery::all(), request).await.expect("the store is up")
 }
 
 async fn events(store: &Handle, query: &EventQuery, request: &PageRequest) -> Page<EventView> {
@@ -150,7 +150,7 @@ pub async fn events_are_filtered_by_status_and_destination(harness: &dyn Harness
     let here = |status| EventQuery {
         status,
         destination: Some(DestinationUrl::parse("https://here.example/").expect("a valid URL")),
-        endpoint: None,
+        ..EventQuery::default()
     };
     let done = enqueue_delivered(&store, event_to("https://here.example/")).await;
     let failed = enqueue_dead_lettered(&store, event_to("https://here.example/")).await;
@@ -181,7 +181,7 @@ pub async fn event_pages_cover_every_match_once_while_others_arrive(harness: &dy
     let query = EventQuery {
         status: Some(DeliveryStatus::Pending),
         destination: Some(DestinationUrl::parse("https://here.example/").expect("a valid URL")),
-        endpoint: None,
+        ..EventQuery::default()
     };
     enqueue_delivered(&store, event_to("https://here.example/")).await;
     let mut expected = enqueue_all(&store, vec![event_to("https://here.example/"); 7]).await;
@@ -227,11 +227,11 @@ pub async fn dead_letters_can_be_listed_by_kind_and_without_cancelled_ones(harne
         harness.advance(MINUTE).await;
     }
     // Pages of one event, so that the list continues after events that it leaves out.
-    let list = async |filter| {
+    let list = async |query: DeadLetterQuery| {
         let mut request = page(None, 1);
         let mut listed = Vec::new();
         loop {
-            let page = store.dead_letters(filter, &request).await.expect("the store is up");
+            let page = store.dead_letters(&query, &request).await.expect("the store is up");
             listed.extend(event_ids(&page));
             match page.next {
                 Some(next) => request.after = Some(next),
@@ -240,9 +240,13 @@ pub async fn dead_letters_can_be_listed_by_kind_and_without_cancelled_ones(harne
         }
     };
     let ids = |indexes: &[usize]| indexes.iter().map(|index| failed[*index].clone()).collect::<Vec<_>>();
-    assert_eq!(list(DeadLetterFilter::All).await, ids(&[3, 2, 0, 1, 4]));
-    assert_eq!(list(DeadLetterFilter::NotCancelled).await, ids(&[1, 4]));
-    assert_eq!(list(DeadLetterFilter::Kind(FailureKind::Cancelled)).await, ids(&[3, 2, 0]));
-    assert_eq!(list(DeadLetterFilter::Kind(FailureKind::Gone)).await, ids(&[1, 4]));
-    assert_eq!(list(DeadLetterFilter::Kind(FailureKind::Abandoned)).await, []);
+    let of_kind = |failure_kind| DeadLetterQuery {
+        filter: BulkFilter { failure_kind: Some(failure_kind), ..BulkFilter::default() },
+        ..DeadLetterQuery::default()
+    };
+    assert_eq!(list(DeadLetterQuery::all()).await, ids(&[3, 2, 0, 1, 4]));
+    assert_eq!(list(DeadLetterQuery::default()).await, ids(&[1, 4]));
+    assert_eq!(list(of_kind(FailureKind::Cancelled)).await, ids(&[3, 2, 0]));
+    assert_eq!(list(of_kind(FailureKind::Gone)).await, ids(&[1, 4]));
+    assert_eq!(list(of_kind(FailureKind::Abandoned)).await, []);
 }

@@ -268,6 +268,30 @@ macro_rules! conformance_suite {
                 an_empty_store_lists_nothing,
                 an_unknown_event_is_not_found,
             }
+            probe {
+                workers_learn_of_a_requested_probe_with_their_next_claims,
+                a_probe_that_makes_no_sense_is_refused_and_changes_nothing,
+            }
+            replay {
+                a_replay_sends_a_delivered_event_once_more_under_the_same_webhook_id,
+                a_repeated_claim_of_a_replay_keeps_its_webhook_id,
+                replays_of_a_replay_form_one_chain,
+                a_replay_of_an_endpoints_event_sends_its_message_again,
+                only_a_delivered_event_is_replayed,
+                a_repeated_replay_returns_the_event_that_the_first_one_added,
+                a_replay_outlives_its_original,
+                a_look_at_the_content_is_recorded_and_changes_nothing,
+                the_content_of_an_endpoints_event_is_that_of_its_message,
+            }
+            search {
+                events_are_found_by_their_type_application_kind_and_error,
+                events_are_found_by_each_reference_however_many_others_there_are,
+                a_search_for_few_events_continues_after_the_rows_that_it_has_examined,
+                a_search_for_one_status_of_a_destination_is_complete,
+                a_search_by_time_starts_near_it_and_ends_there,
+                a_list_and_a_bulk_operation_select_the_same_dead_letters,
+                a_search_for_few_dead_letters_continues_after_those_that_it_has_examined,
+            }
             destination {
                 a_new_destination_is_healthy,
                 an_unknown_destination_is_not_found,
@@ -320,6 +344,7 @@ macro_rules! conformance_suite {
                 terminal_states_are_published_in_commit_order,
                 a_retry_is_not_published,
                 a_notice_carries_the_references_of_its_event,
+                a_notice_names_the_type_and_the_destination_of_its_event,
                 notice_pages_respect_their_limit_and_continue,
                 reading_can_resume_after_any_notice,
                 query_without_a_cursor_returns_only_the_end_of_the_log,
@@ -438,6 +463,8 @@ macro_rules! conformance_suite {
                 two_processes_with_one_name_are_two_workers,
                 a_worker_that_reports_no_more_is_listed_for_an_hour,
                 a_worker_that_stops_is_not_listed_and_its_counts_stay,
+                what_workers_know_of_a_destination_adds_up,
+                what_a_silent_worker_knew_is_shown_for_a_minute,
                 reports_of_the_future_are_repaired_when_the_clock_steps_back,
             }
             operations {

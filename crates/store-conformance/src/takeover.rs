@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use posthaste_domain::{DeliveryStatus, EventId, FailureKind, Lease, NoticeKind, Trigger};
-use posthaste_store::{ClaimRequest, ClaimResponse, DeadLetterFilter, PageRequest, SettleResult};
+use posthaste_store::{ClaimRequest, ClaimResponse, DeadLetterQuery, PageRequest, SettleResult};
 
 use crate::Harness;
 use crate::fixture::*;
@@ -119,7 +119,7 @@ pub async fn an_abandoned_event_is_published_once_as_dead_lettered(harness: &dyn
     );
     assert_eq!(notices[0].notice.attempts, 0);
     let failed =
-        store.dead_letters(DeadLetterFilter::All, &PageRequest::default()).await.expect("the store is up");
+        store.dead_letters(&DeadLetterQuery::all(), &PageRequest::default()).await.expect("the store is up");
     assert_eq!(failed.items.len(), 1);
 }
 

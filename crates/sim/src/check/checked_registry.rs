@@ -1,4 +1,5 @@
-//! The registry of the shared store with a check after every call that may change an event, an endpoint or a key.
+//! The registry and the activity of the shared store, with a check after every call that may change an event, an endpoint, a key
+//! or the history.
 
 use async_trait::async_trait;
 use posthaste_domain::{
@@ -6,14 +7,16 @@ use posthaste_domain::{
     OrgId,
 };
 use posthaste_store::{
-    Advance, AnswerSlot, AppScope, Application, BulkOperation, Created, DestinationKey, Endpoint, IfTaken,
-    NewBulkOperation, NewOperation, NewSecrets, Operation, Publication, PublishRequest, RotateKey,
-    StoreError,
+    ActivityReport, Advance, AnswerSlot, AppScope, Application, BulkOperation, Created, DestinationKey,
+    Endpoint, IfTaken, NewBulkOperation, NewOperation, NewSecrets, Operation, Publication, PublishRequest,
+    RotateKey, StoreError,
 };
 
 use super::checked_store::CheckedStore;
 use super::step::Step;
-use crate::registry_layer::{ApplicationsLayer, BulkLayer, EndpointsLayer, MessagesLayer, OperationsLayer};
+use crate::registry_layer::{
+    ActivityLayer, ApplicationsLayer, BulkLayer, EndpointsLayer, MessagesLayer, OperationsLayer,
+};
 
 /// Returns the destination of an endpoint. The clients of the simulation name endpoints by their ids.
 fn destination_of(endpoint: &EndpointRef) -> DestinationId {
@@ -176,5 +179,14 @@ impl BulkLayer for CheckedStore {
         let advance = self.inner.bulk().advance(rows_max).await?;
         self.checker.check(&Step::AdvanceBulk { advance: &advance });
         Ok(advance)
+    }
+}
+
+#[async_trait]
+impl ActivityLayer for CheckedStore {
+    async fn report(&self, report: &ActivityReport) -> Result<(), StoreError> {
+        self.inner.activity().report(report).await?;
+        self.checker.check_applied_report(&self.process, report);
+        Ok(())
     }
 }

@@ -13,6 +13,7 @@ use posthaste_store::{
 
 use super::Checker;
 use super::step::Step;
+use crate::activity_log::ResultCounts;
 use crate::process::Process;
 
 /// The shared store, as one process uses it.
@@ -43,6 +44,7 @@ impl StoreLayer for CheckedStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
         let response = self.inner.claim(request).await?;
         self.checker.check(&Step::Claim { process: &self.process, request, response: &response });
+        self.checker.record_written(&self.process, ResultCounts::of_failed(response.abandoned.len()));
         Ok(response)
     }
 
@@ -55,6 +57,9 @@ impl StoreLayer for CheckedStore {
     async fn settle(&self, worker: &WorkerId, batch: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
         let settled = self.inner.settle(worker, batch).await?;
         self.checker.check(&Step::Settle { batch, settled: &settled });
+        let is_applied = |settled| settled == SettleResult::Applied;
+        let written = ResultCounts::of_settlements(batch, &settled, is_applied);
+        self.checker.record_written(&self.process, written);
         Ok(settled)
     }
 
@@ -98,6 +103,7 @@ impl StoreLayer for CheckedStore {
     async fn expire(&self, request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
         let response = self.inner.expire(request).await?;
         self.checker.check(&Step::Expire { request, response: &response });
+        self.checker.record_written(&self.process, ResultCounts::of_failed(response.expired.len()));
         Ok(response)
     }
 
@@ -125,6 +131,7 @@ impl StoreLayer for CheckedStore {
         let tripped = reports.iter().filter(|report| report.open.is_some()).count();
         self.checker.record_circuit_reports(tripped);
         self.checker.check_circuits_after_resume(&self.process, reports);
+        self.checker.check_closed_circuits(&self.process, reports);
         self.inner.report_circuits(reports).await
     }
 

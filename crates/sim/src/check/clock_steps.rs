@@ -29,7 +29,8 @@ impl Model {
 }
 
 impl Checker {
-    /// Dates the resumes by the clock that has stepped back, and fills the buckets of throttles.
+    /// Follows the store's clock, which has stepped back: moves the times of resumes back too, and lets throttled destinations and
+    /// applications use their whole rate again, because the store dates what they have used by that clock.
     pub(crate) fn record_clock_step(&self, by: Duration) {
         let mut model = self.model();
         for resumed_at in model.resumed.values_mut() {

@@ -35,6 +35,7 @@ impl Checker {
         model.operator_paused.remove(&destination);
         model.paused.remove(&destination);
         model.resumed.insert(destination, now);
+        model.circuits.record_resume(destination, self.clock.elapsed());
     }
 
     /// A resume closes the circuits of all workers: no worker reports a circuit that opened before the resume, once it has

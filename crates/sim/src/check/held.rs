@@ -111,6 +111,7 @@ impl Checker {
                 model.counts.registry.enabled += 1;
                 model.paused.remove(&id);
                 model.resumed.insert(id, now);
+                model.circuits.record_resume(id, self.clock.elapsed());
             }
             _ => {}
         }

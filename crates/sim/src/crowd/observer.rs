@@ -29,8 +29,11 @@ pub(super) struct CrowdObserver {
 struct State {
     /// Whether the receivers of the crowd behave as a crowd now. Before and after they answer promptly.
     is_crowded: bool,
-    /// When each event for a prompt receiver without a request was enqueued.
+    /// When each event for a prompt receiver without a request was enqueued, or when the engine must have seen that the crowd
+    /// has stopped answering.
     waiting: BTreeMap<EventId, Duration>,
+    /// Before this time, the engine cannot know that the crowd has stopped answering.
+    stall_seen_at: Duration,
     /// Events for the crowd without a request.
     crowd_waiting: BTreeSet<EventId>,
     /// Destinations of the crowd that have got a request.
@@ -38,6 +41,8 @@ struct State {
     by_destination: BTreeMap<String, Flow>,
     by_host: BTreeMap<String, Flow>,
     in_flight: usize,
+    /// Numbers of requests by the time of their start.
+    started_at: BTreeMap<Duration, usize>,
     in_flight_max: usize,
     prompt_lag_max: Duration,
     requests: u64,
@@ -77,12 +82,16 @@ impl Flow {
 pub(super) struct ObservedRequest {
     observer: Arc<CrowdObserver>,
     url: String,
+    started_at: Duration,
 }
 
 impl ObservedRequest {
     pub(super) fn end(self, outcome: &Outcome) {
         let mut state = self.observer.state();
         state.in_flight -= 1;
+        if let Some(started) = state.started_at.get_mut(&self.started_at) {
+            *started -= 1;
+        }
         for flow in state.flows(&self.url) {
             flow.record(outcome);
         }
@@ -109,7 +118,9 @@ impl CrowdObserver {
 
     pub(super) fn record_enqueued(&self, event_id: &EventId, url: &str) {
         if is_prompt(url) {
-            self.state().waiting.insert(event_id.clone(), self.clock.elapsed());
+            let mut state = self.state();
+            let from = self.clock.elapsed().max(state.stall_seen_at);
+            state.waiting.insert(event_id.clone(), from);
         } else {
             self.state().crowd_waiting.insert(event_id.clone());
         }
@@ -121,9 +132,10 @@ impl CrowdObserver {
         let mut state = self.state();
         state.requests += 1;
         state.in_flight += 1;
+        *state.started_at.entry(now).or_default() += 1;
         state.in_flight_max = state.in_flight_max.max(state.in_flight);
         if let Some(enqueued_at) = state.waiting.remove(event_id) {
-            state.prompt_lag_max = state.prompt_lag_max.max(now - enqueued_at);
+            state.prompt_lag_max = state.prompt_lag_max.max(now.saturating_sub(enqueued_at));
         }
         if state.crowd_waiting.remove(event_id) {
             state.reached.insert(url.to_owned());
@@ -131,20 +143,25 @@ impl CrowdObserver {
         for flow in state.flows(url) {
             flow.in_flight += 1;
         }
-        let violated = self.limits_violated(&mut state, url);
+        let violated = self.limits_violated(&mut state, url, now);
         drop(state);
         if let Some(detail) = violated {
             self.report_violation(detail);
         }
-        ObservedRequest { observer: Arc::clone(self), url: url.to_owned() }
+        ObservedRequest { observer: Arc::clone(self), url: url.to_owned(), started_at: now }
     }
 
     /// Describes the limit that the requests in flight exceed, if there is one.
-    fn limits_violated(&self, state: &mut State, url: &str) -> Option<String> {
+    fn limits_violated(&self, state: &mut State, url: &str, now: Duration) -> Option<String> {
         let settings = &self.scenario.settings;
         let total = state.in_flight;
+        state.started_at.retain(|_, requests| *requests > 0);
+        // Of the requests that have been in flight for long, those beyond three quarters of the slots do not count.
+        let old =
+            state.started_at.range(..=now.saturating_sub(settings.slow_after)).map(|(_, requests)| requests);
+        let uncounted = old.sum::<usize>().saturating_sub((settings.concurrency * 3).div_ceil(4));
         let [destination, host] = state.flows(url).map(|flow| *flow);
-        if total > settings.concurrency
+        if total > settings.concurrency + uncounted.min(settings.concurrency / 4)
             || destination.in_flight > settings.per_destination
             || host.in_flight > settings.per_host()
         {
@@ -163,7 +180,7 @@ impl CrowdObserver {
     pub(super) fn check_lag(&self) {
         let now = self.clock.elapsed();
         let state = self.state();
-        let waiting = state.waiting.values().map(|enqueued_at| now - *enqueued_at).max();
+        let waiting = state.waiting.values().map(|enqueued_at| now.saturating_sub(*enqueued_at)).max();
         let lag_max = state.prompt_lag_max.max(waiting.unwrap_or_default());
         drop(state);
         if lag_max > PROMPT_LAG_MAX {
@@ -191,6 +208,7 @@ impl CrowdObserver {
     pub(super) fn begin_crowd(&self) {
         let mut state = self.state();
         state.is_crowded = true;
+        state.stall_seen_at = self.clock.elapsed() + self.scenario.stall_max();
         state.reached.clear();
     }
 

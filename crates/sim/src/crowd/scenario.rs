@@ -27,8 +27,8 @@ pub struct Crowd {
     pub hosts: usize,
     pub urls_per_host: usize,
     pub events_per_url: usize,
-    /// Whether the crowd answers promptly at first, so that its windows grow before it hangs, crawls or fails. Only for one
-    /// host, which may use half of the slots.
+    /// Whether the crowd answers promptly at first, so that its windows grow before it hangs, crawls or fails. One host may
+    /// then use half of the slots, and several hosts all of them.
     pub answers_first: bool,
 }
 
@@ -81,6 +81,28 @@ impl CrowdScenario {
         let behavior = CrowdBehavior::Answering;
         let crowd = Crowd { behavior, hosts: 1, urls_per_host, events_per_url: 1, answers_first: false };
         Self { crowd, ..scenario }
+    }
+
+    /// Derives a scenario with hosts that answer, and that all stop answering at the same moment, with more events due than the
+    /// engine has slots. One request to each host needs all slots in some of the scenarios.
+    pub fn of_stalled_hosts(seed: u64) -> Self {
+        let scenario = Self::from_seed(seed);
+        let random = SeededRandom::new(seed, 9);
+        let hosts = random.index(scenario.settings.concurrency) + 8;
+        let urls_per_host = random.index(3) + 1;
+        let events_per_url = scenario.settings.concurrency * 4 / (hosts * urls_per_host) + 1;
+        let behavior = CrowdBehavior::Hanging;
+        let crowd = Crowd { behavior, hosts, urls_per_host, events_per_url, answers_first: true };
+        Self { crowd, ..scenario }
+    }
+
+    /// Returns how long hosts that stop answering together may hold all slots: until their requests count as slow.
+    pub(crate) fn stall_max(&self) -> Duration {
+        if self.crowd.answers_first && self.crowd.hosts > 1 {
+            self.settings.slow_after * 5 / 4
+        } else {
+            Duration::ZERO
+        }
     }
 
     pub(crate) fn prompt_urls(&self) -> Vec<String> {

@@ -110,7 +110,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Deletes an endpoint. A repetition does not find it.
+    /// Deletes an endpoint. If the reply was lost, the repeated call may find no endpoint.
     async fn delete(&self, random: &SeededRandom, endpoint: &TenantEndpoint) -> Result<(), StoreError> {
         self.known().endpoints.retain(|known| known != endpoint);
         let (scope, by_id) = (self.scope(endpoint.application), endpoint.by_id());

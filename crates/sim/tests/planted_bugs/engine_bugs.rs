@@ -14,8 +14,8 @@ use posthaste_engine::{Clock, LocalShortage, Sender};
 use posthaste_sim::PlantedBug;
 use posthaste_store::{
     ClaimRequest, ClaimResponse, EnqueueRequest, EnqueueResponse, ExpireRequest, ExpireResponse,
-    LayeredStore, LeaseRef, NoticeCursor, NoticePage, PublishedNotice, SettleResult, Settlement, Store,
-    StoreError, StoreLayer,
+    LayeredStore, LeaseRef, NoticeCursor, NoticePage, PublishedNotice, ResumedDestination, SettleResult,
+    Settlement, Store, StoreError, StoreLayer,
 };
 
 type EnginePorts = (Arc<dyn Store>, Arc<dyn Sender>);
@@ -140,7 +140,7 @@ engine_bug! {
         let early: Vec<Notice> = std::mem::take(&mut *self.state.lock().expect("one thread"));
         for notice in early {
             page.cursor.minor += 1;
-            page.notices.push(PublishedNotice { cursor: page.cursor, notice });
+            page.notices.push(PublishedNotice { cursor: page.cursor, notice, subject: None });
         }
         Ok(page)
     }
@@ -425,6 +425,20 @@ engine_bug! {
 
     async fn expire(&self, _request: &ExpireRequest) -> Result<ExpireResponse, StoreError> {
         Ok(ExpireResponse::default())
+    }
+}
+
+engine_bug! {
+    /// Closes its circuits when an operator asks for a probe.
+    ProbesCloseCircuits;
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimResponse, StoreError> {
+        let mut response = self.store.claim(request).await?;
+        for probe in std::mem::take(&mut response.probes) {
+            let ago = response.now.since(probe.requested_at);
+            response.resumed.push(ResumedDestination { destination: probe.destination, ago });
+        }
+        Ok(response)
     }
 }
 

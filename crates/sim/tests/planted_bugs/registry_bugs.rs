@@ -10,7 +10,8 @@ use posthaste_domain::{
 };
 use posthaste_engine::Sender;
 use posthaste_sim::{
-    ApplicationsLayer, BulkLayer, EndpointsLayer, MessagesLayer, OperationsLayer, PlantedBug, layer_registry,
+    ActivityLayer, ApplicationsLayer, BulkLayer, EndpointsLayer, MessagesLayer, OperationsLayer, PlantedBug,
+    layer_registry,
 };
 use posthaste_store::{
     Advance, AppScope, BulkOperation, ClaimRequest, ClaimResponse, DestinationKey, DestinationProfile,
@@ -65,6 +66,8 @@ macro_rules! registry_bug {
                 impl BulkLayer for Bug {
                     $($($bulk)*)?
                 }
+
+                impl ActivityLayer for Bug {}
 
                 layer_registry(Bug { memory, $(state: Arc::<$kept>::default(),)? })
             }

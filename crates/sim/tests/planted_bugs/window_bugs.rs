@@ -68,6 +68,15 @@ impl StoreLayer for ClaimForAnyPace {
     }
 }
 
+/// Judges a host only when a request has ended.
+pub(crate) struct RequestsNeverCountAsSlow;
+
+impl PlantedBug for RequestsNeverCountAsSlow {
+    fn settings(&self, settings: Settings) -> Settings {
+        Settings { slow_after: Duration::from_secs(3_600), ..settings }
+    }
+}
+
 /// Loses a slot with every tenth claim.
 pub(crate) struct SlotsLeak;
 

@@ -71,7 +71,7 @@ impl SequenceRun<'_> {
     }
 
     /// Returns a time in the past on both clocks; none if the offset between them is unknown.
-    pub(super) fn time_ago(&self, ago: Option<std::time::Duration>) -> Counterparts<Option<Timestamp>> {
+    pub(crate) fn time_ago(&self, ago: Option<std::time::Duration>) -> Counterparts<Option<Timestamp>> {
         let model = ago.map(|ago| self.now().before(ago));
         let store = model.and_then(|model| self.clock_offset.to_store(model));
         Counterparts { store, model: model.filter(|_| store.is_some()) }

@@ -10,7 +10,7 @@ use crate::durations::ANSWER_LIFETIMES;
 use crate::generate::recency_index;
 use crate::operation::Destination;
 
-pub(super) const EVENT_TYPES: [&str; 3] = ["invoice.paid", "invoice.voided", "user.created"];
+pub(crate) const EVENT_TYPES: [&str; 3] = ["invoice.paid", "invoice.voided", "user.created"];
 pub(super) const URLS: [&str; 3] = [Destination::A.url(), Destination::C.url(), "https://e.example/hook"];
 pub(super) const CHANNELS: [&str; 2] = ["eu", "us"];
 pub(super) const TAGS: [&str; 2] = ["red", "green"];

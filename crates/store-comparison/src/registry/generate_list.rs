@@ -11,16 +11,20 @@ use crate::durations::{ATTEMPT_FILTER_TIMES, PAST_TIMES};
 use crate::generate::recency_index;
 
 pub(super) fn list() -> impl Strategy<Value = RegistryOperation> {
-    let from = prop_oneof![
-        1 => Just(FromSpec::Start),
-        2 => (0..6_usize).prop_map(FromSpec::After),
-        2 => (0..6_usize).prop_map(FromSpec::Before),
-    ];
-    (list_spec(), from, 1..=3_i64).prop_map(|(list, from, limit)| RegistryOperation::List {
+    (list_spec(), from(), 1..=3_i64).prop_map(|(list, from, limit)| RegistryOperation::List {
         list,
         from,
         limit,
     })
+}
+
+/// Generates the position of a page.
+pub(crate) fn from() -> impl Strategy<Value = FromSpec> {
+    prop_oneof![
+        1 => Just(FromSpec::Start),
+        2 => (0..6_usize).prop_map(FromSpec::After),
+        2 => (0..6_usize).prop_map(FromSpec::Before),
+    ]
 }
 
 fn list_spec() -> impl Strategy<Value = ListSpec> {

@@ -16,12 +16,12 @@ use crate::operation::Handle;
 use crate::sequence_run::{Counterparts, SequenceRun};
 
 /// Returns a request for the whole list. No sequence stores more rows than a page can have.
-pub(super) fn whole<K>() -> ListRequest<K> {
+pub(crate) fn whole<K>() -> ListRequest<K> {
     ListRequest { from: ListFrom::Start, limit: ListLimit::new(250).expect("250 is the largest limit") }
 }
 
 /// Returns a request for a page, if the list has the row that it begins or ends at.
-fn page_request<T, K>(
+pub(crate) fn page_request<T, K>(
     whole: &[T],
     from: FromSpec,
     limit: i64,
@@ -37,7 +37,7 @@ fn page_request<T, K>(
 }
 
 /// Returns the page that a store must return, out of the whole list.
-fn expected_page<T: Clone>(whole: &[T], from: FromSpec, limit: i64) -> List<T> {
+pub(crate) fn expected_page<T: Clone>(whole: &[T], from: FromSpec, limit: i64) -> List<T> {
     let limit = usize::try_from(limit).expect("a valid limit");
     let len = whole.len().max(1);
     let (rows, is_backward) = match from {
@@ -167,7 +167,7 @@ impl SequenceRun<'_> {
     }
 
     /// Compares a whole list, item by item.
-    pub(super) fn compare_lists<T: PartialEq + Debug>(
+    pub(crate) fn compare_lists<T: PartialEq + Debug>(
         &mut self,
         what: &'static str,
         store: Result<List<T>, StoreError>,

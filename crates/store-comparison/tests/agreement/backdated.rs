@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DestinationId, EventId, Timestamp};
 use posthaste_store::{
-    ActionRequest, AuditView, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
-    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, LayeredStore,
-    NoticeCursor, NoticePage, Page, PageCursor, PageRequest, PauseRequest, Store, StoreClock as _,
-    StoreError, StoreLayer,
+    ActionRequest, AuditView, DeadLetterQuery, DestinationDetail, DestinationState, DestinationStatus,
+    DestinationView, EnqueueRequest, EnqueueResponse, EventContent, EventDetail, EventQuery, EventView,
+    LayeredStore, NoticeCursor, NoticePage, Page, PageCursor, PageRequest, PauseRequest, ProbeResponse,
+    Store, StoreClock as _, StoreError, StoreLayer,
 };
 use posthaste_store_conformance::Harness;
 use posthaste_store_memory::{ManualClock, MemoryStore};
@@ -135,10 +135,14 @@ impl StoreLayer for BackdatedStore {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
-        Ok(self.page(self.memory.dead_letters(filter, &self.request(page)).await?))
+        let mut query = query.clone();
+        for time in [&mut query.filter.since, &mut query.filter.until].into_iter().flatten() {
+            *time = time.after(self.advanced());
+        }
+        Ok(self.page(self.memory.dead_letters(&query, &self.request(page)).await?))
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -159,6 +163,28 @@ impl StoreLayer for BackdatedStore {
     async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
         let requeued = self.memory.requeue(event_id, request).await;
         requeued.map(|view| self.view(view)).map_err(|error| self.error(error))
+    }
+
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        let added = self.memory.replay(event_id, request).await;
+        added.map(|view| self.view(view)).map_err(|error| self.error(error))
+    }
+
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError> {
+        let content = self.memory.event_content(event_id, actor, payload_bytes_max).await;
+        let content = content.map_err(|error| self.error(error))?;
+        Ok(EventContent { event: self.view(content.event), ..content })
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        let mut response = self.memory.probe_destination(id, actor).await?;
+        self.backdate_status(&mut response.status);
+        Ok(response)
     }
 
     async fn cancel(

@@ -29,6 +29,33 @@ macro_rules! store_bug {
     };
 }
 
+/// Defines a store of which one resource has a fault, such as its messages: the name, the accessor, and the faulty resource.
+macro_rules! resource_bug {
+    ($name:ident, $accessor:ident: $resource:ident, $faulty:ident, $fault:expr) => {
+        pub(crate) fn $name(memory: MemoryStore) -> Arc<dyn Store> {
+            struct Bug {
+                memory: MemoryStore,
+                faulty: $faulty,
+            }
+
+            impl StoreLayer for Bug {
+                fn inner(&self) -> &dyn Store {
+                    &self.memory
+                }
+
+                fn $accessor(&self) -> &dyn $resource {
+                    &self.faulty
+                }
+            }
+
+            let faulty = $faulty { memory: memory.clone(), fault: $fault };
+            Arc::new(LayeredStore(Bug { memory, faulty }))
+        }
+    };
+}
+
+pub(crate) mod activity;
+pub(crate) mod bulk;
 pub(crate) mod claim;
 pub(crate) mod destination;
 pub(crate) mod records;

@@ -14,11 +14,13 @@ use harness::MemoryHarness;
 
 /// Number of sequences within which every bug must be found.
 const SEQUENCES: u32 = 1_000;
+/// The same for a bug that needs a rare sequence.
+const RARE_SEQUENCES: u32 = 4_000;
 
-/// Asserts that the comparison fails, and that its report contains `expected`.
-fn assert_caught(bug: impl Fn(MemoryStore) -> Arc<dyn Store>, expected: &str) {
-    let found = Comparison::new(SEQUENCES).check(async || MemoryHarness::new(|memory, _| bug(memory)));
-    let Err(divergence) = found else { panic!("{SEQUENCES} sequences did not find the bug") };
+/// Asserts that the comparison fails within so many sequences, and that its report contains `expected`.
+fn assert_caught(sequences: u32, bug: impl Fn(MemoryStore) -> Arc<dyn Store>, expected: &str) {
+    let found = Comparison::new(sequences).check(async || MemoryHarness::new(|memory, _| bug(memory)));
+    let Err(divergence) = found else { panic!("{sequences} sequences did not find the bug") };
     println!("{divergence}");
     assert!(divergence.to_string().contains(expected), "caught for another reason: {divergence}");
 }
@@ -27,9 +29,15 @@ macro_rules! bugs {
     ($($test:ident: $file:ident::$bug:ident, $expected:literal;)+) => {
         $(#[test]
         fn $test() {
-            assert_caught(bugs::$file::$bug, $expected);
+            assert_caught(SEQUENCES, bugs::$file::$bug, $expected);
         })+
     };
+}
+
+/// A claim must abandon an event, and be repeated.
+#[test]
+fn claim_that_names_an_abandoned_event_twice_is_caught() {
+    assert_caught(RARE_SEQUENCES, bugs::claim::claim_names_abandoned_twice, "the abandoned events");
 }
 
 bugs! {
@@ -58,7 +66,6 @@ bugs! {
     a_destination_that_is_kept_back_and_not_named_is_caught: claim::claim_names_one_destination_that_it_kept_back, "is not named";
     claim_that_leaves_a_claimable_event_is_caught: claim::claim_leaves_one, "though it was claimable";
     claim_that_abandons_too_late_is_caught: claim::claim_abandons_late, "had lost too many leases";
-    claim_that_names_an_abandoned_event_twice_is_caught: claim::claim_names_abandoned_twice, "the abandoned events";
     a_repeated_claim_that_grants_new_leases_is_caught: claim::claim_forgets_its_id, "the number of leases";
     a_repeated_claim_that_extends_no_lease_is_caught: claim::repeated_claim_extends_nothing, "lease_until";
     a_token_granted_twice_is_caught: claim::tokens_repeat, "lease token: the store's";
@@ -99,5 +106,17 @@ bugs! {
     a_rotation_that_drops_the_old_key_is_caught: registry::rotation_drops_the_old_key, "rotations differs";
     a_delete_that_keeps_events_is_caught: registry::delete_keeps_events, "status: Pending";
     a_page_that_skips_a_message_is_caught: registry::pages_skip_one, "the page of a list";
+    a_bulk_count_that_ignores_times_is_caught: bulk::count_ignores_times, "the number of dead letters";
+    a_repeated_bulk_request_that_starts_twice_is_caught: bulk::requests_are_forgotten, "bulk operation id";
+    a_bulk_step_that_takes_later_failures_is_caught: bulk::steps_take_later_failures, "steps of bulk operations differs";
+    a_bulk_step_that_begins_again_is_caught: bulk::cursors_are_forgotten, "steps of bulk operations differs";
+    a_bulk_step_beyond_the_rate_is_caught: bulk::steps_ignore_the_rate, "steps of bulk operations differs";
+    a_bulk_operation_that_cannot_be_stopped_is_caught: bulk::stops_are_forgotten, "state: Stopped";
+    a_bulk_step_without_audit_is_caught: bulk::actions_are_not_audited, "the audit of";
+    a_report_that_is_counted_twice_is_caught: activity::repetitions_count, "the history of";
+    a_report_that_no_minute_has_is_caught: activity::minutes_are_left_out, "the history of 6h";
+    a_bucket_with_its_first_sample_is_caught: activity::first_sample_stays, "pending";
+    a_bucket_with_the_last_durations_is_caught: activity::latency_is_replaced, "the history of";
+    a_stopped_worker_that_is_listed_is_caught: activity::stopped_workers_stay, "the list of workers";
     a_store_that_panics_is_caught: settle::release_panics, "a lease that was not held";
 }

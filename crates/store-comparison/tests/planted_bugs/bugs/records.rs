@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use posthaste_domain::{DeliveryStatus, EventId};
 use posthaste_store::{
-    ActionRequest, AuditView, CircuitReport, DeadLetterFilter, EnqueueRequest, EnqueueResponse, EventView,
+    ActionRequest, AuditView, CircuitReport, DeadLetterQuery, EnqueueRequest, EnqueueResponse, EventView,
     ExpireRequest, ExpireResponse, Idempotency, LayeredStore, MaintenanceReport, NoticeCursor, NoticePage,
     OpenCircuitReport, Overview, Page, PageRequest, Retention, Store, StoreError, StoreLayer,
 };
@@ -145,14 +145,14 @@ store_bug! {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
         let after = page.after.map(|mut after| {
             after.key.0 += 1;
             after
         });
-        self.memory.dead_letters(filter, &PageRequest { after, ..*page }).await
+        self.memory.dead_letters(query, &PageRequest { after, ..*page }).await
     }
 }
 

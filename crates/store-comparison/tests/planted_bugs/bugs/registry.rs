@@ -11,37 +11,11 @@ use posthaste_store_memory::MemoryStore;
 
 use super::registry_faults::{EndpointFault, FaultyEndpoints, FaultyMessages, MessageFault};
 
-/// Defines a store whose messages or endpoints have a fault.
-macro_rules! registry_bug {
-    ($name:ident, $accessor:ident: $resource:ident, $faulty:ident, $fault:expr) => {
-        pub(crate) fn $name(memory: MemoryStore) -> Arc<dyn Store> {
-            struct Bug {
-                memory: MemoryStore,
-                faulty: $faulty,
-            }
-
-            #[async_trait]
-            impl StoreLayer for Bug {
-                fn inner(&self) -> &dyn Store {
-                    &self.memory
-                }
-
-                fn $accessor(&self) -> &dyn $resource {
-                    &self.faulty
-                }
-            }
-
-            let faulty = $faulty { memory: memory.clone(), fault: $fault };
-            Arc::new(LayeredStore(Bug { memory, faulty }))
-        }
-    };
-}
-
-registry_bug!(fan_out_skips_one, messages: Messages, FaultyMessages, MessageFault::FanOutSkipsOne);
-registry_bug!(fan_out_reaches_disabled, messages: Messages, FaultyMessages, MessageFault::FanOutReachesDisabled);
-registry_bug!(pages_skip_one, messages: Messages, FaultyMessages, MessageFault::PagesSkipOne);
-registry_bug!(rotation_drops_the_old_key, endpoints: Endpoints, FaultyEndpoints, EndpointFault::RotationDropsTheOldKey);
-registry_bug!(delete_keeps_events, endpoints: Endpoints, FaultyEndpoints, EndpointFault::DeleteKeepsEvents);
+resource_bug!(fan_out_skips_one, messages: Messages, FaultyMessages, MessageFault::FanOutSkipsOne);
+resource_bug!(fan_out_reaches_disabled, messages: Messages, FaultyMessages, MessageFault::FanOutReachesDisabled);
+resource_bug!(pages_skip_one, messages: Messages, FaultyMessages, MessageFault::PagesSkipOne);
+resource_bug!(rotation_drops_the_old_key, endpoints: Endpoints, FaultyEndpoints, EndpointFault::RotationDropsTheOldKey);
+resource_bug!(delete_keeps_events, endpoints: Endpoints, FaultyEndpoints, EndpointFault::DeleteKeepsEvents);
 
 store_bug! {
     /// Grants the events of an endpoint in FIFO order as if it had any order.
