@@ -1,4 +1,4 @@
-//! Operator actions on one event: requeue, cancel and discard. The store performs each atomically and records the caller's name.
+//! Operator actions on one event: requeue, cancel, discard and replay. The store performs each atomically and records the caller's name.
 
 use std::sync::Arc;
 
@@ -64,6 +64,23 @@ pub(crate) struct DiscardResponse {
     discarded_at: Rfc3339,
 }
 
+#[derive(Serialize, ToSchema)]
+#[schema(as = Replayed)]
+pub(crate) struct ReplayResponse {
+    /// The id of the new event.
+    #[schema(example = "order-17-created-r1")]
+    event_id: String,
+    /// The event whose id the receiver sees as `webhook-id`, as it did before.
+    #[schema(example = "order-17-created")]
+    replay_of: String,
+    #[schema(value_type = crate::event::DeliveryStatusSchema)]
+    delivery_status: &'static str,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Rfc3339,
+    /// Why the event is not sent although it is due; null if it is sent now.
+    held: Option<HoldBody>,
+}
+
 /// The body of an action without fields. The type exists to reject unknown ones.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,13 +143,13 @@ pub(crate) async fn requeue(
     }))
 }
 
-/// Reads why the event is held. The event is requeued already, so a store that fails now does not fail the request.
+/// Reads why the event is held. The action is done already, so a store that fails now does not fail the request.
 async fn read_hold(state: &ApiState, event: &EventView) -> Option<HoldBody> {
     match state.store.destination_status(event.destination_id).await {
         Ok(status) => HoldBody::of(&status),
         Err(error) => {
             tracing::warn!(event_id = %event.event_id, code = error.code(), %error,
-                "the response of a requeue does not say whether the event is held");
+                "the response of an action does not say whether the event is held");
             None
         }
     }
@@ -208,6 +225,45 @@ pub(crate) async fn discard(
     let discard = discarded.map_err(|error| idempotency::store_error(error, key))?;
     tracing::info!(%event_id, actor = caller.name, "discarded");
     Ok(Json(DiscardResponse { event_id: event_id.to_string(), discarded_at: discard.at.into() }))
+}
+
+/// Replay a delivered event
+///
+/// Sends a delivered event once more, as a new event with one attempt. The payload and the destination do not change, and neither does
+/// `webhook-id`, so a receiver that removes duplicates by it does nothing. To send a failed event, requeue it. If a response does not
+/// arrive, repeat the request with the same `Idempotency-Key`.
+#[utoipa::path(
+    post, path = "/v1/webhook-outbox/events/{event_id}/replay", tag = "Events", operation_id = "replayEvent",
+    params(
+        ("event_id" = String, Path, description = "The event's id, percent-encoded", example = "order-17-created"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this action: 1 to 255 printable ASCII characters, remembered as long as the event's audit log. Repeating the action on the event with the same key returns the first response", example = "repair-17"),
+    ),
+    responses(
+        (status = 200, description = "The new event is pending", body = ReplayResponse),
+    ),
+)]
+pub(crate) async fn replay(
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized<Operate>,
+    EventIdPath(event_id): EventIdPath,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<ReplayResponse>, ApiError> {
+    let key = IdempotencyKey::parse(&headers, caller.key_name())?;
+    let NoFields {} = read_action(&state, &uri, &headers, body).await?;
+    let request = action_request(&caller.name, key.as_ref());
+    let replayed = state.store.replay(&event_id, request).await;
+    let event = replayed.map_err(|error| idempotency::store_error(error, key))?;
+    tracing::info!(%event_id, new_event_id = %event.event_id, actor = caller.name, "replayed");
+    let held = read_hold(&state, &event).await;
+    Ok(Json(ReplayResponse {
+        event_id: event.event_id.to_string(),
+        replay_of: event.first_event_id().to_string(),
+        delivery_status: event.status.as_str(),
+        created_at: event.created_at.into(),
+        held,
+    }))
 }
 
 fn action_request<'a>(actor: &'a str, key: Option<&'a IdempotencyKey>) -> ActionRequest<'a> {

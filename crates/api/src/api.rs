@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::Uri;
 use posthaste_domain::{DestinationUrl, RetryPolicy};
 use posthaste_engine::{Clock, Publisher, TokioClock};
-use posthaste_store::Store;
+use posthaste_store::{Store, StoreError};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,9 +25,10 @@ use crate::health::{Check, Readiness};
 use crate::metrics::{Metrics, StoreGauges};
 use crate::registry::{self, RegistrySettings, RegistryState};
 use crate::stream::Streams;
+use crate::trouble::{TROUBLE_MAX_AGE, TroubleBody};
 use crate::{
-    actions, activity, bulk, caller, dead_letters, destinations, diagnosis, document, enqueue, events,
-    headers, health, metrics, operations, overview, reference, stream,
+    actions, activity, bulk, caller, content, dead_letters, destinations, diagnosis, document, enqueue,
+    events, headers, health, metrics, operations, overview, reference, stream, trouble,
 };
 
 /// The dependencies and settings of the API.
@@ -100,6 +101,7 @@ pub(crate) struct ApiState {
     pub(crate) store_gauges_cache: Cached<Option<StoreGauges>>,
     pub(crate) readiness_cache: Cached<Vec<Check>>,
     pub(crate) diagnosis_cache: Cached<Vec<Finding>>,
+    pub(crate) trouble_cache: Cached<Result<TroubleBody, StoreError>>,
     pub(crate) registry: RegistryState,
 }
 
@@ -135,6 +137,7 @@ impl Api {
             store_gauges_cache: Cached::default(),
             readiness_cache: Cached::default(),
             diagnosis_cache: Cached::with_max_age(DIAGNOSIS_MAX_AGE),
+            trouble_cache: Cached::with_max_age(TROUBLE_MAX_AGE),
             registry: RegistryState::new(self.registry),
         });
         // A layer wraps everything above it: the last layer sees a request first.
@@ -154,7 +157,9 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::with_openapi(document::base_document())
         .routes(routes!(enqueue::enqueue, events::events))
         .routes(routes!(events::event))
+        .routes(routes!(content::content))
         .routes(routes!(actions::cancel))
+        .routes(routes!(actions::replay))
         .routes(routes!(overview::overview))
         .routes(routes!(activity::history))
         .routes(routes!(activity::workers))
@@ -168,6 +173,8 @@ pub(crate) fn documented_routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(destinations::destination))
         .routes(routes!(destinations::pause))
         .routes(routes!(destinations::resume))
+        .routes(routes!(destinations::probe))
+        .routes(routes!(trouble::trouble))
         .routes(routes!(operations::operations))
         .routes(routes!(operations::stop))
         .routes(routes!(stream::stream))

@@ -23,6 +23,7 @@ use crate::actions::{NoFields, read_action};
 use crate::api::ApiState;
 use crate::error::ApiError;
 use crate::event::schema_enum;
+use crate::filter::Place;
 use crate::idempotency::{self, IdempotencyKey};
 use crate::operations::parse_state;
 use crate::page::{foreign_cursor, parse_limit};
@@ -183,13 +184,14 @@ pub(crate) async fn start(
     let key = IdempotencyKey::parse(&headers, caller.key_name())?;
     let request: BulkRequest = read_action(&state, &uri, &headers, body).await?;
     let accepted = request.accept()?;
-    let matched = state.store.bulk().count(&accepted.filter).await?;
+    let filter = accepted.filter.resolve(&state, Place::Filter).await?;
+    let matched = state.store.bulk().count(&filter).await?;
     if accepted.is_dry_run {
         return Ok(Json(BulkCountBody::from(matched)).into_response());
     }
     let new = NewBulkOperation {
         action: accepted.action,
-        filter: accepted.filter,
+        filter,
         rate: accepted.rate,
         matched,
         reason: accepted.reason.as_deref(),

@@ -3,7 +3,9 @@
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 use posthaste_domain::{DestinationId, EndpointId};
-use posthaste_store::{DestinationAudit, DestinationDetail, DestinationStatus, DestinationView};
+use posthaste_store::{
+    DestinationAudit, DestinationDetail, DestinationStatus, DestinationView, ReceiverActivity,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -19,7 +21,7 @@ schema_enum! {
     DestinationStateSchema as DestinationState { Ok, Failing, CircuitOpen, Paused, Disabled }
 }
 schema_enum! {
-    DestinationActionSchema as DestinationAction { Pause, Resume, Disable, Enable, RotateKey, Delete }
+    DestinationActionSchema as DestinationAction { Pause, Resume, Disable, Enable, RotateKey, Delete, Probe }
 }
 schema_enum! {
     /// `manual`: by a caller or an operator. `gone`: the receiver responded with 410. `failing`: it has been failing for too
@@ -28,7 +30,7 @@ schema_enum! {
 }
 
 /// Whether events are sent to a destination, and why not.
-#[derive(Serialize, ToSchema)]
+#[derive(Clone, Serialize, ToSchema)]
 #[schema(as = DestinationStatus)]
 pub(crate) struct DestinationStatusBody {
     #[schema(example = "17")]
@@ -65,7 +67,7 @@ pub(crate) struct DestinationStatusBody {
 }
 
 /// Since when and why an endpoint gets no events.
-#[derive(Serialize, ToSchema)]
+#[derive(Clone, Serialize, ToSchema)]
 #[schema(as = DisabledEndpoint)]
 pub(crate) struct DisabledBody {
     #[schema(value_type = String, format = DateTime)]
@@ -75,7 +77,7 @@ pub(crate) struct DisabledBody {
 }
 
 /// A destination with the events that wait for it.
-#[derive(Serialize, ToSchema)]
+#[derive(Clone, Serialize, ToSchema)]
 #[schema(as = Destination)]
 pub(crate) struct DestinationBody {
     #[serde(flatten)]
@@ -83,8 +85,17 @@ pub(crate) struct DestinationBody {
     /// Events that workers are sending now.
     #[schema(example = 0)]
     in_flight: u64,
-    /// The number of requests that may be in flight at once; null while no window limits them.
+    /// How many requests may be in flight at once, in all workers together; learned from the receiver's answers. Null if no worker
+    /// has sent to it in the last minutes.
+    #[schema(example = 20)]
     window: Option<u64>,
+    /// The part of the last hundred or two requests of each worker that failed, from 0 to 1; null as for `window`, and without
+    /// requests.
+    #[schema(example = 0.04, minimum = 0, maximum = 1)]
+    failure_ratio: Option<f64>,
+    /// The mean duration of the last requests, in milliseconds; null as for `failure_ratio`.
+    #[schema(example = 42.5)]
+    latency_ms: Option<f64>,
     /// Pending events, counted up to 1,000 in a list and up to 10,000 for one destination.
     #[schema(example = 758)]
     pending_count: u64,
@@ -185,12 +196,19 @@ impl From<&DestinationStatus> for DestinationStatusBody {
     }
 }
 
-impl From<DestinationView> for DestinationBody {
-    fn from(view: DestinationView) -> Self {
+impl DestinationBody {
+    /// Describes a destination, with what workers know of it.
+    pub(crate) fn new(view: DestinationView, known: &[ReceiverActivity]) -> Self {
+        let known = known.iter().find(|receiver| receiver.destination == view.status.id);
+        let failure_ratio = known.and_then(ReceiverActivity::failure_ratio);
         Self {
             status: (&view.status).into(),
             in_flight: view.in_flight,
-            window: None,
+            window: known.map(|known| known.window),
+            failure_ratio,
+            latency_ms: known
+                .filter(|_| failure_ratio.is_some())
+                .map(|known| known.latency.as_secs_f64() * 1e3),
             pending_count: view.pending.count,
             pending_count_capped: view.pending.is_capped,
             oldest_pending_age_seconds: view.pending.oldest_age.map(|age| age.as_secs()),
@@ -199,10 +217,10 @@ impl From<DestinationView> for DestinationBody {
     }
 }
 
-impl From<DestinationDetail> for DestinationDetailBody {
-    fn from(detail: DestinationDetail) -> Self {
+impl DestinationDetailBody {
+    pub(crate) fn new(detail: DestinationDetail, known: &[ReceiverActivity]) -> Self {
         Self {
-            destination: detail.destination.into(),
+            destination: DestinationBody::new(detail.destination, known),
             audit: detail.audit.into_iter().map(DestinationAuditBody::from).collect(),
         }
     }
@@ -229,9 +247,12 @@ impl<S: Send + Sync> FromRequestParts<S> for DestinationIdPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let text = Path::<String>::from_request_parts(parts, state).await.map(|Path(text)| text);
         let text = text.unwrap_or_default();
-        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let id = text.parse().ok().filter(|_| is_number);
-        id.map(|id| Self(DestinationId(id)))
-            .ok_or_else(|| ApiError::DestinationNotFound { shown: excerpt(&text) })
+        parse_id(&text).map(Self).ok_or_else(|| ApiError::DestinationNotFound { shown: excerpt(&text) })
     }
+}
+
+/// Parses the id of a destination: decimal digits.
+pub(crate) fn parse_id(text: &str) -> Option<DestinationId> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number).map(DestinationId)
 }

@@ -52,6 +52,10 @@ pub(crate) enum ErrorCode {
     WebhookOutboxEventNotRequeueable,
     WebhookOutboxEventNotCancellable,
     WebhookOutboxEventNotDiscardable,
+    WebhookOutboxEventNotReplayable,
+    WebhookOutboxEventContentRemoved,
+    EndpointDisabled,
+    EndpointNotFound,
     IdempotencyKeyConflict,
     EventIdTaken,
     PayloadTooLarge,
@@ -72,6 +76,10 @@ posthaste_domain::named_variants!(ErrorCode {
     WebhookOutboxEventNotRequeueable => "webhook_outbox_event_not_requeueable",
     WebhookOutboxEventNotCancellable => "webhook_outbox_event_not_cancellable",
     WebhookOutboxEventNotDiscardable => "webhook_outbox_event_not_discardable",
+    WebhookOutboxEventNotReplayable => "webhook_outbox_event_not_replayable",
+    WebhookOutboxEventContentRemoved => "webhook_outbox_event_content_removed",
+    EndpointDisabled => "endpoint_disabled",
+    EndpointNotFound => "endpoint_not_found",
     IdempotencyKeyConflict => "idempotency_key_conflict",
     EventIdTaken => "event_id_taken",
     PayloadTooLarge => "payload_too_large",
@@ -157,13 +165,17 @@ impl ApiError {
                 StoreError::EventNotFound { .. }
                 | StoreError::EventDiscarded { .. }
                 | StoreError::DestinationNotFound { .. }
+                | StoreError::EndpointNotFound { .. }
                 | StoreError::OperationNotFound { .. } => StatusCode::NOT_FOUND,
+                StoreError::ContentRemoved { .. } => StatusCode::GONE,
                 StoreError::NotRequeueable { .. }
                 | StoreError::NotCancellable { .. }
                 | StoreError::NotDiscardable { .. }
+                | StoreError::NotReplayable { .. }
+                | StoreError::EndpointDisabled { .. }
                 | StoreError::IdempotencyConflict { .. }
                 | StoreError::EventIdTaken { .. } => StatusCode::CONFLICT,
-                // No request rotates the signing secret, and of the registry these routes call only the operations.
+                // No request rotates the signing secret, and of the registry these routes call only a few operations.
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }
@@ -192,6 +204,10 @@ impl ApiError {
                 StoreError::NotRequeueable { .. } => ErrorCode::WebhookOutboxEventNotRequeueable,
                 StoreError::NotCancellable { .. } => ErrorCode::WebhookOutboxEventNotCancellable,
                 StoreError::NotDiscardable { .. } => ErrorCode::WebhookOutboxEventNotDiscardable,
+                StoreError::NotReplayable { .. } => ErrorCode::WebhookOutboxEventNotReplayable,
+                StoreError::ContentRemoved { .. } => ErrorCode::WebhookOutboxEventContentRemoved,
+                StoreError::EndpointDisabled { .. } => ErrorCode::EndpointDisabled,
+                StoreError::EndpointNotFound { .. } => ErrorCode::EndpointNotFound,
                 StoreError::IdempotencyConflict { .. } => ErrorCode::IdempotencyKeyConflict,
                 StoreError::EventIdTaken { .. } => ErrorCode::EventIdTaken,
                 StoreError::DestinationNotFound { .. } => ErrorCode::DestinationNotFound,
@@ -286,7 +302,7 @@ mod tests {
     fn the_document_lists_every_error_code() {
         let schema = serde_json::to_value(ErrorCode::schema()).unwrap();
         let codes = schema["enum"].as_array().unwrap();
-        assert_eq!(codes.len(), 17);
+        assert_eq!(codes.len(), 21);
         for code in codes.iter().map(|code| code.as_str().unwrap()) {
             assert_eq!(ErrorCode::from_name(code).map(ErrorCode::as_str), Some(code));
         }

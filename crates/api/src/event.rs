@@ -1,4 +1,4 @@
-//! Events in responses. The store's views contain no payload, so responses cannot leak one.
+//! Events in responses. The store's views contain no payload, so these responses cannot leak one.
 
 use axum::extract::{FromRequestParts, MatchedPath, Path};
 use http::request::Parts;
@@ -26,6 +26,9 @@ pub(crate) struct DeadLetterBody {
     /// The name of the API key that stored the event; null if it was stored without a key, such as by SQL.
     #[schema(example = "orders")]
     stored_by: Option<String>,
+    /// The delivered event that an operator sent once more with this event; null for any other event.
+    #[schema(example = "order-17-created")]
+    replay_of: Option<String>,
     #[schema(example = "https://receiver.example/hook")]
     destination_url: String,
     /// Requests made since the event was enqueued or last requeued.
@@ -148,7 +151,8 @@ schema_enum! {
     FailureKindSchema as FailureKind { Exhausted, Cancelled, Abandoned, Gone, Expired }
 }
 schema_enum! {
-    ManualActionSchema as ManualAction { Requeue, Cancel, Discard, Resend }
+    /// `resend`: through `/api/v1`. `replay`: a delivered event was sent once more. `view_content`: an operator looked at the payload.
+    ManualActionSchema as ManualAction { Requeue, Cancel, Discard, Resend, Replay, ViewContent }
 }
 
 impl From<&EventView> for DeadLetterBody {
@@ -160,6 +164,7 @@ impl From<&EventView> for DeadLetterBody {
             webhook_id: event.webhook_id.clone(),
             session_id: event.session_id.clone(),
             stored_by: event.stored_by.clone(),
+            replay_of: event.replay_of.as_ref().map(ToString::to_string),
             destination_url: event.destination_url.to_string(),
             attempts: event.attempts,
             max_attempts: event.max_attempts,

@@ -28,7 +28,19 @@ pub(crate) async fn add_default_headers(request: Request, next: Next) -> Respons
 
 /// Adds each default header that the response does not have yet.
 pub(crate) fn set_defaults(response: &mut Response) {
+    let may_be_framed = may_be_framed(response);
     for (name, value) in DEFAULTS {
-        response.headers_mut().entry(name).or_insert(value);
+        if name != X_FRAME_OPTIONS || !may_be_framed {
+            response.headers_mut().entry(name).or_insert(value);
+        }
     }
+}
+
+/// Returns whether the policy of the response itself names origins that may frame it. An older browser that knows only
+/// `x-frame-options` cannot tell origins apart.
+fn may_be_framed(response: &Response) -> bool {
+    let policy = response.headers().get(CONTENT_SECURITY_POLICY).and_then(|policy| policy.to_str().ok());
+    policy
+        .and_then(|policy| policy.split_once("frame-ancestors "))
+        .is_some_and(|(_, origins)| origins != "'none'")
 }

@@ -100,6 +100,12 @@ pub(crate) struct NoticeBody<'a> {
     /// The event's id.
     #[schema(example = "msg_01890a5d96dc7c1a8f2b3c4d5e6f7a8b")]
     webhook_delivery_id: &'a str,
+    /// The type of the event; null if the event was discarded before the notice was read.
+    #[schema(example = "order.created")]
+    event_type: Option<&'a str>,
+    /// Where the event is sent: the present URL of an endpoint, or the URL to which the event was enqueued; null as for `event_type`.
+    #[schema(example = "https://shop.example/hooks")]
+    destination_url: Option<&'a str>,
     webhook_id: Option<&'a str>,
     session_id: Option<&'a str>,
     payment_request_id: Option<&'a str>,
@@ -154,7 +160,7 @@ const LOG_RESET: LogResetBody = LogResetBody {
     params(("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last notice that the client received", example = "12:34")),
     responses(
         (status = 200, description = "An endless stream; the `data` of each Server-Sent Event is a notice", body = NoticeBody<'_>, content_type = "text/event-stream",
-            example = "id: 12:34\nevent: WebhookDLQEvent\ndata: {\"topic\":\"gateway:webhooks\",\"type\":\"WebhookDLQEvent\",\"webhook_delivery_id\":\"order-17-created\",\"webhook_id\":null,\"session_id\":null,\"payment_request_id\":\"pr_17\",\"attempts\":6,\"failure_kind\":\"exhausted\",\"at\":\"2026-01-31T12:00:00.000000Z\"}\n\n"),
+            example = "id: 12:34\nevent: WebhookDLQEvent\ndata: {\"topic\":\"gateway:webhooks\",\"type\":\"WebhookDLQEvent\",\"webhook_delivery_id\":\"order-17-created\",\"event_type\":\"order.created\",\"destination_url\":\"https://shop.example/hooks\",\"webhook_id\":null,\"session_id\":null,\"payment_request_id\":\"pr_17\",\"attempts\":6,\"failure_kind\":\"exhausted\",\"at\":\"2026-01-31T12:00:00.000000Z\"}\n\n"),
     ),
 )]
 pub(crate) async fn stream(
@@ -298,11 +304,14 @@ impl StreamTask {
 }
 
 fn to_sse_event(published: &PublishedNotice) -> Event {
-    let PublishedNotice { cursor, notice } = published;
+    let PublishedNotice { cursor, notice, subject } = published;
+    let subject = subject.as_ref();
     let body = NoticeBody {
         topic: NOTICE_TOPIC,
         r#type: notice.kind.as_str(),
         webhook_delivery_id: notice.event_id.as_str(),
+        event_type: subject.map(|subject| subject.event_type.as_str()),
+        destination_url: subject.map(|subject| subject.destination_url.as_str()),
         webhook_id: notice.webhook_id.as_deref(),
         session_id: notice.session_id.as_deref(),
         payment_request_id: notice.payment_request_id.as_deref(),

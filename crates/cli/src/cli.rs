@@ -18,8 +18,9 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use bulk::{BulkArgs, BulkCommand, BulkIdArgs, FilterArgs};
 pub(crate) use operate::{
-    CancelArgs, DestinationArgs, DestinationsCommand, DestinationsListArgs, DlqCommand, EventsCommand,
-    EventsListArgs, ListArgs, OverviewArgs, PauseArgs, ShowArgs, WorkersArgs,
+    CancelArgs, ContentArgs, DestinationArgs, DestinationsCommand, DestinationsListArgs, DlqCommand,
+    EventsCommand, EventsListArgs, ListArgs, OverviewArgs, PauseArgs, ReplayArgs, ShowArgs, Status,
+    WorkersArgs,
 };
 pub(crate) use produce::{ListenArgs, SendArgs, require_secret, split_secrets};
 pub(crate) use registry::{

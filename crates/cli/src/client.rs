@@ -28,7 +28,8 @@ pub(crate) use registry::{
 };
 pub(crate) use responses::{
     AcceptedEvent, ActionResult, Attempt, AuditEntry, BulkCount, BulkOperation, BulkPage, Destination,
-    DestinationPage, Event, EventPage, Hold, ListPage, Overview, Worker, WorkerList,
+    DestinationPage, Event, EventContent, EventPage, Hold, ListPage, Overview, ProbeResult, Worker,
+    WorkerList,
 };
 pub(crate) use server_url::{ApiPath, ServerUrl};
 

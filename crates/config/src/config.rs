@@ -2,7 +2,7 @@
 
 use posthaste::{Database, DatabaseError, OpenError, Options};
 use posthaste_domain::{BreakerPolicy, WorkerId};
-use posthaste_engine::{INLINE_PAYLOAD_BYTES_MAX, Settings, WINDOW_START};
+use posthaste_engine::{INLINE_PAYLOAD_BYTES_MAX, SLOW_AFTER, Settings, WINDOW_START};
 use posthaste_sender::SenderOptions;
 use serde_json::Value;
 
@@ -48,6 +48,7 @@ impl Config {
             concurrency: self.concurrency,
             per_destination: self.http_pool_size,
             window_start: WINDOW_START,
+            slow_after: SLOW_AFTER,
             in_flight_bytes_max: self.in_flight_bytes_max,
             inline_payload_bytes_max: INLINE_PAYLOAD_BYTES_MAX,
             retry_batch: self.retry_batch_size,

@@ -15,7 +15,7 @@ use posthaste_domain::seal::MasterKeys;
 use posthaste_domain::signature::{Secret, SigningKeys};
 use posthaste_sender::{AllowedNetworks, DeniedNetworks, InvalidNetwork, Proxy};
 use tracing_subscriber::filter::Targets;
-use url::Url;
+use url::{Host, Url};
 
 /// The resolver of receivers' host names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +189,35 @@ pub(crate) fn log_targets(text: &str) -> Result<Targets, String> {
     };
     let targets = entries.iter().all(is_valid).then(|| entries.join(",").parse().ok()).flatten();
     targets.ok_or_else(|| "it is not a level, nor a list of targets with levels".to_owned())
+}
+
+/// Parses origins that may frame a page, separated by commas.
+pub(crate) fn frame_origins(text: &str) -> Result<Vec<String>, String> {
+    text.split(',').map(|entry| frame_origin(entry.trim())).collect()
+}
+
+/// Parses one origin. Characters that would end it in a content security policy are not those of a host.
+fn frame_origin(text: &str) -> Result<String, String> {
+    let url = Url::parse(text).map_err(|error| format!("{text:?} is not an origin: {error}"))?;
+    let host = url.host_str().unwrap_or_default();
+    let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    if !matches!(url.scheme(), "http" | "https") || host.is_empty() || !host.bytes().all(is_host_byte) {
+        return Err(format!("{text:?} is not an origin of a web page"));
+    }
+    let origin = url.origin().ascii_serialization();
+    if text.trim_end_matches('/') != origin {
+        return Err(format!("{text:?} is not written as an origin; write {origin}"));
+    }
+    let is_loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    match url.scheme() == "https" || is_loopback {
+        true => Ok(origin),
+        false => Err(format!("{text:?} is not encrypted; use https")),
+    }
 }
 
 /// Parses an HTTP URL without credentials or parameters, which would be a secret or be ignored.

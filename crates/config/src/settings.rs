@@ -22,9 +22,9 @@ use super::declaration::{TypedSetting, ValueParser, auto_on_off, boolean, choice
 use super::declare::declare_settings;
 use super::effective::EffectiveSetting;
 use super::parse::{
-    Dns, LogFormat, RetryStrategy, api_keys, denied_networks, http_url, listen_address, log_targets,
-    master_keys, networks, path, proxy, schema_name, seconds, seconds_list, signing_keys, token_secret,
-    worker_id,
+    Dns, LogFormat, RetryStrategy, api_keys, denied_networks, frame_origins, http_url, listen_address,
+    log_targets, master_keys, networks, path, proxy, schema_name, seconds, seconds_list, signing_keys,
+    token_secret, worker_id,
 };
 use super::retry::longest_step;
 use super::setting::{Section, Setting};
@@ -90,6 +90,12 @@ declare_settings! {
             text("32 bytes or more", token_secret)
                 .unset("none; only API keys are accepted", "REPLACE_ME")
                 .secret();
+
+        /// Origins whose pages may show the customers' page /portal in a frame; the operators' page is never framed.
+        portal_frame_origins: Option<Vec<String>> =
+            text_list("an https origin such as https://shop.example, or an http origin of this machine", frame_origins)
+                .remark("several separated by commas")
+                .unset("none; no page may frame it", "https://shop.example");
 
         /// Events per second that a background operation, such as the recovery of an endpoint, reopens or adds.
         operation_rate_per_second: Throttle = whole(1..=10_000).map(throttle).default("100");
@@ -194,7 +200,8 @@ declare_settings! {
         /// Maximum number of connections, and so of requests in flight, per destination in one worker.
         http_pool_size: usize = whole(1..=10_000).default("20").env_alias("HTTP_POOL_SIZE");
 
-        /// Maximum number of requests in flight in one worker.
+        /// Maximum number of requests in flight in one worker, and a quarter more while receivers that have stopped answering
+        /// hold most of them.
         concurrency: usize = whole(1..=100_000).default("512");
 
         /// Maximum size of all payloads in flight in one worker together, in bytes, apart from one event and from small payloads:

@@ -11,7 +11,7 @@ use super::setting::Setting;
 use super::settings::{Config, TABLE};
 use super::values::Values;
 
-/// The files that validation reads.
+/// Which of the files that settings name validation reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileChecks {
     None,

@@ -1,15 +1,18 @@
 // The operator's page: opens the view of the URL, and keeps it up to date through the public API.
 
-import { initActions } from "./actions.js";
+import { describeActionError } from "./actions.js";
 import { getOverview } from "./api.js";
 import { loadCaller } from "./caller.js";
+import { initConfirm } from "./confirm.js";
 import { byId, setText } from "./dom.js";
 import { updateTimes } from "./format.js";
 import { initKeyDialog } from "./key.js";
 import { initKeyboard } from "./keyboard.js";
 import { showNavigation, announceCounts } from "./navigation.js";
+import { keepNotices } from "./notice-log.js";
 import { hasProblem, initProblems, isKeyMissing, reportError, reportMissingKey, setProblem } from "./problems.js";
-import { countNotices } from "./rate.js";
+import { countNotices, followConnection } from "./rate.js";
+import { countRunningOperations } from "./running-operations.js";
 import { currentRoute, hashOf, navigate } from "./router.js";
 import { followStream } from "./stream.js";
 import { initTheme } from "./theme.js";
@@ -17,24 +20,12 @@ import { openBulk } from "./bulk.js";
 import { openDeadLetters } from "./dead-letters.js";
 import { openDestination } from "./destination.js";
 import { openDestinations } from "./destinations.js";
+import { openEndpoints } from "./endpoints.js";
 import { openEvent } from "./event.js";
 import { openEvents } from "./events.js";
-import { keepNotices, openLive } from "./live.js";
+import { openLive } from "./live.js";
 import { openOverview } from "./overview.js";
 import { openSend } from "./send.js";
-
-/**
- * @typedef {object} View
- * @property {string} title
- * @property {HTMLElement} root
- * @property {() => any} refresh loads the view's data again
- * @property {() => any} [poll] called every few seconds; `refresh` if missing
- * @property {(overview: any) => void} [onOverview]
- * @property {(notices: any[]) => void} [onNotices]
- * @property {() => void} [onTick] called every second
- * @property {(key: string) => boolean} [onKey]
- * @property {() => void} [close]
- */
 
 const POLL_MS = 4000;
 // Minimum time between overview requests. For a slow store, it is a multiple of the last request's duration.
@@ -42,37 +33,44 @@ const REFRESH_MS_MIN = 1000;
 const REFRESH_FACTOR = 5;
 const NOTICES_MS = 100;
 
+/** @type {Record<string, (route: import("./router.js").Route) => View>} */
 const VIEWS = {
   overview: openOverview,
   live: openLive,
   events: (route) => (route.id === null ? openEvents(route) : openEvent(route)),
   "dead-letters": openDeadLetters,
   destinations: (route) => (route.id === null ? openDestinations(route) : openDestination(route)),
+  endpoints: openEndpoints,
   bulk: openBulk,
   send: openSend,
 };
 
+/** Links by the key that follows a `g`. */
+const CHORDS = { o: "#/", l: "#/live", e: "#/events", d: "#/dead-letters", t: "#/destinations", n: "#/endpoints", b: "#/bulk", s: "#/send" };
+
 /** @type {View | null} */
 let view = null;
+/** @type {Api.Overview | null} */
 let overview = null;
+/** @type {Promise<void> | null} */
 let loading = null;
 let loadedAt = 0;
 let loadMs = 0;
+/** @type {number | null} */
 let refreshTimer = null;
 let restartStream = () => {};
 
 function openView() {
   const route = currentRoute();
-  const open = VIEWS[route.view];
-  if (!open) return navigate("#/");
+  if (!Object.hasOwn(VIEWS, route.view)) return navigate("#/");
   view?.close?.();
-  view = open(route);
+  view = VIEWS[route.view](route);
   byId("view").replaceChildren(view.root);
   showNavigation(route.view, overview);
   showTitle();
   window.scrollTo(0, 0);
   if (overview) view.onOverview?.(overview);
-  loadCaller().then(() => view.refresh(), reportError);
+  loadCaller().then(() => view?.refresh(), reportError);
 }
 
 /** Loads the counts. A call during a load returns that load. */
@@ -93,6 +91,7 @@ async function loadCounts() {
     announceCounts(overview);
     showTitle();
     document.body.classList.remove("outdated");
+    countRunningOperations();
   } catch (error) {
     document.body.classList.add("outdated");
     reportError(error);
@@ -126,9 +125,12 @@ function showTitle() {
 }
 
 // Thousands of notices may arrive per second: the view gets them in batches.
+/** @type {Api.Notice[]} */
 let notices = [];
+/** @type {number | null} */
 let noticesTimer = null;
 
+/** @param {Api.Notice} notice */
 function onNotice(notice) {
   notices.push(notice);
   noticesTimer ??= setTimeout(() => {
@@ -142,14 +144,17 @@ function onNotice(notice) {
   }, NOTICES_MS);
 }
 
+/** @param {import("./stream.js").ConnectionState} state */
 function showConnection(state) {
   const texts = { connecting: "Connecting", live: "Live", waiting: "Reconnecting", rejected: "No live updates" };
   byId("connection").dataset.state = state;
+  followConnection(state === "live");
   setText(byId("connection"), texts[state]);
   // Events may have changed while the stream was disconnected.
   if (state === "live") scheduleCounts();
 }
 
+/** @param {SubmitEvent} submit */
 function find(submit) {
   submit.preventDefault();
   const text = byId("find-id").value.trim();
@@ -161,10 +166,10 @@ function find(submit) {
 initTheme();
 initKeyDialog(restart);
 initProblems(restart);
-initActions(refreshAll);
-initKeyboard({ refresh: refreshAll, viewKey: (key) => view?.onKey?.(key) ?? false });
+initConfirm(refreshAll, describeActionError);
+initKeyboard({ chords: CHORDS, refresh: refreshAll, viewKey: (key) => view?.onKey?.(key) ?? false });
 byId("find").addEventListener("submit", find);
-byId("skip").addEventListener("click", (click) => {
+byId("skip").addEventListener("click", (/** @type {MouseEvent} */ click) => {
   click.preventDefault();
   byId("view").focus();
 });
@@ -173,7 +178,7 @@ window.addEventListener("online", restart);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshAll(); });
 openView();
 refreshCounts();
-restartStream = followStream({ onNotice, onState: showConnection, onRejected: reportMissingKey });
+restartStream = followStream({ onNotice, onState: showConnection, onRejected: reportMissingKey, onReset: refreshAll });
 setInterval(() => {
   // Without a key, every request would fail.
   if (document.hidden || isKeyMissing()) return;

@@ -3,32 +3,38 @@
 import { confirmAction } from "./actions.js";
 import { getBulk, listBulk } from "./api.js";
 import { mayOperate } from "./caller.js";
-import { describeFilter } from "./dead-letter-filter.js";
-import { button, el, panel, setError } from "./dom.js";
-import { formatCount, formatSeconds, pill, relativeTime, sentenceWithTimes } from "./format.js";
-import { cell, createList } from "./list.js";
-import { showRunningOperations } from "./navigation.js";
+import { describeFilter } from "./event-filter.js";
+import { button, el, panel, setError, updateElement } from "./dom.js";
+import { formatCount, formatSeconds, lookUp, pill, relativeTime, sentenceWithTimes } from "./format.js";
+import { hasStatus } from "./http.js";
+import { createSequence } from "./latest.js";
+import { cell } from "./list.js";
+import { createOperatorList } from "./operator-list.js";
+import { createPace } from "./pace.js";
 import { reportMissingKey } from "./problems.js";
+import { createRecoveries } from "./recoveries.js";
 import { hashOf } from "./router.js";
 
+/** @type {Record<string, string>} */
 const VERBS = { requeue: "Requeue", cancel: "Cancel", discard: "Discard" };
-const FAST_POLL_MS = 1000;
+/** @type {Record<string, string>} */
+const STATE_COLORS = { running: "info", finished: "ok", stopped: "warn" };
+const PAUSE_MS_MAX = 4000;
 
-/** @param {import("./router.js").Route} route @returns {import("./app.js").View} */
+/** @param {import("./router.js").Route} route @returns {View} */
 export function openBulk({ id }) {
   return id === null ? openOperations() : openOperation(id);
 }
 
+/** @returns {View} */
 function openOperations() {
-  const list = createList({
+  const list = createOperatorList({
     label: "Bulk operations",
     className: "operations",
     columns: ["Operation", "Progress", "Started by", ""],
     load: async (limit, cursor) => {
       const page = await listBulk(limit, cursor);
-      const items = page?.operations ?? [];
-      if (cursor === null) showRunningOperations(items.filter(isRunning).length);
-      return { items, cursor: page?.next_cursor ?? null };
+      return { items: page.operations, cursor: page.next_cursor };
     },
     keyOf: (operation) => operation.operation_id,
     cells: (operation) => [
@@ -43,30 +49,46 @@ function openOperations() {
   });
   const frame = panel("Bulk operations", list.status, button("Refresh", list.refresh, { class: "end" }));
   frame.append(list.root);
-  const root = el("div", {}, el("h1", {}, "Operations"), frame);
-  return { title: "Operations", root, refresh: list.refresh, poll: list.refresh };
+  const recoveries = createRecoveries();
+  const root = el("div", {}, el("h1", {}, "Operations"), frame, recoveries.root);
+  const refresh = () => Promise.all([list.refresh(), recoveries.refresh()]);
+  // The rows that run change all the time: a refresh keeps their buttons and the focus.
+  const poll = () => Promise.all([list.refreshHead(), recoveries.refreshHead()]);
+  return { title: "Operations", root, refresh, poll };
 }
 
+/** @param {string} id @returns {View} */
 function openOperation(id) {
   const body = el("div", { class: "stack" }, el("p", { class: "empty skeleton" }, "Loading…"));
   const error = el("p", { class: "error", role: "alert", hidden: true });
   const root = el("div", {}, el("a", { class: "up", href: "#/bulk" }, "← Operations"), error, body);
+  /** @type {Api.Bulk | null} */
   let operation = null;
+  let isUnknown = false;
+  const send = createSequence();
+  const pace = createPace(PAUSE_MS_MAX);
 
   async function refresh() {
+    const mayShow = send();
+    pace.next(false);
     try {
-      operation = await getBulk(id);
+      const found = await getBulk(id);
+      if (!mayShow()) return;
+      if (found.updated_at !== operation?.updated_at) pace.next(true);
+      operation = found;
       setError(error, null);
-      show();
+      show(operation);
     } catch (problem) {
-      setError(error, problem.status === 401 ? null : String(problem));
+      if (!mayShow()) return;
+      isUnknown = hasStatus(problem, 404);
+      setError(error, hasStatus(problem, 401) ? null : String(problem));
       if (operation === null) body.replaceChildren();
       reportMissingKey(problem);
     }
   }
 
-  function show() {
-    const hadFocus = body.contains(document.activeElement);
+  /** @param {Api.Bulk} operation */
+  function show(operation) {
     const details = panel("Details");
     const facts = [
       ["Selected", el("span", {}, sentenceWithTimes(describeFilter(operation.filter)))],
@@ -78,34 +100,44 @@ function openOperation(id) {
       ["Last step", relativeTime(operation.updated_at)],
     ];
     details.append(el("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))));
-    body.replaceChildren(
+    const progress = el("div", { class: "stack" }, progressOf(operation));
+    const shown = el("div", {},
       el("h1", { class: "event-title" }, titleOf(operation), statePill(operation)),
-      el("div", { class: "panel big-progress" }, progressOf(operation), el("p", { class: "actions" }, stopButton(operation))),
+      el("div", { class: "panel big-progress" }, progress, el("p", { class: "actions" }, stopButton(operation))),
       details);
-    if (hadFocus) body.querySelector("button")?.focus();
+    updateElement(body, shown);
   }
 
-  const timer = setInterval(() => { if (operation && isRunning(operation) && !document.hidden) refresh(); }, FAST_POLL_MS);
-  return { title: "Operation", root, refresh, poll() {}, close: () => clearInterval(timer) };
+  /** Follows the operation until it has ended, also if it could not be loaded yet. */
+  function follow() {
+    const hasEnded = isUnknown || (operation !== null && !isRunning(operation));
+    if (!hasEnded && pace.isDue()) refresh();
+  }
+
+  return { title: "Operation", root, refresh, poll: follow, onTick: follow };
 }
 
+/** @param {{ state: string }} operation */
 function isRunning({ state }) {
   return state === "running";
 }
 
+/** @param {Api.Bulk} operation */
 function titleOf({ action, matched_count: count }) {
-  return `${VERBS[action] ?? action} ${formatCount(count)} dead letters`;
+  return `${lookUp(VERBS, action, action)} ${formatCount(count)} dead letters`;
 }
 
+/** @param {{ state: string }} operation */
 function statePill({ state }) {
-  return pill(state, { running: "info", finished: "ok", stopped: "warn" }[state] ?? "");
+  return pill(state, lookUp(STATE_COLORS, state, ""));
 }
 
-/** The bar and its words. Events that changed meanwhile are skipped, so a finished operation may have done less than it matched. */
+/** The bar and its words. Events that changed meanwhile are skipped, so a finished operation may have done less than it matched. @param {Api.Bulk} operation */
 function progressOf(operation) {
   const { matched_count: matched, done_count: done, rate_per_second: rate, state } = operation;
   const max = Math.max(matched, done, 1);
   const left = Math.max(0, matched - done);
+  /** @type {Record<string, string>} */
   const words = {
     running: `${formatCount(done)} of ${formatCount(matched)}, about ${formatSeconds(Math.max(1, left / Math.max(rate, 1)))} left`,
     finished: `${formatCount(done)} done${left > 0 ? `, ${formatCount(left)} had changed meanwhile` : ""}`,
@@ -113,10 +145,11 @@ function progressOf(operation) {
   };
   return [
     el("progress", { max, value: state === "finished" ? max : Math.min(done, max), class: state, "aria-label": "Progress" }),
-    el("p", { class: "muted" }, words[state] ?? state),
+    el("p", { class: "muted" }, lookUp(words, state, state)),
   ];
 }
 
+/** @param {Api.Bulk} operation */
 function stopButton(operation) {
   if (!isRunning(operation) || !mayOperate()) return null;
   const subject = { operation_id: operation.operation_id, summary: titleOf(operation) };

@@ -3,7 +3,9 @@
 import { currentKey, getCaller } from "./api.js";
 import { byId, setText } from "./dom.js";
 
+/** @type {{ key: string | null, permissions: string[] } | null} */
 let loaded = null;
+/** @type {{ key: string | null, result: Promise<void> } | null} */
 let loading = null;
 
 /** Loads what the current key may do, once per key. */
@@ -13,6 +15,7 @@ export function loadCaller() {
   return loading.result;
 }
 
+/** @param {string | null} key */
 async function load(key) {
   try {
     const { name, role, permissions } = await getCaller();

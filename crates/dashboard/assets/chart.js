@@ -7,6 +7,7 @@ const HEIGHT = 176;
 const DAY_SECONDS = 86400;
 const COUNT_STEPS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power));
 
+/** @typedef {(number | null)[]} Column one value for each time */
 /**
  * @typedef {object} Series
  * @property {string} label
@@ -26,11 +27,14 @@ export function createChart({ title, series, format, isStacked = false, isCount 
   const ink = { axis: el("i", { class: "c-axis" }), grid: el("i", { class: "c-grid" }) };
   const empty = el("p", { class: "empty", hidden: true }, "No data in this range yet.");
   const root = el("section", { class: "panel chart", "aria-label": title }, el("header", {}, el("h2", {}, title), legend), plot, empty, ink.axis, ink.grid);
+  /** @type {any} */
   let uplot = null;
+  /** @type {[number[], ...Column[]] | null} */
   let raw = null;
+  /** @type {Column[] | null} */
   let drawn = null;
 
-  /** @param {number[]} times in seconds @param {(number | null)[][]} columns one per series */
+  /** @param {number[]} times in seconds @param {Column[]} columns one per series */
   function show(times, columns) {
     raw = [times, ...columns];
     const hasData = columns.some((column) => column.some((value) => value !== null));
@@ -44,9 +48,10 @@ export function createChart({ title, series, format, isStacked = false, isCount 
   function create() {
     if (!raw || plot.clientWidth === 0) return;
     uplot?.destroy();
-    uplot = new globalThis.uPlot(optionsFor(plot.clientWidth), drawn, plot);
+    uplot = new uPlot(optionsFor(plot.clientWidth), drawn, plot);
   }
 
+  /** @param {number} width */
   function optionsFor(width) {
     const axis = { stroke: colorOf(ink.axis), font: "11px system-ui, sans-serif", grid: { stroke: colorOf(ink.grid), width: 1 }, ticks: { show: false } };
     const lines = series.map(({ label, filled }, index) => {
@@ -62,18 +67,18 @@ export function createChart({ title, series, format, isStacked = false, isCount 
       series: [{}, ...(isStacked ? lines.reverse() : lines)],
       bands,
       axes: [
-        { ...axis, values: (_, splits) => splits.map(formatTick(splits)), space: 64, size: 26 },
-        { ...axis, values: (_, splits) => splits.map((value) => (value === null ? "" : format(value))), size: 52, space: 34, ...(isCount ? { incrs: COUNT_STEPS } : {}) },
+        { ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(formatTick(splits)), space: 64, size: 26 },
+        { ...axis, values: (/** @type {any} */ _, /** @type {Column} */ splits) => splits.map((value) => (value === null ? "" : format(value))), size: 52, space: 34, ...(isCount ? { incrs: COUNT_STEPS } : {}) },
       ],
-      scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.12 : isCount ? 4 : 1] } },
+      scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [0, max > 0 ? max * 1.12 : isCount ? 4 : 1] } },
       legend: { show: false },
       cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false }, sync: { key: "history" } },
       padding: [8, 10, 0, 0],
-      hooks: { setCursor: [(self) => showValues(self.cursor.idx ?? null)] },
+      hooks: { setCursor: [(/** @type {any} */ self) => showValues(self.cursor.idx ?? null)] },
     };
   }
 
-  /** Shows the values below the crosshair, or the latest ones. */
+  /** Shows the values below the crosshair, or the latest ones. @param {number | null} index */
   function showValues(index) {
     if (!raw) return;
     const [times, ...columns] = raw;
@@ -87,9 +92,9 @@ export function createChart({ title, series, format, isStacked = false, isCount 
   }
 
   // The arrow keys move the crosshair.
-  plot.addEventListener("keydown", (press) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[press.key];
-    if (!step || !uplot) return;
+  plot.addEventListener("keydown", (/** @type {KeyboardEvent} */ press) => {
+    const step = press.key === "ArrowLeft" ? -1 : press.key === "ArrowRight" ? 1 : 0;
+    if (step === 0 || !uplot || !raw) return;
     press.preventDefault();
     const index = Math.min(Math.max((uplot.cursor.idx ?? raw[0].length) + step, 0), raw[0].length - 1);
     uplot.setCursor({ left: uplot.valToPos(raw[0][index], "x"), top: 10 });
@@ -116,26 +121,31 @@ export function createChart({ title, series, format, isStacked = false, isCount 
   };
 }
 
-/** Sums the columns from the last to the first; returns the tallest first. A step without data stays one. */
+/** Sums the columns from the last to the first; returns the tallest first. A step without data stays one. @param {Column[]} columns */
 function stack(columns) {
+  /** @type {Column[]} */
   const sums = [];
-  let below = columns[0].map((value) => (value === null ? null : 0));
+  let below = columns[0].map(() => 0);
   for (const column of columns) {
-    below = column.map((value, index) => (value === null ? null : value + below[index]));
-    sums.unshift(below);
+    const sum = column.map((value, index) => (value === null ? null : value + below[index]));
+    below = sum.map((value) => value ?? 0);
+    sums.unshift(sum);
   }
   return sums;
 }
 
+/** @param {Column[]} columns */
 function lastIndex(columns) {
   for (let index = columns[0].length - 1; index >= 0; index -= 1) if (columns.some((column) => column[index] !== null)) return index;
   return 0;
 }
 
+/** @param {Element} element */
 function colorOf(element) {
   return getComputedStyle(element).color;
 }
 
+/** @param {string} color @param {number} opacity */
 function transparent(color, opacity) {
   return color.replace(/^rgb\((.*)\)$/, `rgba($1, ${opacity})`);
 }
@@ -144,14 +154,16 @@ const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const moment = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
+/** @param {number[]} splits */
 function formatTick(splits) {
   const step = splits.length > 1 ? splits[1] - splits[0] : 0;
-  return (seconds) => {
+  return (/** @type {number} */ seconds) => {
     const date = new Date(seconds * 1000);
     return step >= DAY_SECONDS || (date.getHours() === 0 && date.getMinutes() === 0) ? day.format(date) : clock.format(date);
   };
 }
 
+/** @param {number} seconds */
 function formatAt(seconds) {
   return moment.format(seconds * 1000);
 }

@@ -2,7 +2,7 @@
 
 let serverOffsetMs = 0;
 
-/** Takes the `date` header of a response. It is truncated to seconds, so small differences are ignored. */
+/** Takes the `date` header of a response. It is truncated to seconds, so small differences are ignored. @param {string | null} dateHeader */
 export function updateServerClock(dateHeader) {
   const serverMs = Date.parse(dateHeader ?? "");
   if (Number.isNaN(serverMs)) return;

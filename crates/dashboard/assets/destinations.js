@@ -4,22 +4,24 @@ import { confirmAction } from "./actions.js";
 import { listDestinations } from "./api.js";
 import { mayOperate } from "./caller.js";
 import { button, el, panel } from "./dom.js";
-import { destinationUrl, formatCount } from "./format.js";
-import { cell, createList } from "./list.js";
+import { destinationUrl, formatCount, lookUp } from "./format.js";
+import { cell } from "./list.js";
+import { createOperatorList } from "./operator-list.js";
 import { hashOf, replaceQuery } from "./router.js";
-import { TROUBLE_STATES, backlogText, statePill, stateSentence } from "./trouble.js";
+import { TROUBLE_STATES, backlogText, recentText, statePill, stateSentence } from "./trouble.js";
 
-const TROUBLE_MAX = 200;
-const STATES = [["", "All"], ["circuit_open", "Circuit open"], ["failing", "Failing"], ["disabled", "Disabled"], ["paused", "Paused"], ["ok", "OK"]];
+const STATES = [["", "All"], ["held", "Held"], ["circuit_open", "Circuit open"], ["failing", "Failing"], ["disabled", "Disabled"], ["paused", "Paused"], ["ok", "OK"]];
+/** The states that a choice lists, one after the other. @type {Record<string, string[]>} */
+const LISTED = { "": [...TROUBLE_STATES, "ok"], held: ["circuit_open", "disabled", "paused"] };
 
-/** @param {import("./router.js").Route} route @returns {import("./app.js").View} */
+/** @param {import("./router.js").Route} route @returns {View} */
 export function openDestinations({ query }) {
   let state = query.get("state") ?? "";
   const buttons = STATES.map(([value, label]) => {
     const element = button(label, () => choose(value), { "aria-pressed": String(value === state), "data-value": value });
     return element;
   });
-  const list = createList({
+  const list = createOperatorList({
     label: "Destinations",
     className: "destinations",
     columns: ["Destination", "State", "Backlog", "In flight", ""],
@@ -29,15 +31,23 @@ export function openDestinations({ query }) {
     empty: () => el("p", {}, state ? "No destination is in this state." : "No destinations yet. The first event to a URL creates one."),
   });
 
-  /** Without a chosen state: the destinations in trouble, then page by page those that are ok. */
+  /** Lists one state after the other. The cursor has the position of the state, and the cursor within it. @param {number} limit @param {string | null} cursor */
   async function load(limit, cursor) {
-    if (state) return page(await listDestinations(state, limit, cursor));
-    const ok = page(await listDestinations("ok", limit, cursor));
-    if (cursor !== null) return ok;
-    const troubled = await Promise.all(TROUBLE_STATES.map((name) => listDestinations(name, TROUBLE_MAX)));
-    return { items: [...troubled.flatMap((found) => found.destinations), ...ok.items], cursor: ok.cursor };
+    const states = lookUp(LISTED, state, [state]);
+    /** @type {[number, string | null]} */
+    let [position, after] = cursor === null ? [0, null] : JSON.parse(cursor);
+    /** @type {Api.Destination[]} */
+    const items = [];
+    while (position < states.length && items.length < limit) {
+      const page = await listDestinations(states[position], limit - items.length, after);
+      items.push(...page.destinations);
+      after = page.next_cursor;
+      if (after === null) position += 1;
+    }
+    return { items, cursor: position < states.length ? JSON.stringify([position, after]) : null };
   }
 
+  /** @param {string} value */
   function choose(value) {
     state = value;
     buttons.forEach((element) => element.setAttribute("aria-pressed", String(element.dataset.value === value)));
@@ -52,30 +62,30 @@ export function openDestinations({ query }) {
   return { title: "Destinations", root, refresh: list.refresh, poll: list.refreshIfIdle };
 }
 
-function page({ destinations, next_cursor: cursor }) {
-  return { items: destinations, cursor };
-}
-
+/** @param {Api.Destination} destination */
 function cells(destination) {
   const { in_flight: inFlight, window, last_error: error } = destination;
+  const recent = recentText(destination);
   return [
     cell("event", el("a", { href: hashOf(["destinations", destination.destination_id]), "data-open": true }, destinationUrl(destination.url)),
       destination.endpoint_id ? el("span", { class: "type mono" }, destination.endpoint_id) : null),
     cell("state", statePill(destination), destination.state === "ok" ? null : stateSentence(destination),
       error ? el("span", { class: "excerpt", title: error }, error) : null),
     cell("backlog", backlogText(destination)),
-    cell("attempts", `${formatCount(inFlight)}${window === null ? "" : ` of ${formatCount(window)}`}`),
+    cell("attempts", el("span", { title: window === null ? null : "requests in flight, and how many may be" }, `${formatCount(inFlight)}${window === null ? "" : ` of ${formatCount(window)}`}`),
+      recent ? el("span", { class: "type" }, recent) : null),
     cell("actions", mayOperate() ? destinationButtons(destination) : null),
   ];
 }
 
-/** The buttons of a destination: what may be done in its state. */
+/** The buttons of a destination: what may be done in its state. @param {Api.Destination} destination */
 export function destinationButtons(destination) {
   const { state, url, endpoint_id: endpoint } = destination;
-  const named = (label) => ({ "aria-label": `${label} ${url}` });
+  const named = (/** @type {string} */ label) => ({ "aria-label": `${label} ${url}` });
   const buttons = [];
+  if (state === "circuit_open") buttons.push(button("Probe now", () => confirmAction("probe", destination), { ...named("Probe"), "data-action": "probe" }));
   if (state === "paused" || state === "circuit_open") buttons.push(button("Resume", () => confirmAction("resume", destination), named("Resume")));
   if (state !== "paused" && state !== "disabled") buttons.push(button("Pause", () => confirmAction("pause", destination), named("Pause")));
-  buttons.push(el("a", { class: "button", href: hashOf(["dead-letters"], { destination: endpoint ?? url }), ...named("Requeue all of") }, "Requeue all…"));
+  buttons.push(el("a", { class: "button", href: hashOf(["dead-letters"], { destination: endpoint ?? url }), ...named("Requeue all of"), "data-action": "requeue" }, "Requeue all…"));
   return buttons;
 }

@@ -4,12 +4,19 @@ import { confirmAction } from "./actions.js";
 import { getEvent } from "./api.js";
 import { mayOperate } from "./caller.js";
 import { button, el, panel, setError } from "./dom.js";
+import { createContentPanel } from "./event-content.js";
 import { destinationUrl, formatCount, formatExact, relativeTime, sentenceWithTimes, statusPill } from "./format.js";
+import { hasStatus } from "./http.js";
+import { createSequence } from "./latest.js";
+import { createPace } from "./pace.js";
 import { reportMissingKey } from "./problems.js";
-import { hashOf } from "./router.js";
+import { hashOf, navigate } from "./router.js";
 import { createTimeline } from "./timeline.js";
 
-/** @param {import("./router.js").Route} route @returns {import("./app.js").View} */
+// The longest pause between two looks at an event that is pending.
+const PAUSE_MS_MAX = 4000;
+
+/** @param {import("./router.js").Route} route @returns {View} */
 export function openEvent({ id }) {
   const eventId = String(id);
   const watched = createEventPanel(eventId);
@@ -19,9 +26,8 @@ export function openEvent({ id }) {
     root,
     refresh: watched.refresh,
     poll: watched.refreshIfPending,
-    onNotices(notices) {
-      if (notices.some((notice) => notice.webhook_delivery_id === eventId)) watched.refresh();
-    },
+    onTick: watched.refreshIfPending,
+    onNotices: watched.onNotices,
   };
 }
 
@@ -30,12 +36,14 @@ export function createEventPanel(eventId) {
   const pillPlace = el("span", {});
   const explanation = el("p", { class: "explanation", "aria-live": "polite" });
   const error = el("p", { class: "error", role: "alert", hidden: true });
-  const act = (action) => () => confirmAction(action, shown);
+  const act = (/** @type {string} */ action) => () => confirmAction(action, shown);
   const buttons = {
     requeue: button("Requeue", act("requeue"), { class: "main", "data-action": "requeue" }),
-    cancel: button("Cancel", act("cancel"), { class: "danger" }),
-    discard: button("Discard", act("discard"), { class: "danger" }),
+    cancel: button("Cancel", act("cancel"), { class: "danger", "data-action": "cancel" }),
+    discard: button("Discard", act("discard"), { class: "danger", "data-action": "discard" }),
+    replay: button("Send again", () => confirmAction("replay", shown, (event) => navigate(hashOf(["events", event.event_id]))), { class: "main", "data-action": "replay" }),
   };
+  const content = createContentPanel(eventId, refresh);
   const timeline = createTimeline();
   const facts = el("dl", { class: "facts" });
   const life = panel("Life of the event");
@@ -43,50 +51,72 @@ export function createEventPanel(eventId) {
   const details = panel("Details");
   details.append(facts);
   const body = el("div", { class: "event-body", hidden: true },
-    explanation, el("p", { class: "actions" }, Object.values(buttons)), el("div", { class: "columns event-columns" }, life, details));
+    explanation, el("p", { class: "actions" }, Object.values(buttons)), el("div", { class: "columns event-columns" }, life, el("div", { class: "stack" }, details, content.root)));
   const loading = el("p", { class: "empty skeleton" }, "Loading…");
   const root = el("article", { class: "event-page" },
     el("h1", { class: "event-title" }, el("span", { class: "mono" }, eventId), pillPlace), error, loading, body);
+  /** @type {Api.EventDetail | null} */
   let shown = null;
   let version = "";
+  let isUnknown = false;
+  const send = createSequence();
+  const pace = createPace(PAUSE_MS_MAX);
 
   async function refresh() {
+    const mayShow = send();
+    pace.next(false);
     try {
-      shown = await getEvent(eventId);
+      const event = await getEvent(eventId);
+      if (!mayShow()) return;
+      shown = event;
+      isUnknown = false;
       setError(error, null);
-      show();
+      show(shown);
     } catch (problem) {
-      if (problem.status === 404) shown = null;
-      setError(error, problem.status === 401 ? null : String(problem));
+      if (!mayShow()) return;
+      isUnknown = hasStatus(problem, 404);
+      if (isUnknown) shown = null;
+      setError(error, hasStatus(problem, 401) ? null : String(problem));
       reportMissingKey(problem);
     }
     loading.hidden = true;
     body.hidden = shown === null;
   }
 
-  function show() {
-    const current = JSON.stringify([shown, mayOperate()]);
+  /** @param {Api.EventDetail} event */
+  function show(event) {
+    const current = JSON.stringify([event, mayOperate()]);
     if (current === version) return;
     version = current;
-    pillPlace.replaceChildren(statusPill(shown));
-    explanation.replaceChildren(...sentenceWithTimes(shown.explanation));
-    buttons.requeue.hidden = buttons.discard.hidden = !mayOperate() || shown.delivery_status !== "failed";
-    buttons.cancel.hidden = !mayOperate() || shown.delivery_status === "delivered" || shown.failure_kind === "cancelled";
-    facts.replaceChildren(...factRows(shown));
-    timeline.show(shown);
+    pace.next(true);
+    pillPlace.replaceChildren(statusPill(event));
+    explanation.replaceChildren(...sentenceWithTimes(event.explanation));
+    buttons.requeue.hidden = buttons.discard.hidden = !mayOperate() || event.delivery_status !== "failed";
+    buttons.replay.hidden = !mayOperate() || event.delivery_status !== "delivered";
+    content.root.hidden = !mayOperate();
+    buttons.cancel.hidden = !mayOperate() || event.delivery_status === "delivered" || event.failure_kind === "cancelled";
+    facts.replaceChildren(...factRows(event));
+    timeline.show(event);
   }
 
   return {
     root,
     refresh,
+    /** Follows the event until it has ended. */
     refreshIfPending() {
-      if (shown === null || shown.delivery_status === "pending") refresh();
+      const hasEnded = isUnknown || (shown !== null && shown.delivery_status !== "pending");
+      if (!hasEnded && pace.isDue()) refresh();
+    },
+    /** @param {Api.Notice[]} notices */
+    onNotices(notices) {
+      if (notices.some((notice) => notice.webhook_delivery_id === eventId)) refresh();
     },
   };
 }
 
+/** @param {Api.EventDetail} event */
 function factRows(event) {
-  const time = (at) => at && [relativeTime(at), el("span", { class: "muted exact" }, formatExact(at))];
+  const time = (/** @type {string | null} */ at) => at && [relativeTime(at), el("span", { class: "muted exact" }, formatExact(at))];
   const fields = [
     ["Type", event.event_type],
     ["Destination", event.destination_url && el("a", { href: hashOf(["events"], { destination: event.destination_url }), title: "All events of this destination" }, destinationUrl(event.destination_url))],

@@ -2,59 +2,50 @@
 
 import { listEvents } from "./api.js";
 import { button, el, field, panel, select } from "./dom.js";
+import { createConditions } from "./event-filter.js";
+import { createFilterForm } from "./filter-form.js";
 import { destinationUrl, eventLink, formatCount, relativeTime, statusPill, countdown } from "./format.js";
-import { command, enqueueCommand } from "./first-steps.js";
-import { cell, createList } from "./list.js";
-import { replaceQuery } from "./router.js";
+import { command } from "./copy.js";
+import { enqueueCommand } from "./first-steps.js";
+import { cell } from "./list.js";
+import { createOperatorList } from "./operator-list.js";
 
-const STATUSES = [["", "Any status"], ["pending", "Pending"], ["delivered", "Delivered"], ["failed", "Failed"]];
+const REFERENCES = [["event_id", "Event id"], ["endpoint_id", "Endpoint"], ["payment_request_id", "Payment request"], ["session_id", "Session"], ["webhook_id", "Webhook"]];
+const STATUSES = [["", "Any status"], ["pending", "Pending"], ["retrying", "Retrying"], ["delivered", "Delivered"], ["failed", "Failed"]];
 
-/** @param {import("./router.js").Route} route @returns {import("./app.js").View} */
+/** @param {import("./router.js").Route} route @returns {View} */
 export function openEvents({ query }) {
-  const status = select({}, STATUSES, query.get("status") ?? "");
-  const destination = el("input", { type: "url", placeholder: "The whole URL", value: query.get("destination") ?? "", spellcheck: "false" });
-  const endpoint = el("input", { placeholder: "ep_…", value: query.get("endpoint_id") ?? "", spellcheck: "false" });
-  const form = el("form", { class: "filters", role: "search", "aria-label": "Filter events" },
-    field("Status", status), field("Destination", destination), field("Endpoint", endpoint),
-    el("button", { type: "submit" }, "Filter"), button("Clear", clear, { class: "plain" }));
-  const filter = () => ({ status: status.value, destination: destination.value.trim(), endpoint_id: endpoint.value.trim() });
-  const list = createList({
+  const { controls: conditions, fields } = createConditions(query, "Any or none");
+  const status = select({ name: "status" }, STATUSES, query.get("status") ?? "");
+  const references = Object.fromEntries(REFERENCES.map(([name]) => [name, el("input", { name, value: query.get(name) ?? "", spellcheck: "false", autocomplete: "off" })]));
+  const controls = { status, ...conditions, ...references };
+  const more = el("details", { class: "more-conditions", open: REFERENCES.some(([name]) => query.has(name)) }, el("summary", {}, "Ids and references"),
+    el("div", { class: "filters" }, REFERENCES.map(([name, label]) => field(label, references[name]))));
+  const form = createFilterForm({ label: "Filter events", controls, fields: [field("Status", status), ...fields], more, immediate: [status, conditions.failure_kind], onApply: () => list.reset() });
+  const list = createOperatorList({
     label: "Events",
     className: "events",
     columns: ["Event", "Status", "Destination", "Attempts", "Next or last change"],
     load: async (limit, cursor) => {
-      const page = await listEvents(filter(), limit, cursor);
-      return { items: page.events, cursor: page.next_cursor };
+      const page = await listEvents(form.filter(), limit, cursor);
+      return { items: page.events, cursor: page.next_cursor, searchedUntil: page.searched_until };
     },
     keyOf: (event) => event.event_id,
+    timeOf: (event) => event.created_at,
     cells: eventCells,
-    empty: () => (Object.values(filter()).some(Boolean)
+    empty: () => (!form.isEmpty()
       ? el("p", {}, "No event matches this filter.")
       : el("div", {}, el("p", {}, "No events yet. This command enqueues one:"), command(enqueueCommand()))),
   });
-  const root = el("div", {}, el("h1", {}, "Events"), el("p", { class: "lead muted" }, "Newest first. Find one event by its id with ", el("kbd", {}, "/"), "."), form);
+  const root = el("div", {}, el("h1", {}, "Events"), el("p", { class: "lead muted" }, "Newest first. Find one event by its id with ", el("kbd", {}, "/"), "."), form.root);
   const frame = panel("Events", list.status, button("Refresh", list.refresh, { class: "end" }));
   frame.append(list.root);
   root.append(frame);
 
-  function apply() {
-    replaceQuery(filter());
-    list.reset();
-  }
-
-  function clear() {
-    status.value = destination.value = endpoint.value = "";
-    apply();
-  }
-
-  form.addEventListener("submit", (submit) => {
-    submit.preventDefault();
-    apply();
-  });
-  status.addEventListener("change", apply);
   return { title: "Events", root, refresh: list.refresh, poll: list.refreshIfIdle };
 }
 
+/** @param {Api.Event} event */
 function eventCells(event) {
   const when = event.delivery_status === "pending" && event.next_attempt_at
     ? [el("span", { class: "muted" }, "next "), countdown(event.next_attempt_at)]

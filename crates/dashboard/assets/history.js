@@ -1,21 +1,24 @@
 // The charts of the overview, for a range that the user chooses.
 
 import { createChart } from "./chart.js";
+import { serverNowMs } from "./clock.js";
 import { button, el } from "./dom.js";
-import { formatCompact, formatMs, formatRate } from "./format.js";
+import { formatCompact, formatMs, formatRate, lookUp } from "./format.js";
 import { replaceQuery } from "./router.js";
 import { onThemeChange } from "./theme.js";
 
+/** @type {Record<string, number>} */
 const RANGES = { "15m": 900, "1h": 3600, "6h": 21600, "24h": 86400, "7d": 604800, "30d": 2592000 };
 const DEFAULT = "1h";
 const POINTS_MAX = 5000;
 
+/** @type {{ recolor: () => void } | null} */
 let open = null;
 onThemeChange(() => open?.recolor());
 
 /** @param {string | null} initial @param {() => void} onRange called after the user has chosen another range */
 export function createHistoryCharts(initial, onRange) {
-  let range = initial && initial in RANGES ? initial : DEFAULT;
+  let range = initial !== null && Object.hasOwn(RANGES, initial) ? initial : DEFAULT;
   const buttons = Object.keys(RANGES).map((name) => button(name, () => choose(name), { "aria-pressed": String(name === range) }));
   const throughput = createChart({
     title: "Deliveries per second",
@@ -34,41 +37,35 @@ export function createHistoryCharts(initial, onRange) {
   const root = el("section", { class: "history-section", "aria-label": "History" },
     el("header", { class: "section-head" }, el("h2", {}, "History"), el("div", { class: "segments", role: "group", "aria-label": "Range" }, buttons)),
     el("div", { class: "charts" }, charts.map((chart) => chart.root)));
-  let isIdle = false;
-  let isMissing = false;
+  const plots = /** @type {HTMLElement} */ (root.lastElementChild);
 
+  /** @param {string} name */
   function choose(name) {
     range = name;
     buttons.forEach((element) => element.setAttribute("aria-pressed", String(element.textContent === name)));
     replaceQuery({ range: name === DEFAULT ? null : name });
+    plots.setAttribute("aria-busy", "true");
     onRange();
-  }
-
-  function showOrHide() {
-    root.hidden = isMissing || isIdle;
   }
 
   open = { recolor: () => charts.forEach((chart) => chart.recolor()) };
   return {
     root,
     range: () => range,
-    /** @param {{ range: string, step_seconds: number, points: any[] } | null} history null if this server keeps none */
+    /** @param {Api.History} history */
     show(history) {
-      isMissing = history === null;
-      showOrHide();
-      if (history === null) return;
       const { times, points } = toSteps(history);
-      const column = (valueOf) => points.map((point) => (point ? valueOf(point) ?? null : null));
-      const perSecond = (name) => column((point) => point[name] / history.step_seconds);
+      const column = (/** @type {(point: Api.HistoryPoint) => number | null} */ valueOf) => points.map((point) => (point ? valueOf(point) ?? null : null));
+      const perSecond = (/** @type {"delivered_count" | "retried_count" | "failed_count"} */ name) => column((point) => point[name] / history.step_seconds);
       throughput.show(times, [perSecond("delivered_count"), perSecond("retried_count"), perSecond("failed_count")]);
-      latency.show(times, ["latency_p50_ms", "latency_p95_ms", "latency_p99_ms"].map((name) => column((point) => point[name])));
+      latency.show(times, [column((point) => point.latency_p50_ms), column((point) => point.latency_p95_ms), column((point) => point.latency_p99_ms)]);
       backlog.show(times, [column((point) => point.pending_count)]);
       dead.show(times, [column((point) => point.dead_letter_count)]);
+      plots.setAttribute("aria-busy", "false");
     },
     /** Hides the charts of a server without events. */
-    setIdle(value) {
-      isIdle = value;
-      showOrHide();
+    setIdle(/** @type {boolean} */ value) {
+      root.hidden = value;
     },
     close() {
       open = null;
@@ -77,11 +74,11 @@ export function createHistoryCharts(initial, onRange) {
   };
 }
 
-/** Lays the points out on every step of the range. A step without a point has null: no data is not zero. */
+/** Lays the points out on every step of the range. A step without a point has null: no data is not zero. @param {Api.History} history */
 function toSteps({ range, step_seconds: step, points }) {
   const seconds = points.map((point) => Math.floor(Date.parse(point.at) / 1000 / step) * step);
-  const end = Math.max(Math.floor(Date.now() / 1000 / step) * step, ...seconds.slice(-1));
-  const length = Math.min(Math.ceil((RANGES[range] ?? RANGES[DEFAULT]) / step), POINTS_MAX);
+  const end = Math.max(Math.floor(serverNowMs() / 1000 / step) * step, ...seconds.slice(-1));
+  const length = Math.min(Math.ceil((lookUp(RANGES, range, RANGES[DEFAULT])) / step), POINTS_MAX);
   const bySecond = new Map(points.map((point, index) => [seconds[index], point]));
   // The current step is incomplete and would look like a drop.
   const times = Array.from({ length }, (_, index) => end - (length - index) * step);

@@ -9,7 +9,7 @@ const dialog = byId("key");
 export function initKeyDialog(onKey) {
   const field = byId("key-value");
   field.addEventListener("input", () => field.setCustomValidity(""));
-  byId("key-form").addEventListener("submit", (submit) => {
+  byId("key-form").addEventListener("submit", (/** @type {SubmitEvent} */ submit) => {
     submit.preventDefault();
     const key = field.value.trim();
     // Other characters cannot be sent in a header.

@@ -1,70 +1,58 @@
 // The overview: whether webhooks flow, and what does not, at one glance.
 
-import { getDiagnosis, getHistory, getWorkers, listDestinations } from "./api.js";
+import { getDiagnosis, getHistory, getTrouble, getWorkers } from "./api.js";
 import { el } from "./dom.js";
-import { createHistoryCharts } from "./history.js";
-import { reportMissingKey } from "./problems.js";
-import { createTiles } from "./tiles.js";
-import { createTroublePanel, TROUBLE_STATES } from "./trouble.js";
-import { createVerdict } from "./verdict.js";
 import { createFirstSteps } from "./first-steps.js";
+import { createHistoryCharts } from "./history.js";
+import { createPart } from "./part.js";
+import { createTiles } from "./tiles.js";
+import { createTroublePanel } from "./trouble.js";
+import { createVerdict } from "./verdict.js";
 import { createWorkersPanel } from "./workers.js";
 
-const SHOWN_MAX = 8;
 // The server's checks of itself are expensive.
 const DIAGNOSIS_MS = 60000;
+// The view is shown after this time at the latest, also if a part has not been loaded.
+const OPENING_MS_MAX = 1500;
 
-/** @param {import("./router.js").Route} route @returns {import("./app.js").View} */
+/** @param {import("./router.js").Route} route @returns {View} */
 export function openOverview(route) {
   const verdict = createVerdict();
   const tiles = createTiles();
   const firstSteps = createFirstSteps();
-  const charts = createHistoryCharts(route.query.get("range"), refreshHistory);
+  const charts = createHistoryCharts(route.query.get("range"), () => history.refresh());
   const trouble = createTroublePanel();
   const workers = createWorkersPanel();
-  const root = el("div", { class: "overview" },
+  const root = el("div", { class: "overview opening" },
     el("h1", { class: "sr-only" }, "Overview"),
     verdict.root, tiles.root, firstSteps.root, charts.root,
     el("div", { class: "columns" }, trouble.root, workers.root));
+  const history = createPart(charts.root, "The history", () => getHistory(charts.range()), charts.show);
+  const parts = [
+    history,
+    createPart(workers.root, "The workers", getWorkers, (response) => {
+      workers.show(response.workers);
+      verdict.learn({ workers: response.workers });
+    }),
+    createPart(trouble.root, "The destinations", getTrouble, (response) => {
+      trouble.show(response);
+      verdict.learn({ trouble: response.counts });
+    }),
+  ];
+  const diagnosis = createPart(verdict.root, "The server's checks of itself", getDiagnosis, ({ findings }) => verdict.learn({ findings }));
   let diagnosedAt = -DIAGNOSIS_MS;
-  let isOpen = true;
+  // What is below the advice would jump as the advice arrives.
+  const timer = setTimeout(open, OPENING_MS_MAX);
 
-  /** Loads one part. A part that fails stays as it is: the banner of the page tells why. */
-  async function load(request, show) {
-    try {
-      const response = await request;
-      if (isOpen) show(response);
-    } catch (error) {
-      reportMissingKey(error);
-    }
+  function open() {
+    root.classList.remove("opening");
   }
 
-  function refreshHistory() {
-    const range = charts.range();
-    return load(getHistory(range), (history) => { if (range === charts.range()) charts.show(history); });
-  }
-
-  async function loadTrouble() {
-    const pages = await Promise.all(TROUBLE_STATES.map((state) => listDestinations(state, SHOWN_MAX)));
-    return pages.flatMap((page) => page.destinations);
-  }
-
-  function refresh() {
-    if (performance.now() - diagnosedAt > DIAGNOSIS_MS) {
-      diagnosedAt = performance.now();
-      load(getDiagnosis(), (diagnosis) => verdict.setFindings(diagnosis?.findings ?? []));
-    }
-    return Promise.all([
-      refreshHistory(),
-      load(getWorkers(), (response) => {
-        workers.show(response?.workers ?? null);
-        verdict.setWorkers(response?.workers ?? null);
-      }),
-      load(loadTrouble(), (destinations) => {
-        trouble.show(destinations.slice(0, SHOWN_MAX));
-        verdict.setTrouble(destinations);
-      }),
-    ]);
+  async function refresh() {
+    const isDiagnosisDue = performance.now() - diagnosedAt > DIAGNOSIS_MS;
+    if (isDiagnosisDue) diagnosedAt = performance.now();
+    await Promise.all([...parts, ...(isDiagnosisDue ? [diagnosis] : [])].map((part) => part.refresh()));
+    if (tiles.isShown()) open();
   }
 
   return {
@@ -73,13 +61,14 @@ export function openOverview(route) {
     refresh,
     onOverview(overview) {
       tiles.show(overview);
-      verdict.setOverview(overview);
+      verdict.learn({ overview });
       firstSteps.show(overview);
       charts.setIdle(firstSteps.isShown());
     },
     onTick: tiles.tick,
     close() {
-      isOpen = false;
+      clearTimeout(timer);
+      for (const part of [...parts, diagnosis]) part.close();
       charts.close();
     },
   };

@@ -1,19 +1,18 @@
 // Errors that affect the whole page, and short confirmations.
 
-import { ApiError, currentKey } from "./api.js";
+import { currentKey } from "./api.js";
 import { byId, setText } from "./dom.js";
+import { ApiError } from "./http.js";
 import { openKeyDialog } from "./key.js";
 
-const TOAST_MS = 8000;
 let restart = () => {};
-let toastTimer;
 
 /** @param {() => void} onRestart loads everything again */
 export function initProblems(onRestart) {
   restart = onRestart;
 }
 
-/** Shows an error that affects the whole page. */
+/** Shows an error that affects the whole page. @param {unknown} error */
 export function reportError(error) {
   const retry = { label: "Retry now", act: restart };
   const otherKey = { label: "Enter a key", act: () => openKeyDialog(null) };
@@ -32,7 +31,7 @@ export function reportError(error) {
   }
 }
 
-/** For errors that are shown elsewhere: only a missing key affects the whole page. */
+/** For errors that are shown elsewhere: only a missing key affects the whole page. @param {unknown} error */
 export function reportMissingKey(error) {
   if (error instanceof ApiError && error.status === 401) reportError(error);
 }
@@ -45,6 +44,7 @@ export function hasProblem() {
   return !byId("problem").hidden;
 }
 
+/** @param {{ kind?: string, title: string, text: string, label: string, act: () => void } | null} problem */
 export function setProblem(problem) {
   const banner = byId("problem");
   banner.hidden = problem === null;
@@ -54,11 +54,4 @@ export function setProblem(problem) {
   setText(byId("problem-text"), problem.text);
   setText(byId("problem-action"), problem.label);
   byId("problem-action").onclick = problem.act;
-}
-
-/** Confirms an action for a few seconds. */
-export function showToast(text) {
-  byId("toast").textContent = text;
-  clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => { byId("toast").textContent = ""; }, TOAST_MS);
 }

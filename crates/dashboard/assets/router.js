@@ -24,12 +24,13 @@ export function navigate(hash) {
   location.hash = hash;
 }
 
-/** Replaces the filters in the URL, without a step in the browser's history. */
+/** Replaces the filters in the URL, without a step in the browser's history. @param {Record<string, string | null | undefined>} query */
 export function replaceQuery(query) {
   const { view, id } = currentRoute();
   history.replaceState(null, "", hashOf(id === null ? [view] : [view, id], query));
 }
 
+/** @param {string} text */
 function decode(text) {
   try {
     return decodeURIComponent(text);

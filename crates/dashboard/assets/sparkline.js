@@ -23,10 +23,13 @@ export function createSparkline() {
 
   /** @param {number[]} delivered per second, oldest first @param {number[]} failed */
   function draw(delivered, failed) {
-    if (delivered.length < 2) return;
+    if (delivered.length < 2) {
+      for (const path of [area, line, ticks]) path.setAttribute("d", "");
+      return;
+    }
     const peak = Math.max(1, ...delivered);
-    const x = (index) => (WIDTH - ((delivered.length - 1 - index) * WIDTH) / (SECONDS - 1)).toFixed(1);
-    const y = (value) => (HEIGHT - 1 - (value / peak) * (HEIGHT - 4)).toFixed(1);
+    const x = (/** @type {number} */ index) => (WIDTH - ((delivered.length - 1 - index) * WIDTH) / (SECONDS - 1)).toFixed(1);
+    const y = (/** @type {number} */ value) => (HEIGHT - 1 - (value / peak) * (HEIGHT - 4)).toFixed(1);
     const points = delivered.map((value, index) => `${x(index)} ${y(value)}`);
     line.setAttribute("d", `M${points.join("L")}`);
     area.setAttribute("d", `M${x(0)} ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`);

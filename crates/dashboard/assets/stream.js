@@ -1,6 +1,7 @@
 // Follows the notice stream. After a disconnect, it resumes from the last event id.
 
-import { ApiError, openStream } from "./api.js";
+import { openStream } from "./api.js";
+import { ApiError } from "./http.js";
 
 const RECONNECT_MS_MIN = 1000;
 const RECONNECT_MS_MAX = 30000;
@@ -8,12 +9,16 @@ const RECONNECT_MS_MAX = 30000;
 const SILENCE_MS_MAX = 60000;
 const LINE_CHARS_MAX = 1 << 20;
 
+/** @typedef {"connecting" | "live" | "waiting" | "rejected"} ConnectionState */
 /**
  * Calls `onNotice` with each notice, `onState` with `connecting`, `live`, `waiting` or `rejected`, and `onRejected` with the
- * 401 or 403 error that ended the stream. Returns a function that reconnects.
+ * 401 or 403 error that ended the stream. Calls `onReset` when notices may be missing, because the server's log of notices was
+ * rewound. Returns a function that reconnects.
+ * @param {{ onNotice: (notice: Api.Notice) => void, onState: (state: ConnectionState) => void, onRejected: (error: ApiError) => void, onReset: () => void }} listeners
  */
-export function followStream({ onNotice, onState, onRejected }) {
+export function followStream({ onNotice, onState, onRejected, onReset }) {
   let lastEventId = "";
+  /** @type {AbortController | null} */
   let current = null;
 
   function restart() {
@@ -22,6 +27,7 @@ export function followStream({ onNotice, onState, onRejected }) {
     run(current.signal);
   }
 
+  /** @param {AbortSignal} stopped */
   async function run(stopped) {
     let delayMs = RECONNECT_MS_MIN;
     while (!stopped.aborted) {
@@ -45,25 +51,27 @@ export function followStream({ onNotice, onState, onRejected }) {
     }
   }
 
+  /** @param {AbortSignal} stopped @param {() => void} onData */
   async function readStream(stopped, onData) {
     const silence = new AbortController();
     let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
     try {
       const body = await openStream(lastEventId, AbortSignal.any([stopped, silence.signal]));
       onState("live");
-      const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-      const parse = createParser(lastEventId);
+      const reader = body.pipeThrough(/** @type {ReadableWritablePair<string, Uint8Array<ArrayBuffer>>} */ (/** @type {unknown} */ (new TextDecoderStream()))).getReader();
+      const read = createParser(lastEventId);
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
         clearTimeout(timer);
         timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
         onData();
-        for (const { id, data } of parse(value)) {
+        for (const { id, data } of read(value)) {
           // The stream's first event has an id but no data.
           if (/^[\x21-\x7e]*$/.test(id)) lastEventId = id;
-          const notice = parseNotice(data);
-          if (notice) onNotice(notice);
+          const message = parse(data);
+          if (message?.type === "NoticeLogResetEvent") onReset();
+          else if (typeof message?.webhook_delivery_id === "string") onNotice(message);
         }
       }
     } finally {
@@ -75,21 +83,22 @@ export function followStream({ onNotice, onState, onRejected }) {
   return restart;
 }
 
-function parseNotice(data) {
+/** Returns null for an event without data, and for what is not JSON. @param {string} data @returns {any} */
+function parse(data) {
   try {
-    const notice = JSON.parse(data);
-    return typeof notice?.webhook_delivery_id === "string" ? notice : null;
+    return JSON.parse(data);
   } catch {
     return null;
   }
 }
 
-/** Returns a parser of Server-Sent Events, fed in chunks. It also yields events without data. */
+/** Returns a parser of Server-Sent Events, fed in chunks. It also yields events without data. @param {string} id the id before the first event */
 function createParser(id) {
   let rest = "";
+  /** @type {string[]} */
   let data = [];
 
-  return function* (chunk) {
+  return function* (/** @type {string} */ chunk) {
     rest += chunk;
     // A carriage return at the end may be the first half of CRLF.
     const held = rest.endsWith("\r") ? "\r" : "";

@@ -3,8 +3,11 @@
 import { byId } from "./dom.js";
 
 const NAME = "posthaste-theme";
+/** @type {Record<string, string>} */
 const LABELS = { "": "as the system", light: "light", dark: "dark" };
+/** @type {Record<string, string>} */
 const NEXT = { "": "light", light: "dark", dark: "" };
+/** @type {(() => void)[]} */
 const listeners = [];
 
 let theme = "";
@@ -13,7 +16,7 @@ try {
 } catch {}
 if (!(theme in LABELS)) theme = "";
 
-/** Calls `listener` after the colours have changed, also by the system. */
+/** Calls `listener` after the colours have changed, also by the system. @param {() => void} listener */
 export function onThemeChange(listener) {
   listeners.push(listener);
 }

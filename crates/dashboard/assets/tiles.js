@@ -8,12 +8,12 @@ import { createSparkline } from "./sparkline.js";
 
 const PENDING = hashOf(["events"], { status: "pending" });
 
-/** @type {[string, string, string, (overview: any) => number | null, string][]} name, hint, link, value, colour */
+/** @type {[string, string, string, (overview: Api.Overview) => number, string][]} name, hint, link, value, colour */
 const TILES = [
   ["Pending", "Neither delivered nor failed", PENDING, (o) => o.pending_count, ""],
-  ["Ready", "Pending, due and not being sent", PENDING, (o) => o.pending_ready_count, ""],
-  ["Retrying", "Pending with at least one attempt", PENDING, (o) => o.retrying_count, "warn"],
-  ["Held", "Waiting for paused destinations and open circuits", hashOf(["destinations"]), (o) => o.held_count, "warn"],
+  ["Ready", "Pending, due and not being sent; opens all pending events", PENDING, (o) => o.pending_ready_count, ""],
+  ["Retrying", "Pending with at least one attempt", hashOf(["events"], { status: "retrying" }), (o) => o.retrying_count, "warn"],
+  ["Held", "Waiting for paused and disabled destinations and open circuits; opens these destinations", hashOf(["destinations"], { state: "held" }), (o) => o.held_count, "warn"],
   ["Dead letters", "Failed for good, without cancelled ones", hashOf(["dead-letters"]), (o) => o.failed_count - o.cancelled_count, "bad"],
   ["Delivered", "Delivered and not yet removed by retention", hashOf(["events"], { status: "delivered" }), (o) => o.delivered_count, ""],
 ];
@@ -24,7 +24,7 @@ export function createTiles() {
   const rate = el("span", { class: "value zero" }, UNKNOWN);
   const peak = el("span", { class: "muted" });
   const sparkline = createSparkline();
-  const tile = (name, hint, href, value) => el("a", { class: "tile", href, title: hint }, el("span", { class: "name" }, name), value);
+  const tile = (/** @type {string} */ name, /** @type {string} */ hint, /** @type {string} */ href, /** @type {HTMLElement} */ value) => el("a", { class: "tile", href, title: hint }, el("span", { class: "name" }, name), value);
   const root = el("section", { class: "tiles", "aria-label": "Counts", "aria-busy": "true" },
     TILES.map(([name, hint, href], index) => tile(name, hint, href, values[index])),
     tile("Oldest pending", "Age of the oldest pending event", PENDING, oldest),
@@ -33,6 +33,8 @@ export function createTiles() {
 
   return {
     root,
+    isShown: () => root.getAttribute("aria-busy") === "false",
+    /** @param {Api.Overview} overview */
     show(overview) {
       root.setAttribute("aria-busy", "false");
       TILES.forEach(([name, , , valueOf], index) => {
@@ -42,22 +44,21 @@ export function createTiles() {
         values[index].classList.toggle("zero", !(value > 0));
       });
       const age = overview.oldest_pending_age_seconds;
-      setText(oldest, Number.isFinite(age) ? shortAge(age) : UNKNOWN);
-      oldest.classList.toggle("zero", !Number.isFinite(age));
+      setText(oldest, age === null ? UNKNOWN : shortAge(age));
+      oldest.classList.toggle("zero", age === null);
       for (const value of [...values, oldest]) value.classList.toggle("long", value.textContent.length > 7);
     },
     tick() {
       const minute = lastMinute();
       sparkline.draw(minute.delivered, minute.failed);
-      if (minute.rate === null) return;
-      setText(rate, formatRate(minute.rate));
-      rate.classList.toggle("zero", minute.rate === 0);
-      setText(peak, minute.peak > 0 ? `peak ${formatCount(minute.peak)}` : "last 60 s");
+      setText(rate, minute.rate === null ? UNKNOWN : formatRate(minute.rate));
+      rate.classList.toggle("zero", !(Number(minute.rate) > 0));
+      setText(peak, !minute.isOpen ? "not live" : minute.peak > 0 ? `peak ${formatCount(minute.peak)}` : "last 60 s");
     },
   };
 }
 
-/** "12 min 44 s" as "12m 44s", which fits into a tile. */
+/** "12 min 44 s" as "12m 44s", which fits into a tile. @param {number} seconds */
 function shortAge(seconds) {
   return formatSeconds(seconds).replace(/ (d|h|m|s)(in)?/g, "$1");
 }

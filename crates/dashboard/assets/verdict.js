@@ -8,11 +8,17 @@ import { hashOf } from "./router.js";
 const HEARTBEAT_SECONDS_MAX = 60;
 // A due event normally waits for less than a second.
 const LATE_SECONDS = 300;
+// Workers take thousands of due events at once, so fewer are no sign of a lack of them.
+const MANY_DUE = 1000;
+
+/** @typedef {{ level: "bad" | "warn" | "info", text: string, href?: string, link?: string }} Advice */
+/** @typedef {{ overview: Api.Overview | null, workers: Api.Worker[] | null, trouble: Api.Trouble["counts"], findings: Api.Finding[] }} Known what was loaded so far */
 
 export function createVerdict() {
   const headline = el("p", { class: "headline", role: "status" }, "Loading…");
   const list = el("ul", { class: "advice" });
   const root = el("section", { class: "verdict", "aria-label": "State", "data-level": "unknown" }, headline, list);
+  /** @type {Known} */
   const known = { overview: null, workers: null, trouble: [], findings: [] };
   let shown = "";
 
@@ -29,13 +35,16 @@ export function createVerdict() {
       el("li", { class: level }, el("span", {}, text, " "), href ? el("a", { href }, link) : null)));
   }
 
-  const setter = (name) => (value) => {
-    known[name] = value;
+  /** @param {Partial<Known>} found */
+  function learn(found) {
+    Object.assign(known, found);
     show();
-  };
-  return { root, setOverview: setter("overview"), setWorkers: setter("workers"), setTrouble: setter("trouble"), setFindings: setter("findings") };
+  }
+
+  return { root, learn };
 }
 
+/** @param {string} level @param {Api.Overview} overview */
 function headlineFor(level, overview) {
   if (level === "bad") return "Webhooks are not all getting through";
   if (level === "warn") return "Webhooks flow, with something to look at";
@@ -43,33 +52,33 @@ function headlineFor(level, overview) {
   return total === 0 ? "Ready for the first event" : "Webhooks are flowing";
 }
 
-/** @returns {{ level: "bad" | "warn" | "info", text: string, href?: string, link?: string }[]} */
+/** @param {Known} known @returns {Advice[]} */
 function adviceFor({ overview, workers, trouble, findings }) {
+  /** @type {Advice[]} */
   const advice = [];
-  const alive = workers?.filter((worker) => worker.heartbeat_age_seconds <= HEARTBEAT_SECONDS_MAX);
-  if (alive?.length === 0 && overview.pending_count > 0) {
+  if (overview === null) return advice;
+  const alive = (workers ?? []).filter((worker) => worker.heartbeat_age_seconds <= HEARTBEAT_SECONDS_MAX);
+  if (workers !== null && alive.length === 0 && overview.pending_count > 0) {
     advice.push({ level: "bad", text: "No worker is alive, so no event is sent. Start one with `posthaste serve` or `posthaste worker`." });
   }
-  const lost = (workers ?? []).length - (alive ?? []).length;
+  const lost = (workers ?? []).length - alive.length;
   if (lost > 0 && alive.length > 0) {
     advice.push({ level: "warn", text: `${counted(lost, "worker has", "workers have")} sent no heartbeat for over a minute. Other workers take over the events when the leases expire.` });
   }
-  const open = trouble.filter((destination) => destination.state === "circuit_open").length;
-  if (open > 0) {
-    advice.push({ level: "bad", text: `${counted(open, "destination keeps", "destinations keep")} failing, so Posthaste sends single probes only. Ask the receiver, or resume it after a repair.`, href: hashOf(["destinations"], { state: "circuit_open" }), link: "Show" });
+  const open = countOf(trouble, "circuit_open");
+  if (open) {
+    advice.push({ level: "bad", text: `${counted(open.count, "destination keeps", "destinations keep", open.is_capped)} failing, so Posthaste sends single probes only. Ask the receiver, or resume it after a repair.`, href: hashOf(["destinations"], { state: "circuit_open" }), link: "Show" });
   }
-  const disabled = trouble.filter((destination) => destination.state === "disabled").length;
-  if (disabled > 0) {
-    advice.push({ level: "warn", text: `${counted(disabled, "endpoint is", "endpoints are")} disabled and get no events.`, href: hashOf(["destinations"], { state: "disabled" }), link: "Show" });
+  const disabled = countOf(trouble, "disabled");
+  if (disabled) {
+    advice.push({ level: "warn", text: `${counted(disabled.count, "endpoint is", "endpoints are", disabled.is_capped)} disabled and get no events.`, href: hashOf(["destinations"], { state: "disabled" }), link: "Show" });
   }
   const broken = overview.failed_count - overview.cancelled_count;
   if (broken > 0) {
     advice.push({ level: "bad", text: `${counted(broken, "dead letter waits", "dead letters wait")} for a decision: requeue after the receiver is repaired, or cancel.`, href: hashOf(["dead-letters"]), link: "Decide" });
   }
-  const oldest = overview.oldest_pending_age_seconds;
-  if (overview.pending_ready_count > 0 && oldest > LATE_SECONDS && overview.held_count === 0) {
-    advice.push({ level: "warn", text: `The oldest pending event is ${formatSeconds(oldest)} old. If ready events pile up, add workers or concurrency.`, href: hashOf(["events"], { status: "pending" }), link: "Show" });
-  }
+  const late = lateAdvice(overview);
+  if (late !== null) advice.push({ level: "warn", text: late, href: hashOf(["events"], { status: "pending" }), link: "Show" });
   for (const text of overview.warnings ?? []) advice.push({ level: "warn", text: `Unsafe setting. ${text}` });
   for (const { check, verdict, finding } of findings) {
     if (verdict !== "ok") advice.push({ level: verdict === "broken" ? "bad" : "info", text: `Check of ${check}: ${finding}` });
@@ -77,6 +86,21 @@ function adviceFor({ overview, workers, trouble, findings }) {
   return advice;
 }
 
-function counted(count, one, many) {
-  return `${formatCount(count)} ${count === 1 ? one : many}`;
+/** Says that events wait for workers. Events that wait for their destination are not late. @param {Api.Overview} overview */
+function lateAdvice({ pending_ready_count: ready, held_count: held, held_count_capped: isCapped, oldest_pending_age_seconds: oldest, oldest_held_age_seconds: oldestHeld }) {
+  const due = ready - held;
+  if (due <= 0 || isCapped || oldest === null || oldest <= LATE_SECONDS) return null;
+  if (oldestHeld === null || oldestHeld < oldest) return `The oldest pending event is ${formatSeconds(oldest)} old. If ready events pile up, add workers or concurrency.`;
+  // The oldest event is a held one, so the age of the others is unknown.
+  return due < MANY_DUE ? null : `${formatCount(due)} events are due, apart from those that are held. If their number grows, add workers or concurrency.`;
+}
+
+/** Returns the count of a state, unless it is zero. @param {Api.Trouble["counts"]} counts @param {string} wanted */
+function countOf(counts, wanted) {
+  return counts.find(({ state, count }) => state === wanted && count > 0);
+}
+
+/** @param {number} count @param {string} one @param {string} many */
+function counted(count, one, many, isCapped = false) {
+  return `${formatCount(count)}${isCapped ? "+" : ""} ${count === 1 ? one : many}`;
 }

@@ -5,13 +5,14 @@ import { el, oncePerFrame, updateChildren } from "./dom.js";
 const OVERSCAN = 6;
 
 /**
- * @param {{ label: string, rowOf: (item: any) => HTMLElement, onScroll: (isAtTop: boolean) => void }} options
+ * @param {{ label: string, rowOf: (item: any) => HTMLElement, onScroll: () => void }} options
  * The height of a row is `--row-height` of the style sheet.
  */
 export function createWindow({ label, rowOf, onScroll }) {
   const rows = el("ol", { class: "window-rows", "aria-label": label });
   const space = el("div", { class: "window-space" }, rows);
   const root = el("div", { class: "window", tabindex: "0", role: "region", "aria-label": label }, space);
+  /** @type {any[]} */
   let items = [];
 
   const draw = oncePerFrame(() => {
@@ -23,9 +24,11 @@ export function createWindow({ label, rowOf, onScroll }) {
     updateChildren(rows, items.slice(first, last).map(rowOf));
   });
   root.addEventListener("scroll", () => {
-    onScroll(root.scrollTop < 4);
+    onScroll();
     draw();
   });
+  // As many rows are drawn as are in sight, and the style sheet changes their height with the width of the page.
+  new ResizeObserver(draw).observe(root);
   return {
     root,
     /** @param {any[]} next */
@@ -33,8 +36,6 @@ export function createWindow({ label, rowOf, onScroll }) {
       items = next;
       draw();
     },
-    /** The items in sight, at most a few dozen. */
-    visible: () => [...rows.children],
     toTop() {
       root.scrollTop = 0;
     },

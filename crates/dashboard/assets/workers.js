@@ -13,10 +13,8 @@ export function createWorkersPanel() {
   root.append(rows, empty);
   return {
     root,
-    /** @param {any[] | null} workers null if this server does not list them */
+    /** @param {Api.Worker[]} workers */
     show(workers) {
-      root.hidden = workers === null;
-      if (workers === null) return;
       empty.hidden = workers.length > 0;
       empty.replaceChildren("No worker has registered. ", el("code", {}, "posthaste serve"), " starts one.");
       const usual = mostFrequent(workers.map((worker) => worker.version));
@@ -25,11 +23,13 @@ export function createWorkersPanel() {
   };
 }
 
+/** @param {string[]} values */
 function mostFrequent(values) {
-  const count = (value) => values.filter((other) => other === value).length;
+  const count = (/** @type {string} */ value) => values.filter((other) => other === value).length;
   return [...values].sort((a, b) => count(b) - count(a))[0];
 }
 
+/** @param {Api.Worker} worker @param {boolean} isOtherVersion */
 function row(worker, isOtherVersion) {
   const age = worker.heartbeat_age_seconds;
   const color = age > LOST_SECONDS ? "bad" : age > LATE_SECONDS ? "warn" : "ok";

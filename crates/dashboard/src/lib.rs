@@ -1,8 +1,9 @@
-//! The dashboard for operators: the HTML, CSS and JavaScript files of `assets/`, embedded into the binary. The page uses only
-//! the public API. This crate does not speak HTTP: it returns bytes, and the values of the headers to send with them.
+//! The page of operators and that of their customers: the HTML, CSS and JavaScript files of `assets/`, embedded into the binary.
+//! Both use only the public API. This crate does not speak HTTP: it returns bytes, and the values of the headers to send with
+//! them.
 //!
-//! The page refers to its assets as `assets/<version>/<name>`, where the version is a hash of all assets. A browser
-//! therefore never mixes files of two builds and may cache them forever. Only the page itself is requested each time. The
+//! A page refers to its assets as `assets/<version>/<name>`, where the version is a hash of all assets. A browser
+//! therefore never mixes files of two builds and may cache them forever. Only the pages themselves are requested each time. The
 //! folders of `assets/vendor`, each with a library and its licence, are not part of the paths: file names are unique.
 #![forbid(unsafe_code)]
 
@@ -16,12 +17,28 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-/// The content security policy of the page. Injected content can neither run scripts nor load or send data.
-pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The content security policy of both pages, without the origins that may frame them. Injected content can neither run scripts
+/// nor load or send data.
+macro_rules! policy {
+    () => {
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors "
+    };
+}
 
-/// The file that is served at `/`.
-const PAGE: &str = "index.html";
+/// The content security policy of a page that no other page may frame.
+pub const CONTENT_SECURITY_POLICY: &str = concat!(policy!(), "'none'");
+
+/// Returns the content security policy of a page that pages of these origins may frame.
+pub fn framed_policy(origins: &[String]) -> String {
+    match origins {
+        [] => CONTENT_SECURITY_POLICY.to_owned(),
+        origins => format!(concat!(policy!(), "{}"), origins.join(" ")),
+    }
+}
+
+/// The paths of the pages, and their files.
+const PAGES: [(&str, &str); 2] = [("", "index.html"), ("portal", "portal.html")];
 /// The directory of assets in the paths of the embedded page. `_` stands for the version.
 const UNVERSIONED: &str = "assets/_/";
 
@@ -52,17 +69,17 @@ pub struct Asset {
     pub cacheable: bool,
 }
 
-/// Returns the file for a request's path: `/` or `/assets/<version>/<name>`. `None` for any other path.
+/// Returns the file for a request's path: `/`, `/portal` or `/assets/<version>/<name>`. `None` for any other path.
 ///
 /// With the version of another build, the asset is found but not cacheable. Two builds may serve one page while one replaces
 /// the other.
 pub fn asset(path: &str) -> Option<Asset> {
     let path = path.strip_prefix('/').unwrap_or(path);
-    if path.is_empty() {
-        return Some(page());
+    if let Some((_, name)) = PAGES.iter().find(|(page, _)| *page == path) {
+        return Some(page(name));
     }
     let (version, name) = path.strip_prefix("assets/")?.split_once('/')?;
-    if name == PAGE {
+    if is_page(name) {
         return None;
     }
     let path = EmbeddedFiles::iter().find(|path| file_name(path) == name)?;
@@ -80,7 +97,7 @@ pub fn asset(path: &str) -> Option<Asset> {
 
 /// All files, compressed by gzip, by their paths. Together they are small, so that one request compresses them all.
 static COMPRESSED: LazyLock<BTreeMap<Cow<'static, str>, Vec<u8>>> = LazyLock::new(|| {
-    let bytes = |path: &str| if path == PAGE { page_bytes() } else { file(path).data.into_owned() };
+    let bytes = |path: &str| if is_page(path) { page_bytes(path) } else { file(path).data.into_owned() };
     EmbeddedFiles::iter().map(|path| (path.clone(), compress(&bytes(&path)))).collect()
 });
 
@@ -90,18 +107,22 @@ fn compress(bytes: &[u8]) -> Vec<u8> {
     written.expect("writing to memory does not fail")
 }
 
-/// Returns the page with the current version in its paths.
-fn page_bytes() -> Vec<u8> {
-    let text = String::from_utf8(file(PAGE).data.into_owned()).expect("the page is UTF-8, as a test checks");
+fn is_page(name: &str) -> bool {
+    PAGES.iter().any(|(_, page)| *page == name)
+}
+
+/// Returns a page with the current version in its paths.
+fn page_bytes(name: &str) -> Vec<u8> {
+    let text = String::from_utf8(file(name).data.into_owned()).expect("a page is UTF-8, as a test checks");
     text.replace(UNVERSIONED, &format!("assets/{}/", *VERSION)).into_bytes()
 }
 
-fn page() -> Asset {
+fn page(name: &str) -> Asset {
     Asset {
-        bytes: page_bytes().into(),
-        gzip: COMPRESSED.get(PAGE).expect("every file is compressed"),
-        content_type: content_type(PAGE).expect("html is a known extension"),
-        etag: format!("\"{}\"", *VERSION),
+        bytes: page_bytes(name).into(),
+        gzip: COMPRESSED.get(name).expect("every file is compressed"),
+        content_type: content_type(name).expect("html is a known extension"),
+        etag: format!("\"{}-{name}\"", *VERSION),
         cacheable: false,
     }
 }

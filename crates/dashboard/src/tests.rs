@@ -50,45 +50,91 @@ fn attributes(tag: &str) -> Vec<(&str, &str)> {
     found
 }
 
-#[test]
-fn every_file_that_the_page_refers_to_exists() {
-    let page = String::from_utf8(page().bytes.into_owned()).unwrap();
-    let mut found = 0;
-    for tag in tags(&page) {
-        for (name, value) in attributes(tag) {
-            if !["src", "href"].contains(&name) || value.starts_with('#') || value == "docs" {
-                continue;
-            }
-            let asset = asset(value).unwrap_or_else(|| panic!("<{tag}> refers to a missing file"));
-            assert!(asset.cacheable, "{value} contains no version");
-            found += 1;
-        }
+/// Returns the files of the pages.
+fn pages() -> impl Iterator<Item = &'static str> {
+    PAGES.iter().map(|(_, name)| *name)
+}
+
+/// Returns the names of the modules that a module imports.
+fn imports_of(module: &str) -> Vec<String> {
+    let source = text(module);
+    let paths = between(&source, " from \"", '"').into_iter().chain(between(&source, "import \"", '"'));
+    let name = |path: &str| path.strip_prefix("./").map(str::to_owned);
+    paths
+        .map(|path| {
+            name(path).unwrap_or_else(|| panic!("{module} imports {path}, which is not in its folder"))
+        })
+        .collect()
+}
+
+/// Returns the names of all modules that a page loads.
+fn modules_of(page: &str) -> Vec<String> {
+    let html = text(page);
+    let scripts = tags(&html).into_iter().filter(|tag| tag.contains("type=\"module\"")).flat_map(attributes);
+    let sources = scripts.filter(|(name, _)| *name == "src");
+    let mut modules: Vec<_> = sources.map(|(_, source)| file_name(source).to_owned()).collect();
+    assert!(!modules.is_empty(), "{page} loads no module");
+    let mut next = 0;
+    while let Some(module) = modules.get(next) {
+        let found: Vec<_> = imports_of(module).into_iter().filter(|name| !modules.contains(name)).collect();
+        modules.extend(found);
+        next += 1;
     }
-    assert!(found >= 4, "found {found} references; expected a style sheet, a script and icons");
+    modules.sort();
+    modules.dedup();
+    modules
+}
+
+#[test]
+fn every_file_that_a_page_refers_to_exists() {
+    for name in pages() {
+        let page = String::from_utf8(page(name).bytes.into_owned()).unwrap();
+        let mut found = 0;
+        for tag in tags(&page) {
+            for (attribute, value) in attributes(tag) {
+                if !["src", "href"].contains(&attribute) || value.starts_with('#') || value == "docs" {
+                    continue;
+                }
+                let asset = asset(value).unwrap_or_else(|| panic!("<{tag}> refers to a missing file"));
+                assert!(asset.cacheable, "{value} contains no version");
+                found += 1;
+            }
+        }
+        assert!(found >= 4, "{name} has {found} references; expected a style sheet, a script and icons");
+    }
+}
+
+#[test]
+fn the_portal_has_no_code_of_operators() {
+    let modules = modules_of("portal.html");
+    for module in ["portal.js", "registry.js", "list.js"] {
+        assert!(modules.contains(&module.to_owned()), "{module} is missing: {modules:?}");
+    }
+    for module in &modules {
+        assert!(
+            !["app.js", "api.js", "stream.js", "actions.js", "caller.js", "key.js"].contains(&&**module),
+            "{module}"
+        );
+        assert!(!text(module).contains("webhook-outbox"), "{module} names the operators' API");
+    }
 }
 
 #[test]
 fn every_imported_module_exists_and_every_module_is_imported() {
-    let mut imported = vec!["app.js".to_owned()];
+    let imported: Vec<_> = pages().flat_map(modules_of).collect();
     for module in names(".js") {
         let source = text(&module);
-        for path in between(&source, " from \"", '"') {
-            let name = path
-                .strip_prefix("./")
-                .unwrap_or_else(|| panic!("{module} imports {path}, which is not in its folder"));
-            assert!(EmbeddedFiles::get(name).is_some(), "{module} imports {path}, which is missing");
-            imported.push(name.to_owned());
+        for name in imports_of(&module) {
+            assert!(EmbeddedFiles::get(&name).is_some(), "{module} imports {name}, which is missing");
         }
         // Comments name types as `import("./module.js").Type`.
         let code = source.lines().filter(|line| !line.trim_start().starts_with(['/', '*']));
         for line in code {
-            for unsupported in ["import(", "import \""] {
-                assert!(!line.contains(unsupported), "{module}: this test understands `import … from` only");
-            }
+            assert!(!line.contains("import("), "{module}: this test understands `import … from` only");
         }
     }
     for module in names(".js") {
-        assert!(imported.contains(&module), "no module imports {module}");
+        assert!(imported.contains(&module), "no page loads {module}");
     }
 }
 
@@ -113,45 +159,57 @@ fn every_imported_name_is_exported() {
 }
 
 #[test]
-fn every_element_that_a_module_uses_is_on_the_page_once() {
-    let page = text(PAGE);
-    let ids: Vec<_> = tags(&page)
-        .into_iter()
-        .flat_map(attributes)
-        .filter_map(|(name, value)| (name == "id").then_some(value))
-        .collect();
-    for module in names(".js") {
-        for id in between(&text(&module), "byId(\"", '"') {
-            assert_eq!(ids.iter().filter(|known| **known == id).count(), 1, "{module} uses #{id}");
+fn every_element_that_a_module_uses_is_on_its_page_once() {
+    for name in pages() {
+        let page = text(name);
+        let ids: Vec<_> = tags(&page)
+            .into_iter()
+            .flat_map(attributes)
+            .filter_map(|(name, value)| (name == "id").then_some(value))
+            .collect();
+        for module in modules_of(name) {
+            for id in between(&text(&module), "byId(\"", '"') {
+                assert_eq!(
+                    ids.iter().filter(|known| **known == id).count(),
+                    1,
+                    "{module} uses #{id} of {name}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn labels_and_descriptions_refer_to_elements_of_the_page() {
-    let page = text(PAGE);
-    let all: Vec<_> = tags(&page).into_iter().flat_map(attributes).collect();
-    for (name, value) in &all {
-        if ["for", "aria-labelledby", "aria-describedby"].contains(name) {
-            assert!(all.contains(&("id", value)), "{name}=\"{value}\" refers to a missing element");
+    for page in pages() {
+        let html = text(page);
+        let all: Vec<_> = tags(&html).into_iter().flat_map(attributes).collect();
+        for (name, value) in &all {
+            if ["for", "aria-labelledby", "aria-describedby"].contains(name) {
+                assert!(
+                    all.contains(&("id", value)),
+                    "{page}: {name}=\"{value}\" refers to a missing element"
+                );
+            }
         }
     }
 }
 
 #[test]
-fn the_page_has_no_inline_scripts_and_styles() {
-    let page = text(PAGE);
-    assert_eq!(
-        page.matches("<script").count(),
-        page.matches("></script>").count(),
-        "a script has inline content"
-    );
-    for tag in tags(&page) {
-        assert!(!tag.starts_with("style"), "<{tag}>: styles are in style.css");
-        for (name, value) in attributes(tag) {
-            assert!(name != "style", "<{tag}>");
-            assert!(!name.starts_with("on"), "<{tag}>: handlers are in modules");
-            assert!(!value.trim_start().to_ascii_lowercase().starts_with("javascript:"), "<{tag}>");
+fn a_page_has_no_inline_scripts_and_styles() {
+    for page in pages().map(text) {
+        assert_eq!(
+            page.matches("<script").count(),
+            page.matches("></script>").count(),
+            "a script has inline content"
+        );
+        for tag in tags(&page) {
+            assert!(!tag.starts_with("style"), "<{tag}>: styles are in style.css");
+            for (name, value) in attributes(tag) {
+                assert!(name != "style", "<{tag}>");
+                assert!(!name.starts_with("on"), "<{tag}>: handlers are in modules");
+                assert!(!value.trim_start().to_ascii_lowercase().starts_with("javascript:"), "<{tag}>");
+            }
         }
     }
 }
@@ -200,6 +258,7 @@ fn nothing_is_loaded_from_other_hosts() {
         "xmlns=\"http://www.w3.org/2000/svg\"",
         "/*! https://github.com/leeoniya/uPlot",
         "http://127.0.0.1:",
+        "placeholder: \"https://example.com/",
     ];
     for name in EmbeddedFiles::iter().filter(|name| !name.ends_with(".txt")) {
         let text = harmless.iter().fold(text(&name), |text, part| text.replace(part, ""));
@@ -213,6 +272,7 @@ fn nothing_is_loaded_from_other_hosts() {
 fn every_asset_has_a_content_type() {
     let content_type_of = |path: &str| asset(path).map(|asset| asset.content_type);
     assert_eq!(content_type_of("/"), Some("text/html; charset=utf-8"));
+    assert_eq!(content_type_of("/portal"), Some("text/html; charset=utf-8"));
     assert_eq!(content_type_of("/assets/_/style.css"), Some("text/css; charset=utf-8"));
     assert_eq!(content_type_of("/assets/_/app.js"), Some("text/javascript; charset=utf-8"));
     assert_eq!(content_type_of("/assets/_/icon.svg"), Some("image/svg+xml"));
@@ -222,10 +282,13 @@ fn every_asset_has_a_content_type() {
 }
 
 #[test]
-fn only_the_page_and_its_assets_are_found() {
+fn only_the_pages_and_their_assets_are_found() {
     assert_eq!(asset("/"), asset(""));
     let unknown = [
         "/index.html",
+        "/portal.html",
+        "/portal/",
+        "/assets/_/portal.html",
         "/app.js",
         "/assets/app.js",
         "/assets/_/",
@@ -270,10 +333,12 @@ fn etags_are_quoted_and_unique() {
         .filter_map(|name| asset(&format!("/assets/_/{}", file_name(&name))))
         .map(|asset| asset.etag)
         .collect();
-    etags.push(asset("/").unwrap().etag);
+    etags.extend(PAGES.map(|(path, _)| asset(path).unwrap().etag));
     for etag in &etags {
         let inner = etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"')).unwrap();
-        assert!(inner.len() == 16 && inner.bytes().all(|b| b.is_ascii_hexdigit()), "{etag}");
+        let hash = inner.split('-').next().unwrap();
+        assert!(hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()), "{etag}");
+        assert!(!inner.contains('"'), "{etag}");
     }
     etags.sort();
     etags.dedup();
@@ -291,6 +356,15 @@ fn the_policy_allows_no_more_than_the_page_needs() {
     {
         assert!(directives.contains(&directive), "{directive}");
     }
+}
+
+#[test]
+fn only_the_given_origins_may_frame_a_page() {
+    assert_eq!(framed_policy(&[]), CONTENT_SECURITY_POLICY);
+    let policy = framed_policy(&["https://a.example".to_owned(), "https://b.example:8443".to_owned()]);
+    let (before, ancestors) = policy.split_once("frame-ancestors ").unwrap();
+    assert_eq!(ancestors, "https://a.example https://b.example:8443");
+    assert!(CONTENT_SECURITY_POLICY.starts_with(before) && before.contains("default-src 'none'"), "{policy}");
 }
 
 #[test]
@@ -317,7 +391,17 @@ fn every_vendored_library_names_its_origin_and_licence() {
 
 #[test]
 fn all_files_of_the_first_load_are_small() {
-    let loaded = EmbeddedFiles::iter().filter(|name| !name.ends_with(".txt"));
-    let bytes: usize = loaded.map(|name| COMPRESSED[&name].len()).sum();
-    assert!(bytes < BYTES_MAX, "{bytes} bytes");
+    for page in pages() {
+        let html = text(page);
+        let linked =
+            tags(&html).into_iter().flat_map(attributes).filter(|(_, value)| value.starts_with(UNVERSIONED));
+        let linked = linked.map(|(_, value)| file_name(value).to_owned());
+        let mut names: Vec<_> = linked.chain(modules_of(page)).chain([page.to_owned()]).collect();
+        names.sort();
+        names.dedup();
+        let loaded = EmbeddedFiles::iter().filter(|path| names.iter().any(|name| name == file_name(path)));
+        let bytes: usize = loaded.map(|path| COMPRESSED[&path].len()).sum();
+        assert!(bytes < BYTES_MAX, "{page} loads {bytes} bytes");
+        assert!(bytes > 10_000, "{page} loads {bytes} bytes, which cannot be all");
+    }
 }

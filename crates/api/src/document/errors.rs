@@ -175,7 +175,7 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
             destination_not_found(),
             body_too_large(actions::BODY_BYTES_MAX),
         ],
-        "resumeDestination" => vec![
+        "resumeDestination" | "probeDestination" => vec![
             invalid_action_body("there are no fields"),
             body_too_slow(),
             destination_not_found(),
@@ -210,6 +210,42 @@ fn operation_errors(operation_id: &str) -> Vec<ErrorExample> {
                 not_found(),
                 ("the event is not failed", conflict.into()),
                 action_key_conflict(),
+                body_too_large(actions::BODY_BYTES_MAX),
+            ]
+        }
+        "getEventContent" => {
+            let removed = StoreError::ContentRemoved { event_id: example_event_id() };
+            vec![
+                unknown_parameter(),
+                not_found(),
+                discarded(),
+                ("the payload was removed, by a caller or by retention", removed.into()),
+            ]
+        }
+        "replayEvent" => {
+            let event_id = example_event_id();
+            let conflict =
+                StoreError::NotReplayable { event_id: event_id.clone(), status: DeliveryStatus::Failed };
+            let endpoint = || "ep_0000000000000011".to_owned();
+            vec![
+                invalid_action_body("there are no fields"),
+                body_too_slow(),
+                not_found(),
+                discarded(),
+                (
+                    "the endpoint of the event was deleted",
+                    StoreError::EndpointNotFound { endpoint: endpoint() }.into(),
+                ),
+                ("the event is not delivered", conflict.into()),
+                (
+                    "the endpoint of the event is disabled",
+                    StoreError::EndpointDisabled { endpoint: endpoint() }.into(),
+                ),
+                action_key_conflict(),
+                (
+                    "the payload was removed, by a caller or by retention",
+                    StoreError::ContentRemoved { event_id }.into(),
+                ),
                 body_too_large(actions::BODY_BYTES_MAX),
             ]
         }

@@ -34,6 +34,7 @@ fn pending() -> EventView {
         webhook_id: None,
         session_id: None,
         stored_by: None,
+        replay_of: None,
         status: DeliveryStatus::Pending,
         failure_kind: None,
         attempts: 0,

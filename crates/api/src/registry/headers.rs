@@ -16,6 +16,7 @@ use super::auth::{AppCaller, EndpointPath, Manage, Read};
 use super::body::{BODY_BYTES_MAX, Incoming, parse};
 use super::error::RegistryError;
 use super::params::EndpointPathParams;
+use super::settings::RegistryState;
 use crate::api::ApiState;
 
 /// How often a change is tried again after another change came first.
@@ -65,7 +66,7 @@ pub(super) async fn get(
 ) -> Result<Json<HeadersOut>, RegistryError> {
     let endpoint = state.store.endpoints().get(app.scope(), &endpoint).await?;
     let stored = state.store.endpoints().headers(endpoint.destination()).await?;
-    let headers = open_headers(&state, stored.as_ref())?;
+    let headers = state.registry.open_headers(stored.as_ref())?;
     let (sensitive, shown): (Vec<_>, Vec<_>) =
         headers.iter().partition(|(name, _)| CustomHeaders::is_sensitive(name));
     Ok(Json(HeadersOut {
@@ -135,15 +136,19 @@ async fn try_change(
 ) -> Result<StatusCode, RegistryError> {
     let endpoints = state.store.endpoints();
     let stored = endpoints.headers(destination).await?;
-    let headers = next(open_headers(state, stored.as_ref())?).map_err(|error| invalid_headers(&error))?;
+    let headers =
+        next(state.registry.open_headers(stored.as_ref())?).map_err(|error| invalid_headers(&error))?;
     let sealed = (!headers.is_empty()).then(|| state.registry.seal(&headers.encode()));
     endpoints.set_headers(destination, stored.map(|stored| stored.id), sealed.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn open_headers(state: &ApiState, stored: Option<&SealedValue>) -> Result<CustomHeaders, RegistryError> {
-    let Some(stored) = stored else { return Ok(CustomHeaders::default()) };
-    CustomHeaders::decode(&state.registry.open(stored)?).map_err(|_| RegistryError::Internal)
+impl RegistryState {
+    /// Opens the sealed custom headers of a destination.
+    pub(crate) fn open_headers(&self, stored: Option<&SealedValue>) -> Result<CustomHeaders, RegistryError> {
+        let Some(stored) = stored else { return Ok(CustomHeaders::default()) };
+        CustomHeaders::decode(&self.open(stored)?).map_err(|_| RegistryError::Internal)
+    }
 }
 
 /// Reports refused headers with the name of the header, where one is to blame.

@@ -19,6 +19,8 @@ crate::on_every_store! {
     actions_are_recorded_with_the_name_of_the_key,
     a_discarded_event_is_gone_and_the_error_says_who_discarded_it,
     only_a_failed_event_can_be_discarded_over_http,
+    a_replay_adds_an_event_with_the_same_webhook_id,
+    only_a_delivered_event_can_be_replayed_over_http,
 }
 
 fn requeue(event_id: &str) -> String {
@@ -298,4 +300,35 @@ async fn only_a_failed_event_can_be_discarded_over_http(api: TestApi) {
         api.post(&discard(&failed), body).await.expect_error(400, "invalid_request");
     }
     api.post_empty(&discard(&failed)).await.json(200);
+}
+
+async fn a_replay_adds_an_event_with_the_same_webhook_id(api: TestApi) {
+    let event_id = api.delivered_event(&event()).await;
+    let replay = format!("{EVENTS}/{event_id}/replay");
+    let response = api.post_empty(&replay).await.json(200);
+    assert_eq!(fields(&response), ["created_at", "delivery_status", "event_id", "held", "replay_of"]);
+    let new_id = format!("{event_id}-r1");
+    assert_eq!((&response["event_id"], &response["replay_of"]), (&json!(new_id), &json!(event_id)));
+    assert_eq!((&response["delivery_status"], &response["held"]), (&json!("pending"), &Value::Null));
+    let lease = claim_all(&api.store).await.remove(0);
+    assert_eq!((lease.event_id.as_str(), lease.wire_id.as_str()), (&*new_id, &*event_id));
+    let shown = api.get(&format!("{EVENTS}/{new_id}")).await.json(200);
+    assert_eq!((&shown["replay_of"], &shown["max_attempts"]), (&json!(event_id), &json!(1)));
+    assert_eq!(shown["audit"][0]["action"], "replay");
+    let original = api.get(&format!("{EVENTS}/{event_id}")).await.json(200);
+    assert_eq!((&original["replay_of"], &original["delivery_status"]), (&Value::Null, &json!("delivered")));
+    assert_eq!(original["audit"][0]["action"], "replay");
+}
+
+async fn only_a_delivered_event_can_be_replayed_over_http(api: TestApi) {
+    let failed = api.dead_lettered_event(&event()).await;
+    let response = api.post_empty(&format!("{EVENTS}/{failed}/replay")).await;
+    let (message, _) = response.expect_error(409, "webhook_outbox_event_not_replayable");
+    assert!(message.contains("is failed; requeue it"), "{message}");
+    let pending = api.pending_event(&event()).await;
+    let response = api.post_empty(&format!("{EVENTS}/{pending}/replay")).await;
+    let (message, _) = response.expect_error(409, "webhook_outbox_event_not_replayable");
+    assert!(message.contains("only a delivered event"), "{message}");
+    let unknown = api.post_empty(&format!("{EVENTS}/unknown/replay")).await;
+    unknown.expect_error(404, "webhook_outbox_event_not_found");
 }

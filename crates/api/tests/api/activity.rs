@@ -32,6 +32,7 @@ async fn report(store: &dyn Store, process: &str, sequence: u64) {
         sequence,
         is_last: false,
         counts,
+        receivers: Vec::new(),
     };
     store.activity().report(&report).await.unwrap();
 }
@@ -97,6 +98,7 @@ async fn a_point_without_requests_has_no_latency() {
         sequence: 1,
         is_last: false,
         counts: ActivityCounts::default(),
+        receivers: Vec::new(),
     };
     store.activity().report(&idle).await.unwrap();
     clock.advance(Duration::from_millis(3_999));

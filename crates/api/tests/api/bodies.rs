@@ -263,18 +263,25 @@ async fn queries_are_parsed_as_strictly_as_bodies() {
     let cases = [
         (
             format!("{EVENTS}?page=2"),
-            "unknown parameter \"page\"; allowed parameters: status, destination, endpoint_id, limit, cursor",
+            "unknown parameter \"page\"; allowed parameters: destination, app, event_type, failure_kind, error_class, since, \
+             until, status, endpoint_id, event_id, payment_request_id, session_id, webhook_id, limit, cursor",
         ),
         (format!("{EVENTS}?limit=5&limit=6"), "\"limit\" appears twice"),
-        (format!("{EVENTS}?status=lost"), "status must be pending, delivered or failed, got \"lost\""),
+        (
+            format!("{EVENTS}?status=lost"),
+            "status must be pending, retrying, delivered or failed, got \"lost\"",
+        ),
         (format!("{EVENTS}?status="), "status must be"),
         (format!("{EVENTS}?status=Pending"), "status must be"),
-        (format!("{EVENTS}?destination=nowhere"), "destination is not an absolute URL"),
-        (format!("{EVENTS}?destination="), "destination is not an absolute URL"),
+        (
+            format!("{EVENTS}?destination=nowhere"),
+            "destination must be a URL or the id of an endpoint, got \"nowhere\"",
+        ),
+        (format!("{EVENTS}?destination="), "destination must be a URL"),
         (format!("{EVENTS}?cursor=x"), "not a cursor of this listing"),
         (
             "/v1/webhook-outbox/dlq?status=failed".to_owned(),
-            "allowed parameters: failure_kind, limit, cursor",
+            "unknown parameter \"status\"; allowed parameters: destination, app, event_type, failure_kind, error_class",
         ),
         (format!("{OVERVIEW}?x"), "unknown parameter \"x\"; allowed parameters: none"),
         (format!("{one}?verbose=1"), "unknown parameter \"verbose\""),

@@ -11,6 +11,7 @@ crate::on_every_store! {
     s2_nfr003_operator_responses_never_contain_a_payload,
     a_page_continues_after_the_previous_one_despite_changes_in_between,
     dead_letters_are_listed_by_kind_and_cancelled_ones_are_counted_apart,
+    dead_letters_are_found_by_the_conditions_of_a_bulk_operation,
 }
 
 async fn dead_letter_many(api: &TestApi, count: usize) -> Vec<String> {
@@ -83,6 +84,7 @@ async fn s2_fr003_ac3_the_dlq_over_http_has_all_operator_fields(api: TestApi) {
         "webhook_id",
         "session_id",
         "stored_by",
+        "replay_of",
         "destination_url",
         "attempts",
         "max_attempts",
@@ -163,7 +165,10 @@ async fn a_full_page_without_successor_has_no_cursor() {
 #[tokio::test]
 async fn an_empty_queue_is_an_empty_page() {
     let api = TestApi::on_memory().await;
-    assert_eq!(api.get(DLQ).await.json(200), json!({ "events": [], "next_cursor": null }));
+    assert_eq!(
+        api.get(DLQ).await.json(200),
+        json!({ "events": [], "next_cursor": null, "searched_until": null })
+    );
 }
 
 #[tokio::test]
@@ -214,4 +219,31 @@ async fn dead_letters_are_listed_by_kind_and_cancelled_ones_are_counted_apart(ap
         api.get(&format!("{DLQ}?failure_kind=tired")).await.expect_error(400, "invalid_request");
     assert!(message.contains("exhausted, cancelled") && message.contains("not_cancelled"), "{message}");
     assert_eq!(details, json!({ "parameter": "failure_kind" }));
+}
+
+async fn dead_letters_are_found_by_the_conditions_of_a_bulk_operation(api: TestApi) {
+    let failed = dead_letter_many(&api, 3).await;
+    api.post_empty(&format!("{EVENTS}/{}/cancel", failed[0])).await.json(200);
+    for (filter, count) in [
+        (json!({}), 2),
+        (json!({"failure_kind": "not_cancelled"}), 2),
+        (json!({"failure_kind": "cancelled"}), 1),
+        (json!({"error_class": "http_410"}), 2),
+        (json!({"event_type": "other"}), 0),
+        (json!({"destination": event()["destination_url"]}), 2),
+        (json!({"until": "2000-01-01T00:00:00Z"}), 0),
+    ] {
+        let request = json!({"action": "requeue", "filter": filter, "dry_run": true});
+        let counted = api.post("/v1/webhook-outbox/bulk", request.to_string()).await.json(200);
+        assert_eq!(counted["matched_count"], count, "{filter}");
+        let mut query = String::from("limit=200");
+        for (name, value) in filter.as_object().unwrap() {
+            query += &format!("&{name}={}", value.as_str().unwrap());
+        }
+        if filter["failure_kind"].is_null() {
+            query += "&failure_kind=not_cancelled";
+        }
+        let page = api.get(&format!("{DLQ}?{query}")).await.json(200);
+        assert_eq!(ids(&page).len(), count, "{query}");
+    }
 }

@@ -1,7 +1,9 @@
 //! Destinations over HTTP: lists, one destination, pause and resume.
 
-use posthaste_domain::WorkerId;
-use posthaste_store::{CircuitReport, OpenCircuitReport, Store as _};
+use posthaste_domain::{DestinationId, WorkerId};
+use posthaste_store::{
+    ActivityCounts, ActivityReport, CircuitReport, OpenCircuitReport, ReceiverActivity, Store as _,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,10 @@ const DESTINATIONS: &str = "/v1/webhook-outbox/destinations";
 
 crate::on_every_store! {
     a_new_destination_is_ok_and_has_every_field_of_the_contract,
+    window_failures_and_latency_are_those_that_workers_reported,
     destinations_are_listed_in_pages_and_by_state,
+    destinations_are_found_by_their_ids,
+    destinations_in_trouble_are_counted_and_the_longest_backlog_comes_first,
     a_paused_destination_holds_events_until_it_is_resumed,
     a_requeue_of_a_held_event_says_so,
     an_unknown_or_invalid_destination_is_not_found,
@@ -62,11 +67,50 @@ async fn a_new_destination_is_ok_and_has_every_field_of_the_contract(api: TestAp
         "failing_since": null,
         "in_flight": 0,
         "window": null,
+        "failure_ratio": null,
+        "latency_ms": null,
         "pending_count": 1,
         "pending_count_capped": false,
         "last_error": null,
     });
     assert_eq!(shown, expected);
+}
+
+async fn window_failures_and_latency_are_those_that_workers_reported(api: TestApi) {
+    let (_, id) = add_destination(&api, "https://a.example/").await;
+    let (_, unused) = add_destination(&api, "https://b.example/").await;
+    for process in ["one", "other"] {
+        let receiver = |id: &str, requests, failures, millis| ReceiverActivity {
+            destination: DestinationId(id.parse().unwrap()),
+            window: 5,
+            requests,
+            failures,
+            latency: Duration::from_millis(millis),
+        };
+        let report = ActivityReport {
+            process: WorkerId::new(process).unwrap(),
+            worker: WorkerId::new("w").unwrap(),
+            version: "0.1.0".to_owned(),
+            running_for: Duration::ZERO,
+            in_flight: 0,
+            sequence: 1,
+            is_last: false,
+            counts: ActivityCounts::default(),
+            receivers: vec![receiver(&id, 40, 10, 250), receiver(&unused, 0, 0, 0)],
+        };
+        api.store.activity().report(&report).await.unwrap();
+    }
+    let shown = api.get(&path(&id)).await.json(200);
+    let listed = api.get(DESTINATIONS).await.json(200);
+    for destination in [&shown, &listed["destinations"][0]] {
+        let known = ["window", "failure_ratio", "latency_ms"].map(|field| &destination[field]);
+        assert_eq!(known, [&json!(10), &json!(0.25), &json!(250.0)]);
+    }
+    let unused = &listed["destinations"][1];
+    assert_eq!(
+        (&unused["window"], &unused["failure_ratio"], &unused["latency_ms"]),
+        (&json!(10), &Value::Null, &Value::Null)
+    );
 }
 
 async fn destinations_are_listed_in_pages_and_by_state(api: TestApi) {
@@ -95,6 +139,48 @@ async fn destinations_are_listed_in_pages_and_by_state(api: TestApi) {
     for invalid in ["state=sleeping", "limit=0", "limit=201", "cursor=x", "cursor=", "status=ok"] {
         api.get(&format!("{DESTINATIONS}?{invalid}")).await.expect_error(400, "invalid_request");
     }
+}
+
+async fn destinations_are_found_by_their_ids(api: TestApi) {
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c"] {
+        ids.push(add_destination(&api, &format!("https://{name}.example/")).await.1);
+    }
+    let wanted = [&*ids[2], "999999", &*ids[0]];
+    let page = api.get(&format!("{DESTINATIONS}?ids={}", wanted.join(","))).await.json(200);
+    let found: Vec<_> = page["destinations"].as_array().unwrap().iter().map(|found| &found["url"]).collect();
+    assert_eq!(found, ["https://c.example/", "https://a.example/"]);
+    assert_eq!(page["next_cursor"], Value::Null);
+    let many = vec!["1"; 201].join(",");
+    for invalid in ["ids=", "ids=1,,2", "ids=x", &format!("ids={many}"), "ids=1&limit=3", "ids=1&state=ok"] {
+        api.get(&format!("{DESTINATIONS}?{invalid}")).await.expect_error(400, "invalid_request");
+    }
+}
+
+async fn destinations_in_trouble_are_counted_and_the_longest_backlog_comes_first(api: TestApi) {
+    add_destination(&api, "https://fine.example/").await;
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let url = format!("https://paused-{number}.example/");
+        ids.push(add_destination(&api, &url).await.1);
+        for _ in 0..number {
+            api.pending_event(&event_to(&url)).await;
+        }
+    }
+    for id in &ids {
+        api.post_empty(&format!("{}/pause", path(id))).await.json(200);
+    }
+    let trouble = api.get("/v1/webhook-outbox/trouble").await.json(200);
+    let expected = [("circuit_open", 0), ("failing", 0), ("disabled", 0), ("paused", 3)];
+    let expected = expected.map(|(state, count)| json!({"state": state, "count": count, "is_capped": false}));
+    assert_eq!(trouble["counts"], json!(expected));
+    let backlogs: Vec<_> = trouble["worst"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| found["pending_count"].as_u64().unwrap())
+        .collect();
+    assert_eq!(backlogs, [3, 2, 1]);
 }
 
 async fn a_paused_destination_holds_events_until_it_is_resumed(api: TestApi) {
@@ -141,6 +227,7 @@ async fn an_unknown_or_invalid_destination_is_not_found(api: TestApi) {
         api.get(&path(id)).await.expect_error(404, "destination_not_found");
         api.post_empty(&format!("{}/pause", path(id))).await.expect_error(404, "destination_not_found");
         api.post_empty(&format!("{}/resume", path(id))).await.expect_error(404, "destination_not_found");
+        api.post_empty(&format!("{}/probe", path(id))).await.expect_error(404, "destination_not_found");
     }
 }
 
@@ -182,7 +269,18 @@ async fn an_open_circuit_is_shown_and_a_resume_closes_it() {
     assert_eq!(shown["since"], "2023-11-14T22:13:00.000000Z");
     assert_eq!(shown["next_probe_at"], "2023-11-14T22:13:30.000000Z");
     assert_eq!(api.get(OVERVIEW).await.json(200)["held_count"], 1);
+    let probe = async || api.post_empty(&format!("{}/probe", path(&id))).await.json(200);
+    let probed = json!({"destination_id": id, "state": "circuit_open", "probed": true, "reason": null});
+    assert_eq!(probe().await, probed);
+    assert_eq!(api.get(&path(&id)).await.json(200)["audit"][0]["action"], "probe");
+    api.post(&format!("{}/pause", path(&id)), json!({"seconds": 60}).to_string()).await.json(200);
+    let paused = probe().await;
+    assert_eq!(
+        (&paused["probed"], &paused["reason"]),
+        (&json!(false), &json!("paused until 2023-11-14T22:14:20.000000Z"))
+    );
     assert_eq!(api.post_empty(&format!("{}/resume", path(&id))).await.json(200)["state"], "ok");
+    assert_eq!(probe().await["reason"], "no circuit is open");
 }
 
 #[tokio::test]

@@ -76,6 +76,37 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
             let event_id = api.delivered_event(&event()).await;
             api.send(valid_request(operation, &event_id)).await
         }
+        "webhook_outbox_event_not_replayable" => {
+            let event_id = api.pending_event(&event()).await;
+            api.send(valid_request(operation, &event_id)).await
+        }
+        "webhook_outbox_event_content_removed" => {
+            let published = api.publish_to_endpoint().await;
+            let event_id = api.deliver_published().await;
+            let messages = format!("/api/v1/app/{}/msg", published.app_id);
+            let message = api.get(&messages).await.json(200)["data"][0]["id"].as_str().unwrap().to_owned();
+            let content = format!("{messages}/{message}/content");
+            let removed = api.send(build_request(Method::DELETE, &content, &[], Body::empty())).await;
+            assert_eq!(removed.status, 204);
+            api.send(valid_request(operation, &event_id)).await
+        }
+        "endpoint_not_found" => {
+            let published = api.publish_to_endpoint().await;
+            let event_id = api.deliver_published().await;
+            let endpoint = format!("/api/v1/app/{}/endpoint/{}", published.app_id, published.endpoint_id);
+            let deleted = api.send(build_request(Method::DELETE, &endpoint, &[], Body::empty())).await;
+            assert_eq!(deleted.status, 204);
+            api.send(valid_request(operation, &event_id)).await
+        }
+        "endpoint_disabled" => {
+            let published = api.publish_to_endpoint().await;
+            let event_id = api.deliver_published().await;
+            let endpoint = format!("/api/v1/app/{}/endpoint/{}", published.app_id, published.endpoint_id);
+            let disable = Body::from(json!({ "disabled": true }).to_string());
+            let headers = [header("content-type", "application/json")];
+            api.send(build_request(Method::PATCH, &endpoint, &headers, disable)).await.json(200);
+            api.send(valid_request(operation, &event_id)).await
+        }
         "idempotency_key_conflict" if operation.id == "startBulkOperation" => {
             let keyed = |action: &str| {
                 let body = Body::from(json!({ "action": action }).to_string());
@@ -87,9 +118,13 @@ async fn trigger_error(operation: &DocumentedOperation, code: &str) -> TestRespo
         "idempotency_key_conflict" if operation.id != "enqueueEvents" => {
             let keyed =
                 |event_id: &str| with_header(valid_request(operation, event_id), "idempotency-key", "k");
-            let (first, second) =
-                (api.dead_lettered_event(&event()).await, api.dead_lettered_event(&event()).await);
-            api.send(keyed(&first)).await.json(200);
+            let ended = async || match operation.id.as_str() {
+                "replayEvent" => api.delivered_event(&event()).await,
+                _ => api.dead_lettered_event(&event()).await,
+            };
+            let (first, second) = (ended().await, ended().await);
+            let done = api.send(keyed(&first)).await;
+            assert!(done.status.is_success(), "{}", done.text());
             api.send(keyed(&second)).await
         }
         "idempotency_key_conflict" => {

@@ -15,6 +15,8 @@ use crate::test_api::{
 crate::on_every_store! {
     events_are_listed_newest_first_with_their_status,
     events_are_filtered_by_state_and_destination,
+    events_are_found_by_conditions_that_combine,
+    a_bad_condition_is_named_with_its_rule,
     an_event_shows_its_attempts,
     every_state_is_explained,
     an_unknown_or_invalid_event_id_is_not_found,
@@ -34,13 +36,21 @@ async fn events_are_listed_newest_first_with_their_status(api: TestApi) {
     let fields: Vec<&str> = page["events"][0].as_object().unwrap().keys().map(String::as_str).collect();
     let dead_letter =
         ["event_id", "event_type", "payment_request_id", "webhook_id", "session_id", "destination_url"];
-    let more =
-        ["stored_by", "attempts", "max_attempts", "last_error", "failure_kind", "updated_at", "created_at"];
+    let more = [
+        "stored_by",
+        "replay_of",
+        "attempts",
+        "max_attempts",
+        "last_error",
+        "failure_kind",
+        "updated_at",
+        "created_at",
+    ];
     let status_fields = ["delivery_status", "next_attempt_at", "last_attempted_at", "delivered_at"];
     for field in dead_letter.iter().chain(&more).chain(&status_fields) {
         assert!(fields.contains(field), "{field}");
     }
-    assert_eq!(fields.len(), 17);
+    assert_eq!(fields.len(), 18);
     let statuses: Vec<(&str, bool, bool, bool)> = page["events"]
         .as_array()
         .unwrap()
@@ -80,6 +90,66 @@ async fn events_are_filtered_by_state_and_destination(api: TestApi) {
     for (query, expected) in cases {
         let page = api.get(&format!("{EVENTS}?{query}")).await.json(200);
         assert_eq!(ids(&page), expected, "{query}");
+    }
+}
+
+async fn events_are_found_by_conditions_that_combine(api: TestApi) {
+    let with = |id: &str, fields: Value| {
+        let mut new = event();
+        new["event_id"] = json!(id);
+        new.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        new
+    };
+    api.dead_lettered_event(&with("gone", json!({"event_type": "order.lost", "session_id": "se-1"}))).await;
+    api.pending_event(&with("new", json!({"event_type": "order.made", "session_id": "se-1"}))).await;
+    api.pending_event(&with("paid", json!({"payment_request_id": "pr-1", "webhook_id": "wh-1"}))).await;
+    let cases: [(&str, &[&str]); 12] = [
+        ("event_type=order.made", &["new"]),
+        ("event_type=order", &[]),
+        ("failure_kind=gone", &["gone"]),
+        ("error_class=http_4xx", &["gone"]),
+        ("event_id=paid", &["paid"]),
+        ("session_id=se-1", &["new", "gone"]),
+        ("session_id=se-1&status=failed", &["gone"]),
+        ("payment_request_id=pr-1", &["paid"]),
+        ("webhook_id=wh-1", &["paid"]),
+        ("webhook_id=ep_0000000000000011", &[]),
+        ("app=app_0000000000000099", &[]),
+        ("since=2000-01-01T00:00:00Z&until=2000-01-02T00:00:00Z", &[]),
+    ];
+    for (query, expected) in cases {
+        let page = api.get(&format!("{EVENTS}?{query}")).await.json(200);
+        assert_eq!(ids(&page), expected, "{query}");
+        assert_eq!((&page["next_cursor"], &page["searched_until"]), (&Value::Null, &Value::Null), "{query}");
+    }
+    let first = api.get(&format!("{EVENTS}?since=2000-01-01T00:00:00%2B02:00&limit=1")).await.json(200);
+    assert_eq!(ids(&first), ["paid"]);
+    assert_eq!(first["searched_until"], first["events"][0]["created_at"]);
+}
+
+async fn a_bad_condition_is_named_with_its_rule(api: TestApi) {
+    let long = "x".repeat(257);
+    for (query, rule) in [
+        ("app=a%20b", "app must be the id or the uid of an application, got \"a b\""),
+        ("app=unknown", "app must be the id or the uid of an existing application, got \"unknown\""),
+        ("event_type=", "event_type must be 1 to 256 characters"),
+        (&format!("session_id={long}"), "session_id must be 1 to 256 characters"),
+        ("failure_kind=dead", "failure_kind must be exhausted, cancelled,"),
+        ("failure_kind=not_cancelled", "failure_kind must be one kind in a list of events"),
+        ("error_class=http_200", "error_class must be an error class such as timeout"),
+        ("since=yesterday", "since must be an RFC 3339 time with an offset"),
+        ("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "since must not be later than until"),
+        ("event_id=a.b", "a full stop separates it"),
+        (
+            "endpoint_id=ep_0000000000000011&webhook_id=ep_0000000000000012",
+            "must not name different endpoints",
+        ),
+    ] {
+        let refused = api.get(&format!("{EVENTS}?{query}")).await.json(400);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(rule), "{query}: {message}");
+        let name = query.split('=').next().unwrap();
+        assert_eq!(refused["error"]["details"]["parameter"], name, "{query}");
     }
 }
 

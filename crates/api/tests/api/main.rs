@@ -9,6 +9,7 @@ mod activity;
 mod bodies;
 mod body_limits;
 mod bulk;
+mod content;
 mod dead_letters;
 mod destinations;
 mod diagnosis;

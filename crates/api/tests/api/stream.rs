@@ -39,6 +39,7 @@ async fn s4_a1_every_terminal_state_is_streamed_over_http(api: TestApi) {
         notice,
         json!({
             "topic": "gateway:webhooks", "type": "WebhookDeliveredEvent", "webhook_delivery_id": delivered,
+            "event_type": full["event_type"], "destination_url": full["destination_url"],
             "webhook_id": "webhook_id-17", "session_id": "session_id-17",
             "payment_request_id": "payment_request_id-17", "attempts": 1, "failure_kind": null,
         })
@@ -108,6 +109,7 @@ async fn a_disabled_endpoint_is_streamed_with_its_application_and_the_reason(api
         json!({
             "topic": "gateway:webhooks", "type": "WebhookEndpointDisabledEvent",
             "webhook_delivery_id": lease.event_id.as_str(), "webhook_id": published.endpoint_id,
+            "event_type": "invoice.paid", "destination_url": "https://shop.example/hook",
             "session_id": null, "payment_request_id": null, "attempts": 1, "failure_kind": null,
             "endpoint_id": published.endpoint_id, "app_id": published.app_id, "reason": "gone",
         })

@@ -23,7 +23,7 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "URL|ENDPOINT", group = "which", help_heading = SELECTION)]
     destination: Option<String>,
     /// Events of this application
-    #[arg(long, value_name = "APP_ID", group = "which", help_heading = SELECTION)]
+    #[arg(long, value_name = "ID|UID", group = "which", help_heading = SELECTION)]
     app: Option<String>,
     /// Events of this type
     #[arg(long = "type", value_name = "TYPE", group = "which", help_heading = SELECTION)]
@@ -71,7 +71,7 @@ impl FilterArgs {
 }
 
 /// Parses a time, or a period before now.
-fn parse_time(text: &str) -> Result<Timestamp, String> {
+pub(super) fn parse_time(text: &str) -> Result<Timestamp, String> {
     parse_time_at(text, time::now())
 }
 

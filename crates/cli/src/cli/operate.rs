@@ -1,13 +1,17 @@
 //! Arguments of the operators' commands: `overview`, `workers`, `dlq`, `events` and `destinations`.
 
+use std::time::Duration;
+
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use posthaste::store::DestinationState;
-use posthaste_domain::FailureKind;
+use posthaste_domain::{FailureKind, Timestamp};
 
-use super::bulk::{BulkArgs, BulkCommand};
+use super::bulk::{BulkArgs, BulkCommand, parse_time};
+use super::produce::parse_seconds;
 use super::settings::show_only_store_settings;
 use super::{DestinationSecretArgs, ServerArgs};
+use crate::terminal::time;
 
 /// The page sizes that the API accepts.
 const PAGE_LIMITS: std::ops::RangeInclusive<i64> = 1..=200;
@@ -38,6 +42,7 @@ pub(crate) struct WorkersArgs {
 pub(crate) enum DlqCommand {
     /// List events that could not be delivered, most recent first
     #[command(after_help = "Examples:\n  posthaste dlq list --limit 20\n  \
+                            posthaste dlq list --type invoice.paid --error timeout --since 2h\n  \
                             posthaste dlq list --all --json | jq -r '.events[].event_id'")]
     List(DlqListArgs),
     /// Make failed events pending again, with their full number of attempts
@@ -102,11 +107,52 @@ pub(crate) struct ListArgs {
     pub(crate) json: bool,
 }
 
+/// Conditions that the events of a list must meet, all of them.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ConditionArgs {
+    /// List only events to this URL, or of this endpoint
+    #[arg(long, value_name = "URL|ENDPOINT")]
+    destination: Option<String>,
+    /// List only events of this application
+    #[arg(long, value_name = "ID|UID")]
+    app: Option<String>,
+    /// List only events of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// List only events with this last error: timeout, connect, dns, http_503, http_5xx, …
+    #[arg(long, value_name = "CLASS")]
+    error: Option<String>,
+    /// List only events since then: 2h, 3d, or a time such as 2026-01-31T11:29:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<Timestamp>,
+    /// List only events until then
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<Timestamp>,
+}
+
+impl ConditionArgs {
+    /// Returns the conditions as parameters of the API.
+    pub(crate) fn to_query(&self) -> Vec<(&'static str, String)> {
+        let time = |at: &Option<Timestamp>| at.map(time::format_rfc3339);
+        let given = [
+            ("destination", self.destination.clone()),
+            ("app", self.app.clone()),
+            ("event_type", self.event_type.clone()),
+            ("error_class", self.error.clone()),
+            ("since", time(&self.since)),
+            ("until", time(&self.until)),
+        ];
+        given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DlqListArgs {
     /// List only events of this failure kind; not_cancelled lists every kind but cancelled
     #[arg(long, value_parser = list_kinds())]
     pub(crate) kind: Option<String>,
+    #[command(flatten)]
+    pub(crate) conditions: ConditionArgs,
     #[command(flatten)]
     pub(crate) list: ListArgs,
     #[command(flatten)]
@@ -147,15 +193,25 @@ pub(crate) struct DiscardArgs {
 }
 
 #[derive(Debug, Clone, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a process has one command")]
 pub(crate) enum EventsCommand {
     /// List events, most recent first
     #[command(after_help = "Examples:\n  posthaste events list --status pending\n  \
                             posthaste events list --destination https://shop.example/hooks --all\n  \
-                            posthaste events list --endpoint ep_0000000000000011")]
+                            posthaste events list --app customer-17 --error http_5xx --since 2h\n  \
+                            posthaste events list --payment-request-id pr_17")]
     List(EventsListArgs),
     /// Explain the state of an event, and show its fields and attempts
     #[command(after_help = "Example:\n  posthaste events show msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5")]
     Show(ShowArgs),
+    /// Show the payload of an event with the headers of its requests; the event's audit log records the look
+    #[command(after_help = "Examples:\n  posthaste events content msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5\n  \
+                            posthaste events content order-17 --json | jq -r .payload")]
+    Content(ContentArgs),
+    /// Send a delivered event once more, as a new event with the same webhook-id
+    #[command(after_help = "Examples:\n  posthaste events replay msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5\n  \
+                            posthaste events replay order-17 --wait")]
+    Replay(ReplayArgs),
     /// Cancel a pending or failed event: it moves to the dead-letter queue and is not attempted again unless requeued
     #[command(after_help = "Example:\n  posthaste events cancel msg_0199a3c87b7e7cc2a0d8f2f3b1b0c4d5 \
                             --reason 'refunded by hand'")]
@@ -185,12 +241,23 @@ pub(crate) struct EventsListArgs {
     /// List only events in this state
     #[arg(long, value_enum)]
     pub(crate) status: Option<Status>,
-    /// List only events to this URL
-    #[arg(long, value_name = "URL")]
-    pub(crate) destination: Option<String>,
+    /// List only failed events of this kind
+    #[arg(long, value_parser = failure_kinds())]
+    pub(crate) kind: Option<String>,
     /// List only events of this endpoint
     #[arg(long, value_name = "ID", conflicts_with = "destination")]
     pub(crate) endpoint: Option<String>,
+    /// List only events with this reference of the producer
+    #[arg(long, value_name = "ID")]
+    pub(crate) payment_request_id: Option<String>,
+    /// List only events with this reference of the producer
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+    /// List only events with this reference of the producer
+    #[arg(long, value_name = "ID")]
+    pub(crate) webhook_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) conditions: ConditionArgs,
     #[command(flatten)]
     pub(crate) list: ListArgs,
     #[command(flatten)]
@@ -207,6 +274,36 @@ pub(crate) struct ShowArgs {
     pub(crate) wide: bool,
     /// Print the server's JSON response unchanged
     #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ContentArgs {
+    /// Id of the event
+    #[arg(value_name = "ID", value_parser = whole_id)]
+    pub(crate) event_id: String,
+    /// Print the server's JSON response unchanged
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReplayArgs {
+    /// Id of the event
+    #[arg(value_name = "ID", value_parser = whole_id)]
+    pub(crate) event_id: String,
+    /// Wait until the new event is delivered or has failed; exit code 1 if it has failed
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Stop waiting after this time and exit with 1; delivery of the event continues
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = parse_seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print the server's JSON response unchanged
+    #[arg(long, conflicts_with = "wait")]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -243,6 +340,9 @@ pub(crate) enum DestinationsCommand {
     /// End pauses and close the circuit of a destination, so that its due events are sent now
     #[command(after_help = "Example:\n  posthaste destinations resume 17")]
     Resume(DestinationArgs),
+    /// Send one request to a destination with an open circuit now, and let its result decide
+    #[command(after_help = "Example:\n  posthaste destinations probe 17")]
+    Probe(DestinationArgs),
     /// Print the secrets that sign the events of a URL, or give the URL a secret of its own
     ///
     /// Opens the database, as `posthaste secret` does. Without secrets of its own, a URL has those of the instance.

@@ -139,7 +139,7 @@ pub(crate) fn require_secret(text: &str) -> Result<String, String> {
 }
 
 /// Parses a number of seconds, which may have a fraction.
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "it must be a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(number).map_err(|_| "it must be 0 or more seconds".to_owned())
 }

@@ -1,6 +1,8 @@
 //! The responses of the API, as far as commands show them. Unknown fields are ignored and most fields are optional, so
 //! that the server may be of a newer or older version.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +24,26 @@ pub(crate) struct ActionResult {
     /// Why a requeued event is not sent yet.
     #[serde(default)]
     pub(crate) held: Option<Hold>,
+}
+
+/// The payload of an event with the headers of its requests.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct EventContent {
+    pub(crate) payload: String,
+    pub(crate) payload_encoding: String,
+    pub(crate) payload_bytes: u64,
+    pub(crate) truncated: bool,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) sensitive_headers: Vec<String>,
+}
+
+/// The result of asking for a probe.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ProbeResult {
+    pub(crate) destination_id: String,
+    pub(crate) probed: bool,
+    pub(crate) reason: Option<String>,
 }
 
 /// Why the events of a destination are not sent.
@@ -179,6 +201,9 @@ pub(crate) struct Destination {
     pub(crate) paused_until: Option<String>,
     pub(crate) failing_since: Option<String>,
     pub(crate) in_flight: u64,
+    pub(crate) window: Option<u64>,
+    pub(crate) failure_ratio: Option<f64>,
+    pub(crate) latency_ms: Option<f64>,
     pub(crate) pending_count: u64,
     pub(crate) pending_count_capped: bool,
     pub(crate) oldest_pending_age_seconds: Option<u64>,
@@ -214,6 +239,7 @@ pub(crate) struct Event {
     pub(crate) payment_request_id: Option<String>,
     pub(crate) session_id: Option<String>,
     pub(crate) stored_by: Option<String>,
+    pub(crate) replay_of: Option<String>,
     pub(crate) attempts: u32,
     pub(crate) max_attempts: u32,
     pub(crate) failure_kind: Option<String>,

@@ -1,4 +1,4 @@
-//! `posthaste destinations`: lists destinations, shows one, pauses and resumes it, and gives it secrets.
+//! `posthaste destinations`: lists destinations, shows one, pauses, resumes and probes it, and gives it secrets.
 
 mod secret;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::cli::{
     DestinationArgs, DestinationsCommand, DestinationsListArgs, PauseArgs, ServerArgs, SettingFlags,
 };
-use crate::client::{ApiClient, ApiResponse, ClientError, Destination, DestinationPage};
+use crate::client::{ApiClient, ApiResponse, ClientError, Destination, DestinationPage, ProbeResult};
 use crate::commands::events;
 use crate::commands::pages::ListCommand;
 use crate::terminal::{self, BadUsage, Color, Column, OutputStyle, Table, escape_line, render_fields, time};
@@ -43,6 +43,7 @@ pub(crate) async fn run(
         DestinationsCommand::Show(args) => show(args, &client(&args.server)?, style).await?,
         DestinationsCommand::Pause(args) => pause(args, &client(&args.destination.server)?).await?,
         DestinationsCommand::Resume(args) => resume(args, &client(&args.server)?).await?,
+        DestinationsCommand::Probe(args) => return probe(args, &client(&args.server)?).await,
         DestinationsCommand::Secret(args) => return secret::run(args, config(&args.settings)?).await,
     }
     Ok(ExitCode::SUCCESS)
@@ -133,6 +134,9 @@ fn render(destination: &Destination, now: Timestamp, style: OutputStyle) -> Stri
         ("next probe", at(&destination.next_probe_at)),
         ("failing since", at(&destination.failing_since)),
         ("in flight", Some(destination.in_flight.to_string())),
+        ("window", destination.window.map(|window| window.to_string())),
+        ("failed recently", destination.failure_ratio.map(|ratio| format!("{:.1} %", ratio * 100.0))),
+        ("latency", destination.latency_ms.map(|ms| format!("{ms:.1} ms"))),
         ("pending", Some(pending(destination))),
         ("oldest pending", oldest(destination)),
         ("last error", destination.last_error.clone()),
@@ -164,6 +168,23 @@ async fn resume(args: &DestinationArgs, client: &ApiClient) -> anyhow::Result<()
     print_result(args, response, |destination| {
         format!("destination {} is resumed: its due events are sent now", destination.destination_id)
     })
+}
+
+/// Asks for a probe. The command fails if none is sent.
+async fn probe(args: &DestinationArgs, client: &ApiClient) -> anyhow::Result<ExitCode> {
+    let response = client.post(&["destinations", &args.destination_id, "probe"], None).await;
+    let response = response.map_err(ClientError::blame_arguments)?;
+    let result: ProbeResult = response.parse()?;
+    if args.json {
+        terminal::print_response(response.as_bytes())?;
+    } else {
+        let line = match &result.reason {
+            None => "is probed: the next request decides whether its circuit closes".to_owned(),
+            Some(reason) => format!("is not probed: {reason}"),
+        };
+        terminal::print(&escape_line(&format!("destination {} {line}", result.destination_id)))?;
+    }
+    Ok(if result.probed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prints the response to an action, as JSON or as one line.

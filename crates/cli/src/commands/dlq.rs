@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use posthaste_domain::Timestamp;
 
 use act::Action;
+pub(super) use act::describe_hold;
 
 use crate::cli::{BulkCommand, DlqCommand, ServerArgs};
 use crate::client::{ApiClient, Event, EventPage};
@@ -45,14 +46,19 @@ pub(crate) async fn run(
 ) -> anyhow::Result<ExitCode> {
     match command {
         DlqCommand::List(args) => {
+            let kind = args.kind.as_deref().map(|kind| ("failure_kind", kind));
+            let shared = args.conditions.to_query();
+            let shared = shared.iter().map(|(name, value)| (*name, value.as_str()));
+            let filters: Vec<_> = kind.into_iter().chain(shared).collect();
             let list: ListCommand<'_, EventPage> = ListCommand {
                 path: &["dlq"],
-                filters: args.kind.as_deref().map(|kind| ("failure_kind", kind)).into_iter().collect(),
-                table,
-                empty: match args.kind {
-                    None => "The dead-letter queue is empty.",
-                    Some(_) => "The dead-letter queue has no events of this kind.",
+                empty: match &filters[..] {
+                    [] => "The dead-letter queue is empty.",
+                    [("failure_kind", _)] => "The dead-letter queue has no events of this kind.",
+                    _ => "The dead-letter queue has no events that match.",
                 },
+                filters,
+                table,
                 items: "events",
             };
             list.show(&args.list, client, style).await?;

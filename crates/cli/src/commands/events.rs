@@ -1,15 +1,18 @@
-//! `posthaste events`: lists events, shows one with its explanation, and cancels one.
+//! `posthaste events`: lists events, shows one with its explanation or its content, cancels one, and replays one.
 
 mod card;
+mod content;
 
 use std::process::ExitCode;
 
 use posthaste_domain::Timestamp;
 use serde_json::json;
 
-use crate::cli::{CancelArgs, EventsCommand, EventsListArgs, ServerArgs, ShowArgs};
+use crate::cli::{CancelArgs, EventsCommand, EventsListArgs, ReplayArgs, ServerArgs, ShowArgs, Status};
 use crate::client::{ActionResult, ApiClient, ClientError, Event, EventPage};
+use crate::commands::dlq::describe_hold;
 use crate::commands::pages::ListCommand;
+use crate::commands::send;
 use crate::terminal::{self, Color, Column, OutputStyle, RenderedTable, Table, time};
 
 pub(in crate::commands) use card::render_audit_entry;
@@ -31,6 +34,8 @@ impl EventsCommand {
         match self {
             Self::List(args) => &args.server,
             Self::Show(args) => &args.server,
+            Self::Content(args) => &args.server,
+            Self::Replay(args) => &args.server,
             Self::Cancel(args) => &args.server,
         }
     }
@@ -44,18 +49,27 @@ pub(crate) async fn run(
     match command {
         EventsCommand::List(args) => list(args, client, style).await?,
         EventsCommand::Show(args) => show(args, client, style).await?,
+        EventsCommand::Content(args) => content::show(args, client).await?,
+        EventsCommand::Replay(args) => return replay(args, client).await,
         EventsCommand::Cancel(args) => cancel(args, client).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn list(args: &EventsListArgs, client: &ApiClient, style: OutputStyle) -> anyhow::Result<()> {
-    let status = args.status.map(|status| ("status", status.as_str()));
-    let destination = args.destination.as_deref().map(|url| ("destination", url));
-    let endpoint = args.endpoint.as_deref().map(|id| ("endpoint_id", id));
+    let own = [
+        ("status", args.status.map(Status::as_str)),
+        ("failure_kind", args.kind.as_deref()),
+        ("endpoint_id", args.endpoint.as_deref()),
+        ("payment_request_id", args.payment_request_id.as_deref()),
+        ("session_id", args.session_id.as_deref()),
+        ("webhook_id", args.webhook_id.as_deref()),
+    ];
+    let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let shared = args.conditions.to_query();
     let list: ListCommand<'_, EventPage> = ListCommand {
         path: &["events"],
-        filters: status.into_iter().chain(destination).chain(endpoint).collect(),
+        filters: own.chain(shared.iter().map(|(name, value)| (*name, value.as_str()))).collect(),
         table,
         empty: "No events match.",
         items: "events",
@@ -118,6 +132,25 @@ async fn cancel(args: &CancelArgs, client: &ApiClient) -> anyhow::Result<()> {
     terminal::print(&format!("{event_id} is cancelled: {status}"))?;
     terminal::note(&format!("`posthaste dlq requeue {event_id}` makes it pending again."));
     Ok(())
+}
+
+async fn replay(args: &ReplayArgs, client: &ApiClient) -> anyhow::Result<ExitCode> {
+    let response = client.act(&["events", &args.event_id, "replay"], None).await;
+    let response = response.map_err(ClientError::blame_arguments)?;
+    if args.json {
+        terminal::print_response(response.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ActionResult { event_id, held, .. } = response.parse()?;
+    // A closed standard output must not end --wait: its exit code is a result too.
+    terminal::print_unless_closed(&terminal::escape_line(&event_id))?;
+    if let Some(held) = &held {
+        terminal::note(&describe_hold(held));
+    }
+    if args.wait {
+        return send::wait_for_result(client, &event_id, args.timeout, false).await;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

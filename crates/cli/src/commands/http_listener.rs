@@ -135,7 +135,9 @@ impl HttpServer {
             registry: registry_settings(config, posthaste),
         };
         self.phases.open(match routes {
-            Routes::ApiAndDashboard(_) => api.router(dashboard::router()),
+            Routes::ApiAndDashboard(_) => {
+                api.router(dashboard::router(config.portal_frame_origins.as_deref().unwrap_or_default()))
+            }
             Routes::Probes => api.probe_router(),
         });
     }

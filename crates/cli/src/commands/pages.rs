@@ -103,19 +103,24 @@ impl<P: ListPage> ListCommand<'_, P> {
         };
         let style = style.widened(args.wide);
         let mut omissions = Omissions::default();
-        let mut first = true;
+        let mut is_printed = false;
         while let Some((response, mut page)) = pages.next().await? {
             if args.json {
                 terminal::print_response(response.as_bytes())?;
-            } else {
+                is_printed = true;
+            } else if !page.items().is_empty() {
                 page.complete(client).await;
-                omissions.extend(self.show_page(&page, first, style)?);
+                omissions.extend(self.show_page(&page, !is_printed, style)?);
+                is_printed = true;
             }
-            if !args.all {
+            // A page of a search may be empty and still have a next one.
+            if !args.all && is_printed {
                 self.note_more(page.next_cursor());
                 break;
             }
-            first = false;
+        }
+        if !is_printed {
+            terminal::note(self.empty);
         }
         terminal::note_omissions(&omissions, "--wide");
         Ok(())
@@ -123,12 +128,6 @@ impl<P: ListPage> ListCommand<'_, P> {
 
     /// Prints a page and returns what did not fit the terminal.
     fn show_page(&self, page: &P, first: bool, style: OutputStyle) -> anyhow::Result<Omissions> {
-        if page.items().is_empty() {
-            if first {
-                terminal::note(self.empty);
-            }
-            return Ok(Omissions::default());
-        }
         let table = (self.table)(page.items(), time::now());
         // On a terminal the columns of each page have their own widths, so each page repeats its titles. A pipe gets
         // them once.

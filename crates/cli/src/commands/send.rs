@@ -5,6 +5,7 @@ mod wait;
 use std::fs::File;
 use std::io::{self, Read};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -57,11 +58,21 @@ pub(crate) async fn run(args: &SendArgs, client: &ApiClient) -> anyhow::Result<E
     if args.json {
         terminal::note(&format!("{event_id} was accepted"));
     }
-    let PolledEvent { response, event } = wait::wait_until_settled(client, &event_id, args.timeout).await?;
-    if args.json {
+    wait_for_result(client, &event_id, args.timeout, args.json).await
+}
+
+/// Waits until an event is settled, and prints its result. The command fails unless the event is delivered.
+pub(super) async fn wait_for_result(
+    client: &ApiClient,
+    event_id: &str,
+    timeout: Option<Duration>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let PolledEvent { response, event } = wait::wait_until_settled(client, event_id, timeout).await?;
+    if json {
         terminal::print_response(response.as_bytes())?;
     }
-    terminal::note(&describe_result(&event, &event_id));
+    terminal::note(&describe_result(&event, event_id));
     Ok(if event.status() == "delivered" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

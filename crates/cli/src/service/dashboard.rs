@@ -1,4 +1,6 @@
-//! Serves the operator's dashboard at `/`, and the page that links with a token of an application open at `/portal`.
+//! Serves the operators' page at `/`, and at `/portal` the customers' page, which links with a token of an application open.
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::http::header::{
@@ -9,15 +11,21 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
-/// Creates the routes of the page and its assets.
-pub(crate) fn router() -> Router {
+/// Creates the routes of the pages and their assets. Pages of `frame_origins` may show the customers' page in a frame.
+pub(crate) fn router(frame_origins: &[String]) -> Router {
+    let policy: Arc<str> = posthaste_dashboard::framed_policy(frame_origins).into();
+    let portal = move |uri, headers: HeaderMap| serve(uri, headers, Arc::clone(&policy));
     Router::new()
         .route("/", get(serve_asset))
-        .route("/portal", get(serve_portal))
+        .route("/portal", get(portal))
         .route("/assets/{version}/{name}", get(serve_asset))
 }
 
 async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
+    serve(uri, headers, posthaste_dashboard::CONTENT_SECURITY_POLICY.into()).await
+}
+
+async fn serve(uri: Uri, headers: HeaderMap, policy: Arc<str>) -> Response {
     let Some(asset) = posthaste_dashboard::asset(uri.path()) else {
         return posthaste_api::route_not_found(uri).await;
     };
@@ -29,7 +37,7 @@ async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
         (VARY, "accept-encoding"),
         (ETAG, &asset.etag),
         (CACHE_CONTROL, cache_control),
-        (CONTENT_SECURITY_POLICY, posthaste_dashboard::CONTENT_SECURITY_POLICY),
+        (CONTENT_SECURITY_POLICY, &policy),
     ];
     if is_cached {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
@@ -47,12 +55,6 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     codings.any(|coding| coding.trim().eq_ignore_ascii_case("gzip"))
 }
 
-/// Serves the page at the URL of portal links. The token is in the fragment of that URL, which browsers send to no server; the page
-/// does not use it yet.
-async fn serve_portal(headers: HeaderMap) -> Response {
-    serve_asset(Uri::from_static("/"), headers).await
-}
-
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
@@ -66,17 +68,22 @@ mod tests {
 
     async fn get(path: &str) -> (StatusCode, String) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        let response = TowerToHyperService::new(router()).call(request).await.unwrap();
+        let response = TowerToHyperService::new(router(&[])).call(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
     #[tokio::test]
-    async fn the_portal_is_the_same_page() {
-        let (status, page) = get("/portal").await;
-        assert_eq!(status, StatusCode::OK);
-        assert_eq!(page, get("/").await.1);
+    async fn only_the_portal_may_be_framed_and_only_by_configured_origins() {
+        let router = router(&["https://shop.example".to_owned()]);
+        for (path, ancestors) in [("/", "'none'"), ("/portal", "https://shop.example")] {
+            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+            let response = TowerToHyperService::new(router.clone()).call(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
+            assert!(policy.ends_with(&format!("; frame-ancestors {ancestors}")), "{path}: {policy}");
+        }
     }
 
     #[tokio::test]
@@ -84,7 +91,7 @@ mod tests {
         let size_of = async |encoding: &str| {
             let request = Request::builder().uri("/assets/_/app.js").header(ACCEPT_ENCODING, encoding);
             let request = request.body(Body::empty()).unwrap();
-            let response = TowerToHyperService::new(router()).call(request).await.unwrap();
+            let response = TowerToHyperService::new(router(&[])).call(request).await.unwrap();
             assert_eq!(response.headers()[VARY], "accept-encoding");
             let is_compressed = response.headers().contains_key(CONTENT_ENCODING);
             let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -1,23 +1,72 @@
 // The page asks for a key, hides what its role may not do, and stores the key nowhere.
 
+const FAILED = 9;
+
+/** What a role sees of each view: where, what shows that the view is loaded, and what only an operator sees. */
+const VIEWS = [
+  ["#/bulk", ".list.operations .row", [".list.operations [data-action=stop]"]],
+  ["#/events/order-17-created", ".timeline li.bad", ["[data-action=requeue]", "[data-action=cancel]", "[data-action=discard]", "[data-action=content]"]],
+  ["#/events/order-18-delivered", ".timeline li.ok", ["[data-action=replay]", "[data-action=content]"]],
+  ["#/dead-letters", ".id[title='order-17-created']", [".row [data-action=requeue]", ".row [data-action=cancel]", ".bulk-bar", "[data-bulk=discard]"]],
+  ["#/destinations", ".list.destinations .row", [".row button[aria-label^='Resume ']", ".row [data-action=requeue]"]],
+  ["#/endpoints", ".list.destinations .row", [".row [data-action=disable]", ".row [data-action=rotate]", ".row [data-action=test]"]],
+];
+const OF_ENDPOINT = ["[data-action=recover]", "[data-action=replay]", "[data-action=disable]", "[data-action=rotate]", "[data-action=test]"];
+
 export default async function ({ page, url, options, assert }) {
+  const operator = options.callers.find(({ mayOperate }) => mayOperate).key;
+  const call = async (method, path, body) => {
+    const response = await fetch(new URL(path, url), { method, headers: { authorization: `Bearer ${operator}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
+    assert(response.ok, `${path}: ${response.status}`);
+    return response.json();
+  };
+  const { destinations: [paused] } = await call("GET", "v1/webhook-outbox/destinations?state=failing");
+  await call("POST", `v1/webhook-outbox/destinations/${paused.destination_id}/pause`, {});
+  await call("POST", "api/v1/app", { name: "Shop", uid: "shop" });
+  const { id: endpoint } = await call("POST", "api/v1/app/shop/endpoint", { url: "http://127.0.0.1:1/endpoint" });
+  for (let number = 0; number < FAILED; number += 1) await call("POST", "api/v1/app/shop/msg", { eventType: "invoice.paid", payload: {} });
+  const failed = async () => (await call("GET", "v1/webhook-outbox/dlq?event_type=invoice.paid")).events.length;
+  const settled = async () => {
+    for (let tries = 0; await failed() < FAILED; tries += 1) {
+      assert(tries < 600, "the messages do not fail");
+      await new Promise((resume) => setTimeout(resume, 50));
+    }
+  };
   for (const { key, caller, mayOperate } of options.callers) {
-    await page.goto(`${url}?${caller}#/events/order-17-created`);
+    await settled();
+    const bulk = await call("POST", "v1/webhook-outbox/bulk", { action: "requeue", filter: { event_type: "invoice.paid" }, rate_per_second: 1 });
+    await page.goto(`${url}?${caller}#/bulk/${bulk.operation_id}`);
     await page.waitForElement("#key-value");
     await page.fill("#key-value", key);
     await page.click("#key-form button[type=submit]");
     await page.waitForText(caller);
-    await page.waitForText("Attempt 1");
+    await page.waitFor("the operation", () => document.querySelector("progress") !== null);
     const visible = (selector) => page.evaluate((wanted) => document.querySelector(wanted)?.checkVisibility() ?? false, selector);
-    assert(await visible("[data-action=requeue]") === mayOperate, `${caller}: requeue of an event`);
+    const check = async (where, selectors) => {
+      for (const selector of selectors) {
+        if (mayOperate) await page.waitForElement(selector);
+        else assert(!(await visible(selector)), `${caller} sees ${selector} at ${where}`);
+      }
+    };
+    await check("the operation", ["[data-action=stop]"]);
+    const ofPaused = [`#/destinations/${paused.destination_id}`, ".facts", ["button[aria-label^='Resume ']", "[data-action=requeue]"]];
+    for (const [hash, ready, selectors] of [...VIEWS, ofPaused]) {
+      await page.evaluate((wanted) => { location.hash = wanted; }, hash);
+      await page.waitForElement(ready);
+      await check(hash, selectors);
+    }
+    await page.evaluate((id) => { location.hash = `#/destinations/${BigInt(`0x${id.slice(3)}`)}`; }, endpoint);
+    await page.waitForElement(".facts");
+    await check("the page of an endpoint", OF_ENDPOINT);
+    await page.evaluate((id) => { location.hash = `#/send?app=shop&endpoint=${id}`; }, endpoint);
+    await page.waitFor("the URL of the endpoint", () => document.querySelector(".send-form input[readonly]")?.value === "http://127.0.0.1:1/endpoint");
+    await page.waitFor("the button of the form", (may) => document.querySelector(".send-form button[type=submit]").disabled !== may, mayOperate);
     assert(await visible("#nav-send") === mayOperate, `${caller}: test event`);
-    await page.evaluate(() => { location.hash = "#/dead-letters"; });
-    await page.waitForText("order-17-created");
-    assert(await visible(".row [data-action=requeue]") === mayOperate, `${caller}: requeue in the list`);
-    await page.evaluate(() => { location.hash = "#/destinations"; });
-    await page.waitForText("127.0.0.1:1");
-    assert(await visible(".row button[aria-label^='Resume ']") === mayOperate, `${caller}: resume`);
     const stored = await page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie, Object.values(globalThis).filter((value) => typeof value === "string")]));
     assert(!stored.includes(key), `the key is where another script can read it: ${stored}`);
   }
+  // A command that the page suggests has the name of a variable for the key, and not the key.
+  await page.evaluate(() => { location.hash = "#/events"; });
+  await page.waitForElement(".list.events .row");
+  assert(await page.evaluate((key) => !document.documentElement.outerHTML.includes(key), operator), "the key is in the document");
 }

@@ -1,7 +1,21 @@
-// Dead letters in bulk: the count first, then the operation with its progress, stopped by the user, then another one to its end.
+// Dead letters one by one and in bulk: the count first, then each action with its progress, stopped by the user or to its end.
+
+import { startReceiver } from "./portal-setup.mjs";
 
 export default async function ({ page, url, options, assert }) {
   const { count } = options;
+  const receiver = await startReceiver();
+  receiver.state.status = 500;
+  const overview = () => fetch(new URL("v1/webhook-outbox/overview", url)).then((response) => response.json());
+  const until = async (what, test) => {
+    for (let tries = 0; !test(await overview()); tries += 1) {
+      assert(tries < 600, `missing: ${what}: ${JSON.stringify(await overview())}`);
+      await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 50)));
+    }
+  };
+  const confirm = () => page.click("#confirm-submit");
+  const finished = () => page.waitFor("a finished operation", () => location.hash.startsWith("#/bulk/") && document.querySelector("progress.finished") !== null);
+
   await page.goto(`${url}#/dead-letters`);
   await page.waitForText(`${count} dead letters match`);
   await page.fill(".filters input[placeholder='Any type']", "no.such.type");
@@ -12,28 +26,89 @@ export default async function ({ page, url, options, assert }) {
   await page.click(".filters button[type=submit]");
   await page.waitForText(`${count} dead letters match`);
 
+  // Cancelled slowly, and stopped. The button keeps the focus while the progress changes.
   await page.fill(".bulk-bar input", "1");
   await page.click("[data-bulk=cancel]");
   await page.waitForText(`Cancel ${count} dead letters?`);
   await page.fill("#reason", "refunded by hand");
   await page.screenshot("bulk-confirm-1400");
-  await page.click("#confirm-submit");
+  await confirm();
   await page.waitFor("the page of the operation", () => location.hash.startsWith("#/bulk/"));
   await page.waitFor("progress", () => document.querySelector("progress")?.value >= 1);
   await page.waitForText("refunded by hand");
+  await page.waitFor("the number in the navigation", () => document.querySelector("#nav-running").textContent === "1");
   await page.screenshot("bulk-running-1400");
-  await page.click("[data-action=stop]");
-  await page.click("#confirm-submit");
+  await page.evaluate(() => { location.hash = "#/bulk"; });
+  await page.waitFor("the running operation", () => document.querySelector(".list.operations [data-action=stop]") !== null);
+  await page.evaluate(() => {
+    const stop = document.querySelector(".list.operations [data-action=stop]");
+    stop.focus();
+    globalThis.progressOfStop = stop.closest(".row").querySelector("progress").value;
+  });
+  await page.waitFor("more progress, and the focus where it was", () => document.activeElement.dataset.action === "stop" && document.activeElement.closest(".row").querySelector("progress").value > globalThis.progressOfStop);
+  await page.click(".list.operations [data-action=stop]");
+  await confirm();
+  await page.waitFor("a stopped operation", () => document.querySelector("progress.stopped") !== null);
+  await page.click(".list.operations [data-open]");
   await page.waitForText("stopped after");
   await page.waitForText("Stopped by");
+  await page.waitFor("no number in the navigation", () => document.querySelector("#nav-running").hidden);
 
+  // The rest is cancelled to its end.
   await page.goto(`${url}#/dead-letters`);
   await page.waitForText("dead letters match");
   await page.fill(".bulk-bar input", "1000");
   await page.click("[data-bulk=cancel]");
-  await page.click("#confirm-submit");
-  await page.waitFor("a finished operation", () => document.querySelector("progress.finished") !== null);
+  await confirm();
+  await finished();
   await page.evaluate(() => { location.hash = "#/bulk"; });
   await page.waitFor("both operations in the list", () => document.querySelectorAll(".list.operations .row").length === 2);
   await page.screenshot("bulk-list-1400");
+  await until("only cancelled events", (counts) => counts.failed_count === count && counts.cancelled_count === count);
+
+  // One event is cancelled, another one discarded, by their own buttons.
+  const enqueue = (id) => fetch(new URL("v1/webhook-outbox/events", url), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ event_id: id, event_type: "invoice.paid", destination_url: receiver.url, payload: {}, max_attempts: 1 }) });
+  for (const number of [1, 2, 3, 4, 5]) await enqueue(`invoice-${number}`);
+  await until("five dead letters", (counts) => counts.failed_count - counts.cancelled_count === 5);
+  await page.evaluate(() => { location.hash = "#/dead-letters"; });
+  await page.click("[data-action=cancel][aria-label='Cancel invoice-1']");
+  await page.fill("#reason", "paid by hand");
+  await confirm();
+  await page.waitForText("invoice-1 is cancelled.");
+  await page.waitFor("four rows", () => document.querySelectorAll("#view .rows .row").length === 4);
+  await page.click(".id[title='invoice-2']");
+  await page.click("[data-action=discard]");
+  await page.fill("#reason", "a test");
+  await confirm();
+  await page.waitForText("invoice-2 is discarded.");
+  await page.waitForText("was discarded");
+
+  // All of this receiver, from the page of the destination: the repaired receiver gets them.
+  receiver.state.status = 200;
+  const { requests } = receiver.state;
+  const sent = requests.length;
+  await page.evaluate(() => { location.hash = "#/destinations"; });
+  await page.click(`a[data-action=requeue][aria-label='Requeue all of ${receiver.url}']`);
+  await page.waitForText("3 dead letters match");
+  assert(await page.evaluate((wanted) => document.querySelector("[name=destination]").value === wanted, receiver.url), "the dead letters are not those of the receiver");
+  await page.fill(".bulk-bar input", "1000");
+  await page.click("[data-bulk=requeue]");
+  await page.waitForText("Requeue 3 dead letters?");
+  await confirm();
+  await finished();
+  await until("three deliveries", (counts) => counts.delivered_count === 3);
+  assert(requests.length === sent + 3, `the receiver got ${requests.length - sent} requests`);
+
+  // What is left is discarded in bulk.
+  receiver.state.status = 500;
+  await enqueue("invoice-6");
+  await until("a dead letter", (counts) => counts.failed_count - counts.cancelled_count === 1);
+  await page.evaluate(() => { location.hash = "#/dead-letters"; });
+  await page.waitForText("1 dead letter matches");
+  await page.click("[data-bulk=discard]");
+  await page.waitForText("Discard 1 dead letter?");
+  await confirm();
+  await finished();
+  await until("a discarded event", (counts) => counts.failed_count === counts.cancelled_count);
+  receiver.close();
 }

@@ -1,6 +1,13 @@
 // Destinations: pause with a reason, the reason as text, resume.
 
 export default async function ({ page, url, assert }) {
+  // An event between two attempts counts down to the next one.
+  await page.goto(`${url}#/events?status=retrying`);
+  await page.click(".row .id");
+  await page.waitForText("Next attempt in");
+  const next = await page.evaluate(() => document.querySelector(".timeline .next time").textContent);
+  await page.waitFor("a countdown that goes on", (earlier) => document.querySelector(".timeline .next time")?.textContent !== earlier, next);
+
   await page.goto(`${url}#/destinations`);
   await page.waitForText("1 waiting");
   await page.click("button[aria-label^='Pause ']");

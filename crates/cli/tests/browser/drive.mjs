@@ -11,7 +11,8 @@ const [, , scenario, chromium, profile, url, given] = process.argv;
 
 const browser = spawn(chromium, [
   "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", `--user-data-dir=${profile}`, "about:blank",
+  // A page that was left would keep its connections.
+  "--disable-features=BackForwardCache", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", `--user-data-dir=${profile}`, "about:blank",
 ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
 browser.on("exit", (code) => fail(new Error(`Chromium ended with ${code}`)));
 
@@ -39,6 +40,29 @@ function send(method, params = {}, sessionId = undefined) {
   return new Promise((resolve, reject) => pending.set(id, { resolve, reject }));
 }
 
+/** Runs in the page: scrolls an element into view, and returns its centre once a click there would reach it. */
+function locate(selector) {
+  const element = document.querySelector(selector);
+  if (!element?.checkVisibility() || element.disabled) return null;
+  const centre = () => {
+    const { left, top, width, height } = element.getBoundingClientRect();
+    const [x, y] = [left + width / 2, top + height / 2];
+    const hit = document.elementFromPoint(x, y);
+    // The label of a control passes clicks on.
+    return element.contains(hit) || hit?.closest("label")?.control === element ? { x, y } : null;
+  };
+  const found = centre();
+  if (found !== null) return found;
+  element.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
+  return centre();
+}
+
+/** Runs in the page: says what is at the centre of an element. */
+function coverOf(selector) {
+  const box = document.querySelector(selector)?.getBoundingClientRect();
+  return box ? document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2)?.outerHTML.slice(0, 300) ?? "nothing" : "no such element";
+}
+
 /** A page of the browser. */
 async function openPage() {
   const { targetId } = await send("Target.createTarget", { url: "about:blank" });
@@ -56,6 +80,8 @@ async function openPage() {
   const page = {
     errors,
     call,
+    /** Calls `listener` when the browser reports an event. */
+    on: (event, listener) => listeners.push(({ method }) => { if (method === event) listener(); }),
     async goto(address) {
       await call("Page.navigate", { url: address });
       await page.waitFor("the page's navigation", () => document.readyState === "complete" && document.querySelector("#view")?.childElementCount > 0);
@@ -81,20 +107,31 @@ async function openPage() {
     async waitForElement(selector) {
       await page.waitFor(`the element ${selector}`, (wanted) => document.querySelector(wanted)?.checkVisibility(), selector);
     },
+    /** Clicks as a user does: at the centre of the element, which must be in view and not covered by another one. */
     async click(selector) {
-      await page.waitFor(`the button ${selector}`, (wanted) => {
-        const element = document.querySelector(wanted);
-        if (!element?.checkVisibility() || element.disabled) return false;
-        element.click();
-        return true;
-      }, selector);
+      const { x, y } = await page.hover(selector);
+      for (const type of ["mousePressed", "mouseReleased"]) await call("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 });
     },
+    /** Moves the pointer to the centre of an element. */
+    async hover(selector) {
+      const place = await page.waitFor(`the element ${selector}, uncovered`, locate, selector).catch(async (error) => {
+        throw new Error(`${error.message}\nat its place: ${await page.evaluate(coverOf, selector)}`);
+      });
+      await page.point(place.x, place.y);
+      return place;
+    },
+    /** Moves the pointer. */
+    point: (x, y) => call("Input.dispatchMouseEvent", { type: "mouseMoved", x, y }),
     /** Presses a key as a user does. */
     async press(key) {
       const codes = { Enter: 13, Escape: 27, Tab: 9 };
       const text = codes[key] ? (key === "Enter" ? "\r" : undefined) : key;
       await call("Input.dispatchKeyEvent", { type: "keyDown", key, text, windowsVirtualKeyCode: codes[key] });
       await call("Input.dispatchKeyEvent", { type: "keyUp", key, windowsVirtualKeyCode: codes[key] });
+    },
+    /** Presses a key without a character. */
+    async pressKey(key, code) {
+      for (const type of ["keyDown", "keyUp"]) await call("Input.dispatchKeyEvent", { type, key, windowsVirtualKeyCode: code });
     },
     async fill(selector, value) {
       await page.waitForElement(selector);

@@ -15,6 +15,11 @@ export default async function ({ page, url, options, assert }) {
   await page.waitFor("the failing destination", () => document.querySelector(".plain-list .row")?.innerText.includes("127.0.0.1:1"));
   await page.waitFor("the number in the title", () => document.title.startsWith("(1) "));
 
+  // The worker reports every ten seconds, and the charts show what it did.
+  await page.click(".segments button:nth-child(1)");
+  await page.waitFor("dead letters in the history", () => [...document.querySelectorAll(".chart")].some((chart) => chart.querySelector("h2").textContent === "Dead letters" && chart.querySelector(".empty").hidden && chart.querySelector("canvas") && chart.querySelector(".legend b").textContent === "1"));
+  await page.waitFor("the failed attempt in the history", () => document.querySelector(".chart .empty").hidden);
+
   const files = await page.evaluate(() => [location.origin + location.pathname,
     ...performance.getEntriesByType("resource").map((entry) => entry.name).filter((name) => name.includes("/assets/"))]);
   assert(files.length > 20, `the page loaded only ${files}`);

@@ -71,3 +71,19 @@ fn requeue_of_a_held_event_says_why_and_names_the_command_that_sends_it() {
                     it now.\n";
     assert_eq!(output.stderr, expected);
 }
+
+#[test]
+fn a_probe_says_whether_it_is_sent_and_fails_if_not() {
+    let probed = r#"{"destination_id":"17","state":"circuit_open","probed":true,"reason":null}"#;
+    let api = FakeApi::responding(200, probed);
+    let output = run(&["destinations", "probe", "17", "--server", &api.url]);
+    output.assert_stdout("destination 17 is probed: the next request decides whether its circuit closes\n");
+    assert_eq!(api.request_lines(), ["POST /v1/webhook-outbox/destinations/17/probe"]);
+    let refused = r#"{"destination_id":"17","state":"ok","probed":false,"reason":"no circuit is open"}"#;
+    let api = FakeApi::responding(200, refused);
+    let output = run(&["destinations", "probe", "17", "--server", &api.url]);
+    assert_eq!(
+        (output.code, output.stdout.as_str()),
+        (Some(1), "destination 17 is not probed: no circuit is open\n")
+    );
+}

@@ -115,3 +115,61 @@ fn a_cancellation_sends_its_reason() {
     assert_eq!(requests[0].line, "POST /v1/webhook-outbox/events/msg_1/cancel");
     assert_eq!([&requests[0].body, &requests[1].body], [r#"{"reason":"say \"no\""}"#, ""]);
 }
+
+#[test]
+fn conditions_are_sent_and_an_empty_page_that_is_not_the_last_is_passed_over() {
+    let last = format!(r#"{{"events":[{}],"next_cursor":null}}"#, event("msg_1", "failed", 6, ""));
+    let api = FakeApi::start(move |request, _| match request.line.contains("cursor=c1") {
+        true => (200, last.clone()),
+        false => {
+            (200, r#"{"events":[],"next_cursor":"c1","searched_until":"2026-01-31T16:31:02Z"}"#.to_owned())
+        }
+    });
+    let conditions = [
+        "--app",
+        "customer-17",
+        "--type",
+        "invoice.paid",
+        "--kind",
+        "gone",
+        "--error",
+        "http_5xx",
+        "--since",
+        "2026-01-31T11:29:00Z",
+        "--payment-request-id",
+        "pr_17",
+        "--session-id",
+        "se_1",
+    ];
+    let output = run(&[&["events", "list"], &conditions[..], &["--server", &api.url]].concat());
+    assert!(output.stdout.contains("msg_1"), "{}", output.stderr);
+    let query = "failure_kind=gone&payment_request_id=pr_17&session_id=se_1&app=customer-17&event_type=invoice.paid&\
+                 error_class=http_5xx&since=2026-01-31T11%3A29%3A00Z&limit=50";
+    let line = format!("GET /v1/webhook-outbox/events?{query}");
+    assert_eq!(api.request_lines(), [line.clone(), format!("{line}&cursor=c1")]);
+}
+
+#[test]
+fn the_content_of_an_event_is_printed_like_a_request() {
+    let content = r#"{"event_id":"a","content_type":"text/plain","payload":"hello","payload_encoding":"utf8","payload_bytes":5,"truncated":false,"headers":{"webhook-id":"a"},"sensitive_headers":["authorization"]}"#;
+    let api = FakeApi::responding(200, content);
+    run(&["events", "content", "a", "--server", &api.url])
+        .assert_stdout("webhook-id: a\nauthorization: (not shown)\n\nhello\n");
+    run(&["events", "content", "a", "--json", "--server", &api.url]).assert_stdout(&format!("{content}\n"));
+    assert_eq!(api.request_lines(), ["GET /v1/webhook-outbox/events/a/content"; 2]);
+}
+
+#[test]
+fn a_replay_prints_the_id_of_the_new_event_and_may_wait_for_it() {
+    let replayed = r#"{"event_id":"a-r1","replay_of":"a","delivery_status":"pending","created_at":"2026-01-31T16:31:02Z","held":null}"#;
+    let delivered = event("a-r1", "delivered", 1, "");
+    let api = FakeApi::start(move |request, _| match request.line.starts_with("POST") {
+        true => (200, replayed.to_owned()),
+        false => (200, delivered.clone()),
+    });
+    let output = run(&["events", "replay", "a", "--wait", "--server", &api.url]);
+    output.assert_stdout("a-r1\n");
+    assert!(output.stderr.contains("delivered after 1 attempt"), "{}", output.stderr);
+    let lines = ["POST /v1/webhook-outbox/events/a/replay", "GET /v1/webhook-outbox/events/a-r1"];
+    assert_eq!(api.request_lines(), lines);
+}

@@ -144,10 +144,12 @@ fn producers_that_retry_lose_no_event_in_a_database_crash() {
     service.stop();
     let sent: BTreeSet<_> = receiver.requests().iter().map(|request| request.event_id().to_owned()).collect();
     assert_eq!(sent, event_ids);
+    // Claims do not wait for the disk: the crash can lose the last claim of an event that is being sent, and only that one.
+    const LOST_CLAIMS: usize = 1;
     for event_id in event_ids.iter().filter(|event_id| receiver.count_requests_of(event_id) > 1) {
         assert!(
-            receiver.count_requests_of(event_id) <= sandbox.count_claims(event_id),
-            "{event_id} was sent more often than it was claimed"
+            receiver.count_requests_of(event_id) <= sandbox.count_claims(event_id) + LOST_CLAIMS,
+            "{event_id} was sent more often than it was claimed, and than one crash explains"
         );
     }
 }

@@ -9,6 +9,7 @@
 mod harness;
 
 mod api;
+mod bulk;
 mod canary;
 mod cancel;
 mod clock_skew;

@@ -31,6 +31,14 @@ const VALUES: &[(&str, [&str; 3])] = &[
     ("dead_letter_retention_days", ["1", "2", "3"]),
     ("master_keys", MASTER_KEYS),
     ("jwt_secret", TOKEN_SECRETS),
+    (
+        "portal_frame_origins",
+        [
+            "https://a.example",
+            "http://localhost:8080",
+            "https://b.example:8443,http://127.0.0.1:81,http://[::1]:82",
+        ],
+    ),
     ("operation_rate_per_second", ["1", "2", "10000"]),
     ("endpoint_disable_after_days", ["1", "2", "0"]),
     ("compat_headers", ["svix", "none", "svix"]),

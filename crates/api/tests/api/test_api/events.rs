@@ -93,6 +93,13 @@ impl TestApi {
         PublishedTo { app_id, endpoint_id }
     }
 
+    /// Delivers the only due event and returns its id.
+    pub(crate) async fn deliver_published(&self) -> String {
+        let leases = claim_all(&self.store).await;
+        settle(&self.store, &leases[0], http_status(200)).await;
+        leases[0].event_id.to_string()
+    }
+
     /// Enqueues an event through the API and returns its id.
     pub(crate) async fn pending_event(&self, event: &Value) -> String {
         self.enqueue(event).await.json(202)["event_id"].as_str().unwrap().to_owned()

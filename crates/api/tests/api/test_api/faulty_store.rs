@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use posthaste_domain::{BulkId, DestinationId, EventId, OperationId};
 use posthaste_store::{
     ActionRequest, Activity, ActivityReport, Advance, AnswerSlot, AppScope, AuditView, BulkCount, BulkFilter,
-    BulkOperation, BulkOperations, DeadLetterFilter, DestinationDetail, DestinationState, DestinationStatus,
-    DestinationView, EnqueueRequest, EnqueueResponse, EventDetail, EventQuery, EventView, History,
-    HistoryRange, LayeredStore, List, ListRequest, NewBulkOperation, NewOperation, NoticeCursor, NoticePage,
-    Operation, OperationState, Operations, Overview, Page, PageRequest, PauseRequest, Store, StoreError,
-    StoreLayer, WorkerStatus,
+    BulkOperation, BulkOperations, DeadLetterQuery, DestinationDetail, DestinationState, DestinationStatus,
+    DestinationView, EnqueueRequest, EnqueueResponse, EventContent, EventDetail, EventQuery, EventView,
+    History, HistoryRange, LayeredStore, List, ListRequest, NewBulkOperation, NewOperation, NoticeCursor,
+    NoticePage, Operation, OperationState, Operations, Overview, Page, PageRequest, PauseRequest,
+    ProbeResponse, ReceiverActivity, Store, StoreError, StoreLayer, WorkerStatus,
 };
 
 use super::{TestApi, TestOptions, memory_at};
@@ -88,11 +88,11 @@ impl StoreLayer for FaultyStore {
 
     async fn dead_letters(
         &self,
-        filter: DeadLetterFilter,
+        query: &DeadLetterQuery,
         page: &PageRequest,
     ) -> Result<Page<EventView>, StoreError> {
         self.fail().await?;
-        self.inner.dead_letters(filter, page).await
+        self.inner.dead_letters(query, page).await
     }
 
     async fn events(&self, query: &EventQuery, page: &PageRequest) -> Result<Page<EventView>, StoreError> {
@@ -103,6 +103,21 @@ impl StoreLayer for FaultyStore {
     async fn event(&self, event_id: &EventId) -> Result<EventDetail, StoreError> {
         self.fail().await?;
         self.inner.event(event_id).await
+    }
+
+    async fn replay(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
+        self.fail().await?;
+        self.inner.replay(event_id, request).await
+    }
+
+    async fn event_content(
+        &self,
+        event_id: &EventId,
+        actor: &str,
+        payload_bytes_max: usize,
+    ) -> Result<EventContent, StoreError> {
+        self.fail().await?;
+        self.inner.event_content(event_id, actor, payload_bytes_max).await
     }
 
     async fn requeue(&self, event_id: &EventId, request: ActionRequest<'_>) -> Result<EventView, StoreError> {
@@ -165,6 +180,11 @@ impl StoreLayer for FaultyStore {
     ) -> Result<DestinationStatus, StoreError> {
         self.fail().await?;
         self.inner.resume_destination(id, actor).await
+    }
+
+    async fn probe_destination(&self, id: DestinationId, actor: &str) -> Result<ProbeResponse, StoreError> {
+        self.fail().await?;
+        self.inner.probe_destination(id, actor).await
     }
 
     async fn notices(&self, after: Option<NoticeCursor>, limit: usize) -> Result<NoticePage, StoreError> {
@@ -237,6 +257,11 @@ impl Activity for FaultyStore {
     async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         self.fail().await?;
         self.inner.activity().workers().await
+    }
+
+    async fn receivers(&self, destinations: &[DestinationId]) -> Result<Vec<ReceiverActivity>, StoreError> {
+        self.fail().await?;
+        self.inner.activity().receivers(destinations).await
     }
 }
 

@@ -68,6 +68,7 @@ pub(crate) struct TestOptions {
     pub(crate) self_checks: Arc<dyn SelfChecks>,
     pub(crate) warnings: Vec<String>,
     pub(crate) retry_policy: RetryPolicy,
+    pub(crate) payload_bytes_max: usize,
     pub(crate) destination_check: Arc<dyn DestinationCheck>,
 }
 
@@ -80,6 +81,7 @@ impl Default for TestOptions {
             self_checks: Arc::new(()),
             warnings: Vec::new(),
             retry_policy: RetryPolicy::default(),
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
             destination_check: Arc::new(()),
         }
     }
@@ -142,7 +144,7 @@ impl TestApi {
             access: options.access,
             producer_excerpts: options.producer_excerpts,
             enqueue_settings: EnqueueSettings {
-                payload_bytes_max: PAYLOAD_BYTES_MAX,
+                payload_bytes_max: options.payload_bytes_max,
                 default_max_attempts: MAX_ATTEMPTS,
                 idempotency_retention: std::time::Duration::from_secs(24 * 3_600),
             },

@@ -78,8 +78,8 @@ fn report(action: &Action, response: &ApiResponse, json: bool) -> anyhow::Result
     Ok(())
 }
 
-/// Says why a requeued event is not sent yet, and how to send it now.
-fn describe_hold(hold: &Hold) -> String {
+/// Says why an event is not sent yet, and how to send it now.
+pub(in crate::commands) fn describe_hold(hold: &Hold) -> String {
     let id = escape_line(&hold.destination_id);
     let at = |text: &Option<String>| text.as_deref().map(|text| time::format_full(text, time::now()));
     let why = match (hold.state.as_str(), at(&hold.paused_until), at(&hold.next_probe_at)) {

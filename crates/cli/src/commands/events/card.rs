@@ -67,6 +67,7 @@ fn fields(event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
         ("payment request", event.payment_request_id.clone()),
         ("session", event.session_id.clone()),
         ("stored by", event.stored_by.clone()),
+        ("replay of", event.replay_of.clone()),
     ];
     fields.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect()
 }

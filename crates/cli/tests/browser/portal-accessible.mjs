@@ -1,0 +1,26 @@
+// axe-core finds nothing on any view of the portal.
+
+import { createAxe } from "./axe.mjs";
+import { createApi, createPortal, startReceiver } from "./portal-setup.mjs";
+
+export default async function ({ page, url, options, assert }) {
+  const api = createApi(url);
+  const receiver = await startReceiver();
+  for (const name of ["invoice.paid", "customer.created"]) await api("POST", "/event-type", { name, description: "" });
+  const portal = await createPortal(api, "Northwind Traders");
+  const endpoint = await api("POST", `/app/${portal.id}/endpoint`, { url: receiver.url, headers: { "X-Region": "eu", authorization: "x" } });
+  await api("POST", `/app/${portal.id}/endpoint`, { url: "http://127.0.0.1:1/off", disabled: true });
+  const message = await api("POST", `/app/${portal.id}/msg`, { eventType: "invoice.paid", payload: { invoice: 17 } });
+  const check = await createAxe(page, options, assert);
+  await page.goto(portal.url);
+  const views = { endpoints: "#/", endpoint: `#/endpoints/${endpoint.id}`, form: "#/new", edit: `#/edit/${endpoint.id}`, messages: "#/messages", message: `#/messages/${message.id}` };
+  for (const [name, hash] of Object.entries(views)) {
+    await page.evaluate((wanted) => { location.hash = wanted; }, hash);
+    await page.waitFor(`the view ${name} without "Loading"`, () => !document.querySelector("#view").innerText.includes("Loading") && document.querySelector("h1"));
+    await check(`portal-${name}`);
+  }
+  await page.goto(portal.url.split("#")[0]);
+  await page.waitForElement(".ending");
+  await check("portal-missing");
+  receiver.close();
+}
