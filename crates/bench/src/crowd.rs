@@ -47,6 +47,13 @@ impl Crowd {
         Self::LargePayloads,
     ];
 
+    /// Returns the crowd of this name.
+    pub(crate) fn from_name(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|crowd| crowd.name() == name);
+        let names = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("{name:?} is not a crowd: there are {}", names()))
+    }
+
     /// Bytes per second of the link to PostgreSQL, if it is throttled.
     pub(crate) fn link_bytes_per_second(self) -> Option<f64> {
         (self == Self::LargePayloads).then_some(6e6)

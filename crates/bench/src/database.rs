@@ -22,6 +22,10 @@ pub(crate) const POSTGRES_SETTINGS: &[(&str, &str)] = &[
     ("checkpoint_timeout", "5min"),
 ];
 
+/// Additional settings of the server whose statements are measured. Counting them costs a few percent.
+pub(crate) const STATEMENT_SETTINGS: &[(&str, &str)] =
+    &[("shared_preload_libraries", "pg_stat_statements"), ("pg_stat_statements.track_utility", "on")];
+
 /// Name of the file of a SQLite database.
 const SQLITE_FILE: &str = "posthaste.db";
 
@@ -44,6 +48,18 @@ impl Servers {
             Rc::new(server)
         };
         Rc::clone(self.0.get_or_insert_with(start))
+    }
+
+    /// Starts a server that measures its statements, and creates an empty database on it.
+    pub(crate) fn create_with_statements() -> Database {
+        let directory = tempfile::tempdir().expect("a temporary directory can be created");
+        let settings = [POSTGRES_SETTINGS, STATEMENT_SETTINGS].concat();
+        let server = PostgresServer::start(&settings).unwrap_or_else(|error| panic!("{error}"));
+        let created = server.create_database("stages");
+        let database =
+            Database { directory, url: created.url, postgres: Some((Rc::new(server), created.name)) };
+        database.sql("CREATE EXTENSION pg_stat_statements;");
+        database
     }
 
     /// Returns the version of the server, if one runs.

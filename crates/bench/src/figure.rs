@@ -2,6 +2,7 @@
 
 use crate::crowd::Crowd;
 use crate::options::StoreKind;
+use crate::part::stages;
 
 /// A figure of the benchmark.
 #[derive(Debug, Clone)]
@@ -50,6 +51,7 @@ pub(crate) enum Chart {
     Workers,
     Resources,
     ProcessorTime,
+    Stages,
     Connections,
     Crowds,
     Trickle,
@@ -59,7 +61,7 @@ pub(crate) enum Chart {
 }
 
 impl Chart {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Drain,
         Self::Ingest,
         Self::Latency,
@@ -73,6 +75,7 @@ impl Chart {
         Self::Bulk,
         Self::Crowds,
         Self::ProcessorTime,
+        Self::Stages,
         Self::Connections,
         Self::Rates,
     ];
@@ -89,6 +92,7 @@ impl Chart {
             Self::Workers => "workers",
             Self::Resources => "resources",
             Self::ProcessorTime => "processor-time",
+            Self::Stages => "stages",
             Self::Connections => "connections",
             Self::Crowds => "crowds",
             Self::Trickle => "trickle",
@@ -109,6 +113,7 @@ impl Chart {
             Self::Workers => "Drain by several worker processes on one PostgreSQL",
             Self::Resources => "Memory, idle processor time and write-ahead log",
             Self::ProcessorTime => "Processor time per event, by process",
+            Self::Stages => "Time per event, by stage",
             Self::Connections => "Connections opened during the drain",
             Self::Crowds => "Lag of healthy receivers beside a crowd",
             Self::Trickle => "Claim of one event beside rows that cannot be sent",
@@ -220,6 +225,7 @@ pub(crate) fn catalogue() -> Vec<Figure> {
         figure("overview", "overview of the store after these deliveries", U::Milliseconds, C::Trickle),
     ];
     figures.extend(Crowd::ALL.into_iter().flat_map(crowd_figures));
+    figures.extend(stages::figures());
     figures.extend([
         figure("connections_one_host", "connections opened, 20 URLs of one host", U::Count, C::Connections)
             .at_most(1_024.0, 1_024.0),
@@ -264,7 +270,7 @@ fn crowd_figures(crowd: Crowd) -> Vec<Figure> {
     figures
 }
 
-fn figure(key: &str, description: &str, unit: Unit, chart: Chart) -> Figure {
+pub(crate) fn figure(key: &str, description: &str, unit: Unit, chart: Chart) -> Figure {
     let targets = [Target::None, Target::None];
     Figure { key: key.to_owned(), description: description.to_owned(), unit, targets, chart }
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::crowd::Crowd;
+
 /// Benchmark of the whole product. `make bench` builds the product and runs it.
 #[derive(Debug, Parser)]
 #[command(name = "posthaste-bench", disable_help_subcommand = true)]
@@ -47,9 +49,14 @@ pub(crate) struct RunOptions {
     /// The product to measure
     #[arg(long, default_value = "target/release/posthaste")]
     pub(crate) binary: PathBuf,
-    /// Parts to measure, separated by commas: all (without the long ones), quick, or
-    /// drain, ingest, latency, slow, claims, workers, wal, memory, idle, crowds, and the long ones trickle, backlog, endpoints, bulk
-    #[arg(long, default_value = "all")]
+    /// Parts to measure, separated by commas
+    ///
+    /// quick: drain, ingest, latency and slow with a tenth of the events, in a minute or two.
+    /// all: drain, ingest, latency, slow, claims, workers, idle, crowds and stages.
+    /// Long parts, only by their names: trickle, backlog, endpoints, bulk.
+    /// wal is measured by drain, memory by drain and idle.
+    /// A single crowd is crowds:NAME, of hang_one, hang_40, hang_200, hang_1000, hang_urls, fail, singles, large.
+    #[arg(long, default_value = "all", verbatim_doc_comment)]
     pub(crate) what: Selection,
     /// sqlite, postgres or both
     #[arg(long, default_value = "both")]
@@ -57,9 +64,6 @@ pub(crate) struct RunOptions {
     /// Factor for the numbers of events and the durations
     #[arg(long)]
     pub(crate) scale: Option<f64>,
-    /// Only crowds whose name contains this text
-    #[arg(long)]
-    pub(crate) crowd: Option<String>,
     /// File for the results. Existing results of other parts are kept
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
@@ -122,6 +126,7 @@ pub(crate) enum Part {
     Workers,
     Idle,
     Crowds,
+    Stages,
     Trickle,
     Backlog,
     Endpoints,
@@ -130,7 +135,7 @@ pub(crate) enum Part {
 
 impl Part {
     /// The parts of a run of the whole product. The long parts are measured only by their names.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Drain,
         Self::Ingest,
         Self::Latency,
@@ -139,6 +144,7 @@ impl Part {
         Self::Workers,
         Self::Idle,
         Self::Crowds,
+        Self::Stages,
     ];
     const QUICK: [Self; 4] = [Self::Drain, Self::Ingest, Self::Latency, Self::Slow];
 }
@@ -148,6 +154,8 @@ impl Part {
 pub(crate) struct Selection {
     /// Parts in the order of their measurement, each once.
     pub(crate) parts: Vec<Part>,
+    /// The crowds that the part of crowds measures.
+    pub(crate) crowds: Vec<Crowd>,
     /// The scale unless the command line sets one.
     pub(crate) scale_default: f64,
 }
@@ -156,10 +164,17 @@ impl FromStr for Selection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (mut parts, mut scale_default) = (Vec::new(), 1.0);
+        let (mut parts, mut crowds, mut scale_default) = (Vec::new(), Vec::new(), 1.0);
         for name in text.split(',').map(str::trim) {
             match name {
-                "all" => parts.extend(Part::ALL),
+                "all" => {
+                    parts.extend(Part::ALL);
+                    crowds.extend(Crowd::ALL);
+                }
+                "crowds" => {
+                    parts.push(Part::Crowds);
+                    crowds.extend(Crowd::ALL);
+                }
                 "quick" => {
                     parts.extend(Part::QUICK);
                     scale_default = 0.1;
@@ -173,17 +188,23 @@ impl FromStr for Selection {
                 "claims" => parts.push(Part::Claims),
                 "workers" => parts.push(Part::Workers),
                 "idle" => parts.push(Part::Idle),
-                "crowds" => parts.push(Part::Crowds),
+                "stages" => parts.push(Part::Stages),
                 "trickle" => parts.push(Part::Trickle),
                 "backlog" => parts.push(Part::Backlog),
                 "endpoints" => parts.push(Part::Endpoints),
                 "bulk" => parts.push(Part::Bulk),
-                _ => return Err(format!("{name:?} is not a part")),
+                _ => {
+                    let crowd =
+                        name.strip_prefix("crowds:").ok_or_else(|| format!("{name:?} is not a part"))?;
+                    crowds.push(Crowd::from_name(crowd)?);
+                    parts.push(Part::Crowds);
+                }
             }
         }
         parts.sort_unstable();
         parts.dedup();
-        Ok(Self { parts, scale_default })
+        crowds.dedup();
+        Ok(Self { parts, crowds, scale_default })
     }
 }
 
@@ -204,6 +225,27 @@ mod tests {
         );
         let quick: Selection = "quick".parse().unwrap();
         assert!(quick.scale_default < 1.0 && quick.parts.contains(&Part::Drain));
+    }
+
+    #[test]
+    fn a_crowd_is_selected_by_its_name() {
+        let selection: Selection = "crowds:hang_40,drain".parse().unwrap();
+        assert_eq!(selection.parts, [Part::Drain, Part::Crowds]);
+        assert_eq!(selection.crowds, [Crowd::HangHosts(40)]);
+        let all: Selection = "crowds".parse().unwrap();
+        assert_eq!(all.crowds, Crowd::ALL);
+        let unknown = "crowds:hang_41".parse::<Selection>().unwrap_err();
+        assert!(unknown.contains("hang_40, hang_200"), "{unknown}");
+    }
+
+    #[test]
+    fn the_help_names_every_crowd() {
+        use clap::CommandFactory as _;
+        let mut command = CommandLine::command();
+        let help = command.find_subcommand_mut("run").unwrap().render_long_help().to_string();
+        for crowd in Crowd::ALL {
+            assert!(help.contains(&crowd.name()), "{help}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod idle;
 pub(crate) mod ingest;
 pub(crate) mod latency;
 pub(crate) mod slow;
+pub(crate) mod stages;
 pub(crate) mod timed_drain;
 pub(crate) mod workers;
 

@@ -43,6 +43,17 @@ pub(crate) fn family_time(parent: u32) -> Option<Duration> {
     Some(root.own + root.ended_children + children.map(|process| process.own).sum::<Duration>())
 }
 
+/// Returns the processor time of each thread of a process that has not ended, with the thread's name.
+pub(crate) fn thread_times(id: u32) -> Vec<(String, Duration)> {
+    let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+    let time_of = |thread: std::io::Result<fs::DirEntry>| {
+        let stat = fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        let name = stat.split_once('(')?.1.rsplit_once(')')?.0.to_owned();
+        Some((name, parse_stat(&stat)?.own))
+    };
+    threads.filter_map(time_of).collect()
+}
+
 /// Returns the largest resident memory of a process so far, in bytes.
 pub(crate) fn peak_memory_bytes(id: u32) -> Option<u64> {
     parse_peak_memory(&fs::read_to_string(format!("/proc/{id}/status")).ok()?)
@@ -80,5 +91,6 @@ mod tests {
         let own = process_time(id).unwrap();
         assert!(family_time(id).unwrap() >= own);
         assert!(peak_memory_bytes(id) > Some(1 << 20));
+        assert!(!thread_times(id).is_empty());
     }
 }

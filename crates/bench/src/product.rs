@@ -84,6 +84,11 @@ impl Product {
         process::process_time(self.process.id()).unwrap_or_default()
     }
 
+    /// Returns the processor time of each thread, with its name.
+    pub(crate) fn thread_times(&self) -> Vec<(String, Duration)> {
+        process::thread_times(self.process.id())
+    }
+
     pub(crate) fn peak_memory_bytes(&self) -> u64 {
         process::peak_memory_bytes(self.process.id()).unwrap_or_default()
     }

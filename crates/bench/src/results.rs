@@ -17,6 +17,9 @@ pub(crate) struct Results {
     /// The machine and the versions, one line each.
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
+    /// The scale of each part.
+    #[serde(default)]
+    pub(crate) scales: BTreeMap<String, f64>,
     /// Values by figure and store. `None` is a value that was not reached in time.
     figures: BTreeMap<String, BTreeMap<String, Option<f64>>>,
 }
@@ -73,6 +76,7 @@ impl Results {
     pub(crate) fn merge(&mut self, later: Self) {
         self.label = later.label;
         self.environment.extend(later.environment);
+        self.scales.extend(later.scales);
         for (key, values) in later.figures {
             self.figures.entry(key).or_default().extend(values);
         }

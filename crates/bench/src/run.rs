@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::clock::now;
+use crate::crowd::Crowd;
 use crate::database::Servers;
 use crate::figure::{Figure, catalogue};
 use crate::options::{Part, RunOptions, StoreKind};
@@ -14,7 +16,7 @@ use crate::{part, store, table};
 pub(crate) struct Run {
     pub(crate) binary: PathBuf,
     pub(crate) scale: Scale,
-    pub(crate) crowd: Option<String>,
+    pub(crate) crowds: Vec<Crowd>,
     pub(crate) sink: Sink,
     pub(crate) servers: Servers,
     pub(crate) results: Results,
@@ -30,16 +32,19 @@ pub(crate) async fn run(options: RunOptions) -> Result<(), String> {
     let mut run = Run {
         binary,
         scale: Scale(options.scale.unwrap_or(options.what.scale_default)),
-        crowd: options.crowd,
+        crowds: options.what.crowds,
         sink: Sink::start(),
         servers: Servers::default(),
         results: Results::new(&options.label),
         figures: catalogue(),
     };
     for part in &options.what.parts {
+        run.results.scales.insert(format!("{part:?}").to_lowercase(), run.scale.0);
         for kind in &options.store.0 {
+            let started = now();
             println!("\n{} {part:?}", kind.title());
             run.measure(*part, *kind).await;
+            println!("  measured in {:.0} s", (now() - started).as_secs_f64());
         }
     }
     run.record_environment();
@@ -60,6 +65,7 @@ impl Run {
             Part::Workers => part::workers::measure(self, kind).await,
             Part::Idle => part::idle::measure(self, kind).await,
             Part::Crowds => part::crowds::measure(self, kind).await,
+            Part::Stages => part::stages::measure(self, kind).await,
             Part::Claims => store::claims::measure(self, kind).await,
             Part::Trickle => store::trickle::measure(self, kind).await,
             Part::Backlog => store::backlog::measure(self, kind).await,
@@ -86,9 +92,6 @@ impl Run {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let environment = &mut self.results.environment;
         environment.insert("cores".to_owned(), cores.to_string());
-        if self.scale != Scale(1.0) {
-            environment.insert("scale".to_owned(), self.scale.0.to_string());
-        }
         if let Some(version) = self.servers.postgres_version() {
             environment.insert("PostgreSQL".to_owned(), version);
         }

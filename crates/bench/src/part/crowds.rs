@@ -22,10 +22,9 @@ const ALONE: Duration = Duration::from_secs(10);
 const BESIDE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn measure(run: &mut Run, kind: StoreKind) {
-    for crowd in Crowd::ALL {
-        let is_selected = run.crowd.as_ref().is_none_or(|name| crowd.name().contains(name.as_str()));
-        let needs_postgres = crowd.link_bytes_per_second().is_some();
-        if !is_selected || needs_postgres && kind == StoreKind::Sqlite {
+    for crowd in run.crowds.clone() {
+        if crowd.link_bytes_per_second().is_some() && kind == StoreKind::Sqlite {
+            println!("  {}: only with PostgreSQL", crowd.title());
             continue;
         }
         measure_crowd(run, kind, crowd, 1).await;

@@ -20,6 +20,8 @@ pub(crate) struct TimedDrain {
     elapsed: Duration,
     pub(crate) connections: u64,
     pub(crate) product_cpu: Duration,
+    /// The processor time of each thread of the products, with its name.
+    pub(crate) thread_times: Vec<(String, Duration)>,
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) sink_cpu: Duration,
     /// Of the process with the most memory.
@@ -70,6 +72,7 @@ pub(crate) async fn drain(
         elapsed: Duration::from_micros(settled_micros.saturating_sub(report.first_micros)),
         connections: run.sink.connections(),
         product_cpu: products.iter().map(Product::cpu_time).sum(),
+        thread_times: products.iter().flat_map(Product::thread_times).collect(),
         server_cpu: database.server_time().zip(server_before).map(|(after, before)| after - before),
         sink_cpu: run.sink.cpu_time() - sink_before,
         peak_memory_bytes: products.iter().map(Product::peak_memory_bytes).max().unwrap_or_default(),

@@ -80,7 +80,7 @@ fn respond(line: &str) {
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
-/// Binds one port on the first addresses.
+/// Binds the same port on 127.0.0.1 and on the addresses of the first hosts.
 async fn bind(hosts: usize) -> Vec<TcpListener> {
     for _ in 0..PORTS_TRIED_MAX {
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback has a free port");

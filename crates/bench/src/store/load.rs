@@ -13,6 +13,7 @@ use rand::RngExt as _;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
+use crate::clock::now;
 use crate::payload::PAYLOAD_BYTES;
 
 /// Number of destinations of most parts.
@@ -35,20 +36,36 @@ pub(crate) fn request(events: Vec<NewEvent>) -> EnqueueRequest {
 
 /// Enqueues `count` events, spread over `destinations`, a thousand per call and two calls at a time.
 pub(crate) async fn preload(store: &Arc<dyn Store>, count: usize, destinations: std::ops::Range<usize>) {
+    preload_within(store, count, destinations, Duration::MAX).await;
+}
+
+/// Enqueues events as [`preload`] does, until the time has passed. Returns how many were stored.
+pub(crate) async fn preload_within(
+    store: &Arc<dyn Store>,
+    count: usize,
+    destinations: std::ops::Range<usize>,
+    time_max: Duration,
+) -> usize {
+    let started = now();
     let enqueue_range = |from: usize, to: usize| {
         let (store, destinations) = (Arc::clone(store), destinations.clone());
         tokio::spawn(async move {
-            let width = destinations.len();
+            let (width, mut stored) = (destinations.len(), 0);
             for first in (from..to).step_by(1_000) {
-                let events =
+                if now() - started > time_max {
+                    break;
+                }
+                let events: Vec<NewEvent> =
                     (first..(first + 1_000).min(to)).map(|n| event(destinations.start + n % width)).collect();
+                stored += events.len();
                 store.enqueue(request(events)).await.expect("the events are stored");
             }
+            stored
         })
     };
     let (first, second) = (enqueue_range(0, count / 2), enqueue_range(count / 2, count));
-    first.await.expect("the enqueue task does not panic");
-    second.await.expect("the enqueue task does not panic");
+    let no_panic = "the enqueue task does not panic";
+    first.await.expect(no_panic) + second.await.expect(no_panic)
 }
 
 /// A worker that claims and settles without sending.
