@@ -9,6 +9,7 @@ SHELL := bash
 SEEDS ?= 1000
 SEED ?=
 # Arguments of `make bench`: the parts and the stores to measure, a factor for the numbers of events, and the file of the results.
+# `target/release/posthaste-bench run --help` lists the parts.
 WHAT ?= all
 STORE ?= both
 SCALE ?=
@@ -26,8 +27,9 @@ SCHEMATHESIS_VERSION := 4.32.5
 # The SDKs that walk through the API under /api/v1; that of Rust is pinned in tests/sdks/rust/Cargo.toml.
 SVIX_PYTHON_VERSIONS := 2.9.1 1.45.1
 SVIX_JAVASCRIPT_VERSION := 1.99.1
-# Checks the accessibility of the operator's page.
+# Checks the accessibility of the pages, and the types of their modules.
 AXE_VERSION := 4.14.0
+TYPESCRIPT_VERSION := 7.0.2
 
 .PHONY: help
 help: ## list the commands
@@ -47,11 +49,15 @@ fmt-check: need-rustfmt ## fail if the code is not formatted
 	@cargo fmt --all --check || { echo 'The code above is not formatted: run `make fmt`.' >&2; exit 1; }
 
 .PHONY: lint
-lint: need-clippy ## run clippy and rustdoc on all crates; warnings are errors
+lint: need-clippy types ## run clippy and rustdoc on all crates; warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p posthaste --all-targets --no-default-features --features sqlite -- -D warnings
 	cargo clippy --locked -p posthaste --all-targets --no-default-features --features postgres -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
+
+.PHONY: types
+types: need-typescript ## check the types of the pages' modules
+	'$(TOOLS)'/typescript/node_modules/.bin/tsc -p crates/dashboard
 
 # The log includes stderr, because cargo prints there which test binary the results belong to. It has no colour codes.
 # A fixed proptest seed makes a failure repeatable; plain `cargo test` draws new cases each time.
@@ -69,8 +75,9 @@ guardrails: ## check target/test.log: every guarded test ran and passed
 .PHONY: deny
 deny: ## check the bans, licences and sources of dependencies
 	@if [ ! -x '$(TOOLS)/bin/cargo-deny' ] && ! command -v cargo-deny >/dev/null; then \
-	  echo 'cargo-deny is missing: building $(CARGO_DENY_VERSION) into target/tools; this takes a few minutes, once'; \
-	  cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --root '$(TOOLS)'; \
+	  echo 'cargo-deny is missing: building $(CARGO_DENY_VERSION) into target/tools, without optimisation; this takes a minute or two, once'; \
+	  CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_STRIP=true \
+	    cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --root '$(TOOLS)'; \
 	fi
 	PATH='$(TOOLS)/bin':"$$PATH" cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 
@@ -84,7 +91,7 @@ sim: ## run the simulation with SEEDS seeds (default 1000), or with SEED=n only
 	cargo run --locked --release -p posthaste-sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: bench
-bench: ## measure the whole product (WHAT=drain,latency,… or quick, STORE=sqlite or postgres, SCALE=0.1)
+bench: ## measure the whole product (WHAT=quick, or drain,latency,crowds:hang_40,…, STORE=sqlite or postgres, SCALE=0.1)
 	cargo build --locked --release -p posthaste-cli -p posthaste-bench
 	target/release/posthaste-bench run --binary target/release/posthaste --what '$(WHAT)' --store '$(STORE)' $(if $(SCALE),--scale $(SCALE)) --json '$(JSON)'
 
@@ -99,7 +106,7 @@ bench-document: ## write the results of `make bench` into docs/performance.md an
 	target/release/posthaste-bench plot $(BEFORE) '$(JSON)'
 	target/release/posthaste-bench document $(BEFORE) '$(JSON)'
 
-.PHONY: need-rustfmt need-clippy need-packages need-schemathesis need-sdks need-axe
+.PHONY: need-rustfmt need-clippy need-packages need-schemathesis need-sdks need-axe need-typescript
 need-rustfmt:
 	@cargo fmt --version >/dev/null 2>&1 \
 	  || { echo 'cargo fmt is missing: run `rustup component add rustfmt`, or install the package rustfmt.' >&2; exit 1; }
@@ -157,11 +164,17 @@ need-sdks: need-packages
 	    || { echo 'npm could not install svix; see its output above.' >&2; exit 1; }; \
 	fi
 	cargo build --locked --quiet --manifest-path tests/sdks/rust/Cargo.toml --target-dir '$(TOOLS)'/svix-rust
-# The tests of the operator's page run axe-core in the browser.
+# The tests of the pages run axe-core in the browser; tsc checks the types of their modules.
 need-axe: need-packages
-	@tool='$(TOOLS)'/axe-core; \
-	if ! grep -qF '"version": "$(AXE_VERSION)"' "$$tool/node_modules/axe-core/package.json" 2>/dev/null; then \
-	  echo 'Installing axe-core $(AXE_VERSION) into target/tools'; \
-	  mkdir -p "$$tool" && npm install --silent --no-audit --no-fund --prefix "$$tool" 'axe-core@$(AXE_VERSION)' \
-	    || { echo 'npm could not install axe-core; see its output above.' >&2; exit 1; }; \
+	@$(call npm_tool,axe-core,$(AXE_VERSION))
+need-typescript: need-packages
+	@$(call npm_tool,typescript,$(TYPESCRIPT_VERSION))
+# Installs an npm package, which is named first, at its pinned version into a directory of its own.
+define npm_tool
+tool='$(TOOLS)'/$(1); \
+	if ! grep -qF '"version": "$(2)"' "$$tool/node_modules/$(1)/package.json" 2>/dev/null; then \
+	  echo 'Installing $(1) $(2) into target/tools'; \
+	  mkdir -p "$$tool" && npm install --silent --no-audit --no-fund --prefix "$$tool" '$(1)@$(2)' \
+	    || { echo 'npm could not install $(1); see its output above.' >&2; exit 1; }; \
 	fi
+endef

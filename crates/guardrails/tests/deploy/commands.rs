@@ -16,8 +16,8 @@ const COMMANDS: [(&str, &[&str]); 22] = [
     ("overview", &[]),
     ("workers", &[]),
     ("dlq", &["list", "requeue", "cancel", "discard", "bulk"]),
-    ("events", &["list", "show", "cancel"]),
-    ("destinations", &["list", "show", "pause", "resume", "secret"]),
+    ("events", &["list", "show", "content", "replay", "cancel"]),
+    ("destinations", &["list", "show", "pause", "resume", "probe", "secret"]),
     ("apps", &["list", "add", "show", "update", "delete"]),
     (
         "endpoints",
