@@ -31,6 +31,13 @@ SVIX_JAVASCRIPT_VERSION := 1.99.1
 AXE_VERSION := 4.14.0
 TYPESCRIPT_VERSION := 7.0.2
 
+# Downloads are repeated: a network that fails for a moment must not fail the checks. apt-get waits while another program, such as
+# an automatic upgrade, installs packages.
+export CARGO_NET_RETRY := 10
+APT_OPTIONS := -qq -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
+PIP_OPTIONS := --quiet --disable-pip-version-check --retries 10 --timeout 60
+NPM_OPTIONS := --silent --no-audit --no-fund --fetch-retries=5
+
 .PHONY: help
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,15 +142,15 @@ need-packages:
 	  exit 1; \
 	fi; \
 	echo "Installing packages for the tests: $${missing[*]}"; \
-	install=("$${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$${missing[@]}"); \
-	"$${install[@]}" >/dev/null || { "$${as_root[@]}" apt-get -qq update && "$${install[@]}" >/dev/null; } \
+	install=("$${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get $(APT_OPTIONS) install --yes --no-install-recommends "$${missing[@]}"); \
+	"$${install[@]}" >/dev/null || { "$${as_root[@]}" apt-get $(APT_OPTIONS) update && "$${install[@]}" >/dev/null; } \
 	  || { echo "apt-get could not install $${missing[*]}; see its output above." >&2; exit 1; }
 # Schemathesis compares the running API with its OpenAPI document. It has its own virtual environment.
 need-schemathesis: need-packages
 	@if ! '$(TOOLS)/schemathesis/bin/schemathesis' --version 2>/dev/null | grep -qF '$(SCHEMATHESIS_VERSION)'; then \
 	  echo 'Installing schemathesis $(SCHEMATHESIS_VERSION) into target/tools'; \
 	  /usr/bin/python3 -m venv --clear '$(TOOLS)/schemathesis' \
-	    && '$(TOOLS)/schemathesis/bin/pip' install --quiet --disable-pip-version-check 'schemathesis==$(SCHEMATHESIS_VERSION)' \
+	    && '$(TOOLS)/schemathesis/bin/pip' install $(PIP_OPTIONS) 'schemathesis==$(SCHEMATHESIS_VERSION)' \
 	    || { echo 'pip could not install schemathesis; see its output above.' >&2; exit 1; }; \
 	fi
 # The SDKs that tests/sdks tries, each at its pinned version, in a directory of its own.
@@ -153,14 +160,14 @@ need-sdks: need-packages
 	  if [ "$$("$$tool/bin/python" -c 'import importlib.metadata; print(importlib.metadata.version("svix"))' 2>/dev/null)" != $$version ]; then \
 	    echo "Installing svix $$version for Python into target/tools"; \
 	    /usr/bin/python3 -m venv --clear "$$tool" \
-	      && "$$tool/bin/pip" install --quiet --disable-pip-version-check "svix==$$version" \
+	      && "$$tool/bin/pip" install $(PIP_OPTIONS) "svix==$$version" \
 	      || { echo "pip could not install svix $$version; see its output above." >&2; exit 1; }; \
 	  fi; \
 	done
 	@tool='$(TOOLS)'/svix-javascript; \
 	if ! grep -qF '"version": "$(SVIX_JAVASCRIPT_VERSION)"' "$$tool/node_modules/svix/package.json" 2>/dev/null; then \
 	  echo 'Installing svix $(SVIX_JAVASCRIPT_VERSION) for JavaScript into target/tools'; \
-	  mkdir -p "$$tool" && npm install --silent --no-audit --no-fund --prefix "$$tool" 'svix@$(SVIX_JAVASCRIPT_VERSION)' \
+	  mkdir -p "$$tool" && npm install $(NPM_OPTIONS) --prefix "$$tool" 'svix@$(SVIX_JAVASCRIPT_VERSION)' \
 	    || { echo 'npm could not install svix; see its output above.' >&2; exit 1; }; \
 	fi
 	cargo build --locked --quiet --manifest-path tests/sdks/rust/Cargo.toml --target-dir '$(TOOLS)'/svix-rust
@@ -174,7 +181,7 @@ define npm_tool
 tool='$(TOOLS)'/$(1); \
 	if ! grep -qF '"version": "$(2)"' "$$tool/node_modules/$(1)/package.json" 2>/dev/null; then \
 	  echo 'Installing $(1) $(2) into target/tools'; \
-	  mkdir -p "$$tool" && npm install --silent --no-audit --no-fund --prefix "$$tool" '$(1)@$(2)' \
+	  mkdir -p "$$tool" && npm install $(NPM_OPTIONS) --prefix "$$tool" '$(1)@$(2)' \
 	    || { echo 'npm could not install $(1); see its output above.' >&2; exit 1; }; \
 	fi
 endef

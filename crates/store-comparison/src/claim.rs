@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_domain::{ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, Trigger, WorkerId};
+use posthaste_domain::{
+    ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, Timestamp, Trigger, WorkerId,
+};
 use posthaste_store::{ClaimRequest, ClaimResponse, FixedSlots, PaceSlots, Store as _};
 
 use crate::clock_offset::snap_to_model;
@@ -22,6 +24,10 @@ use crate::sequence_run::{Counterparts, SequenceRun};
 pub(crate) use throttle::SpentThrottles;
 
 use choice::{ChoiceCheck, LeftByBytes};
+use throttle::ClaimPeriod;
+
+/// How often the store is asked for its time.
+const HEALTH_TRIES_MAX: usize = 20;
 
 impl SequenceRun<'_> {
     pub(crate) async fn claim(&mut self, handle: Handle, claim: &ClaimSpec) -> ComparisonResult<String> {
@@ -83,8 +89,14 @@ impl SequenceRun<'_> {
         handle: Handle,
         request: &Counterparts<ClaimRequest>,
     ) -> ComparisonResult<String> {
+        let is_throttled = self.model.with_state(|state| throttle::has_throttles(state));
+        let before = if is_throttled { Some(self.store_time(handle).await?) } else { None };
         let store = self.store(handle).claim(&request.store).await;
         let store = store.map_err(|error| Difference::failed("claim", &error))?;
+        let period = match before {
+            Some(before) => Some(ClaimPeriod { before, after: self.store_time(handle).await? }),
+            None => None,
+        };
         let keys = self.model_keys(&store.leases)?;
         let now = self.now();
         let is_repeated = self.model.with_state(|state| {
@@ -104,14 +116,17 @@ impl SequenceRun<'_> {
             }
             let check = ChoiceCheck {
                 request: &request.model,
-                times: Counterparts { store: store.now, model: now },
+                now,
+                period,
                 spent: &self.throttles,
                 left_by_bytes: LeftByBytes { is_limited_by_bytes, kept_back },
                 may_skip: if self.allowed.skipped_limits { Some(&self.limits_read) } else { None },
             };
             self.model.with_state(|state| check.check(state, &keys))?;
             self.model.with_state(|state| {
-                self.throttles.spend(state, &keys, store.now);
+                if let Some(period) = period {
+                    self.throttles.spend(state, &keys, period);
+                }
                 self.limits_read.extend(throttle::limited_destinations(state));
             });
             self.model.claim_exactly(&request.model, &keys)
@@ -126,6 +141,18 @@ impl SequenceRun<'_> {
         self.compare_probes(&store, &model)?;
         self.compare_updated(&store, &model)?;
         self.compare_granted(&store.leases, &model.leases, is_repeated)
+    }
+
+    /// Reads the store's clock. On a slow machine, a healthy store may report that it was not ready in time.
+    async fn store_time(&self, handle: Handle) -> ComparisonResult<Timestamp> {
+        let mut tries = 1;
+        loop {
+            match self.store(handle).health().await {
+                Ok(health) => return Ok(health.now),
+                Err(error) if error.is_transient() && tries < HEALTH_TRIES_MAX => tries += 1,
+                Err(error) => return Err(Difference::failed("health", &error)),
+            }
+        }
     }
 
     /// Returns the model's keys of the leased events. Fails if an event is unknown or granted twice.

@@ -20,10 +20,10 @@ export default async function ({ page, url, options, assert }) {
   const bulk = await fetch(new URL("v1/webhook-outbox/bulk", url), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ action: "requeue", filter: { event_type: "order.created" }, rate_per_second: 1 }) }).then((response) => response.json());
   const { destinations: [destination] } = await fetch(new URL("v1/webhook-outbox/destinations?state=failing", url)).then((response) => response.json());
   const ofDestination = `#/destinations/${destination.destination_id}`;
-  await page.evaluate(() => { location.hash = "#/live"; });
+  await page.show("#/live");
   await page.waitFor("a notice", () => document.querySelector(".window-rows .row") !== null);
   for (const view of [...VIEWS, ofDestination, `#/bulk/${bulk.operation_id}`]) {
-    await page.evaluate((hash) => { location.hash = hash; }, view);
+    await page.show(view);
     await page.waitFor(`the view ${view} without "Loading"`, () => !document.querySelector("#view").innerText.includes("Loading"));
     if (view === "#/bulk") await page.waitFor("both operations", () => document.querySelectorAll(".list.operations .row").length === 2);
     if (view === "#/endpoints") await page.waitFor("both endpoints", () => document.querySelectorAll(".list.destinations .row").length === 2);
@@ -40,13 +40,13 @@ export default async function ({ page, url, options, assert }) {
   await inDialog("#help", "help");
   await page.press("Escape");
   await closed("#help");
-  await page.evaluate((hash) => { location.hash = hash; }, ofDestination);
+  await page.show(ofDestination);
   await page.waitForText("What operators did");
   await page.click("button[aria-label^='Pause ']");
   await inDialog("#confirm", "pause");
   await page.press("Escape");
   await closed("#confirm");
-  await page.evaluate(() => { location.hash = "#/endpoints"; });
+  await page.show("#/endpoints");
   await page.click(".row [data-action=rotate]");
   await inDialog("#confirm", "rotate");
   await page.click("#confirm-submit");

@@ -11,7 +11,7 @@ const pointOf = (second, index) => ({
   latency_p50_ms: 12, latency_p95_ms: 80, latency_p99_ms: 250 + index, pending_count: 40 + index, dead_letter_count: 7,
 });
 
-export default async function ({ page, url, assert }) {
+export default async function ({ page, url, assert, until }) {
   const broken = new Set();
   let status = 500;
   const ranges = [];
@@ -49,8 +49,7 @@ export default async function ({ page, url, assert }) {
   await page.goto(base);
   await page.waitFor("four charts with data", () => document.querySelectorAll(".chart canvas").length === 4 && document.querySelectorAll(".chart .empty[hidden]").length === 4 && document.querySelector(".opening") === null);
   for (const [chart, color] of [[0, "delivered"], [0, "retried"], [1, "p50"], [1, "p95"], [1, "p99"], [2, "delivered"], [3, "failed"]]) {
-    const pixels = await drawn(chart, color);
-    assert(pixels > 100, `chart ${chart} has ${pixels} pixels of ${color}`);
+    await until(async () => `${color} in chart ${chart}, which has ${await drawn(chart, color)} pixels of it`, async () => await drawn(chart, color) > 100);
   }
   assert((await legend(0)).includes("delivered 16") && (await legend(0)).includes("latest"), `the latest values are missing: ${await legend(0)}`);
   assert((await legend(1)).includes("p50 12 ms") && (await legend(1)).includes("p99 309 ms"), `the latest latencies are missing: ${await legend(1)}`);
@@ -74,10 +73,7 @@ export default async function ({ page, url, assert }) {
   await page.click(".segments button:nth-child(4)");
   await page.waitFor("the range in the address", () => location.hash === "#/?range=24h" || location.hash === "#/overview?range=24h");
   await page.waitFor("the pressed button", () => document.querySelector(".segments [aria-pressed=true]").textContent === "24h");
-  for (let tries = 0; ranges.at(-1) !== "24h"; tries += 1) {
-    assert(tries < 400, `the page asked for ${ranges}`);
-    await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 50)));
-  }
+  await until(() => `a request for 24h, the page asked for ${ranges}`, () => ranges.at(-1) === "24h");
 
   // A part that fails says so in its panel, and comes back. The others stay.
   for (const name of ["history", "workers", "trouble"]) broken.add(name);

@@ -5,7 +5,7 @@ export default async function ({ page, url, assert }) {
   await page.goto(`${url}#/events?status=retrying`);
   await page.click(".row .id");
   await page.waitForText("Next attempt in");
-  const next = await page.evaluate(() => document.querySelector(".timeline .next time").textContent);
+  const next = await page.waitFor("a countdown", () => document.querySelector(".timeline .next time").textContent);
   await page.waitFor("a countdown that goes on", (earlier) => document.querySelector(".timeline .next time")?.textContent !== earlier, next);
 
   await page.goto(`${url}#/destinations`);
@@ -13,7 +13,7 @@ export default async function ({ page, url, assert }) {
   await page.click("button[aria-label^='Pause ']");
   await page.fill("#reason", "<i>new disks</i>");
   await page.click("#confirm-submit");
-  await page.waitForText("is paused.");
+  await page.waitForToast("is paused.");
   await page.waitForText("<i>new disks</i>");
   assert(await page.evaluate(() => document.querySelector("#view i") === null), "a reason became markup");
   await page.screenshot("destinations-1400");

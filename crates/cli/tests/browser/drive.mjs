@@ -6,15 +6,23 @@ import { spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 
 const WAIT_MS_MAX = 40000;
+// The browser answers every command within this time. Some let axe-core run, or wait for a frame on a busy machine.
+const COMMAND_MS_MAX = 120000;
+// The keys of a chord are pressed again after this time.
+const CHORD_MS_MAX = 3000;
+// An element that still moves after this many looks moves all the time.
+const LOOKS_MAX = 10;
 const POLL_MS = 40;
 const [, , scenario, chromium, profile, url, given] = process.argv;
 
 const browser = spawn(chromium, [
   "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   // A page that was left would keep its connections.
-  "--disable-features=BackForwardCache", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", `--user-data-dir=${profile}`, "about:blank",
+  "--disable-features=BackForwardCache", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", `--user-data-dir=${profile}`,
+  // A page of a headless browser counts as hidden at times, and a container has a small /dev/shm.
+  "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", "--disable-dev-shm-usage", "about:blank",
 ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
-browser.on("exit", (code) => fail(new Error(`Chromium ended with ${code}`)));
+browser.on("exit", (code, signal) => fail(new Error(`Chromium ended with ${code ?? signal}`)));
 
 const pending = new Map();
 const listeners = [];
@@ -27,6 +35,7 @@ browser.stdio[4].on("data", (chunk) => {
     rest = rest.subarray(end + 1);
     const waiting = pending.get(message.id);
     pending.delete(message.id);
+    clearTimeout(waiting?.timer);
     if (!waiting) listeners.forEach((listener) => listener(message));
     else if (message.error) waiting.reject(new Error(JSON.stringify(message.error)));
     else waiting.resolve(message.result);
@@ -37,7 +46,35 @@ function send(method, params = {}, sessionId = undefined) {
   lastId += 1;
   const id = lastId;
   browser.stdio[3].write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
-  return new Promise((resolve, reject) => pending.set(id, { resolve, reject }));
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      pending.delete(id);
+      reject(new Error(`the browser did not answer ${method} within ${COMMAND_MS_MAX / 1000} s`));
+    }, COMMAND_MS_MAX);
+    pending.set(id, { resolve, reject, timer });
+  });
+}
+
+/**
+ * Calls `test` until it returns a true value, and returns that value, or null after `msMax`. The last call begins after this time: a
+ * process that was stalled looks once more.
+ */
+async function poll(test, msMax) {
+  const deadline = Date.now() + msMax;
+  for (;;) {
+    const isLast = Date.now() > deadline;
+    const value = await test();
+    if (value) return value;
+    if (isLast) return null;
+    await new Promise((resume) => setTimeout(resume, POLL_MS));
+  }
+}
+
+/** Waits until `test` returns a true value, and returns that value. `missing` is a text, or a function that returns one. */
+async function until(missing, test, msMax = WAIT_MS_MAX) {
+  const value = await poll(test, msMax);
+  if (!value) throw new Error(`missing after ${msMax / 1000} s: ${typeof missing === "function" ? await missing() : missing}`);
+  return value;
 }
 
 /** Runs in the page: scrolls an element into view, and returns its centre once a click there would reach it. */
@@ -63,6 +100,14 @@ function coverOf(selector) {
   return box ? document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2)?.outerHTML.slice(0, 300) ?? "nothing" : "no such element";
 }
 
+/** Runs in the page: keeps the texts of its toasts, each of which is shown for some seconds only. */
+function recordToasts() {
+  const toast = document.querySelector("#toast");
+  if (toast === null || globalThis.toasts !== undefined) return;
+  globalThis.toasts = [];
+  new MutationObserver(() => globalThis.toasts.push(toast.textContent)).observe(toast, { childList: true });
+}
+
 /** A page of the browser. */
 async function openPage() {
   const { targetId } = await send("Target.createTarget", { url: "about:blank" });
@@ -74,18 +119,41 @@ async function openPage() {
     if (method === "Runtime.exceptionThrown") errors.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
     if (method === "Log.entryAdded" && params.entry.source === "security") errors.push(params.entry.text);
     if (method === "Page.javascriptDialogOpening") errors.push(`a dialog of a script opened: ${params.message}`);
+    if (method === "Inspector.targetCrashed") fail(new Error("the page crashed"));
   });
-  for (const domain of ["Page", "Runtime", "Log"]) await call(`${domain}.enable`);
+  for (const domain of ["Page", "Runtime", "Log", "Inspector"]) await call(`${domain}.enable`);
 
   const page = {
     errors,
     call,
     /** Calls `listener` when the browser reports an event. */
     on: (event, listener) => listeners.push(({ method }) => { if (method === event) listener(); }),
-    async goto(address) {
-      await call("Page.navigate", { url: address });
-      await page.waitFor("the page's navigation", () => document.readyState === "complete" && document.querySelector("#view")?.childElementCount > 0);
+    /** Opens an address, as the address bar does. Returns when the document or the view before it is no longer shown. */
+    async navigate(address) {
+      const before = await page.evaluate(() => {
+        globalThis.isLeft = false;
+        window.addEventListener("hashchange", () => { globalThis.isLeft = true; }, { once: true });
+        return location.href;
+      });
+      const { loaderId } = await call("Page.navigate", { url: address });
+      // A new document has a loader, and none of the old one's variables. The address that is open already changes nothing.
+      if (loaderId !== undefined) await page.waitFor(`the document ${address}`, () => globalThis.isLeft === undefined);
+      else if (new URL(address).href !== before) await page.waitFor(`the view ${address}`, () => globalThis.isLeft);
     },
+    async goto(address) {
+      await page.navigate(address);
+      await page.waitFor("the page's navigation", () => document.readyState === "complete" && document.querySelector("#view")?.childElementCount > 0);
+      await page.evaluate(recordToasts);
+    },
+    /** Opens another view, as a link does. Returns when the view before it is no longer shown. */
+    show: (hash) => page.evaluate((wanted) => new Promise((shown) => {
+      const before = location.href;
+      location.hash = wanted;
+      const address = location.href;
+      if (address === before) shown();
+      // The page's own listener is older than this one, so it is called first.
+      window.addEventListener("hashchange", ({ newURL }) => { if (newURL === address) shown(); });
+    }), hash),
     async evaluate(run, ...values) {
       const expression = typeof run === "string" ? run : `(${run})(...${JSON.stringify(values)})`;
       const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
@@ -94,31 +162,38 @@ async function openPage() {
     },
     /** Waits until `test` returns a true value in the page, and returns it. */
     async waitFor(missing, test, ...values) {
-      const until = Date.now() + WAIT_MS_MAX;
-      for (;;) {
-        const value = await page.evaluate(test, ...values).catch(() => null);
-        if (value) return value;
-        if (Date.now() > until) throw new Error(`missing after ${WAIT_MS_MAX / 1000} s: ${missing}\n${await page.evaluate(() => `${location.href}\n${document.querySelector("#view")?.innerText.slice(0, 3000)}`)}`);
-        await new Promise((resume) => setTimeout(resume, POLL_MS));
-      }
+      // A test may fail before what it looks at exists.
+      const value = await poll(() => page.evaluate(test, ...values).catch(() => null), WAIT_MS_MAX);
+      if (value) return value;
+      const shown = await page.evaluate(() => `${location.href}\n${document.querySelector("#view")?.innerText.slice(0, 3000)}`).catch(String);
+      throw new Error(`missing after ${WAIT_MS_MAX / 1000} s: ${missing}\n${shown}`);
     },
     // Parts of a shortened id are on lines of their own.
     waitForText: (text) => page.waitFor(`the text ${JSON.stringify(text)}`, (wanted) => document.body.innerText.replaceAll("\n", "").includes(wanted), text),
+    /** Waits for a toast, which may be gone by now. */
+    waitForToast: (text) => page.waitFor(`the toast ${JSON.stringify(text)}`, (wanted) => {
+      const index = globalThis.toasts.findIndex((toast) => toast.includes(wanted));
+      return index !== -1 && globalThis.toasts.splice(0, index + 1);
+    }, text),
     async waitForElement(selector) {
       await page.waitFor(`the element ${selector}`, (wanted) => document.querySelector(wanted)?.checkVisibility(), selector);
     },
     /** Clicks as a user does: at the centre of the element, which must be in view and not covered by another one. */
     async click(selector) {
       const { x, y } = await page.hover(selector);
-      for (const type of ["mousePressed", "mouseReleased"]) await call("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 });
+      // Sent together: if the page replaced the element in between, the click would be lost.
+      await Promise.all(["mousePressed", "mouseReleased"].map((type) => call("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 })));
     },
-    /** Moves the pointer to the centre of an element. */
+    /** Moves the pointer to the centre of an element, and follows an element that moves meanwhile. */
     async hover(selector) {
-      const place = await page.waitFor(`the element ${selector}, uncovered`, locate, selector).catch(async (error) => {
-        throw new Error(`${error.message}\nat its place: ${await page.evaluate(coverOf, selector)}`);
-      });
-      await page.point(place.x, place.y);
-      return place;
+      for (let looks = 1; ; looks += 1) {
+        const place = await page.waitFor(`the element ${selector}, uncovered`, locate, selector).catch(async (error) => {
+          throw new Error(`${error.message}\nat its place: ${await page.evaluate(coverOf, selector)}`);
+        });
+        await page.point(place.x, place.y);
+        const now = await page.evaluate(locate, selector).catch(() => null);
+        if ((now?.x === place.x && now.y === place.y) || looks === LOOKS_MAX) return place;
+      }
     },
     /** Moves the pointer. */
     point: (x, y) => call("Input.dispatchMouseEvent", { type: "mouseMoved", x, y }),
@@ -129,6 +204,15 @@ async function openPage() {
       await call("Input.dispatchKeyEvent", { type: "keyDown", key, text, windowsVirtualKeyCode: codes[key] });
       await call("Input.dispatchKeyEvent", { type: "keyUp", key, windowsVirtualKeyCode: codes[key] });
     },
+    /**
+     * Presses two keys, one after the other, until `arrived` returns a true value in the page. The page forgets the first key soon, and
+     * a busy machine may press the second one too late.
+     */
+    chord: (first, second, arrived) => until(`what ${first} ${second} opens`, async () => {
+      await page.press(first);
+      await page.press(second);
+      return poll(() => page.evaluate(arrived), CHORD_MS_MAX);
+    }),
     /** Presses a key without a character. */
     async pressKey(key, code) {
       for (const type of ["keyDown", "keyUp"]) await call("Input.dispatchKeyEvent", { type, key, windowsVirtualKeyCode: code });
@@ -163,6 +247,8 @@ function fail(error) {
 }
 
 function end(code) {
+  // A browser that has ended reports no further exit.
+  if (browser.exitCode !== null || browser.signalCode !== null) process.exit(code);
   browser.removeAllListeners("exit");
   browser.on("exit", () => process.exit(code));
   browser.kill("SIGKILL");
@@ -172,7 +258,7 @@ const options = JSON.parse(given);
 try {
   const { default: run } = await import(scenario);
   const page = await openPage();
-  await run({ page, url, options, assert });
+  await run({ page, url, options, assert, until });
   if (page.errors.length > 0) throw new Error(`errors in the page: ${page.errors.join("\n")}`);
   end(0);
 } catch (error) {

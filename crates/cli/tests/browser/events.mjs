@@ -11,7 +11,7 @@ export default async function ({ page, url, assert }) {
 
   // A shared link shows the same.
   const link = await page.evaluate(() => location.href);
-  await page.call("Page.navigate", { url: "about:blank" });
+  await page.navigate("about:blank");
   await page.goto(link);
   await page.waitFor("the filter of the link", () => document.querySelector(".filters select").value === "failed" && !document.querySelector("#view").textContent.includes("order-18-delivered"));
 
@@ -28,7 +28,7 @@ export default async function ({ page, url, assert }) {
 
   await page.click("[data-action=requeue]");
   await page.click("#confirm-submit");
-  await page.waitForText("order-17-created is pending again.");
+  await page.waitForToast("order-17-created is pending again.");
   await page.waitForText("Requeued by local");
 
   // Links of earlier versions still work.

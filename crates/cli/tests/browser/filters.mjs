@@ -45,14 +45,14 @@ export default async function ({ page, url, assert }) {
   assert(await page.evaluate(() => decodeURIComponent(location.hash) === "#/dead-letters?since=2020-01-01T00:00:00.000Z"), "the address has a time without a zone");
   await page.call("Emulation.setTimezoneOverride", { timezoneId: "America/New_York" });
   const link = await page.evaluate(() => location.href);
-  await page.call("Page.navigate", { url: "about:blank" });
+  await page.navigate("about:blank");
   await page.goto(link);
   await rows(3);
   assert(await page.evaluate(() => document.querySelector("form [name=since]").value === "2019-12-31T19:00"), "the field does not show the time of the link");
   await page.goto(`${url}?past#/dead-letters?until=2020-01-01T00:00:00.000Z`);
   await rows(0);
 
-  await page.evaluate(() => { location.hash = "#/events?payment_request_id=pr_17"; });
+  await page.show("#/events?payment_request_id=pr_17");
   await rows(1);
   assert((await ids()).join() === "invoice-1", "the filter of the link is not applied");
   assert(await page.evaluate(() => document.querySelector("form [name=payment_request_id]").checkVisibility()), "a condition of the link is hidden");

@@ -22,7 +22,7 @@ export function createChecks(page, base, assert) {
     assert(!found, `${where}: a text was executed or became markup: ${found}`);
   };
   // Chromium limits how often a script may change the URL, but not how often its user may.
-  const open = (hash) => page.call("Page.navigate", { url: base + hash });
+  const open = (hash) => page.navigate(base + hash);
   const show = async (hash, wanted) => {
     await open(hash);
     await page.waitFor(`${hash} with ${JSON.stringify(wanted)}`, (text) => document.querySelector("#view").textContent.includes(text), wanted);

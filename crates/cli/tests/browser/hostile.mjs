@@ -79,7 +79,7 @@ export default async function ({ page, url, assert }) {
       await page.waitFor(`the subject of ${where}`, (wanted) => document.querySelector("#confirm[open] .subject")?.textContent.includes(wanted), text);
       await check(`the confirmation of ${where}`);
       await page.click("#confirm-submit");
-      await page.waitFor(`the toast of ${where}`, (wanted) => document.querySelector("#toast").textContent.includes(wanted), text);
+      await page.waitForToast(text);
       await check(`the toast of ${where}`);
     };
     await show(`#/events/${id}`, text);
@@ -94,7 +94,7 @@ export default async function ({ page, url, assert }) {
     await page.click("[data-action=probe]");
     await check("the confirmation of a probe");
     await page.click("#confirm-submit");
-    await page.waitFor("the reason against a probe", (wanted) => document.querySelector("#toast").textContent.includes(wanted), PAYLOADS[state.current]);
+    await page.waitForToast(PAYLOADS[state.current]);
     await page.click("[data-action=rotate]");
     await page.click("#confirm-submit");
     await page.waitFor("the new secret", (wanted) => document.querySelector("#new-secret[open] .secret")?.textContent === wanted, PAYLOADS[state.current]);

@@ -10,8 +10,7 @@ export default async function ({ page, url, assert }) {
   await page.waitForElement("#help");
   await page.press("Escape");
   await page.waitFor("a closed help", () => !document.querySelector("#help").open);
-  await page.press("g");
-  await page.press("d");
+  await page.chord("g", "d", () => location.hash === "#/dead-letters");
   await page.waitFor("the dead letters", () => document.querySelectorAll(".row [data-action=requeue]").length === 2);
   const focused = () => page.evaluate(() => document.activeElement.title);
   await page.press("j");
@@ -25,9 +24,8 @@ export default async function ({ page, url, assert }) {
   await page.waitForElement("#confirm");
   await page.press("Escape");
   await page.waitFor("a closed dialog", () => !document.querySelector("#confirm").open);
-  await page.press("g");
-  await page.press("e");
-  await page.waitFor("the list of events", () => location.hash === "#/events" && document.querySelectorAll(".row").length === 2);
+  await page.chord("g", "e", () => location.hash === "#/events");
+  await page.waitFor("the list of events", () => document.querySelectorAll(".list.events .row").length === 2);
   await page.press("j");
   await page.press("Enter");
   await page.waitForText("Life of the event");

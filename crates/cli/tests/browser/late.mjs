@@ -7,15 +7,12 @@ const eventOf = (id, more = {}) => ({
   created_at: "2026-01-31T12:00:00.000000Z", updated_at: "2026-01-31T12:00:00.000000Z", explanation: "", history: [], audit: [], ...more,
 });
 
-export default async function ({ page, url, assert }) {
+export default async function ({ page, url, assert, until }) {
   /** Requests that wait for the test: the function that answers each. */
   const waiting = new Map();
   const later = (name) => new Promise((answer) => waiting.set(name, answer));
   const answerTo = async (name, body) => {
-    for (let tries = 0; !waiting.has(name); tries += 1) {
-      assert(tries < 400, `the page does not ask for ${name}`);
-      await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 25)));
-    }
+    await until(`a request for ${name}`, () => waiting.has(name));
     waiting.get(name)(body);
     waiting.delete(name);
   };
@@ -53,7 +50,7 @@ export default async function ({ page, url, assert }) {
   await page.waitForText("Cancel this event?");
   assert(await page.evaluate(() => !document.querySelector("#confirm-submit").disabled), "the new dialog is busy with the old action");
   await answerTo("requeue", { event_id: "order-1", delivery_status: "pending" });
-  await page.waitForText("order-1 is pending again.");
+  await page.waitForToast("order-1 is pending again.");
   assert(await page.evaluate(() => document.querySelector("#confirm").open && document.querySelector("#confirm-title").textContent === "Cancel this event?"), "the late response closed another dialog");
   assert(await page.evaluate(() => document.querySelector("#confirm-submit").textContent === "Cancel event"), "the late response renamed the button of another dialog");
   await page.press("Escape");
@@ -64,7 +61,7 @@ export default async function ({ page, url, assert }) {
   await page.press("Escape");
   await page.click("[aria-label='Requeue order-2']");
   await answerTo("requeue", { status: 409, error: { code: "conflict", message: "order-1 is being sent" } });
-  await page.waitForText("Requeue failed. order-1 is being sent");
+  await page.waitForToast("Requeue failed. order-1 is being sent");
   assert(await page.evaluate(() => document.querySelector("#confirm-error").hidden), "the late error is shown in another dialog");
   await page.press("Escape");
 
@@ -72,7 +69,7 @@ export default async function ({ page, url, assert }) {
   await page.goto(`${base}?send#/send`);
   await page.click("form.send-form button[type=submit]");
   await page.waitFor("a form that is sending", () => document.querySelector(".send-form button[type=submit]").disabled);
-  await page.evaluate(() => { location.hash = "#/events"; });
+  await page.show("#/events");
   await page.waitForText("Newest first.");
   await answerTo("enqueue", { event_id: "order-9" });
   await settled();
@@ -83,10 +80,7 @@ export default async function ({ page, url, assert }) {
   await page.waitForText("exhausted");
   isSlow = true;
   await page.press("r");
-  for (let tries = 0; !waiting.has("order-1"); tries += 1) {
-    assert(tries < 400, "the event is not loaded again");
-    await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 25)));
-  }
+  await until("another request for the event", () => waiting.has("order-1"));
   isSlow = false;
   detail = eventOf("order-1", { delivery_status: "delivered", failure_kind: null, last_error: null, delivered_at: "2026-01-31T12:00:05.000000Z", updated_at: "2026-01-31T12:00:05.000000Z" });
   await page.press("r");

@@ -15,7 +15,7 @@ const destinationOf = (number, state) => ({
   next_probe_at: null, paused_until: null, failing_since: null, in_flight: 0, window: null, failure_ratio: null, latency_ms: null, pending_count: 1, pending_count_capped: false, oldest_pending_age_seconds: 4, last_error: null,
 });
 
-export default async function ({ page, url, assert }) {
+export default async function ({ page, url, assert, until }) {
   let events = Array.from({ length: EVENTS }, (_, number) => eventOf(number));
   const states = Array.from({ length: DESTINATIONS }, (_, number) => (number < 210 ? "circuit_open" : "ok"));
   /** The requests for lists and counts, the latest last. */
@@ -55,10 +55,7 @@ export default async function ({ page, url, assert }) {
   /** Waits until the page has asked for the first page of the list again, as a poll does. */
   const polled = async () => {
     const before = asked.length;
-    for (let tries = 0; !asked.slice(before).some(({ cursor }) => cursor === null); tries += 1) {
-      assert(tries < 400, "the list is not polled");
-      await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 50)));
-    }
+    await until("a poll of the list", () => asked.slice(before).some(({ cursor }) => cursor === null));
     await page.waitFor("the end of the poll", () => document.querySelector(".list").getAttribute("aria-busy") === "false");
   };
 
@@ -86,7 +83,16 @@ export default async function ({ page, url, assert }) {
     return document.querySelectorAll("#view .list .rows .row").length >= 1300;
   });
   await page.evaluate(() => document.querySelectorAll("#view .rows .row")[1000].scrollIntoView({ block: "center" }));
-  const placeOf = (id) => page.evaluate((wanted) => document.querySelector(`.id[title='${wanted}']`)?.getBoundingClientRect().top ?? null, id);
+  /** Returns where a row is, once two frames have shown it there: rows that come into sight are laid out only then. */
+  const placeOf = async (id) => {
+    const { top } = await page.waitFor(`the row ${id} at rest`, async (wanted) => {
+      const place = () => document.querySelector(`.id[title='${wanted}']`).getBoundingClientRect().top;
+      const before = place();
+      await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+      return place() === before ? { top: before } : null;
+    }, id);
+    return top;
+  };
   const place = await placeOf("order-1000-created");
   const long = await page.evaluate(() => document.querySelectorAll("#view .rows .row").length);
   events = events.filter(({ event_id: id }) => id !== "order-1100-created");
@@ -101,7 +107,7 @@ export default async function ({ page, url, assert }) {
   assert(await page.evaluate(() => document.querySelectorAll("#view .rows .row").length) >= long - 1, "a poll made the list shorter");
 
   // More destinations in trouble than a page has: they are all there, and follow their states.
-  await page.evaluate(() => { location.hash = "#/destinations"; });
+  await page.show("#/destinations");
   await rows(50);
   await page.waitFor("every destination", (wanted) => {
     const more = document.querySelector("#view .more");

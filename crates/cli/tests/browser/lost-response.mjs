@@ -6,5 +6,5 @@ export default async function ({ page, url }) {
   await page.click("#confirm-submit");
   await page.waitForElement("#confirm-error");
   await page.click("#confirm-submit");
-  await page.waitForText("order-17 is pending again.");
+  await page.waitForToast("order-17 is pending again.");
 }

@@ -5,7 +5,7 @@ import { startReceiver } from "./portal-setup.mjs";
 const VIEWS = { overview: "#/", live: "#/live", events: "#/events", "dead-letters": "#/dead-letters", destinations: "#/destinations", endpoints: "#/endpoints", operations: "#/bulk", send: "#/send" };
 const BATCH = 200;
 
-export default async function ({ page, url, options, assert }) {
+export default async function ({ page, url, options, assert, until }) {
   const { state: kind, count } = options;
   const receiver = await startReceiver();
   const post = async (path, body) => {
@@ -31,11 +31,8 @@ export default async function ({ page, url, options, assert }) {
   if (count > 0) {
     const get = (path) => fetch(new URL(path, url)).then((response) => response.json());
     const failed = kind === "failing" ? "status=failed" : "status=delivered";
-    for (let tries = 0; (await get(`v1/webhook-outbox/events?${failed}&limit=1`)).events.length === 0; tries += 1) {
-      assert(tries < 600, "no event has ended");
-      await new Promise((resume) => setTimeout(resume, 50));
-    }
-    views.event = `#/events/${(await get(`v1/webhook-outbox/events?${failed}&limit=1`)).events[0].event_id}`;
+    const event = await until("an event that has ended", async () => (await get(`v1/webhook-outbox/events?${failed}&limit=1`)).events[0]);
+    views.event = `#/events/${event.event_id}`;
     views.destination = `#/destinations/${(await get("v1/webhook-outbox/destinations?limit=1")).destinations[0].destination_id}`;
     const bulk = await post("v1/webhook-outbox/bulk", { action: "requeue", filter: { event_type: "invoice.paid" }, rate_per_second: 1, reason: "the receiver is repaired" });
     views.operation = `#/bulk/${bulk.operation_id}`;
@@ -56,7 +53,7 @@ export default async function ({ page, url, options, assert }) {
     }
   };
   for (const [name, hash] of Object.entries(views)) {
-    await page.evaluate((wanted) => { location.hash = wanted; }, hash);
+    await page.show(hash);
     if (name === "live" && count > 0) {
       await post("v1/webhook-outbox/events", Array.from({ length: 40 }, (_, index) => ({ destination_url: `${receiver.url}/live-${index % 7}`, event_type: ["invoice.paid", "customer.created"][index % 2], payload: {}, max_attempts: 1 })));
       await page.waitFor("notices", () => document.querySelectorAll(".window-rows .row").length > 8);

@@ -11,7 +11,7 @@ export default async function ({ page, url, options, assert }) {
   const foreign = await post(other, { url: "http://127.0.0.1:1/other", description: "other endpoint", disabled: true });
   const message = await api("POST", `/app/${other.id}/msg`, { eventType: "a.b", payload: { secret: "of the other" } });
   const open = async (link) => {
-    await page.call("Page.navigate", { url: "about:blank" });
+    await page.navigate("about:blank");
     await page.goto(link);
   };
   const portal = (token) => `${mine.url.split("#")[0]}#token=${token}`;
@@ -22,7 +22,7 @@ export default async function ({ page, url, options, assert }) {
   await page.waitForText("my endpoint");
   assert(await page.evaluate(() => !document.body.innerText.includes("other endpoint")), "an endpoint of another application is listed");
   for (const hash of [`#/endpoints/${foreign.id}`, `#/edit/${foreign.id}`, `#/messages/${message.id}`, `#/messages?endpoint=${foreign.id}`, "#/dead-letters", "#/events", "#/bulk"]) {
-    await page.evaluate((wanted) => { location.hash = wanted; }, hash);
+    await page.show(hash);
     await page.waitFor(`an end of loading at ${hash}`, () => !document.querySelector("#view").innerText.includes("Loading"));
     const text = await page.evaluate(() => document.body.innerText);
     assert(!text.includes("/other") && !text.includes("of the other"), `${hash} shows another application: ${text}`);
@@ -35,7 +35,7 @@ export default async function ({ page, url, options, assert }) {
   await open(reader.url);
   await page.waitForText("my endpoint");
   assert(await page.evaluate(() => document.querySelector("a[href='#/new']") === null), "a reader may add endpoints");
-  await page.evaluate((id) => { location.hash = `#/endpoints/${id}`; }, own.id);
+  await page.show(`#/endpoints/${own.id}`);
   await page.waitForText("Custom headers");
   await page.waitForText("No attempts yet");
   assert(await page.evaluate(() => document.querySelector("#view [data-action], .header-form, #view a[href^='#/edit']") === null), "a reader is offered an action");
@@ -43,7 +43,7 @@ export default async function ({ page, url, options, assert }) {
   // A link that may only look at endpoints and their secrets.
   const holder = await api("POST", `/auth/app-portal-access/${mine.id}`, { capabilities: ["ViewBase", "ViewEndpointSecret"] });
   await open(`${holder.url}`);
-  await page.evaluate((id) => { location.hash = `#/endpoints/${id}`; }, own.id);
+  await page.show(`#/endpoints/${own.id}`);
   await page.click("[data-action=show-secret]");
   await page.waitForText("whsec_");
   assert(await page.evaluate(() => document.querySelector("[data-action=rotate]") === null), "this link may not rotate");

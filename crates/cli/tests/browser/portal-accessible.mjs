@@ -15,7 +15,7 @@ export default async function ({ page, url, options, assert }) {
   await page.goto(portal.url);
   const views = { endpoints: "#/", endpoint: `#/endpoints/${endpoint.id}`, form: "#/new", edit: `#/edit/${endpoint.id}`, messages: "#/messages", message: `#/messages/${message.id}` };
   for (const [name, hash] of Object.entries(views)) {
-    await page.evaluate((wanted) => { location.hash = wanted; }, hash);
+    await page.show(hash);
     await page.waitFor(`the view ${name} without "Loading"`, () => !document.querySelector("#view").innerText.includes("Loading") && document.querySelector("h1"));
     await check(`portal-${name}`);
   }

@@ -60,7 +60,7 @@ export default async function ({ page, url, assert }) {
     await show(`#/endpoints/${id}`, text);
     await show(`#/messages/${id}`, text);
     if (state.current % 8 !== 0) continue;
-    await page.evaluate((wanted) => { location.hash = wanted; }, `#/endpoints/${id}`);
+    await page.show(`#/endpoints/${id}`);
     await page.click("[data-action=show-secret]");
     await page.waitFor("the secret", (wanted) => document.querySelector(".secret").textContent === wanted, text);
     await page.click("[data-action=delete]");

@@ -28,15 +28,16 @@ export function signToken(secret, claims) {
   return `${signed}.${createHmac("sha256", secret).update(signed).digest("base64url")}`;
 }
 
-/** Starts a receiver that records requests and answers with `state.status`. */
+/** Starts a receiver that records requests and answers with `state.status`, at once or when the promise `state.gate` is fulfilled. */
 export async function startReceiver() {
-  const state = { requests: [], status: 200 };
+  const state = { requests: [], status: 200, gate: null };
   const server = createServer((request, response) => {
     const chunks = [];
     request.on("data", (chunk) => chunks.push(chunk));
-    request.on("end", () => {
-      state.requests.push({ headers: request.headers, body: Buffer.concat(chunks).toString() });
-      response.writeHead(state.status).end(`answer ${state.requests.length}`);
+    request.on("end", async () => {
+      const number = state.requests.push({ path: request.url, headers: request.headers, body: Buffer.concat(chunks).toString() });
+      await state.gate;
+      response.writeHead(state.status).end(`answer ${number}`);
     });
   });
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));

@@ -13,10 +13,15 @@ export default async function ({ page, url }) {
   await page.click(".list.destinations .row [data-open]");
   await page.waitForText("What operators did");
   await page.waitForText("Next probe");
-  receiver.state.status = 200;
   await page.click("[data-action=probe]");
+  await page.waitForText("Probe this destination now?");
+  // The receiver answers only after the operator has asked. Otherwise a probe that is due by itself could close the circuit before.
+  let answer;
+  receiver.state.gate = new Promise((resolve) => { answer = resolve; });
+  receiver.state.status = 200;
   await page.click("#confirm-submit");
-  await page.waitForText("A probe is on its way.");
+  await page.waitForToast("A probe is on its way.");
+  answer();
   await page.waitForText("Events are sent.");
   await page.waitForText("probe by local");
   receiver.close();

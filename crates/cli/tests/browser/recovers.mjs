@@ -5,7 +5,7 @@ import { serveFake } from "./fake-server.mjs";
 const AT = () => new Date().toISOString();
 const OPERATION = { operation_id: "bulk_1", action: "requeue", state: "finished", filter: {}, matched_count: 1, examined_count: 1, done_count: 1, rate_per_second: 1, reason: null, actor: "local", stopped_by: null, created_at: AT(), updated_at: AT() };
 
-export default async function ({ page, url, assert }) {
+export default async function ({ page, url, assert, until }) {
   let stream = null;
   let isRefused = false;
   let running = [];
@@ -31,12 +31,6 @@ export default async function ({ page, url, assert }) {
     if (isRefused) response.destroy();
   } });
   const live = () => page.waitFor("live updates", () => document.querySelector("#connection").dataset.state === "live");
-  const until = async (missing, test) => {
-    for (let tries = 0; !test(); tries += 1) {
-      assert(tries < 600, `missing: ${missing}`);
-      await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 50)));
-    }
-  };
 
   // The page of an operation that cannot be loaded at first; a rewound log is a reason to load it again.
   await page.goto(`${base}#/bulk/bulk_1`);

@@ -6,7 +6,7 @@ const DAY_MS = 86400000;
 const PAGES = 8;
 const EVENT = { event_id: "order-1", event_type: "rare", destination_url: "https://a.example/", delivery_status: "delivered", attempts: 1, max_attempts: 3, created_at: new Date(Date.now() - 8 * DAY_MS).toISOString(), updated_at: new Date().toISOString() };
 
-export default async function ({ page, url, assert }) {
+export default async function ({ page, url, assert, until }) {
   const asked = [];
   const answer = (path) => {
     const { pathname, searchParams } = new URL(path, url);
@@ -29,10 +29,7 @@ export default async function ({ page, url, assert }) {
   const polls = () => asked.filter(({ cursor }) => cursor === null).length;
   const polled = async () => {
     const before = polls();
-    for (let tries = 0; polls() < before + 2; tries += 1) {
-      assert(tries < 400, "the search is not polled");
-      await page.evaluate(() => new Promise((drawn) => setTimeout(drawn, 50)));
-    }
+    await until("two polls of the search", () => polls() >= before + 2);
   };
   await polled();
   await page.waitForText("searched back to 6 d ago");

@@ -30,7 +30,7 @@ export default async function ({ page, url, assert }) {
   await api("POST", "/app", { name: "Northwind Traders", uid: "northwind" });
   await api("POST", "/app/northwind/endpoint", { url: receiver.url, uid: "books" });
   const sent = receiver.state.requests.length;
-  await page.evaluate(() => { location.hash = "#/endpoints"; });
+  await page.show("#/endpoints");
   await page.click(".row [data-action=test]");
   await page.waitFor("the event types", () => document.querySelector("#example-type")?.value === "invoice.paid");
   await page.waitFor("the URL of the endpoint", (wanted) => document.querySelector(".send-form input[readonly]").value === wanted, receiver.url);

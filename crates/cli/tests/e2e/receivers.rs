@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Event, Receiver, Reply, Sandbox};
+use crate::harness::{Event, Receiver, Reply, Sandbox, wait_until};
 
 const UNSENT: &str = "requests were not sent for lack of a local resource; their events lose no attempt";
 
@@ -122,11 +122,16 @@ fn s1_circuit_service_stops_sending_to_a_failing_receiver_and_serves_others(sand
 }
 
 fn events_that_an_open_circuit_holds_expire(sandbox: Sandbox) {
-    // Longer than the five seconds between two reports of circuits.
     let sandbox = sandbox.with_env("HTTP_POOL_SIZE", "4").with_env("POSTHASTE_EXPIRE_AFTER_SECONDS", "9");
     let broken = Receiver::responding(503);
     let service = sandbox.serve();
-    let event_ids = service.enqueue_all(&vec![Event::to(&broken); 40]);
+    service.enqueue_all(&vec![Event::to(&broken); 20]);
+    // Workers report their circuits every five seconds. Only an event that expires after the report is known to be held.
+    wait_until("the open circuit is reported", || {
+        let listed = service.get("/v1/webhook-outbox/destinations?state=circuit_open").expect_json(200);
+        (listed["destinations"].as_array().unwrap().len() == 1).then_some(())
+    });
+    let event_ids = service.enqueue_all(&vec![Event::to(&broken); 20]);
     let metrics = service.wait_for_metrics("every event has expired", |metrics| {
         metrics["webhook_dead_letters_total{kind=\"expired\"}"] == 40.0
     });

@@ -1,8 +1,10 @@
 //! Graceful shutdown after a signal, and immediate exit after a second one.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::harness::{EVENTS, Event, Receiver, Reply, Sandbox, wait_until};
+use crate::harness::{EVENTS, Event, RealInstant, Receiver, Reply, Sandbox, wait_until};
 
 const STOPPING: &str = "stopping: deliveries in flight may finish; a second signal stops at once";
 
@@ -11,6 +13,7 @@ on_each_store! {
     worker_can_be_stopped_as_soon_as_it_delivers,
     hangup_stops_a_process_like_any_other_signal,
     stopping_service_refuses_requests_until_its_delay_has_passed,
+    stopping_service_ends_after_its_delay,
     stopping_service_finishes_deliveries_in_flight,
     second_signal_ends_a_service_at_once,
     unfinished_delivery_is_released_after_the_shutdown_period,
@@ -39,7 +42,8 @@ fn hangup_stops_a_process_like_any_other_signal(sandbox: Sandbox) {
 }
 
 fn stopping_service_refuses_requests_until_its_delay_has_passed(sandbox: Sandbox) {
-    let sandbox = sandbox.with_env("POSTHASTE_SHUTDOWN_DELAY_SECONDS", "3");
+    // Longer than the test takes on any machine. A second signal ends the delay.
+    let sandbox = sandbox.with_env("POSTHASTE_SHUTDOWN_DELAY_SECONDS", "600");
     let receiver = Receiver::responding(200);
     let service = sandbox.serve();
     service.signal("TERM");
@@ -52,7 +56,16 @@ fn stopping_service_refuses_requests_until_its_delay_has_passed(sandbox: Sandbox
     });
     service.post(EVENTS, &Event::to(&receiver).request_body()).expect_error(503, "unavailable");
     assert_eq!((service.get("/healthz").status, service.get("/metrics").status), (200, 200));
-    assert_eq!(service.wait_for_exit().code, Some(0));
+    service.signal("TERM");
+    assert_eq!(service.wait_for_exit().code, Some(1));
+}
+
+fn stopping_service_ends_after_its_delay(sandbox: Sandbox) {
+    let sandbox = sandbox.with_env("POSTHASTE_SHUTDOWN_DELAY_SECONDS", "1");
+    let service = sandbox.serve();
+    let signalled_at = RealInstant::now();
+    service.stop();
+    assert!(signalled_at.elapsed() >= Duration::from_secs(1), "the service did not wait for its delay");
 }
 
 fn stopping_service_finishes_deliveries_in_flight(sandbox: Sandbox) {

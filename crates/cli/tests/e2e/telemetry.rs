@@ -146,13 +146,13 @@ fn s0_nfr003_service_prints_no_payload_and_no_secret(sandbox: Sandbox) {
 
 /// The send takes longer than the lease. The test measures time by the cycle lines of the workers.
 fn s3_flow_1_send_longer_than_its_lease_is_not_repeated_by_another_worker(sandbox: Sandbox) {
-    let sandbox = sandbox.with_env("POSTHASTE_LEASE_SECONDS", "6").with_env("POSTHASTE_CYCLE_SECONDS", "1");
+    let sandbox = sandbox.with_env("POSTHASTE_LEASE_SECONDS", "10").with_env("POSTHASTE_CYCLE_SECONDS", "1");
     let receiver = Receiver::blocking(200);
     let service = sandbox.serve();
     let event_id = service.enqueue(&Event::to(&receiver));
     receiver.wait_for_requests(1);
     let other = sandbox.start_worker();
-    other.wait_for_log(CYCLE, 7);
+    other.wait_for_log(CYCLE, 11);
     service.wait_for_log(CYCLE, service.count_log_lines(CYCLE) + 1);
     receiver.release();
     service.wait_until_delivered(&event_id);

@@ -92,6 +92,11 @@ impl DnsServer {
         self.queries.borrow().clone()
     }
 
+    /// Waits until this many queries have arrived.
+    pub(crate) async fn wait_for_queries(&self, count: usize) {
+        self.queries.subscribe().wait_for(|queries| queries.len() >= count).await.unwrap();
+    }
+
     pub(crate) fn query_count(&self) -> usize {
         self.queries.borrow().len()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use posthaste_domain::{ErrorClass, Outcome};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
 
 use crate::harness::behaviours_http1::OK;
 use crate::harness::certificates::Handshake;
@@ -16,14 +17,15 @@ use crate::harness::frames::{
 };
 use crate::harness::receiver::Receiver;
 use crate::harness::script::Step::{self, Close, Read, ReadHead, Reset, Serve, Silence, Wait};
-use crate::harness::script::{SMALL_BYTES, Transport, write};
+use crate::harness::script::{AMPLE, SMALL_BYTES, Transport, write};
 use crate::harness::time::{wait, wait_until};
 
 const HTTP2: Transport = Transport::Tls(Handshake::Http2);
 const TRANSPORTS: [Transport; 3] = [Transport::Plain, Transport::Tls(Handshake::Http1), HTTP2];
 
+/// Deadline of requests that must reach it.
 const SHORT: Duration = Duration::from_secs(1);
-/// Time for a change on an idle connection to reach the sender's end of it.
+/// Time for the runtime, which the sender shares with the receiver, to poll the sender's sockets.
 const PROPAGATION_TIME: Duration = Duration::from_millis(100);
 
 fn assert_response(outcome: &Outcome, number: usize) {
@@ -63,6 +65,7 @@ async fn assert_next_request_is_delivered_after<const N: usize>(over: Transport,
     let receiver = fixture.receiver(over, steps).await;
     assert_eq!(fixture.send_to(&receiver).await.http_status(), Some(200));
     receiver.continue_script();
+    assert!(wait_until(|| receiver.log.script_played()).await, "the connection is intact: {over:?}");
     wait(PROPAGATION_TIME).await;
     assert_response(&fixture.send_to(&receiver).await, 2);
     assert_eq!((receiver.log.connections(), receiver.log.requests()), (2, 2), "{over:?}");
@@ -297,7 +300,7 @@ async fn a_port_without_listener_is_a_failure_to_connect() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let url = format!("http://{}/hook", socket.local_addr().unwrap());
-    let outcome = Fixture::new().send(&url, SMALL_BYTES, SHORT).await;
+    let outcome = Fixture::new().send(&url, SMALL_BYTES, AMPLE).await;
     assert_eq!(outcome.error_class(), Some(ErrorClass::Connect), "{outcome:?}");
 }
 
@@ -309,7 +312,7 @@ async fn a_receiver_that_never_accepts_is_a_timeout() {
     let address = listener.local_addr().unwrap();
     // Fills the listener's backlog.
     let clients: Vec<_> = (0..8).map(|_| tokio::spawn(TcpStream::connect(address))).collect();
-    wait(PROPAGATION_TIME).await;
+    assert!(wait_until(|| clients.iter().any(JoinHandle::is_finished)).await, "no client has connected");
     assert!(clients.iter().any(|client| !client.is_finished()), "the backlog is not full");
     let outcome = Fixture::new().send(&format!("http://{address}/hook"), SMALL_BYTES, SHORT).await;
     assert_eq!(outcome.error_class(), Some(ErrorClass::Timeout), "{outcome:?}");
@@ -318,8 +321,10 @@ async fn a_receiver_that_never_accepts_is_a_timeout() {
 #[tokio::test]
 async fn a_stalled_lookup_is_a_timeout_and_a_missing_name_a_dns_failure() {
     let fixture = Fixture::new();
-    for (name, class) in [(STALLED_NAME, ErrorClass::Timeout), ("nowhere.example", ErrorClass::Dns)] {
-        let outcome = fixture.send(&format!("https://{name}/hook"), SMALL_BYTES, SHORT).await;
+    for (name, deadline, class) in
+        [(STALLED_NAME, SHORT, ErrorClass::Timeout), ("nowhere.example", AMPLE, ErrorClass::Dns)]
+    {
+        let outcome = fixture.send(&format!("https://{name}/hook"), SMALL_BYTES, deadline).await;
         assert_eq!(outcome.error_class(), Some(class), "{outcome:?}");
     }
 }

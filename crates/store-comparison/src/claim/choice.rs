@@ -8,9 +8,8 @@ use posthaste_store_memory::{Row, State};
 
 use super::fifo;
 use super::payloads::ByteLimits;
-use super::throttle::{SpentThrottles, ThrottleBudget};
+use super::throttle::{ClaimPeriod, SpentThrottles, ThrottleBudget};
 use crate::difference::{ComparisonResult, Difference};
-use crate::sequence_run::Counterparts;
 
 /// What a claim reported about the events that it left because of their size.
 pub(super) struct LeftByBytes {
@@ -21,7 +20,10 @@ pub(super) struct LeftByBytes {
 /// The circumstances of a claim, in which the store chose the events that it granted.
 pub(super) struct ChoiceCheck<'a> {
     pub(super) request: &'a ClaimRequest,
-    pub(super) times: Counterparts<Timestamp>,
+    /// The time of the model.
+    pub(super) now: Timestamp,
+    /// None if the model has no throttle.
+    pub(super) period: Option<ClaimPeriod>,
     pub(super) spent: &'a SpentThrottles,
     pub(super) left_by_bytes: LeftByBytes,
     /// Limited destinations of which the store may leave events. Such a store also shares the tokens of an application among the
@@ -33,10 +35,10 @@ impl ChoiceCheck<'_> {
     /// Checks that every granted event was claimable within the limits, and that the claim left no event that it could also
     /// have granted.
     pub(super) fn check(&self, state: &State, granted: &[EventKey]) -> ComparisonResult {
-        let (now, request) = (self.times.model, self.request);
+        let (now, request) = (self.now, self.request);
         let mut budget =
             ClaimBudget { state, request, slots: SlotBudget::new(request), granted: BTreeMap::new() };
-        let mut throttles = ThrottleBudget::new(state, self.spent, &self.times);
+        let mut throttles = ThrottleBudget::new(state, self.spent, now, self.period);
         for key in granted {
             let row = &state.rows[key];
             if let Some(reason) = why_not_claimable(state, now, request, *key, row) {

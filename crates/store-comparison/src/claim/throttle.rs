@@ -1,7 +1,8 @@
 //! Throttles of endpoints and applications: between how many and how many more events a claim may grant.
 //!
 //! The store's clock may advance in real time while the model's stands still, so the store may have more tokens than the model,
-//! never fewer. The upper bound follows from the times that the store's claims returned.
+//! never fewer. The upper bound follows from readings of the store's clock before and after each claim, so it holds however long a
+//! claim takes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +12,35 @@ use posthaste_domain::{
 };
 use posthaste_store_memory::{Row, State};
 
-use crate::sequence_run::Counterparts;
+/// The time in which an empty throttle becomes full.
+const REFILL: Duration = Duration::from_secs(1);
 
-/// Greatest time between the spending of a throttle and the time that the claim returns. At the rates of the sequences, less than
-/// half a token is filled in it.
-const SLACK: Duration = Duration::from_millis(100);
+/// Readings of the store's clock around a claim. The claim spends throttles at times between them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClaimPeriod {
+    pub(super) before: Timestamp,
+    pub(super) after: Timestamp,
+}
 
-/// When each throttle is full again on the store's clock, by ids of the model.
+impl ClaimPeriod {
+    /// Returns the greatest number of tokens that a throttle has during the claim: those before it, and those filled meanwhile.
+    /// `full_at` is the earliest time at which the throttle may be full again.
+    fn tokens_max(self, throttle: Throttle, full_at: Option<Timestamp>) -> usize {
+        let missing = full_at.map_or(Duration::ZERO, |full_at| full_at.since(self.before)).min(REFILL);
+        let filled = REFILL - missing + self.after.since(self.before);
+        let tokens = filled.as_micros() * u128::from(throttle.per_second()) / REFILL.as_micros();
+        usize::try_from(tokens).unwrap_or(usize::MAX)
+    }
+}
+
+/// Returns whether an endpoint or an application has a throttle.
+pub(super) fn has_throttles(state: &State) -> bool {
+    let mut endpoints = state.destinations.values().filter_map(|destination| destination.endpoint.as_ref());
+    endpoints.any(|endpoint| endpoint.throttle.is_some())
+        || state.registry.applications.values().any(|row| row.application.throttle.is_some())
+}
+
+/// The earliest time at which each throttle may be full again on the store's clock, by ids of the model.
 #[derive(Debug, Default)]
 pub(crate) struct SpentThrottles {
     endpoints: BTreeMap<DestinationId, Timestamp>,
@@ -25,18 +48,32 @@ pub(crate) struct SpentThrottles {
 }
 
 impl SpentThrottles {
-    /// Spends the throttles of events that the store granted at `now` on its clock.
-    pub(super) fn spend(&mut self, state: &State, granted: &[EventKey], now: Timestamp) {
+    /// Spends the throttles of events that the store has granted, as if it had granted them at the beginning of the claim.
+    pub(super) fn spend(&mut self, state: &State, granted: &[EventKey], period: ClaimPeriod) {
+        let mut of_endpoints = BTreeMap::new();
+        let mut of_applications = BTreeMap::new();
         for row in granted.iter().map(|key| &state.rows[key]) {
             if let Some(throttle) = endpoint_throttle(state, row) {
-                let spent = self.endpoints.get(&row.destination_id).copied();
-                self.endpoints.insert(row.destination_id, throttle.spend(spent, now, 1));
+                of_endpoints.entry(row.destination_id).or_insert((throttle, 0)).1 += 1;
             }
             if let (Some(app), Some(throttle)) = (row.app, application_throttle(state, row)) {
-                let spent = self.applications.get(&app).copied();
-                self.applications.insert(app, throttle.spend(spent, now, 1));
+                of_applications.entry(app).or_insert((throttle, 0)).1 += 1;
             }
         }
+        spend_each(&mut self.endpoints, of_endpoints, period);
+        spend_each(&mut self.applications, of_applications, period);
+    }
+}
+
+/// Spends a number of tokens of each throttle. All at once, because each call rounds the time up.
+fn spend_each<Id: Ord>(
+    full_at: &mut BTreeMap<Id, Timestamp>,
+    tokens: BTreeMap<Id, (Throttle, usize)>,
+    period: ClaimPeriod,
+) {
+    for (id, (throttle, count)) in tokens {
+        let spent = throttle.spend(full_at.get(&id).copied(), period.before, count);
+        full_at.insert(id, spent);
     }
 }
 
@@ -64,7 +101,10 @@ pub(super) fn limited_destinations(state: &State) -> impl Iterator<Item = Destin
 pub(super) struct ThrottleBudget<'a> {
     state: &'a State,
     spent: &'a SpentThrottles,
-    times: &'a Counterparts<Timestamp>,
+    /// The time of the model.
+    now: Timestamp,
+    /// None if there is no throttle.
+    period: Option<ClaimPeriod>,
     granted: Vec<&'a Row>,
 }
 
@@ -72,20 +112,21 @@ impl<'a> ThrottleBudget<'a> {
     pub(super) const fn new(
         state: &'a State,
         spent: &'a SpentThrottles,
-        times: &'a Counterparts<Timestamp>,
+        now: Timestamp,
+        period: Option<ClaimPeriod>,
     ) -> Self {
-        Self { state, spent, times, granted: Vec::new() }
+        Self { state, spent, now, period, granted: Vec::new() }
     }
 
     /// Returns the throttle of which the store has certainly no token left, if any.
     pub(super) fn surely_exhausted(&self, row: &Row) -> Option<&'static str> {
-        let now = self.times.store.after(SLACK);
+        let period = self.period?;
+        let of_endpoint = self.spent.endpoints.get(&row.destination_id).copied();
+        let of_application = row.app.and_then(|app| self.spent.applications.get(&app).copied());
         self.exhausted(
             row,
-            |throttle| throttle.available(self.spent.endpoints.get(&row.destination_id).copied(), now),
-            |throttle| {
-                throttle.available(row.app.and_then(|app| self.spent.applications.get(&app).copied()), now)
-            },
+            |throttle| period.tokens_max(throttle, of_endpoint),
+            |throttle| period.tokens_max(throttle, of_application),
         )
     }
 
@@ -96,8 +137,8 @@ impl<'a> ThrottleBudget<'a> {
         let application = row.app.and_then(|app| state.registry.applications.get(&app));
         let exhausted = self.exhausted(
             row,
-            |throttle| throttle.available(endpoint.and_then(|it| it.spent_until), self.times.model),
-            |throttle| throttle.available(application.and_then(|it| it.spent_until), self.times.model),
+            |throttle| throttle.available(endpoint.and_then(|it| it.spent_until), self.now),
+            |throttle| throttle.available(application.and_then(|it| it.spent_until), self.now),
         );
         exhausted.is_some()
     }

@@ -1,17 +1,22 @@
 //! A reachable server that makes no progress: locks held by another client, frozen backends.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use posthaste_postgres_server::{PostgresServer, TEST_SETTINGS};
-use posthaste_store::{LeaseRef, SettleResult, Store as _};
+use posthaste_store::{LeaseRef, Store as _};
 use posthaste_store_conformance::Harness as _;
 
 use crate::fixture::*;
 use crate::support::PostgresHarness;
 
-/// Upper bound of every call of the store.
-const BOUND: Duration = Duration::from_secs(16);
+/// Number of the store's connections that settle.
+const SETTLING: i64 = 4;
+
+/// Within this, every call of the store returns: its own limit is 15 s, and the machine may be slow.
+const BOUND: Duration = Duration::from_secs(45);
 
 #[tokio::test]
 async fn renewals_succeed_while_settles_wait_for_a_lock() {
@@ -22,25 +27,41 @@ async fn renewals_succeed_while_settles_wait_for_a_lock() {
     let held: Vec<LeaseRef> = leases.iter().map(LeaseRef::from).collect();
     let admin = client(&harness.database.url).await;
     admin.batch_execute("BEGIN; LOCK TABLE app.webhook_destinations").await.unwrap();
+    // PostgreSQL ends a wait for a lock after five seconds. On a slow machine, settles are repeated.
+    let returned = Arc::new(AtomicUsize::new(0));
     let waiting: Vec<_> = leases
         .iter()
         .map(|lease| {
             let (store, batch) = (harness.store(), [settlement(lease, 200)]);
-            tokio::spawn(async move { store.settle(&worker("worker-a"), &batch).await })
+            let returned = Arc::clone(&returned);
+            tokio::spawn(async move {
+                loop {
+                    let settled = store.settle(&worker("worker-a"), &batch).await;
+                    returned.fetch_add(1, Ordering::SeqCst);
+                    match settled {
+                        Err(error) if error.is_transient() => {}
+                        settled => return settled,
+                    }
+                }
+            })
         })
         .collect();
     let watch = client(&harness.database.url).await;
-    wait_until(TIMEOUT, "every dispatch connection waits for a lock", async || {
+    // The renewal has not waited for any of the settles if none has returned before it.
+    wait_until(3 * TIMEOUT, "a renewal returns while every settling connection waits", async || {
+        let returned_before = returned.load(Ordering::SeqCst);
         let sql = "SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) >= 4
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%WITH delivered AS%'";
+        if watch.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) < SETTLING {
+            return false;
+        }
+        assert_eq!(store.renew(&held, LEASE).await.unwrap(), []);
+        returned.load(Ordering::SeqCst) == returned_before
     })
     .await;
-    let renewed = within(Duration::from_secs(4), "a renewal does not wait", store.renew(&held, LEASE)).await;
-    assert_eq!(renewed.unwrap(), []);
     admin.batch_execute("ROLLBACK").await.unwrap();
-    for settled in join_all(waiting).await {
-        assert_eq!(settled.unwrap().unwrap(), [SettleResult::Applied]);
+    for settled in within(3 * TIMEOUT, "the settles end", join_all(waiting)).await {
+        assert!(settled.unwrap().unwrap()[0].is_written());
     }
 }
 

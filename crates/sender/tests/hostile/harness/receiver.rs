@@ -29,6 +29,7 @@ pub(crate) struct ReceiverLog {
     connections: AtomicUsize,
     heads: Mutex<Vec<String>>,
     arrived: watch::Sender<usize>,
+    script_played: AtomicBool,
     script_ended: AtomicBool,
     /// Wakes a script that waits.
     pub(crate) continue_signal: Notify,
@@ -46,6 +47,16 @@ impl ReceiverLog {
     /// Waits until this many requests have arrived.
     pub(crate) async fn wait_for_requests(&self, requests: usize) {
         self.arrived.subscribe().wait_for(|arrived| *arrived >= requests).await.unwrap();
+    }
+
+    /// Returns whether the receiver has closed or reset the connection, or has come to the step that it repeats until the sender
+    /// closes the connection.
+    pub(crate) fn script_played(&self) -> bool {
+        self.script_played.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn record_script_played(&self) {
+        self.script_played.store(true, Ordering::SeqCst);
     }
 
     /// Returns whether the script has ended. A flood ends when the sender closes the connection.
@@ -151,6 +162,7 @@ async fn listen(
                 return peer.serve().await;
             }
             let played = peer.play(&steps).await;
+            log.record_script_played();
             log.script_ended.store(true, Ordering::SeqCst);
             played
         });

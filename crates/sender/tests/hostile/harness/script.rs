@@ -97,8 +97,8 @@ impl ExpectedOutcome {
 }
 
 /// Deadline of attempts that must end without reaching it, even on a busy machine.
-pub(crate) const AMPLE: Duration = Duration::from_secs(5);
-/// Deadline of attempts that must reach it.
+pub(crate) const AMPLE: Duration = Duration::from_secs(30);
+/// Deadline of attempts that must reach it, after a TLS handshake and a request. Shorter than the scripts that drip.
 const SHORT: Duration = Duration::from_millis(1_500);
 /// Payload size of attempts for which the size does not matter.
 pub(crate) const SMALL_BYTES: usize = 64;
@@ -152,6 +152,11 @@ impl Case {
 
     pub(crate) fn with_payload(self, payload_bytes: usize) -> Self {
         Self { payload_bytes, ..self }
+    }
+
+    /// Returns whether the receiver ends the connection itself.
+    pub(crate) fn ends(&self) -> bool {
+        matches!(self.steps.last(), Some(Step::Close | Step::CloseTcp | Step::Reset))
     }
 
     pub(crate) fn floods(&self) -> bool {

@@ -51,15 +51,23 @@ impl Peer {
                     self.socket.write(bytes).await?;
                 },
                 Step::Wait => self.log.continue_signal.notified().await,
-                Step::Serve => return self.serve().await,
-                Step::Silence => return self.drain().await,
+                Step::Serve => {
+                    self.log.record_script_played();
+                    return self.serve().await;
+                }
+                Step::Silence => {
+                    self.log.record_script_played();
+                    return self.drain().await;
+                }
                 Step::Freeze => std::future::pending().await,
                 Step::Close => {
                     self.socket.close().await?;
+                    self.log.record_script_played();
                     return self.drain().await;
                 }
                 Step::CloseTcp => {
                     self.socket.close_tcp().await?;
+                    self.log.record_script_played();
                     return self.drain().await;
                 }
                 Step::Reset => return self.socket.reset(),
