@@ -1,8 +1,7 @@
 //! Executes a claim plan: runs the statements that grant leases, and updates the budget and the index.
 
-use std::time::Duration;
-
 use bytes::Bytes;
+use futures_util::future::join;
 use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
 use posthaste_domain::{
     ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, LeasePayload, MessageId, Timestamp,
@@ -10,6 +9,7 @@ use posthaste_domain::{
 };
 use posthaste_store::{ClaimRequest, PayloadBudget};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
@@ -20,7 +20,6 @@ use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::notices::{EventReferences, NoticeReferences};
 use crate::session::{Session, Sql};
-use crate::sleep;
 
 /// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover or to abandonment.
 static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
@@ -28,9 +27,12 @@ static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
     types: &[Type::UUID_ARRAY],
 };
 
-/// How long a claim waits before it asks for its turn again. A claim of 500 events takes a few milliseconds.
-const TURN_DELAY: Duration = Duration::from_millis(2);
-const TURN_DELAYS_MAX: usize = 10;
+/// Waits for the turn to grant leases, 100 ms at most. A claim of 500 events takes a few milliseconds, and several may wait.
+static WAIT_FOR_TURN: Sql = Sql {
+    text: "SELECT set_config('lock_timeout', '100ms', true), pg_advisory_xact_lock(7526, 4),
+                  set_config('lock_timeout', '5s', true)",
+    types: &[],
+};
 
 /// Grants the leases of a plan. Adds them to `leases`, deducts them from the budget, and removes the claimed ranges
 /// from the index. Unless `is_checked`, grants none within ranges if the claim has been granted leases before. Returns the rows of
@@ -246,19 +248,40 @@ impl<'a> Grant<'a> {
         sql: &Sql,
         candidates: &[Param<'_>],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let mut delays = 0;
-        loop {
-            let is_out_of_turn = delays == TURN_DELAYS_MAX;
-            let params = [&self.params()[..], &[&is_out_of_turn], candidates].concat();
-            let rows = session.transact(sql, &params).await?;
-            let has_turn = rows.first().map_or(Ok(true), |row| row.try_get(0).map(|n: i64| n != 0))?;
-            if has_turn {
-                return Ok(rows);
+        let params = |is_out_of_turn| [&self.params()[..], &[is_out_of_turn], candidates].concat();
+        let rows = session.transact(sql, &params(&false)).await?;
+        if has_turn(&rows)? {
+            return Ok(rows);
+        }
+        match run_in_turn(session, sql, &params(&false)).await {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                session.transact(sql, &params(&true)).await
             }
-            sleep(TURN_DELAY).await;
-            delays += 1;
+            result => result,
         }
     }
+}
+
+/// Returns whether a statement that grants leases had its turn.
+fn has_turn(rows: &[Row]) -> Result<bool, tokio_postgres::Error> {
+    rows.first().map_or(Ok(true), |row| row.try_get(0).map(|n: i64| n != 0))
+}
+
+/// Waits for the turn in a statement of its own, so that the statement that grants leases sees what the claims before it have
+/// changed. Both share a transaction and a round trip. PostgreSQL serves claims that wait in the order of their arrival.
+async fn run_in_turn(
+    session: &Session,
+    sql: &Sql,
+    params: &[Param<'_>],
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let wait = session.prepare(&WAIT_FOR_TURN).await?;
+    let grant = session.prepare(sql).await?;
+    let work = async {
+        let (waited, rows) = join(session.send(&wait, &[]), session.send(&grant, params)).await;
+        waited?;
+        rows
+    };
+    session.transaction(work).await
 }
 
 /// One row that a statement of this module returns.
