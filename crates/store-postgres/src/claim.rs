@@ -132,9 +132,10 @@ impl<'a> Claim<'a> {
             let has_looked = self.looked_at.is_some();
             let leases_before = self.leases.len();
             // A look tells whether the claim is a repeated one. A repeated claim takes no lease over, and is granted none.
+            let fills = self.fills(&plan);
             let must_look_first = !plan.takeovers.is_empty() || has_failed || (is_end && !self.is_filled());
             if !has_looked && must_look_first {
-                let look = Look::prepare(self.session, discovery, self.request).await?;
+                let look = Look::prepare(self.session, discovery, self.request, false).await?;
                 let rows = look.send(self.session).await?;
                 if let Some(repeated) = self.record_look(discovery, &look, &rows).await? {
                     return Ok(repeated);
@@ -142,10 +143,9 @@ impl<'a> Claim<'a> {
                 continue;
             } else if is_end {
                 break;
-            } else if !has_looked
-                && (!self.fills(&plan) || discovery.is_look_older_than(self.store.config.look_interval))
+            } else if !has_looked && (!fills || discovery.is_look_older_than(self.store.config.look_interval))
             {
-                let look = Look::prepare(self.session, discovery, self.request).await?;
+                let look = Look::prepare(self.session, discovery, self.request, fills).await?;
                 let session = self.session;
                 let (granted, rows) = join(self.grant(discovery, &plan), look.send(session)).await;
                 granted?;

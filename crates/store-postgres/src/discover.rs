@@ -21,8 +21,17 @@ use crate::session::Sql;
 const STEP_ROWS: usize = 5_000;
 /// [`STEP_ROWS`] as a statement parameter.
 pub(crate) const STEP_ROWS_MAX: i64 = 5_000;
+/// New events that a step reads for each millisecond since the step before, while the known ones fill the claim: more than producers
+/// enqueue in that time. So discovery keeps up with them, and does not delay the claim for long.
+const ROWS_PER_MILLISECOND: u128 = 200;
 /// Claims checked for expired leases in one step.
 pub(crate) const STEP_CLAIMS_MAX: i64 = 32;
+
+/// Returns how many new events a step reads while the known ones fill the claim.
+pub(crate) fn step_rows_beside_a_backlog(since_last_step: Duration) -> i64 {
+    let rows = since_last_step.as_millis().saturating_mul(ROWS_PER_MILLISECOND);
+    i64::try_from(rows).unwrap_or(STEP_ROWS_MAX).clamp(STEP_ROWS_MAX / 5, STEP_ROWS_MAX)
+}
 
 /// Reads the clock, the transaction snapshot, the sequence's last number, and the destinations that were resumed within
 /// the last $1 microseconds, each with the time since (index webhook_destinations_resumed), and those whose profile has changed
@@ -62,37 +71,43 @@ CROSS JOIN (
     types: &[Type::INT8, Type::UUID, Type::INT8],
 };
 
-/// Reads the queued events of each position range that are due, ascending, leased or not. Uses index webhook_queue_id for
-/// new events, whose position is their key, and webhook_queue_position for the others.
+/// Reads the queued events of each position range ($1, $2) that are due, ascending, leased or not, up to $3 of each. Returns them as
+/// arrays, which cost less than rows. Uses index webhook_queue_id for new events, whose position is their key, and
+/// webhook_queue_position for the others.
 pub(crate) static NEW_ROWS: Sql = Sql {
     text: "
-SELECT s.n, q.queue_position, q.destination_id, q.leased
-FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS s (low, high, n)
+SELECT s.n, q.positions, q.destinations, q.leased
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS s (low, high, rows_max, n)
 CROSS JOIN LATERAL (
-    SELECT q.queue_position, q.destination_id, q.leased
+    SELECT array_agg(q.queue_position) AS positions, array_agg(q.destination_id) AS destinations,
+           array_agg(q.leased) AS leased
     FROM (
-        (
-            SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
-            FROM app.webhook_queue q
-            WHERE q.id > s.low AND q.id <= s.high AND q.queue_position = q.id
-            ORDER BY q.id
-            LIMIT $3
-        )
-        UNION ALL
-        (
-            SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
-            FROM app.webhook_queue q
-            WHERE q.queue_position > s.low
-                  AND q.queue_position <= least(s.high, app.webhook_retry_position(app.webhook_now()))
-                  AND q.queue_position <> q.id
-            ORDER BY q.queue_position
-            LIMIT $3
-        )
+        SELECT q.queue_position, q.destination_id, q.leased
+        FROM (
+            (
+                SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
+                FROM app.webhook_queue q
+                WHERE q.id > s.low AND q.id <= s.high AND q.queue_position = q.id
+                ORDER BY q.id
+                LIMIT s.rows_max
+            )
+            UNION ALL
+            (
+                SELECT q.queue_position, q.destination_id, q.lease_until IS NOT NULL AS leased
+                FROM app.webhook_queue q
+                WHERE q.queue_position > s.low
+                      AND q.queue_position <= least(s.high, app.webhook_retry_position(app.webhook_now()))
+                      AND q.queue_position <> q.id
+                ORDER BY q.queue_position
+                LIMIT s.rows_max
+            )
+        ) q
+        ORDER BY q.queue_position
+        LIMIT s.rows_max
     ) q
-    ORDER BY q.queue_position
-    LIMIT $3
-) q",
-    types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8],
+) q
+WHERE q.positions IS NOT NULL",
+    types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8_ARRAY],
 };
 
 /// Reads the numbers within gaps whose events have been committed. Uses index webhook_events_id. It runs before
@@ -146,16 +161,26 @@ LEFT JOIN leased l ON l.lease_until <= app.webhook_now()",
 
 /// Parses what a step has read: the rows of [`NEW_ROWS`] and of [`COMMITTED_IN_GAPS`].
 pub(crate) fn parse_step(queued: &[Row], committed: &[Row]) -> Result<StepRows, tokio_postgres::Error> {
-    let queued = queued.iter().map(|row| {
-        let (position, destination) = (row.try_get(1)?, DestinationId(row.try_get(2)?));
-        Ok(QueuedRow { range: range_index(row)?, position, destination, is_leased: row.try_get(3)? })
-    });
+    let mut rows = Vec::new();
+    for range in queued {
+        let index = range_index(range)?;
+        let (positions, destinations): (Vec<i64>, Vec<i64>) = (range.try_get(1)?, range.try_get(2)?);
+        let leased: Vec<bool> = range.try_get(3)?;
+        rows.extend(positions.into_iter().zip(destinations).zip(leased).map(
+            |((position, destination), is_leased)| QueuedRow {
+                range: index,
+                position,
+                destination: DestinationId(destination),
+                is_leased,
+            },
+        ));
+    }
     let committed = committed.iter().map(|row| {
         let number = row.try_get(1)?;
         Ok(CommittedNumber { gap: range_index(row)?, number })
     });
     Ok(StepRows {
-        queued: queued.collect::<Result<_, tokio_postgres::Error>>()?,
+        queued: rows,
         committed: committed.collect::<Result<_, tokio_postgres::Error>>()?,
         rows_max: STEP_ROWS,
     })

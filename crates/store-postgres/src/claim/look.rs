@@ -1,5 +1,7 @@
 //! A look: one discovery step, which finds the rows that have become claimable.
 
+use std::iter;
+
 use futures_util::future::join3;
 use posthaste_claimable::DiscoveryStep;
 use posthaste_domain::{DestinationId, Timestamp};
@@ -12,13 +14,15 @@ use crate::StoreState;
 use crate::convert::micros;
 use crate::discover::{
     self, COMMITTED_IN_GAPS, EXPIRED_LEASES, NEW_ROWS, READ_SNAPSHOT, STEP_CLAIMS_MAX, STEP_ROWS_MAX,
-    SnapshotRow,
+    SnapshotRow, step_rows_beside_a_backlog,
 };
 use crate::session::{PreparedSql, Session};
 
 /// The statements of a look with the ranges that they read.
 pub(super) struct Look {
     step: DiscoveryStep,
+    /// The most rows that it reads of each range.
+    rows_max: Vec<i64>,
     read_snapshot: PreparedSql,
     /// Only while there are gaps.
     committed_in_gaps: Option<PreparedSql>,
@@ -49,15 +53,24 @@ pub(super) struct LookResult {
 }
 
 impl Look {
+    /// Prepares a look. If the rows that are known fill the claim, it reads fewer new ones.
     pub(super) async fn prepare(
         session: &Session,
         discovery: &DiscoveryState,
         request: &ClaimRequest,
+        is_filled: bool,
     ) -> Result<Self, tokio_postgres::Error> {
         let step = discovery.cursors.next_step();
+        let new_rows_max = match discovery.looked_at {
+            Some(looked_at) if is_filled => step_rows_beside_a_backlog(super::now() - looked_at),
+            _ => STEP_ROWS_MAX,
+        };
+        // The first range is that of the new events.
+        let rows_max = iter::once(new_rows_max).chain(iter::repeat(STEP_ROWS_MAX)).take(step.lows.len());
         let committed_in_gaps =
             if step.gap_lows.is_empty() { None } else { Some(session.prepare(&COMMITTED_IN_GAPS).await?) };
         Ok(Self {
+            rows_max: rows_max.collect(),
             step,
             read_snapshot: session.prepare(&READ_SNAPSHOT).await?,
             committed_in_gaps,
@@ -85,7 +98,7 @@ impl Look {
                         &[&self.resumed_within, &self.claim, &self.expiry_checked_to],
                     ),
                     committed,
-                    session.send(&self.new_rows, &[&step.lows, &step.highs, &STEP_ROWS_MAX]),
+                    session.send(&self.new_rows, &[&step.lows, &step.highs, &self.rows_max]),
                 )
                 .await;
                 Ok(LookRows { snapshot: snapshot?, committed: committed?, new_rows: new_rows? })
