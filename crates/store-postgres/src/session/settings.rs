@@ -11,9 +11,13 @@
 /// The timeout of a statement is set beside them. It is longer than [`CALL_TIMEOUT`](super::CALL_TIMEOUT). It ends a COMMIT that waits for a
 /// synchronous standby with a success, although the standby has not confirmed; by then the caller has given the call up as
 /// failed.
-const PINNED_SETTINGS: [(&str, &str); 8] = [
+///
+/// A worker may be stopped in the middle of a transaction that holds locks. PostgreSQL then ends the session, so that the others
+/// continue.
+const PINNED_SETTINGS: [(&str, &str); 9] = [
     ("default_transaction_isolation", "read committed"),
     ("lock_timeout", "5s"),
+    ("idle_in_transaction_session_timeout", "10s"),
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -24,6 +28,9 @@ const PINNED_SETTINGS: [(&str, &str); 8] = [
 
 /// The timeout of statements, as PostgreSQL displays it.
 pub(super) const STATEMENT_TIMEOUT: &str = "20s";
+
+/// How long the server waits for a client that reads nothing, in milliseconds.
+const CLIENT_TIMEOUT: &str = "20000";
 
 /// The timeout of statements that read a payload. A row that crosses a slow link counts as running until its last byte is
 /// sent. Longer than [`PAYLOAD_TIMEOUT`](super::shared::PAYLOAD_TIMEOUT).
@@ -44,6 +51,9 @@ pub(super) fn startup_options(of_url: Option<&str>, statement_timeout: &'static 
 /// Returns a statement that tells whether the session has the pinned settings. If it has, the statement also makes all
 /// commits of the session durable: PostgreSQL then acknowledges a commit after it has flushed it to disk, here and on
 /// synchronous standbys. A stronger setting stays. A later change of the server's configuration does not weaken it.
+///
+/// The server also ends a session whose client has read nothing for [`CLIENT_TIMEOUT`] while rows wait for it: they may be those of
+/// leases that are not committed yet. Over a Unix socket the setting has no effect.
 pub(super) fn check_session(statement_timeout: &'static str) -> String {
     let has_settings: Vec<_> = pinned_settings(statement_timeout)
         .map(|(name, value)| format!("current_setting('{name}') = '{value}'"))
@@ -51,6 +61,7 @@ pub(super) fn check_session(statement_timeout: &'static str) -> String {
     let has_settings = has_settings.join(" AND ");
     format!(
         "SELECT CASE WHEN {has_settings} THEN
+             set_config('tcp_user_timeout', '{CLIENT_TIMEOUT}', false) ||
              set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply')
                  THEN current_setting('synchronous_commit') ELSE 'on' END, false) END IS NOT NULL"
     )
@@ -63,7 +74,7 @@ macro_rules! local_settings {
             "SELECT set_config('statement_timeout', '20s', true), set_config('lock_timeout', '",
             $lock_timeout,
             "', true),
-       set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('idle_in_transaction_session_timeout', '10s', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
         )

@@ -77,8 +77,9 @@ SELECT ARRAY(",
     };
 }
 
-/// Writes deliveries: the usual batch. Ends the failing state of their destinations; OFFSET 0 keeps the planner from reading
-/// all failing destinations (webhook_destinations_failing) for it.
+/// Writes deliveries: the usual batch. Ends the failing state of their destinations. OFFSET 0, and an update that names no other
+/// condition than the id, keep the planner from reading all failing destinations (webhook_destinations_failing) for it: there may
+/// be thousands.
 pub(crate) static SETTLE_DELIVERIES: Sql = Sql {
     text: settle!(
         concat!(
@@ -95,7 +96,7 @@ destinations AS (
         ) f
         ORDER BY f.id
     ) f
-    WHERE d.id = f.id AND d.failing_since IS NOT NULL
+    WHERE d.id = f.id
 )"
         ),
         "SELECT n FROM delivered",
@@ -207,7 +208,7 @@ disabling AS MATERIALIZED (
         WHERE d.id = r.endpoint_id AND d.disabled_at IS NULL
               AND (r.disable_us = 0
                    OR d.failing_since <= app.webhook_now() - r.disable_us * interval '1 microsecond')
-        FOR UPDATE
+        FOR NO KEY UPDATE
     ) d
 ),
 disable_audit AS (

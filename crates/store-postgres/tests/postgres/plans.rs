@@ -406,6 +406,30 @@ async fn a_claim_reads_only_the_destinations_that_were_resumed_recently() {
 }
 
 #[tokio::test]
+async fn a_settle_of_deliveries_reads_no_failing_destination_but_its_own() {
+    let explained = ExplainServer::start();
+    let store = open(&explained.database.url).await;
+    enqueue_all(&store, (0..100).map(|_| spec()).collect()).await;
+    let leases = claim(&store).await;
+    settle(&store, &leases[..1], 200).await;
+    let client = client(&explained.database.url).await;
+    let sql = "SET auto_explain.log_min_duration = -1;
+               INSERT INTO app.webhook_destinations (url, failing_since)
+               SELECT 'https://fails.example/' || n, now() FROM generate_series(1, 10000) n";
+    client.batch_execute(sql).await.expect("the store has migrated the schema");
+    // With a plan made before there were failing destinations, and with one made when the table has statistics.
+    for (analyzed, leases) in [(false, &leases[1..50]), (true, &leases[50..])] {
+        if analyzed {
+            query_text(&explained.server, &explained.database.name, "ANALYZE");
+        }
+        let plans = explained.plans_during(async { drop(settle(&store, leases, 200).await) }).await;
+        let settles = plans.iter().filter(|plan| plan.text.contains("DELETE FROM app.webhook_queue"));
+        let read: f64 = settles.map(|plan| plan.destinations_read).sum();
+        assert!(read < 100.0, "{read} destinations read, analyzed: {analyzed}");
+    }
+}
+
+#[tokio::test]
 async fn claims_write_no_index_and_settles_rewrite_no_event() {
     let harness = PostgresHarness::start().await;
     let store = PostgresStore::connect(config(&harness.database.url));

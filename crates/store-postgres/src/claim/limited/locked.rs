@@ -11,7 +11,7 @@ use super::super::grant::Param;
 use crate::convert::{PgTimestamp, unsigned};
 use crate::session::{BEGIN, Session, Sql};
 
-/// Locks the throttled applications of destinations. Uses indexes webhook_destinations_id and webhook_applications_id.
+/// Locks the throttled applications of destinations. Producers that publish to them need not wait. Uses indexes webhook_destinations_id and webhook_applications_id.
 static LOCK_APPLICATIONS: Sql = Sql {
     text: "
 SELECT a.id, a.throttle_per_second, a.throttle_spent_until
@@ -19,11 +19,11 @@ FROM app.webhook_applications a
 WHERE a.id = ANY (ARRAY(SELECT d.app_id FROM app.webhook_destinations d WHERE d.id = ANY ($1)))
       AND a.throttle_per_second IS NOT NULL
 ORDER BY a.id
-FOR UPDATE",
+FOR NO KEY UPDATE",
     types: &[Type::INT8_ARRAY],
 };
 
-/// Locks destinations. Uses index webhook_destinations_id.
+/// Locks destinations. Producers that enqueue for them need not wait. Uses index webhook_destinations_id.
 static LOCK_DESTINATIONS: Sql = Sql {
     text: "
 SELECT d.id, d.app_id, d.throttle_per_second, d.throttle_spent_until, coalesce(d.is_fifo, false),
@@ -33,7 +33,7 @@ SELECT d.id, d.app_id, d.throttle_per_second, d.throttle_spent_until, coalesce(d
 FROM app.webhook_destinations d
 WHERE d.id = ANY ($1)
 ORDER BY d.id
-FOR UPDATE",
+FOR NO KEY UPDATE",
     types: &[Type::INT8_ARRAY],
 };
 

@@ -36,6 +36,8 @@ pub(crate) struct StatementPlan {
     pub(crate) scans: Vec<Scan>,
     /// Rows of large tables that the scans have read.
     pub(crate) rows_read: f64,
+    /// Rows of `webhook_destinations` that the scans have read.
+    pub(crate) destinations_read: f64,
 }
 
 /// One scan of a plan.
@@ -99,7 +101,7 @@ fn parse_plans(log: &str) -> Vec<StatementPlan> {
         let json: String = text.lines().take_while(|line| line.starts_with('\t')).collect();
         let json: Value = serde_json::from_str(&json).ok()?;
         let text = json["Query Text"].as_str()?.to_owned();
-        let mut plan = StatementPlan { text, scans: Vec::new(), rows_read: 0.0 };
+        let mut plan = StatementPlan { text, scans: Vec::new(), rows_read: 0.0, destinations_read: 0.0 };
         collect_scans(&json["Plan"], &mut plan);
         Some(plan)
     };
@@ -111,11 +113,15 @@ fn collect_scans(node: &Value, plan: &mut StatementPlan) {
     let text = |field: &str| node[field].as_str().unwrap_or_default().to_owned();
     if text("Node Type").ends_with("Scan") && !text("Relation Name").is_empty() {
         let scan = Scan { node: text("Node Type"), table: text("Relation Name"), index: text("Index Name") };
+        let number = |field: &str| node[field].as_f64().unwrap_or_default();
+        // Row counts are per loop. A loop that finds no row counts as one.
+        let rows_per_loop = number("Actual Rows") + number("Rows Removed by Filter");
+        let rows = rows_per_loop.max(1.0) * number("Actual Loops");
         if is_large(&scan.table) {
-            let number = |field: &str| node[field].as_f64().unwrap_or_default();
-            // Row counts are per loop. A loop that finds no row counts as one.
-            let rows_per_loop = number("Actual Rows") + number("Rows Removed by Filter");
-            plan.rows_read += rows_per_loop.max(1.0) * number("Actual Loops");
+            plan.rows_read += rows;
+        }
+        if scan.table == "webhook_destinations" {
+            plan.destinations_read += rows;
         }
         plan.scans.push(scan);
     }
