@@ -20,14 +20,17 @@ use posthaste_store::{NoticeCursor, NoticePage, NoticeSubject, PublishedNotice, 
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::convert::{PgNoticeKind, PgTimestamp, unsigned};
+use crate::convert::{PgNoticeKind, PgTimestamp, micros, unsigned};
 use crate::session::{BEGIN, Session, Sql};
 use crate::{StoreState, sleep};
 use broadcast::{NoticeFields, Notifications};
 pub(crate) use committed::{CommittedNotices, EventReferences, NoticeReferences, NoticeRow};
 
-/// How often a process publishes the notices that other processes have committed and not published.
+/// How often a process publishes the notices that other processes have committed and left behind.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+/// When a notice counts as left behind. The process that has committed it publishes it sooner, and without reading its event; if
+/// several are busy, it may have to wait for the lock.
+const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(1);
 /// How long the publisher rests after it has published. A publication is a commit, so the settles of that time share it.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(5);
 /// Commits whose notices get positions in one transaction.
@@ -92,12 +95,15 @@ SELECT p.id FROM positioned p ORDER BY p.position"
     };
 }
 
-/// Assigns positions to all committed notices, of at most $1 commits. Uses index webhook_notices_without_position.
+/// Assigns positions to committed notices that are at least $2 microseconds old, of at most $1 commits. Uses index
+/// webhook_notices_without_position.
 static ASSIGN_ALL: Sql = Sql {
     text: assign_positions!(
-        "SELECT o.id FROM app.webhook_notices o WHERE o.position IS NULL ORDER BY o.id LIMIT $1"
+        "SELECT o.id FROM app.webhook_notices o
+         WHERE o.position IS NULL AND o.at <= app.webhook_now() - $2 * interval '1 microsecond'
+         ORDER BY o.id LIMIT $1"
     ),
-    types: &[Type::INT8],
+    types: &[Type::INT8, Type::INT8],
 };
 
 /// Assigns positions to the notices of the commits $1, unless they have one. Uses index webhook_notices_id.
@@ -176,11 +182,14 @@ pub(crate) async fn run(state: Weak<StoreState>) {
     loop {
         let Some(store) = state.upgrade() else { return };
         let committed = store.committed_notices.clone();
-        let publishes_all = committed.take_has_others() || is_interval_over;
+        let min_age = match committed.take_has_others() {
+            true => Some(Duration::ZERO),
+            false => is_interval_over.then_some(LEFT_BEHIND_AFTER),
+        };
         let published = store.sessions.operate.with(async |session| {
             publish_own(session, &committed).await?;
-            if publishes_all {
-                publish_all(session, &committed).await?;
+            if let Some(min_age) = min_age {
+                publish_all(session, &committed, min_age).await?;
             }
             Ok(())
         });
@@ -212,30 +221,36 @@ async fn publish_own(session: &Session, committed: &CommittedNotices) -> Result<
             join3(session.begin(&BEGIN), session.send(&lock, &[]), session.send(&assign, &[&commits])).await;
         begun?;
         locked?;
-        let mut notifications = Notifications::default();
-        for row in assigned? {
-            if let Some(texts) = committed.get(row.try_get(0)?) {
-                notifications.append(texts);
-            }
-        }
+        let positioned = assigned?.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
+        // Texts may have been dropped meanwhile, because there were too many of them.
+        let notifications = read_notifications(session, committed, &positioned).await?;
         commit_broadcast(session, notifications).await?;
         // Another process has published those that had a position.
         committed.remove(&commits);
     }
 }
 
-/// Assigns positions to all committed notices, broadcasts the notices, and returns the last position of the log.
-async fn publish_all(session: &Session, committed: &CommittedNotices) -> Result<i64, tokio_postgres::Error> {
+/// Assigns positions to all committed notices of at least this age, broadcasts the notices, and returns the last position of the
+/// log.
+async fn publish_all(
+    session: &Session,
+    committed: &CommittedNotices,
+    min_age: Duration,
+) -> Result<i64, tokio_postgres::Error> {
     let (lock, assign, last_position) = (
         session.prepare(&LOCK_LOG).await?,
         session.prepare(&ASSIGN_ALL).await?,
         session.prepare(&LAST_POSITION).await?,
     );
     let commits_max = i64::try_from(COMMITS_MAX).expect("the limit is small");
+    let min_age = micros(min_age);
     loop {
-        let (begun, locked, assigned) =
-            join3(session.begin(&BEGIN), session.send(&lock, &[]), session.send(&assign, &[&commits_max]))
-                .await;
+        let (begun, locked, assigned) = join3(
+            session.begin(&BEGIN),
+            session.send(&lock, &[]),
+            session.send(&assign, &[&commits_max, &min_age]),
+        )
+        .await;
         begun?;
         locked?;
         let commits = assigned?.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
@@ -315,7 +330,7 @@ pub(crate) async fn notices(
 ) -> Result<NoticePage, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let page = store.sessions.operate.with(async |session| {
-        let last_position = publish_all(session, &store.committed_notices).await?;
+        let last_position = publish_all(session, &store.committed_notices, Duration::ZERO).await?;
         let end = NoticeCursor { major: last_position, minor: i64::MAX };
         let Some(after) = after.filter(|after| *after <= end) else {
             return Ok(NoticePage { notices: Vec::new(), cursor: end });
