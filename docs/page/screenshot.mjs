@@ -3,7 +3,7 @@
 // Starts a server with an empty database, receivers that answer, fail and hang, and a producer; waits until the charts have something
 // to show; and writes docs/page/overview.png. Everything stays on this machine and ends by itself after a few minutes.
 
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -33,23 +33,35 @@ const server = spawn(resolve(posthaste), ["serve"], {
   env: { POSTHASTE_LISTEN: `127.0.0.1:${PORT}`, POSTHASTE_TIMEOUT_SECONDS: "5", POSTHASTE_WORKER_ID: "worker-1" },
   stdio: "ignore",
 });
-try {
-  for (let tries = 0; tries < 100 && !(await fetch(`${api}/overview`).catch(() => null)); tries += 1) await sleep(100);
-  for (let second = 0; second < SECONDS; second += 1) {
+let isProducing = true;
+async function produce() {
+  for (let second = 0; isProducing; second += 1) {
     const count = Math.round(40 + 25 * Math.sin(second / 20) + Math.random() * 10);
     const events = Array.from({ length: count }, () => {
       const path = paths[Math.floor(Math.random() ** 2 * paths.length)];
       return { destination_url: base + path, event_type: "invoice.paid", payload: {}, max_attempts: path === "/fails" ? 1 : 6 };
     });
     await fetch(`${api}/events`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(events) });
-    if (second % 20 === 0) process.stderr.write(`${SECONDS - second} s to go\n`);
     await sleep(1000);
   }
-  const taken = spawnSync("node", [
+}
+
+try {
+  for (let tries = 0; tries < 100 && !(await fetch(`${api}/overview`).catch(() => null)); tries += 1) await sleep(100);
+  const producing = produce();
+  for (let left = SECONDS; left > 0; left -= 20) {
+    process.stderr.write(`${left} s to go\n`);
+    await sleep(20_000);
+  }
+  // The producer and the receivers run on meanwhile: the picture shows a live rate.
+  const taking = spawn("node", [
     join(here, "../../crates/cli/tests/browser/drive.mjs"), "./readme.mjs", chromium, join(directory, "browser"), `http://127.0.0.1:${PORT}/`,
     JSON.stringify({ screenshots: here }),
-  ], { stdio: "inherit", timeout: 120000 });
-  process.exitCode = taken.status ?? 1;
+  ], { stdio: "inherit", timeout: 120_000 });
+  const status = await new Promise((ended) => taking.once("exit", ended));
+  isProducing = false;
+  await producing;
+  process.exitCode = status ?? 1;
 } finally {
   server.kill();
   receiver.closeAllConnections();

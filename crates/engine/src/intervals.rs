@@ -13,8 +13,6 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     let interval = worker.settings.slow_after / INTERVALS_UNTIL_OLD;
     loop {
         worker.ports.clock.sleep(interval).await;
-        let next = worker.slots.begin_interval();
-        worker.lanes.start(&worker, next.ready);
-        worker.lanes.release(&worker, next.unsent);
+        worker.lanes.start_next(&worker, || worker.slots.begin_interval());
     }
 }

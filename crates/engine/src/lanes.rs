@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::deliver::{InterruptedDelivery, deliver};
 use crate::payloads;
 use crate::release::release_events;
-use crate::slots::{ClaimedEvent, NextStep};
+use crate::slots::{NextEvents, NextStep};
 use crate::worker::Worker;
 
 /// The lanes of a worker. Dropping them aborts their deliveries.
@@ -27,16 +27,21 @@ impl Lanes {
         }
     }
 
-    /// Releases events that were not sent, beside the caller. A drain waits for it as for a lane.
-    pub(crate) fn release(&self, worker: &Arc<Worker>, events: Vec<ClaimedEvent>) {
-        if events.is_empty() {
-            return;
+    /// Starts a lane for each event that `next` returns as ready, and releases the unsent ones beside the caller. A drain waits for both:
+    /// it finds lanes while events are on their way from the slots to them.
+    pub(crate) fn start_next(&self, worker: &Arc<Worker>, next: impl FnOnce() -> NextEvents) {
+        let mut lanes = self.lanes();
+        let NextEvents { ready, unsent } = next();
+        for event in ready {
+            lanes.spawn(run(Arc::clone(worker), event.into()));
         }
-        let worker = Arc::clone(worker);
-        self.lanes().spawn(async move {
-            release_events(&worker, events).await;
-            None
-        });
+        if !unsent.is_empty() {
+            let worker = Arc::clone(worker);
+            lanes.spawn(async move {
+                release_events(&worker, unsent).await;
+                None
+            });
+        }
     }
 
     /// Removes lanes that have ended.

@@ -8,7 +8,7 @@ mod dead_letters;
 mod events;
 mod key_range;
 
-use posthaste_domain::Timestamp;
+use posthaste_domain::{EventKey, Timestamp};
 use posthaste_store::{EventView, ExamineLimit, Page, PageCursor, PageRequest, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -21,7 +21,8 @@ pub(crate) use dead_letters::dead_letters;
 pub(crate) use events::events;
 
 /// Builds the end of a statement. Its CTE `examined` has the entries of the walk, `page` those that match, both with the order
-/// of the list in `$order`. `$rows` is one more than a page holds, `$examine` the limit of `examined`.
+/// of the list in `$order`. `$rows` is one more than a page holds, `$examine` the limit of `examined`. The last entry examined may
+/// be that of an event which retention has removed.
 macro_rules! end_of_search {
     ($order:expr, $view_order:literal, $rows:literal, $examine:literal) => {
         concat!(
@@ -37,13 +38,14 @@ last_examined AS MATERIALIZED (
 )
 SELECT ",
             crate::event::event_columns!(),
-            ", d.is_last_examined
+            ", d.is_last_examined, d.id
 FROM (
     SELECT p.id, false AS is_last_examined FROM page p
     UNION ALL
     SELECT l.id, true FROM last_examined l
 ) d
-JOIN app.webhook_outbox_events v ON v.id = d.id
+LEFT JOIN app.webhook_outbox_events v ON v.id = d.id
+WHERE v.id IS NOT NULL OR d.is_last_examined
 ORDER BY d.is_last_examined, ",
             $view_order
         )
@@ -74,6 +76,24 @@ fn entries_to_examine(limit: ExamineLimit) -> i64 {
     i64::try_from(limit.get()).unwrap_or(i64::MAX - 1)
 }
 
+/// A row of a search.
+enum ListedRow {
+    OfPage(EventView),
+    /// The last entry examined, with its event unless that has been removed.
+    LastExamined(EventKey, Option<EventView>),
+}
+
+impl ListedRow {
+    fn parse(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        if !row.try_get::<_, bool>(EVENT_COLUMN_COUNT)? {
+            return Ok(Self::OfPage(parse_event(row)?));
+        }
+        let key = EventKey(row.try_get(EVENT_COLUMN_COUNT + 1)?);
+        let exists = row.try_get::<_, Option<i64>>(0)?.is_some();
+        Ok(Self::LastExamined(key, exists.then(|| parse_event(row)).transpose()?))
+    }
+}
+
 /// Parses the rows of a page. `at` returns the timestamp by which the list is ordered.
 fn parse_page(
     rows: &[Row],
@@ -83,15 +103,17 @@ fn parse_page(
     let mut items = Vec::new();
     let mut last_examined = None;
     for row in rows {
-        let parsed = parse_event(row).and_then(|event| Ok((event, row.try_get(EVENT_COLUMN_COUNT)?)));
-        match parsed.map_err(|error| store_error(&error))? {
-            (event, true) => last_examined = Some(event),
-            (event, false) => items.push(event),
+        match ListedRow::parse(row).map_err(|error| store_error(&error))? {
+            ListedRow::OfPage(event) => items.push(event),
+            ListedRow::LastExamined(key, event) => {
+                // The list of all events, in which one may have been removed, has the order of their keys.
+                let at = event.as_ref().map_or(Timestamp::from_micros(0), &at);
+                last_examined = Some(PageCursor { at, key });
+            }
         }
     }
     let has_more = items.len() > page.limit.get();
     items.truncate(page.limit.get());
-    let last = if has_more { items.last() } else { last_examined.as_ref() };
-    let next = last.map(|event| PageCursor { at: at(event), key: event.key });
-    Ok(Page { items, next })
+    let last = items.last().filter(|_| has_more).map(|event| PageCursor { at: at(event), key: event.key });
+    Ok(Page { items, next: last.or(last_examined) })
 }

@@ -112,7 +112,7 @@ pub(crate) async fn maintain(
         report.removed += step.removed;
         let is_full = |rows: usize| rows >= retention.rows_max.max(1);
         report.has_more |= step.has_more || is_full(notices) || is_full(discards) || attempts_remain;
-        if !report.has_more {
+        if cursors.delivered.has_ended() && cursors.registry.has_ended() {
             cursors.delivered.start_again();
             cursors.registry.start_again();
         }
@@ -127,8 +127,8 @@ pub(crate) async fn maintain(
 /// Where the retention passes in progress continue; zero between passes. A pass never reads again from the start of an
 /// index, which holds the dead entries of the rows that it has deleted.
 ///
-/// A pass that ends rests until all passes have ended. Passes that began again on their own would end at different steps, and
-/// maintenance would always find one that has more.
+/// The passes over delivered events and over messages begin together: the one that ends first rests until the other has ended.
+/// Passes that began again on their own would end at different steps, and maintenance would always find one that has more.
 #[derive(Default)]
 pub(crate) struct RetentionCursors {
     delivered: DeliveredPass,

@@ -5,7 +5,7 @@
 //! A settle that ends the last lease of a claim also deletes the claim's row, and finds such claims here. Missing
 //! entries are harmless: the expiry check deletes the row of a claim that holds no lease.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use posthaste_domain::{ClaimId, Lease, LeaseToken};
@@ -72,7 +72,8 @@ impl OutstandingLeases {
     /// Returns the claims that have no outstanding lease left once these leases end. Changes nothing.
     pub(crate) fn completed_by(&self, tokens: impl Iterator<Item = LeaseToken>) -> CompletedClaims {
         let state = self.lock();
-        let mut tokens_by_claim: HashMap<ClaimId, Vec<LeaseToken>> = HashMap::new();
+        // Several settles may delete claims at the same time, and so lock them in one order.
+        let mut tokens_by_claim: BTreeMap<ClaimId, Vec<LeaseToken>> = BTreeMap::new();
         for token in tokens {
             if let Some(lease) = state.leases.get(&token) {
                 tokens_by_claim.entry(lease.claim).or_default().push(token);

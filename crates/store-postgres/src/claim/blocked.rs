@@ -4,12 +4,12 @@
 //! the next claim ends the pause. Other processes wait until the pause ends by itself.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthaste_domain::DestinationId;
 use posthaste_store::Waker;
+use tokio::time::Instant;
 
 use crate::sleep;
 
@@ -17,8 +17,8 @@ use crate::sleep;
 #[derive(Default)]
 pub(crate) struct BlockedDestinations {
     sets: Mutex<Sets>,
-    /// Whether a task is waiting to wake the workers.
-    is_timer_set: Arc<AtomicBool>,
+    /// When the next task wakes the workers.
+    wakes_at: Arc<Mutex<Option<Instant>>>,
 }
 
 #[derive(Default)]
@@ -27,9 +27,13 @@ struct Sets {
     released: BTreeSet<DestinationId>,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl BlockedDestinations {
     fn lock(&self) -> MutexGuard<'_, Sets> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sets)
     }
 
     /// Records that a claim has found a destination blocked.
@@ -59,15 +63,20 @@ impl BlockedDestinations {
         std::mem::take(&mut self.lock().released)
     }
 
-    /// Wakes the workers after this time, when a blocked destination may be claimable again. At most one such timer runs.
+    /// Wakes the workers after this time, when a blocked destination may be claimable again, unless they will be woken before. The
+    /// workers then claim, and find the next time.
     pub(super) fn wake_in(&self, after: Duration, waker: &Waker) {
-        if self.is_timer_set.swap(true, Ordering::Relaxed) {
+        let at = super::now() + after;
+        let mut wakes_at = lock(&self.wakes_at);
+        if wakes_at.is_some_and(|earlier| earlier <= at) {
             return;
         }
-        let (waker, is_timer_set) = (waker.clone(), Arc::clone(&self.is_timer_set));
+        *wakes_at = Some(at);
+        drop(wakes_at);
+        let (waker, wakes_at) = (waker.clone(), Arc::clone(&self.wakes_at));
         tokio::spawn(async move {
             sleep(after).await;
-            is_timer_set.store(false, Ordering::Relaxed);
+            lock(&wakes_at).take_if(|next| *next == at);
             waker.wake();
         });
     }

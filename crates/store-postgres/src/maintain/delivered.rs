@@ -66,6 +66,10 @@ impl DeliveredPass {
         self.completed_to
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// Lets the next step begin a new pass.
     pub(super) fn start_again(&mut self) {
         self.has_ended = false;

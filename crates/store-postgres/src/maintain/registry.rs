@@ -91,6 +91,10 @@ pub(super) struct RegistryCursors {
 }
 
 impl RegistryCursors {
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// Lets the next step begin a new pass over the messages.
     pub(super) fn start_again(&mut self) {
         self.has_ended = false;

@@ -1,16 +1,20 @@
 //! Sending messages to an endpoint again, and adding events of messages that it missed.
 
+use std::collections::HashSet;
+
 use posthaste_domain::{ApplicationId, DestinationId, EndpointId, EndpointRef, EventId, MessageRef};
 use posthaste_store::{ManualAction, StoreError};
 use tokio_postgres::types::Type;
 
 use super::{Call, find_enabled, find_message};
+use crate::error::unavailable;
 use crate::session::{Params, Session, Sql};
 
 /// Attempts of an event that a resend adds.
 const EXTRA_ATTEMPTS: i32 = 1;
-/// How often a resend looks for a number that no other event has.
+/// The largest number of an extra event, and how many numbers are looked up at a time.
 const RUNS_MAX: u32 = 10_000;
+const RUNS_STEP: usize = 100;
 
 /// Keeps the payload of a message from being removed until the transaction ends, and returns whether there is one. Uses index
 /// webhook_messages_key.
@@ -33,6 +37,12 @@ static IS_FIFO: Sql =
 static LOCK_LINE: Sql = Sql {
     text: "SELECT l.destination_id FROM app.webhook_fifo_lines l WHERE l.destination_id = $1 FOR UPDATE",
     types: &[Type::INT8],
+};
+
+/// Lets one transaction at a time choose ids for extra events of the event $1. The next statement sees those that were chosen.
+static LOCK_RUNS: Sql = Sql {
+    text: "SELECT pg_advisory_xact_lock(lock) IS NULL FROM (SELECT hashtextextended('runs of ' || $1, 7526) AS lock) l",
+    types: &[Type::TEXT],
 };
 
 /// Reads which event ids are taken, and whether such an event has failed. Uses indexes webhook_events_event_id,
@@ -162,18 +172,14 @@ pub(super) async fn resend(
     }
     lock_line(session, app, destination).await?;
     let first = EventId::of_fan_out(found.id, destination);
-    let mut event_id = first.clone();
-    for run in 1..RUNS_MAX {
-        let Some(taken) = find_taken(session, &event_id).await? else { break };
-        // The first event is the one that is reopened.
-        if let TakenId::Failed(key) = taken
-            && event_id == first
-            && reopen(session, &[key], ManualAction::Resend, actor).await? > 0
-        {
+    session.query(&LOCK_RUNS, &[&first.as_str()]).await?;
+    let event_id = match find_taken(session, &first).await? {
+        None => first,
+        Some(TakenId::Failed(key)) if reopen(session, &[key], ManualAction::Resend, actor).await? > 0 => {
             return Ok(first);
         }
-        event_id = first.with_run(run);
-    }
+        Some(_) => next_run(session, &first).await?,
+    };
     let extra = Extra { actor, action: ManualAction::Resend, operation_key: None, replay_of: None };
     add_events(session, destination, &[found.key], &[event_id.as_str()], Some(extra)).await?;
     Ok(event_id)
@@ -185,16 +191,23 @@ async fn share_message(session: &Session, key: i64) -> Call<Option<bool>> {
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Returns the first id of an extra event that no event has or had.
+/// Returns the first id of an extra event that no event has or had. No other transaction gets it before this one ends.
 pub(crate) async fn free_run(session: &Session, first: &EventId) -> Call<EventId> {
-    let mut event_id = first.with_run(1);
-    for run in 2..RUNS_MAX {
-        if find_taken(session, &event_id).await?.is_none() {
-            break;
+    session.query(&LOCK_RUNS, &[&first.as_str()]).await?;
+    next_run(session, first).await
+}
+
+async fn next_run(session: &Session, first: &EventId) -> Call<EventId> {
+    for start in (1..RUNS_MAX).step_by(RUNS_STEP) {
+        let runs: Vec<EventId> = (start..RUNS_MAX).take(RUNS_STEP).map(|run| first.with_run(run)).collect();
+        let ids: Vec<&str> = runs.iter().map(EventId::as_str).collect();
+        let rows = session.query(&TAKEN, &[&ids]).await?;
+        let taken = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>()?;
+        if let Some(free) = runs.iter().find(|run| !taken.contains(run.as_str())) {
+            return Ok(free.clone());
         }
-        event_id = first.with_run(run);
     }
-    Ok(event_id)
+    Ok(first.with_run(RUNS_MAX))
 }
 
 /// Adds an event that sends the message of a delivered event of an endpoint once more. Returns false if the payload of the message
@@ -212,7 +225,9 @@ pub(crate) async fn add_replay(
         return Ok(false);
     }
     lock_line(session, app, destination).await?;
-    add_events(session, destination, &[message_key], &[event_id.as_str()], Some(extra)).await?;
+    if add_events(session, destination, &[message_key], &[event_id.as_str()], Some(extra)).await? == 0 {
+        return Err(unavailable(format!("another event took the id {event_id}")).into());
+    }
     Ok(true)
 }
 
