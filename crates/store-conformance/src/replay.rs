@@ -1,5 +1,7 @@
 //! Replays of delivered events, and looks at the content of events.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use posthaste_domain::{DeliveryStatus, EventId, NewEventSpec, Trigger};
 use posthaste_store::{ActionRequest, EventContent, EventView, ManualAction, Retention, StoreError};
@@ -150,6 +152,31 @@ pub async fn a_repeated_replay_returns_the_event_that_the_first_one_added(harnes
     assert_eq!(store.replay(&other, keyed).await, Err(conflict.clone()));
     let failed = enqueue_dead_lettered(&store, event()).await;
     assert_eq!(store.requeue(&failed, keyed).await, Err(conflict));
+}
+
+pub async fn replays_at_the_same_time_add_an_event_each(harness: &dyn Harness) {
+    let (store, second) = (harness.store(), harness.second_handle());
+    let direct = enqueue_delivered(&store, event()).await;
+    let app = app(&store).await;
+    let endpoint = endpoint(&store, &app).await;
+    let of_endpoint = event_of(&publish_one(&store, &app).await, &endpoint);
+    apply(&store, &claim_one(&store).await, success()).await;
+    for original in [direct, of_endpoint] {
+        let replays = tokio::join!(
+            replay(&store, &original),
+            replay(&second, &original),
+            replay(&store, &original),
+            replay(&second, &original)
+        );
+        let added = <[EventView; 4]>::from(replays).map(|event| event.event_id);
+        let runs: BTreeSet<EventId> = (1..=4).map(|run| original.with_run(run)).collect();
+        assert_eq!(BTreeSet::from(added), runs);
+        let leases = claim_all(&store).await;
+        assert_eq!(leases.len(), 4);
+        for lease in &leases {
+            apply(&store, lease, success()).await;
+        }
+    }
 }
 
 pub async fn a_replay_outlives_its_original(harness: &dyn Harness) {

@@ -279,6 +279,7 @@ macro_rules! conformance_suite {
                 a_replay_of_an_endpoints_event_sends_its_message_again,
                 only_a_delivered_event_is_replayed,
                 a_repeated_replay_returns_the_event_that_the_first_one_added,
+                replays_at_the_same_time_add_an_event_each,
                 a_replay_outlives_its_original,
                 a_look_at_the_content_is_recorded_and_changes_nothing,
                 the_content_of_an_endpoints_event_is_that_of_its_message,

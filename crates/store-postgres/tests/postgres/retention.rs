@@ -1,7 +1,10 @@
 //! Daily partitions of attempt records: created ahead, dropped whole, and without blocking dispatch.
 
+use posthaste_domain::DeliveryStatus;
 use posthaste_postgres_server::PostgresServer;
-use posthaste_store::{MaintenanceReport, Retention, SettleResult, Store};
+use posthaste_store::{
+    EventQuery, ExamineLimit, MaintenanceReport, PageRequest, Retention, SettleResult, Store,
+};
 use posthaste_store_conformance::Harness as _;
 
 use crate::fixture::*;
@@ -138,4 +141,51 @@ async fn a_transaction_that_reads_partitions_blocks_neither_maintenance_nor_sett
     assert_eq!(days(name), "1 2 3");
     enqueue(&*store, spec()).await;
     assert_eq!(settle(&*store, &claim(&*store).await, 200).await, [SettleResult::Applied]);
+}
+
+#[tokio::test]
+async fn delivered_events_are_removed_while_idempotency_keys_expire_at_the_full_rate() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let event_id = enqueue_and_attempt(&*store, spec(), 200).await;
+    let expired_keys = "INSERT INTO app.webhook_idempotency (key, fingerprint, expires_at, created_at, event_ids)
+                        SELECT n, '', '-infinity', '-infinity', '{}' FROM generate_series(1, 100) n";
+    client(&harness.database.url).await.batch_execute(expired_keys).await.unwrap();
+    let step = Retention { rows_max: 2, ..keep(3) };
+    assert!(run_maintenance(&*store, step).await.has_more, "keys are left");
+    assert!(store.event(&event_id).await.is_ok());
+    harness.advance(5 * DAY).await;
+    for _ in 0..4 {
+        assert!(run_maintenance(&*store, step).await.has_more, "keys are left");
+    }
+    assert!(store.event(&event_id).await.is_err());
+}
+
+#[tokio::test]
+async fn a_list_of_delivered_events_continues_past_removed_ones() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    let mut expected = Vec::new();
+    for _ in 0..6 {
+        expected.push(enqueue_and_attempt(&*store, spec(), 200).await);
+    }
+    // Retention removes an event before the partition of its attempts is dropped.
+    for removed in expected.splice(2..5, []) {
+        let sql = "DELETE FROM app.webhook_events WHERE event_id = $1";
+        client(&harness.database.url).await.execute(sql, &[&removed.as_str()]).await.unwrap();
+    }
+    expected.reverse();
+    let query = EventQuery {
+        status: Some(DeliveryStatus::Delivered),
+        examine: ExamineLimit::new(2),
+        ..EventQuery::default()
+    };
+    let (mut listed, mut page) = (Vec::new(), PageRequest::default());
+    for _ in 0..10 {
+        let found = store.events(&query, &page).await.expect("the store is up");
+        listed.extend(found.items.into_iter().map(|event| event.event_id));
+        let Some(next) = found.next else { break };
+        page.after = Some(next);
+    }
+    assert_eq!(listed, expected);
 }
