@@ -148,7 +148,8 @@ async fn delivered_events_are_removed_while_idempotency_keys_expire_at_the_full_
     let harness = PostgresHarness::start().await;
     let store = harness.store();
     let event_id = enqueue_and_attempt(&*store, spec(), 200).await;
-    let expired_keys = "INSERT INTO app.webhook_idempotency (key, fingerprint, expires_at, created_at, event_ids)
+    let expired_keys =
+        "INSERT INTO app.webhook_idempotency (key, fingerprint, expires_at, created_at, event_ids)
                         SELECT n, '', '-infinity', '-infinity', '{}' FROM generate_series(1, 100) n";
     client(&harness.database.url).await.batch_execute(expired_keys).await.unwrap();
     let step = Retention { rows_max: 2, ..keep(3) };
