@@ -61,8 +61,8 @@ pub struct CommittedNumber {
 pub struct StepRows {
     pub queued: Vec<QueuedRow>,
     pub committed: Vec<CommittedNumber>,
-    /// The most rows that the step read of a range. A range with as many has been read only up to its last row. The step may have
-    /// read fewer of the first range, that of new events, which the next step continues after its last row in any case.
+    /// The most rows that the step read of a range. A range with as many has been read only up to its last row. This does not hold
+    /// for the first range, that of new events: the next step continues after its last row in any case.
     pub rows_max: usize,
 }
 

@@ -25,6 +25,7 @@
 
 mod cursors;
 mod gaps;
+mod left;
 mod plan;
 mod ranges;
 mod receivers;
@@ -36,6 +37,8 @@ use posthaste_domain::{DestinationId, EventKey, Timestamp};
 pub use cursors::{CommittedNumber, DiscoveryCursors, DiscoveryStep, QueuedRow, StepRows};
 use gaps::Gaps;
 pub use gaps::ServerSnapshot;
+pub use left::LeftRow;
+use left::LeftRows;
 pub use plan::{ClaimBudget, ClaimPlan, RangeClaim};
 pub use ranges::{DestinationRanges, PositionRange};
 pub use receivers::Receivers;
@@ -74,8 +77,8 @@ pub struct UngrantedRows {
     pub locked_rows: usize,
     /// The position of the last row, granted or not.
     pub last_position: i64,
-    /// The position of the first row whose payload did not fit.
-    pub first_left: Option<i64>,
+    /// The first row whose payload did not fit.
+    pub first_left: Option<LeftRow>,
 }
 
 /// An index of the rows that this process believes to be claimable: new, due for a retry, or with an expired lease.
@@ -86,6 +89,7 @@ pub struct ClaimableIndex {
     pub expired: BTreeMap<EventKey, ExpiredLease>,
     /// Destinations that a claim found paused, with the end of the pause.
     paused: BTreeMap<DestinationId, Timestamp>,
+    left: LeftRows,
     pub receivers: Receivers,
 }
 
@@ -140,9 +144,21 @@ impl ClaimableIndex {
         self.paused.get(&destination).is_some_and(|until| *until > now)
     }
 
-    /// Forgets pauses that have ended.
-    pub fn remove_ended_pauses(&mut self, now: Timestamp) {
+    /// Returns when the first of the pauses ends that have not ended yet.
+    pub fn next_pause_end(&self, now: Timestamp) -> Option<Timestamp> {
+        self.paused.values().copied().filter(|until| *until > now).min()
+    }
+
+    /// Records the first row of a destination whose payload did not fit. For a while, claims that it does not fit either leave it
+    /// without asking for it.
+    pub fn record_left(&mut self, destination: DestinationId, left: LeftRow, now: Timestamp) {
+        self.left.record(destination, left, now);
+    }
+
+    /// Forgets pauses that have ended, and payloads that were left a while ago.
+    pub fn remove_ended(&mut self, now: Timestamp) {
         self.paused.retain(|_, until| *until > now);
+        self.left.remove_old(now);
     }
 
     /// Removes the part of a range that a claim has used up. Returns this part if it contains rows that other transactions
@@ -152,7 +168,7 @@ impl ClaimableIndex {
         let is_retry = range.high >= RETRY_POSITION_MIN;
         let used_to = match (result.granted_to, result.remainder) {
             // A payload did not fit. All rows before it have been granted, or other claims hold them.
-            (_, Some(UngrantedRows { first_left: Some(left), .. })) => left - 1,
+            (_, Some(UngrantedRows { first_left: Some(left), .. })) => left.position - 1,
             // Other transactions have locked the rows that this claim did not get. More rows may follow them.
             (_, Some(UngrantedRows { rows, last_position, .. })) if rows >= claim.limit => last_position,
             // Several retries may share a position, and the claim may have returned only some of them.

@@ -21,9 +21,13 @@ pub struct ClaimPlan {
     pub range_claims: Vec<RangeClaim>,
     /// Events whose expired leases the claim takes over.
     pub takeovers: Vec<EventKey>,
+    /// Destinations that have free slots, and whose next payload is known not to fit.
+    pub kept_back: Vec<DestinationId>,
+    pub planned_at: Timestamp,
 }
 
 impl ClaimPlan {
+    /// Returns whether there is nothing to request.
     pub fn is_empty(&self) -> bool {
         self.range_claims.is_empty() && self.takeovers.is_empty()
     }
@@ -108,7 +112,12 @@ impl ClaimableIndex {
     /// Plans the next round of a claim: expired leases first, then retries, then first attempts, each destination up to
     /// its free slots. The request limits the number of retries, so they cannot crowd out first attempts.
     pub fn plan(&self, budget: &ClaimBudget, now: Timestamp) -> ClaimPlan {
-        let mut planner = Planner { index: self, budget: budget.clone(), now, plan: ClaimPlan::default() };
+        let mut planner = Planner {
+            index: self,
+            budget: budget.clone(),
+            now,
+            plan: ClaimPlan { planned_at: now, ..ClaimPlan::default() },
+        };
         for (key, expired) in &self.expired {
             let is_retry = expired.attempts > 0;
             if planner.available(expired.destination, is_retry) > 0 {
@@ -135,15 +144,27 @@ impl Planner<'_> {
     fn plan_ranges(&mut self, ranges: &DestinationRanges, is_retry: bool) {
         let first = self.plan.range_claims.len();
         let known: BTreeSet<DestinationId> = self.budget.slots.known().into_iter().collect();
-        let known: Vec<_> =
-            known.into_iter().filter_map(|known| Some((known, ranges.first_range(known)?))).collect();
+        let known: Vec<_> = known
+            .into_iter()
+            .filter_map(|known| Some((known, ranges.first_range(known)?)))
+            .filter(|(known, range)| self.may_fit(*known, *range))
+            .collect();
         let left = |slots: &SlotBudget| if is_retry { slots.retries() } else { slots.total() };
         let known_share = self.budget.slots.known_share().min(left(&self.budget.slots));
         self.plan_shares(first, known, known_share, is_retry);
         let leases = left(&self.budget.slots);
-        let is_available = |(destination, _): &(DestinationId, _)| self.available(*destination, is_retry) > 0;
+        let mut kept_back = Vec::new();
+        let is_available = |(destination, range): &(DestinationId, PositionRange)| {
+            let has_slots = self.available(*destination, is_retry) > 0;
+            let fits = self.may_fit(*destination, *range);
+            if has_slots && !fits {
+                kept_back.push(*destination);
+            }
+            has_slots && fits
+        };
         // One destination for each lease that may still be granted is enough.
         let waiting: Vec<_> = ranges.first_ranges().filter(is_available).take(leases).collect();
+        self.plan.kept_back.append(&mut kept_back);
         self.plan_shares(first, waiting, leases, is_retry);
     }
 
@@ -191,6 +212,12 @@ impl Planner<'_> {
         self.budget.available(&self.index.receivers, destination, is_retry)
     }
 
+    /// Returns whether the payload of the first row of a range fits, as far as that is known.
+    fn may_fit(&self, destination: DestinationId, range: PositionRange) -> bool {
+        let bytes = self.index.left.payload_bytes(destination, range, self.now);
+        bytes.is_none_or(|bytes| bytes <= self.budget.payloads.next_event_bytes_max())
+    }
+
     fn take(&mut self, destination: DestinationId, count: usize, is_retry: bool) {
         self.budget.slots.take(self.index.receivers.get(destination), count, is_retry);
     }
@@ -203,7 +230,7 @@ mod tests {
     use posthaste_domain::{ClaimId, WorkerId};
     use posthaste_store::{FixedSlots, PaceSlots};
 
-    use super::super::{ExpiredLease, RETRY_POSITION_MIN};
+    use super::super::{ExpiredLease, LeftRow, RETRY_POSITION_MIN, RangeResult};
     use super::*;
 
     const A: DestinationId = DestinationId(1);
@@ -270,6 +297,27 @@ mod tests {
         let plan = index.plan(&budget, NOW);
         assert!(plan.range_claims.iter().all(|claim| claim.destination == B) && !plan.is_empty());
         assert!(!budget.is_limited_by_bytes());
+    }
+
+    #[test]
+    fn a_payload_that_is_known_not_to_fit_is_kept_back_without_a_request() {
+        let mut index = ClaimableIndex::default();
+        record_rows(&mut index, &[(1, A), (2, A), (3, B)]);
+        index.record_left(A, LeftRow { position: 1, payload_bytes: 1_000 }, NOW);
+        let small = ClaimRequest { event_payload_bytes_max: Some(999), ..request(10, 10, 3) };
+        let plan = index.plan(&ClaimBudget::new(&small), NOW);
+        assert_eq!((planned(&index, &small), plan.kept_back), (vec![(2, 1)], vec![A]));
+        // A claim of large payloads requests it, and so does any after a while.
+        let large = ClaimRequest { event_payload_bytes_max: Some(1_000), ..request(10, 10, 3) };
+        assert_eq!(planned(&index, &large), [(1, 2), (2, 1)]);
+        let later = index.plan(&ClaimBudget::new(&small), NOW.after(Duration::from_secs(5)));
+        assert_eq!((later.range_claims.len(), later.kept_back.len()), (2, 0));
+        // Its destination has other rows now: the event was claimed.
+        index.record_claimed(
+            &RangeClaim { destination: A, range: PositionRange { low: 0, high: 2 }, limit: 1 },
+            &RangeResult { granted: 1, granted_to: Some(1), remainder: None },
+        );
+        assert_eq!(planned(&index, &small), [(1, 1), (2, 1)]);
     }
 
     #[test]

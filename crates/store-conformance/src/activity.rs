@@ -153,11 +153,13 @@ pub async fn points_are_in_time_order_and_exist_only_for_reported_times(harness:
     assert_eq!(delivered(&store, HistoryRange::QuarterHour).await, 2);
 }
 
-pub async fn a_point_has_the_last_number_of_pending_and_failed_events(harness: &dyn Harness) {
+pub async fn a_point_has_the_last_number_of_pending_events_and_of_dead_letters(harness: &dyn Harness) {
     let store = harness.store();
     report(&store, &report_of("a", 1, 0)).await;
     enqueue_dead_lettered(&store, event()).await;
     enqueue_all(&store, vec![event(); 3]).await;
+    let cancelled = enqueue(&store, event()).await;
+    store.cancel(&cancelled, "operator".into(), None).await.expect("it is pending");
     report(&harness.second_handle(), &report_of("b", 1, 0)).await;
     for range in HistoryRange::ALL {
         let history = history(&store, *range).await;

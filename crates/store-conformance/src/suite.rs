@@ -458,7 +458,7 @@ macro_rules! conformance_suite {
                 concurrent_reports_of_several_processes_add_up,
                 a_repeated_report_is_counted_once,
                 points_are_in_time_order_and_exist_only_for_reported_times,
-                a_point_has_the_last_number_of_pending_and_failed_events,
+                a_point_has_the_last_number_of_pending_events_and_of_dead_letters,
                 history_ends_with_the_longest_time_that_its_buckets_are_kept,
                 workers_are_listed_with_their_last_report,
                 two_processes_with_one_name_are_two_workers,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use posthaste_domain::{DeliveryStatus, DestinationId, Timestamp, WorkerId};
+use posthaste_domain::{DeliveryStatus, DestinationId, FailureKind, Timestamp, WorkerId};
 use posthaste_store::{
     AHEAD_MAX, Activity, ActivityBucket, ActivityReport, History, HistoryRange, RECEIVERS_SHOWN_FOR,
     REMOVED_MAX, ReceiverActivity, Resolution, StoreError, WORKER_KEPT_FOR, WORKER_LISTED_FOR,
@@ -12,7 +12,7 @@ use posthaste_store::{
 };
 
 use crate::MemoryStore;
-use crate::state::State;
+use crate::state::{Row, State};
 
 /// The tables of activity.
 #[derive(Default)]
@@ -61,8 +61,11 @@ fn report(state: &mut State, now: Timestamp, report: &ActivityReport) {
 
 /// Adds the counts of a report to one bucket of each resolution.
 fn add_counts(state: &mut State, now: Timestamp, report: &ActivityReport) {
-    let count = |status| state.rows.values().filter(|row| row.status == status).count() as u64;
-    let (pending, dead_letters) = (count(DeliveryStatus::Pending), count(DeliveryStatus::Failed));
+    let count = |matches: fn(&Row) -> bool| state.rows.values().filter(|row| matches(row)).count() as u64;
+    let pending = count(|row| row.status == DeliveryStatus::Pending);
+    let is_dead_letter =
+        |row: &Row| row.status == DeliveryStatus::Failed && row.failure_kind != Some(FailureKind::Cancelled);
+    let dead_letters = count(is_dead_letter);
     for resolution in Resolution::ALL {
         let at = resolution.bucket_start(now);
         let empty = ActivityBucket { at, counts: Default::default(), pending: 0, dead_letters: 0 };

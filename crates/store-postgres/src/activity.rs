@@ -19,8 +19,8 @@ use crate::PostgresStore;
 use crate::convert::{PgTimestamp, micros};
 use crate::session::{Params, Session, Sql};
 
-/// Adds counts to one bucket of each length in $3, and returns these lengths, if `accepted` has a row. The last report decides how many events are
-/// pending and failed. Uses index webhook_activity_at.
+/// Adds counts to one bucket of each length in $3, and returns these lengths, if `accepted` has a row. The last report decides
+/// how many events are pending and how many are dead letters, without cancelled ones. Uses index webhook_activity_at.
 macro_rules! add_to_buckets {
     () => {
         "
@@ -29,11 +29,11 @@ INSERT INTO app.webhook_activity AS a (
 )
 SELECT s.step_seconds,
        to_timestamp((floor(extract(epoch FROM app.webhook_now()) / s.step_seconds) * s.step_seconds)::double precision),
-       $4, $5, $6, $7, c.pending, c.failed
+       $4, $5, $6, $7, c.pending, c.dead_letters
 FROM accepted
 CROSS JOIN (
     SELECT greatest(coalesce(sum(n.pending), 0), 0)::bigint AS pending,
-           greatest(coalesce(sum(n.failed), 0), 0)::bigint AS failed
+           greatest(coalesce(sum(n.failed - n.cancelled), 0), 0)::bigint AS dead_letters
     FROM app.webhook_counts n
 ) c
 CROSS JOIN unnest($3::integer[]) AS s (step_seconds)

@@ -128,6 +128,9 @@ impl<'a> Claim<'a> {
         loop {
             receivers::read_receivers(self.session, &mut discovery.claimable).await?;
             let plan = discovery.claimable.plan(&self.budget, discovery.now());
+            for destination in &plan.kept_back {
+                self.budget.keep_back(*destination);
+            }
             let is_end = plan.is_empty() || fruitless_rounds >= FRUITLESS_ROUNDS_MAX;
             let has_looked = self.looked_at.is_some();
             let leases_before = self.leases.len();
@@ -162,6 +165,9 @@ impl<'a> Claim<'a> {
         let has_seen_all = fruitless_rounds < FRUITLESS_ROUNDS_MAX;
         let kept_back = if has_seen_all { self.budget.kept_back().collect() } else { Vec::new() };
         discovery.claimable.restore_locked(self.budget.into_locked());
+        if let Some(until) = discovery.claimable.next_pause_end(discovery.now()) {
+            self.store.blocked.wake_in(until.since(discovery.now()), &self.store.waker);
+        }
         self.store.outstanding.add(self.leases.take_references());
         Ok(ClaimResponse {
             leases: self.leases.into_leases(),
@@ -192,6 +198,7 @@ impl<'a> Claim<'a> {
         plan: &ClaimPlan,
     ) -> Result<(), tokio_postgres::Error> {
         let is_checked = self.looked_at.is_some() || !self.leases.is_empty();
+        let now = discovery.now();
         let (claimable, budget, leases) = (&mut discovery.claimable, &mut self.budget, &mut self.leases);
         let (session, request) = (self.session, self.request);
         let limited =
@@ -200,7 +207,8 @@ impl<'a> Claim<'a> {
             return Ok(());
         }
         let has_looked = self.looked_at.is_some();
-        limited::grant(session, self.store, claimable, request, &limited, has_looked, budget, leases).await
+        limited::grant(session, self.store, claimable, request, &limited, has_looked, now, budget, leases)
+            .await
     }
 
     /// Adds what a look found to the index. Returns the response if the claim is a repeated one that still holds leases.

@@ -206,7 +206,9 @@ async fn apply_on(
     }
     let transaction =
         client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
-    transaction.batch_execute(&schema.rewrite("SELECT pg_advisory_xact_lock(7526, 0)")).await?;
+    // A process that is stopped in the middle of its migration must not keep the others from starting.
+    let lock = "SET LOCAL idle_in_transaction_session_timeout = '10s'; SELECT pg_advisory_xact_lock(7526, 0)";
+    transaction.batch_execute(&schema.rewrite(lock)).await?;
     migrations_table::create_migrations_table(&transaction, schema).await?;
     let last_version = "SELECT coalesce(max(version), 0) FROM app.webhook_migrations";
     let rows = transaction.query_typed(&schema.rewrite(last_version), &[]).await?;

@@ -95,12 +95,13 @@ SELECT p.id FROM positioned p ORDER BY p.position"
     };
 }
 
-/// Assigns positions to committed notices that are at least $2 microseconds old, of at most $1 commits. Uses index
-/// webhook_notices_without_position.
+/// Assigns positions to committed notices that are at least $2 microseconds old, of at most $1 commits. Those of a clock that was
+/// ahead count as old. Uses index webhook_notices_without_position.
 static ASSIGN_ALL: Sql = Sql {
     text: assign_positions!(
         "SELECT o.id FROM app.webhook_notices o
-         WHERE o.position IS NULL AND o.at <= app.webhook_now() - $2 * interval '1 microsecond'
+         WHERE o.position IS NULL
+               AND (o.at <= app.webhook_now() - $2 * interval '1 microsecond' OR o.at > app.webhook_now())
          ORDER BY o.id LIMIT $1"
     ),
     types: &[Type::INT8, Type::INT8],
@@ -175,7 +176,8 @@ LIMIT $3"
 /// Publishes notices until the store is dropped: assigns their positions and broadcasts them.
 ///
 /// A process publishes what it has committed itself at once, or [`PUBLISH_PAUSE`] after its last publication, and what other
-/// processes have left behind every [`PUBLISH_INTERVAL`]. So several busy workers do not read each other's events for it.
+/// processes have left behind every [`PUBLISH_INTERVAL`]. So several busy workers do not read each other's events for it, except
+/// after operators' actions and maintenance.
 pub(crate) async fn run(state: Weak<StoreState>) {
     let mut is_interval_over = true;
     let mut interval = Box::pin(sleep(PUBLISH_INTERVAL));

@@ -24,9 +24,10 @@ use tokio_postgres::{Row, Statement};
 
 use connect::{Connector, PoolerTraits};
 pub(crate) use settings::{
-    BEGIN, BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, Begin, asynchronous_commit, durable_commit,
+    BEGIN, BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, BEGIN_SHORT_LOCK_WAIT, Begin, asynchronous_commit,
+    durable_commit, lock_timeout,
 };
-use settings::{BEGIN_SNAPSHOT, PAYLOAD_STATEMENT_TIMEOUT, STATEMENT_TIMEOUT};
+use settings::{BEGIN_SNAPSHOT, PAYLOAD_TIMEOUTS, TIMEOUTS, Timeouts};
 pub(crate) use shared::SharedSession;
 
 use crate::config::PostgresConfig;
@@ -74,13 +75,12 @@ impl SessionPools {
         let pooler = Arc::new(PoolerTraits::default());
         let write_failures = Arc::new(AtomicUsize::new(0));
         let statements = Arc::new(Statements::new(config.schema.clone()));
-        let new_pool = |connections, statement_timeout, failures| {
-            SessionPool::new(config, connections, statement_timeout, &pooler, &statements, failures)
+        let new_pool = |connections, timeouts, failures| {
+            SessionPool::new(config, connections, timeouts, &pooler, &statements, failures)
         };
-        let pool = |connections| new_pool(connections, STATEMENT_TIMEOUT, None);
-        let writing =
-            |connections| new_pool(connections, STATEMENT_TIMEOUT, Some(Arc::clone(&write_failures)));
-        let payloads = SharedSession::new(new_pool(1, PAYLOAD_STATEMENT_TIMEOUT, None));
+        let pool = |connections| new_pool(connections, TIMEOUTS, None);
+        let writing = |connections| new_pool(connections, TIMEOUTS, Some(Arc::clone(&write_failures)));
+        let payloads = SharedSession::new(new_pool(1, PAYLOAD_TIMEOUTS, None));
         Self {
             dispatch: writing(4),
             heartbeat: writing(2),
@@ -113,13 +113,13 @@ impl SessionPool {
     fn new(
         config: &PostgresConfig,
         connections: usize,
-        statement_timeout: &'static str,
+        timeouts: Timeouts,
         pooler: &Arc<PoolerTraits>,
         statements: &Arc<Statements>,
         failures: Option<Arc<AtomicUsize>>,
     ) -> Self {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let connector = Connector { tls: config.tls.clone(), pooler: Arc::clone(pooler), statement_timeout };
+        let connector = Connector { tls: config.tls.clone(), pooler: Arc::clone(pooler), timeouts };
         let manager = Manager::from_connect(config.driver.clone(), connector, recycling);
         let pool = Pool::builder(manager)
             .max_size(connections)

@@ -96,11 +96,11 @@ fn report(db: &Connection, now: Timestamp, report: &ActivityReport) -> Result<()
     remove_old(db, now)
 }
 
-/// Adds counts to one bucket of each resolution, with the number of pending and failed events. The write lock is held, so no
+/// Adds counts to one bucket of each resolution, with the number of pending events and of dead letters, without cancelled ones. The write lock is held, so no
 /// other process adds to the bucket in between.
 fn add_counts(db: &Connection, now: Timestamp, counts: &ActivityCounts) -> Result<(), CallError> {
     let (pending, dead_letters) = db
-        .prepare_cached("SELECT pending, failed FROM webhook_totals WHERE id = 1")?
+        .prepare_cached("SELECT pending, failed - cancelled FROM webhook_totals WHERE id = 1")?
         .query_row([], |row| Ok((row::unsigned(row, 0)?, row::unsigned(row, 1)?)))?;
     for resolution in Resolution::ALL {
         let (step, at) = (resolution.step_seconds(), resolution.bucket_start(now));

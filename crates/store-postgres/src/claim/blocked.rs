@@ -63,8 +63,8 @@ impl BlockedDestinations {
         std::mem::take(&mut self.lock().released)
     }
 
-    /// Wakes the workers after this time, when a blocked destination may be claimable again, unless they will be woken before. The
-    /// workers then claim, and find the next time.
+    /// Wakes the workers after this time, when a blocked destination may be claimable again, unless they will be woken before. Each
+    /// claim sets the next time.
     pub(super) fn wake_in(&self, after: Duration, waker: &Waker) {
         let at = super::now() + after;
         let mut wakes_at = lock(&self.wakes_at);

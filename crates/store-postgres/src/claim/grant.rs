@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::future::join;
-use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, RangeClaim, RangeResult, UngrantedRows};
+use posthaste_claimable::{ClaimBudget, ClaimPlan, ClaimableIndex, LeftRow, RangeResult, UngrantedRows};
 use posthaste_domain::{
     ClaimId, DestinationId, DestinationUrl, EventId, EventKey, Lease, LeasePayload, MessageId, Timestamp,
     Trigger,
@@ -19,7 +19,7 @@ use super::limited::LimitedClaims;
 use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::notices::{EventReferences, NoticeReferences};
-use crate::session::{Session, Sql};
+use crate::session::{Session, Sql, lock_timeout};
 
 /// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover or to abandonment.
 static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
@@ -27,10 +27,14 @@ static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
     types: &[Type::UUID_ARRAY],
 };
 
-/// Waits for the turn to grant leases, 100 ms at most. A claim of 500 events takes a few milliseconds, and several may wait.
+/// Waits for the turn to grant leases, 250 ms at most. A claim of 500 events takes about ten milliseconds, and several may wait.
 static WAIT_FOR_TURN: Sql = Sql {
-    text: "SELECT set_config('lock_timeout', '100ms', true), pg_advisory_xact_lock(7526, 4),
-                  set_config('lock_timeout', '5s', true)",
+    text: concat!(
+        "SELECT set_config('lock_timeout', '250ms', true), pg_advisory_xact_lock(7526, 4),
+                set_config('lock_timeout', '",
+        lock_timeout!(),
+        "', true)"
+    ),
     types: &[],
 };
 
@@ -51,8 +55,7 @@ pub(super) async fn execute_plan(
         limited.append(take_over(session, claimable, request, &plan.takeovers, budget, leases).await?);
     }
     if !plan.range_claims.is_empty() {
-        let claims = &plan.range_claims;
-        limited.append(claim_ranges(session, claimable, request, claims, is_checked, budget, leases).await?);
+        limited.append(claim_ranges(session, claimable, request, plan, is_checked, budget, leases).await?);
     }
     Ok(limited)
 }
@@ -125,11 +128,12 @@ async fn claim_ranges(
     session: &Session,
     claimable: &mut ClaimableIndex,
     request: &ClaimRequest,
-    range_claims: &[RangeClaim],
+    plan: &ClaimPlan,
     is_checked: bool,
     budget: &mut ClaimBudget,
     leases: &mut GrantedLeases,
 ) -> Result<LimitedClaims, tokio_postgres::Error> {
+    let range_claims = &plan.range_claims;
     let destinations: Vec<i64> = range_claims.iter().map(|claim| claim.destination.0).collect();
     let lows: Vec<i64> = range_claims.iter().map(|claim| claim.range.low).collect();
     let highs: Vec<i64> = range_claims.iter().map(|claim| claim.range.high).collect();
@@ -165,8 +169,10 @@ async fn claim_ranges(
                 paused[index] = true;
             }
             GrantRow::Ungranted(rows) => {
-                if rows.first_left.is_some() {
-                    budget.keep_back(range_claims[index].destination);
+                if let Some(left) = rows.first_left {
+                    let destination = range_claims[index].destination;
+                    budget.keep_back(destination);
+                    claimable.record_left(destination, left, plan.planned_at);
                 }
                 result.remainder = Some(rows);
             }
@@ -253,11 +259,9 @@ impl<'a> Grant<'a> {
         if has_turn(&rows)? {
             return Ok(rows);
         }
-        match run_in_turn(session, sql, &params(&false)).await {
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                session.transact(sql, &params(&true)).await
-            }
-            result => result,
+        match run_in_turn(session, sql, &params(&false)).await? {
+            Some(rows) => Ok(rows),
+            None => session.transact(sql, &params(&true)).await,
         }
     }
 }
@@ -268,18 +272,21 @@ fn has_turn(rows: &[Row]) -> Result<bool, tokio_postgres::Error> {
 }
 
 /// Waits for the turn in a statement of its own, so that the statement that grants leases sees what the claims before it have
-/// changed. Both share a transaction and a round trip. PostgreSQL serves claims that wait in the order of their arrival.
+/// changed. Both share a transaction and a round trip. PostgreSQL serves claims that wait in the order of their arrival. Returns none
+/// if the turn did not come in time.
 async fn run_in_turn(
     session: &Session,
     sql: &Sql,
     params: &[Param<'_>],
-) -> Result<Vec<Row>, tokio_postgres::Error> {
+) -> Result<Option<Vec<Row>>, tokio_postgres::Error> {
     let wait = session.prepare(&WAIT_FOR_TURN).await?;
     let grant = session.prepare(sql).await?;
     let work = async {
         let (waited, rows) = join(session.send(&wait, &[]), session.send(&grant, params)).await;
-        waited?;
-        rows
+        match waited {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(None),
+            waited => waited.and(rows).map(Some),
+        }
     };
     session.transaction(work).await
 }
@@ -330,7 +337,7 @@ pub(super) fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantR
                 rows: usize::try_from(row.try_get::<_, i32>(11)?).unwrap_or(0),
                 locked_rows: usize::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
                 last_position: row.try_get(5)?,
-                first_left: row.try_get(2)?,
+                first_left: parse_left(row)?,
             }),
         };
         parsed.push((index, row));
@@ -340,6 +347,15 @@ pub(super) fn parse_rows(claim: Uuid, rows: &[Row]) -> Result<Vec<(usize, GrantR
         _ => (*index, i64::MAX),
     });
     Ok(parsed)
+}
+
+/// Parses the first row whose payload did not fit.
+fn parse_left(row: &Row) -> Result<Option<LeftRow>, tokio_postgres::Error> {
+    let (position, bytes) = (row.try_get::<_, Option<i64>>(2)?, row.try_get::<_, Option<i32>>(16)?);
+    Ok(position.zip(bytes).map(|(position, payload_bytes)| LeftRow {
+        position,
+        payload_bytes: usize::try_from(payload_bytes).unwrap_or(usize::MAX),
+    }))
 }
 
 /// Parses the references of the event of a row, in the same column of all these statements.

@@ -15,8 +15,8 @@ macro_rules! notice_references {
 pub(super) use notice_references;
 
 /// Builds a statement that grants leases on rows of the CTE `candidates` (n, url, profile_version, lost_claim, id, row_ctid,
-/// is_locked, queue_position, payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows that report paused
-/// destinations.
+/// is_locked, queue_position, payload_bytes) and writes the claim's own row. `$candidates` defines that CTE; `$paused` appends rows
+/// that report paused destinations.
 ///
 /// The sizes of the payloads limit the grant before a payload is read, and only rows that the claim is granted are locked:
 /// a row that it locked in vain would be missing from the index of another worker, which skips it. The first candidate is
@@ -40,8 +40,8 @@ pub(super) use notice_references;
 /// change how the transaction commits.
 ///
 /// Returns, beside the granted events, a row without a queue position for each n with candidates that were not granted:
-/// the position of the first one whose payload did not fit, the last position of all candidates, their number, and the
-/// number of those that another transaction has locked.
+/// the position and the size of the first one whose payload did not fit, the last position of all candidates, their number, and
+/// the number of those that another transaction has locked.
 macro_rules! grant_leases {
     ($commit:expr, $candidates:literal, $paused:literal) => {
         concat!(
@@ -72,11 +72,12 @@ numbered AS (
     FROM sized s
 ),
 chosen AS MATERIALIZED (
-    SELECT c.n, c.url, c.profile_version, c.lost_claim, c.id, c.row_ctid, c.is_locked, c.queue_position, true AS fits
+    SELECT c.n, c.url, c.profile_version, c.lost_claim, c.id, c.row_ctid, c.is_locked, c.queue_position, c.payload_bytes,
+           true AS fits
     FROM candidates c
     WHERE (SELECT t.fits FROM total t)
     UNION ALL
-    SELECT o.n, o.url, o.profile_version, o.lost_claim, o.id, o.row_ctid, o.is_locked, o.queue_position,
+    SELECT o.n, o.url, o.profile_version, o.lost_claim, o.id, o.row_ctid, o.is_locked, o.queue_position, o.payload_bytes,
            NOT o.is_too_large AND sum(CASE WHEN o.is_too_large OR ($6 AND o.is_first) THEN 0 ELSE o.payload_bytes END)
                OVER (ORDER BY NOT o.is_first, o.round, o.payload_bytes, o.n ROWS UNBOUNDED PRECEDING) <= $4
     FROM numbered o
@@ -132,11 +133,11 @@ UNION ALL
 SELECT r.n, NULL, min(r.queue_position) FILTER (WHERE NOT r.fits), NULL, NULL, max(r.queue_position), NULL, NULL, NULL,
        NULL, NULL, count(r.queue_position)::integer,
        (2 * count(r.queue_position) FILTER (WHERE r.fits) - count(*) FILTER (WHERE r.fits))::integer, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL
+       (array_agg(r.payload_bytes ORDER BY r.queue_position) FILTER (WHERE NOT r.fits))[1], NULL, NULL, NULL, NULL
 FROM (
-    SELECT c.n, c.queue_position, c.fits FROM chosen c
+    SELECT c.n, c.queue_position, c.payload_bytes, c.fits FROM chosen c
     UNION ALL
-    SELECT g.n, NULL, true FROM granted g
+    SELECT g.n, NULL, NULL, true FROM granted g
 ) r
 WHERE (SELECT count(*) FROM chosen) > (SELECT count(*) FROM granted)
 GROUP BY r.n

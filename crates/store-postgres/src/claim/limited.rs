@@ -16,6 +16,7 @@ use std::time::Duration;
 use posthaste_claimable::{ClaimBudget, ClaimableIndex, RangeClaim, RangeResult};
 use posthaste_domain::{ApplicationId, DestinationId, EventKey, Timestamp};
 use posthaste_store::ClaimRequest;
+use tokio_postgres::error::SqlState;
 
 use super::grant::reschedule_lost_claims;
 use super::granted::GrantedLeases;
@@ -76,11 +77,19 @@ pub(super) async fn grant(
     request: &ClaimRequest,
     claims: &LimitedClaims,
     has_looked: bool,
+    server_now: Timestamp,
     budget: &mut ClaimBudget,
     leases: &mut GrantedLeases,
 ) -> Result<(), tokio_postgres::Error> {
     let ids: Vec<i64> = claims.0.keys().map(|id| id.0).collect();
-    let (mut destinations, mut applications, now) = lock(session, &ids).await?;
+    let locked = match lock(session, &ids).await {
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            session.client().batch_execute("ROLLBACK").await?;
+            return Ok(leave_out(claims, claimable, budget, server_now));
+        }
+        locked => locked?,
+    };
+    let (mut destinations, mut applications, now) = locked;
     let mut tokens = Tokens { applications: &applications, left: BTreeMap::new(), now };
     let mut requested = Vec::new();
     // The first destination may get the last token of its application, so each claim begins with another one.
@@ -122,7 +131,6 @@ pub(super) async fn grant(
     commit(session, &spent_destinations, &applications).await?;
     reschedule_lost_claims(session, &outcome.lost_claims).await?;
 
-    let mut next: Option<Timestamp> = None;
     for destination in &destinations {
         let planned = &claims.0[&destination.id];
         let until = block_until(destination, &applications, &outcome, now);
@@ -130,7 +138,6 @@ pub(super) async fn grant(
             Some(until) => {
                 claimable.record_pause(destination.id, until);
                 store.blocked.block(destination.id);
-                next = Some(next.map_or(until, |next| next.min(until)));
             }
             // The line is empty.
             None if destination
@@ -165,10 +172,21 @@ pub(super) async fn grant(
         }
         budget.complete(*id);
     }
-    if let Some(next) = next {
-        store.blocked.wake_in(next.since(now), &store.waker);
-    }
     Ok(())
+}
+
+/// Leaves destinations out of this claim, and out of those of the next moment. Another worker may have been stopped while it holds
+/// one of them; PostgreSQL ends its session after a while.
+fn leave_out(
+    claims: &LimitedClaims,
+    claimable: &mut ClaimableIndex,
+    budget: &mut ClaimBudget,
+    now: Timestamp,
+) {
+    for destination in claims.0.keys() {
+        claimable.record_pause(*destination, now.after(LINE_PAUSE_MAX));
+        budget.complete(*destination);
+    }
 }
 
 /// Returns until when this process skips a destination. `None` if it may claim more of it at once, or if its line is empty.

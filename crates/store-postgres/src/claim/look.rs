@@ -141,7 +141,7 @@ impl Look {
         let (cursors, claimable) = (&mut discovery.cursors, &mut discovery.claimable);
         let read = discover::parse_step(&rows.new_rows, &rows.committed)?;
         cursors.record_step(&self.step, snapshot, &read, claimable);
-        claimable.remove_ended_pauses(now);
+        claimable.remove_ended(now);
         for resumed in &result.resumed {
             claimable.record_resume(resumed.destination);
         }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 /// The smallest piece, which is the first one of each payload. It shows the time of a call on this link. It crosses a link of
-/// 6 MB/s in 3 ms.
-const BYTES_MIN: usize = 16 << 10;
+/// 6 MB/s in little more than a millisecond.
+const BYTES_MIN: usize = 8 << 10;
 /// The lower and the upper limit of the bytes that a later piece has beyond those.
 const EXTRA_BYTES_MIN: usize = 4 << 10;
-const EXTRA_BYTES_MAX: usize = 496 << 10;
+const EXTRA_BYTES_MAX: usize = 504 << 10;
 /// How much longer than the smallest piece a piece may take. Over a link with a long delay, it is a quarter of that delay if
 /// that is longer: few large pieces then keep the link busier than many small ones.
-const EXTRA_TIME_MAX: Duration = Duration::from_millis(2);
+const EXTRA_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// The size of the next piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn pieces_are_small_on_a_slow_link_and_large_on_a_fast_or_a_long_one() {
-        assert_eq!(settled(6e6, 0), 24 << 10);
-        assert_eq!(settled(1e5, 1), 20 << 10);
+        assert_eq!(settled(6e6, 0), 12 << 10);
+        assert_eq!(settled(1e5, 1), 12 << 10);
         assert_eq!(settled(1e9, 0), 512 << 10);
         assert_eq!(settled(100e6, 50), 512 << 10);
     }
@@ -92,7 +92,7 @@ mod tests {
         for _ in 0..10 {
             size.record_failure();
         }
-        assert_eq!((size.bytes(false), size.bytes(true)), (20 << 10, 16 << 10));
+        assert_eq!((size.bytes(false), size.bytes(true)), (12 << 10, 8 << 10));
     }
 
     proptest! {

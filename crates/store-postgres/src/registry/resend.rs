@@ -12,9 +12,8 @@ use crate::session::{Params, Session, Sql};
 
 /// Attempts of an event that a resend adds.
 const EXTRA_ATTEMPTS: i32 = 1;
-/// The largest number of an extra event, and how many numbers are looked up at a time.
-const RUNS_MAX: u32 = 10_000;
-const RUNS_STEP: usize = 100;
+/// How many ids of extra events are looked up at a time.
+const IDS_STEP: u32 = 100;
 
 /// Keeps the payload of a message from being removed until the transaction ends, and returns whether there is one. Uses index
 /// webhook_messages_key.
@@ -39,7 +38,8 @@ static LOCK_LINE: Sql = Sql {
     types: &[Type::INT8],
 };
 
-/// Lets one transaction at a time choose ids for extra events of the event $1. The next statement sees those that were chosen.
+/// Lets one transaction at a time choose ids for extra events. $1 stands for the event. The next statement sees those that were
+/// chosen.
 static LOCK_RUNS: Sql = Sql {
     text: "SELECT pg_advisory_xact_lock(lock) IS NULL FROM (SELECT hashtextextended('runs of ' || $1, 7526) AS lock) l",
     types: &[Type::TEXT],
@@ -170,9 +170,10 @@ pub(super) async fn resend(
         Some(false) => return Err(StoreError::PayloadExpunged { message: message.to_string() }.into()),
         None => return Err(StoreError::MessageNotFound { message: message.to_string() }.into()),
     }
-    lock_line(session, app, destination).await?;
+    // The locks are taken in the order in which a replay takes them.
     let first = EventId::of_fan_out(found.id, destination);
-    session.query(&LOCK_RUNS, &[&first.as_str()]).await?;
+    lock_runs(session, &first).await?;
+    lock_line(session, app, destination).await?;
     let event_id = match find_taken(session, &first).await? {
         None => first,
         Some(TakenId::Failed(key)) if reopen(session, &[key], ManualAction::Resend, actor).await? > 0 => {
@@ -193,21 +194,29 @@ async fn share_message(session: &Session, key: i64) -> Call<Option<bool>> {
 
 /// Returns the first id of an extra event that no event has or had. No other transaction gets it before this one ends.
 pub(crate) async fn free_run(session: &Session, first: &EventId) -> Call<EventId> {
-    session.query(&LOCK_RUNS, &[&first.as_str()]).await?;
+    lock_runs(session, first).await?;
     next_run(session, first).await
 }
 
+/// Waits until no other transaction chooses ids for extra events of this event. Long ids with the same beginning have the same extra
+/// ids.
+async fn lock_runs(session: &Session, first: &EventId) -> Call<()> {
+    session.query(&LOCK_RUNS, &[&first.with_run(0).as_str()]).await?;
+    Ok(())
+}
+
 async fn next_run(session: &Session, first: &EventId) -> Call<EventId> {
-    for start in (1..RUNS_MAX).step_by(RUNS_STEP) {
-        let runs: Vec<EventId> = (start..RUNS_MAX).take(RUNS_STEP).map(|run| first.with_run(run)).collect();
+    let mut start = 1;
+    loop {
+        let runs: Vec<EventId> = (start..start + IDS_STEP).map(|run| first.with_run(run)).collect();
         let ids: Vec<&str> = runs.iter().map(EventId::as_str).collect();
         let rows = session.query(&TAKEN, &[&ids]).await?;
         let taken = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>()?;
         if let Some(free) = runs.iter().find(|run| !taken.contains(run.as_str())) {
             return Ok(free.clone());
         }
+        start += IDS_STEP;
     }
-    Ok(first.with_run(RUNS_MAX))
 }
 
 /// Adds an event that sends the message of a delivered event of an endpoint once more. Returns false if the payload of the message

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Error, SimpleQueryMessage};
 
-use super::settings::{check_session, startup_options};
+use super::settings::{Timeouts, check_session, startup_options};
 use crate::error::may_refuse_startup_options;
 use crate::tls;
 
@@ -52,8 +52,7 @@ impl PoolerTraits {
 pub(super) struct Connector {
     pub(super) tls: tls::Connector,
     pub(super) pooler: Arc<PoolerTraits>,
-    /// The timeout of statements.
-    pub(super) statement_timeout: &'static str,
+    pub(super) timeouts: Timeouts,
 }
 
 impl Connect for Connector {
@@ -79,9 +78,9 @@ impl Connector {
     /// Opens a connection with pinned settings. Returns none if the settings do not hold.
     async fn connect_pinned(&self, config: &Config) -> Result<Option<(Client, JoinHandle<()>)>, Error> {
         let mut pinned = config.clone();
-        pinned.options(startup_options(config.get_options(), self.statement_timeout));
+        pinned.options(startup_options(config.get_options(), self.timeouts));
         let (client, task) = self.open(&pinned).await?;
-        let rows = client.simple_query(&check_session(self.statement_timeout)).await?;
+        let rows = client.simple_query(&check_session(self.timeouts)).await?;
         let is_pinned =
             rows.iter().any(|row| matches!(row, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
         Ok(is_pinned.then_some((client, task)))

@@ -11,7 +11,7 @@ use super::{Params, SESSION_TIMEOUT, Session, SessionPool, Sql};
 use crate::error::{store_error, unavailable};
 
 /// Upper bound of reading a piece of a payload, from its request to its last byte: the smallest piece arrives in time at
-/// 140 bytes a second. The worker renews the lease meanwhile.
+/// 70 bytes a second. The worker renews the lease meanwhile.
 pub(super) const PAYLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One connection for many calls. A call is sent at once, without waiting for the answers to earlier ones.

@@ -68,7 +68,7 @@ pub struct ActivityBucket {
     pub counts: ActivityCounts,
     /// Pending events at the last report.
     pub pending: u64,
-    /// Failed events at the last report.
+    /// Failed events at the last report, without cancelled ones.
     pub dead_letters: u64,
 }
 

@@ -9,9 +9,9 @@ use tokio_postgres::types::Type;
 
 use super::super::grant::Param;
 use crate::convert::{PgTimestamp, unsigned};
-use crate::session::{BEGIN, Session, Sql};
+use crate::session::{BEGIN_SHORT_LOCK_WAIT, Session, Sql};
 
-/// Locks the throttled applications of destinations. Producers that publish to them need not wait. Uses indexes webhook_destinations_id and webhook_applications_id.
+/// Locks the throttled applications of destinations. Uses indexes webhook_destinations_id and webhook_applications_id.
 static LOCK_APPLICATIONS: Sql = Sql {
     text: "
 SELECT a.id, a.throttle_per_second, a.throttle_spent_until
@@ -174,22 +174,24 @@ pub(super) async fn lock(
         session.prepare(&HEADS).await?,
     );
     let (begun, applications, destinations, heads) = join4(
-        session.begin(&BEGIN),
+        session.begin(&BEGIN_SHORT_LOCK_WAIT),
         session.send(&applications, &[ids]),
         session.send(&destinations, &[ids]),
         session.send(&heads, &[ids]),
     )
     .await;
     begun?;
+    // In the order of the statements: those after one that fails report only that the transaction is aborted.
+    let (applications, destinations, heads) = (applications?, destinations?, heads?);
     let mut buckets = BTreeMap::new();
-    for row in applications? {
+    for row in applications {
         if let Some(bucket) = Bucket::parse(&row, 1, 2)? {
             buckets.insert(ApplicationId(row.try_get(0)?), bucket);
         }
     }
     let mut head_of: BTreeMap<DestinationId, Head> = BTreeMap::new();
     let mut repaired: Vec<i64> = Vec::new();
-    for row in heads? {
+    for row in heads {
         let due = row.try_get::<_, Option<PgTimestamp>>(5)?.map(|PgTimestamp(at)| at);
         let head = Head {
             is_in_flight: row.try_get(2)?,
@@ -210,7 +212,7 @@ pub(super) async fn lock(
     }
     let mut now = Timestamp::default();
     let mut locked = Vec::new();
-    for row in destinations? {
+    for row in destinations {
         let id = DestinationId(row.try_get(0)?);
         now = row.try_get::<_, PgTimestamp>(6)?.0;
         locked.push(Locked {
