@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use posthaste_domain::{LeasePayload, NewEvent, NewEventSpec};
 use posthaste_postgres_server::PostgresServer;
-use posthaste_store::{ClaimRequest, EnqueueRequest, LeaseRef, Store};
+use posthaste_store::{ClaimRequest, EnqueueRequest, FixedSlots, LeaseRef, Store};
 use posthaste_store_conformance::Harness as _;
 use posthaste_store_postgres::PostgresStore;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -138,6 +138,32 @@ async fn a_claim_reads_no_payload_that_is_not_inline() {
     }
     let read = link.bytes.load(Ordering::SeqCst) - before;
     assert!(read < LARGE / 4, "{read} bytes were read");
+}
+
+/// New events of all other destinations may then be sent without a claim.
+#[tokio::test]
+async fn claims_soon_name_all_destinations_whose_payloads_they_leave() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    for destination in 0..30 {
+        enqueue_sized(&*store, &format!("https://large.example/{destination}"), 2, 20 << 10).await;
+    }
+    // A round of a claim requests events of three destinations.
+    let slots = FixedSlots { per_host: 3, ..FixedSlots::per_destination(1) };
+    let small = || ClaimRequest {
+        slots: slots.clone().share(),
+        event_payload_bytes_max: Some(16 << 10),
+        ..claim_by("a")
+    };
+    let mut named = Vec::new();
+    for _ in 0..4 {
+        let claimed = store.claim(&small()).await.unwrap();
+        assert_eq!((claimed.leases.len(), claimed.is_limited_by_bytes), (0, true));
+        named.push(claimed.kept_back.len());
+    }
+    assert_eq!(named[3], 30, "{named:?}");
+    let large = ClaimRequest { slots: slots.share(), ..claim_by("a") };
+    assert_eq!(store.claim(&large).await.unwrap().leases.len(), 3, "they are claimed when they fit");
 }
 
 /// A payload that takes long to arrive keeps no other call waiting.

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use posthaste_domain::EventId;
 use posthaste_postgres_server::{PostgresServer, TEST_SETTINGS};
 use posthaste_store::{LeaseRef, Store as _};
 use posthaste_store_conformance::Harness as _;
 
 use crate::fixture::*;
+use crate::registry_fixture::*;
 use crate::support::PostgresHarness;
 
 /// Number of the store's connections that settle.
@@ -76,6 +78,23 @@ async fn a_claim_does_not_wait_for_ever_for_its_turn() {
     let leases = within(BOUND, "a claim out of turn", claim(&*store)).await;
     assert_eq!(leases.len(), 10);
     stopped_worker.batch_execute("ROLLBACK").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_leaves_out_a_line_that_a_stopped_worker_holds() {
+    let harness = PostgresHarness::start().await;
+    let store = harness.store();
+    add_app(&*store).await;
+    add_endpoint(&*store, 1, in_fifo_order()).await;
+    publish(&*store).await.unwrap();
+    let others = enqueue_all(&*store, (0..10).map(|_| spec()).collect()).await;
+    let stopped_worker = client(&harness.database.url).await;
+    let lock = "BEGIN; SELECT FROM app.webhook_destinations WHERE is_fifo FOR NO KEY UPDATE";
+    stopped_worker.batch_execute(lock).await.unwrap();
+    let leases = within(BOUND, "a claim of the others", claim(&*store)).await;
+    assert_eq!(event_ids(&leases), others.iter().map(EventId::as_str).collect::<Vec<_>>());
+    stopped_worker.batch_execute("ROLLBACK").await.unwrap();
+    wait_until(BOUND, "the line is claimed when it is free", async || !claim(&*store).await.is_empty()).await;
 }
 
 #[tokio::test]
