@@ -63,7 +63,7 @@ pub(crate) struct HistoryPointBody {
     /// Pending events at the last report of the step.
     #[schema(example = 12)]
     pending_count: Option<u64>,
-    /// Failed events at the last report of the step.
+    /// Dead letters at the last report of the step, without cancelled events.
     #[schema(example = 1)]
     dead_letter_count: Option<u64>,
 }

@@ -31,8 +31,9 @@ Responses are JSON. Timestamps are RFC 3339 in UTC with microseconds. Every erro
 parameters are rejected.
 
 **Keys.** If API keys are configured, send `Authorization: Bearer KEY`. A `producer` enqueues events and reads single events \
-without the names of operators. A `viewer` reads everything. An `operator` also requeues, cancels, pauses and resumes. Without keys, the server \
-accepts requests from its own machine only.";
+without the names of operators. A `viewer` reads everything. An `operator` also requeues, cancels, discards and replays events, one \
+or in bulk, reads payloads, and pauses, resumes and probes destinations. A key with the role `app:ID` is for one application, under \
+`/api/v1`. Without keys, the server accepts requests from its own machine only.";
 
 const TAGS: [(&str, &str); 6] = [
     ("Events", "Enqueue events, and read their state."),

@@ -21,6 +21,7 @@ pub(crate) struct DeadLetterBody {
     event_type: String,
     #[schema(example = "pr_17")]
     payment_request_id: Option<String>,
+    /// The producer's reference; for an event of an endpoint, the endpoint's id.
     webhook_id: Option<String>,
     session_id: Option<String>,
     /// The name of the API key that stored the event; null if it was stored without a key, such as by SQL.
@@ -29,6 +30,8 @@ pub(crate) struct DeadLetterBody {
     /// The delivered event that an operator sent once more with this event; null for any other event.
     #[schema(example = "order-17-created")]
     replay_of: Option<String>,
+    #[schema(example = "17")]
+    destination_id: String,
     #[schema(example = "https://receiver.example/hook")]
     destination_url: String,
     /// Requests made since the event was enqueued or last requeued.
@@ -165,6 +168,7 @@ impl From<&EventView> for DeadLetterBody {
             session_id: event.session_id.clone(),
             stored_by: event.stored_by.clone(),
             replay_of: event.replay_of.as_ref().map(ToString::to_string),
+            destination_id: event.destination_id.to_string(),
             destination_url: event.destination_url.to_string(),
             attempts: event.attempts,
             max_attempts: event.max_attempts,

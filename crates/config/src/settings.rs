@@ -81,7 +81,10 @@ declare_settings! {
         /// API keys of clients, each with a name and a role.
         api_keys: Option<KeyRing> =
             text_list("name:role:key, several separated by commas", api_keys)
-                .remark("a key has 16 characters or more, a role is producer, operator or viewer")
+                .remark(
+                    "a key has 16 characters or more, a role is producer, operator, viewer or app:ID, which is bound to one \
+                     application",
+                )
                 .unset("none; every client that can connect has full access", "name:role:key")
                 .secret();
 

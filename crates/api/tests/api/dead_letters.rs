@@ -85,6 +85,7 @@ async fn s2_fr003_ac3_the_dlq_over_http_has_all_operator_fields(api: TestApi) {
         "session_id",
         "stored_by",
         "replay_of",
+        "destination_id",
         "destination_url",
         "attempts",
         "max_attempts",

@@ -17,9 +17,27 @@ crate::on_every_store! {
     events_are_filtered_by_state_and_destination,
     events_are_found_by_conditions_that_combine,
     a_bad_condition_is_named_with_its_rule,
+    an_event_names_its_destination_and_its_endpoint,
     an_event_shows_its_attempts,
     every_state_is_explained,
     an_unknown_or_invalid_event_id_is_not_found,
+}
+
+async fn an_event_names_its_destination_and_its_endpoint(api: TestApi) {
+    let endpoint_id = api.publish_to_endpoint().await.endpoint_id;
+    api.pending_event(&event()).await;
+    let page = api.get(EVENTS).await.json(200);
+    let events = page["events"].as_array().unwrap();
+    let endpoints: Vec<_> = events.iter().map(|event| &event["webhook_id"]).collect();
+    assert_eq!(endpoints, [&Value::Null, &json!(endpoint_id)]);
+    for shown in events {
+        let id = shown["destination_id"].as_str().unwrap();
+        let destination = api.get(&format!("/v1/webhook-outbox/destinations/{id}")).await.json(200);
+        assert_eq!(
+            (&destination["url"], &destination["endpoint_id"]),
+            (&shown["destination_url"], &shown["webhook_id"])
+        );
+    }
 }
 
 fn ids(page: &Value) -> Vec<&str> {
@@ -39,6 +57,7 @@ async fn events_are_listed_newest_first_with_their_status(api: TestApi) {
     let more = [
         "stored_by",
         "replay_of",
+        "destination_id",
         "attempts",
         "max_attempts",
         "last_error",
@@ -50,7 +69,7 @@ async fn events_are_listed_newest_first_with_their_status(api: TestApi) {
     for field in dead_letter.iter().chain(&more).chain(&status_fields) {
         assert!(fields.contains(field), "{field}");
     }
-    assert_eq!(fields.len(), 18);
+    assert_eq!(fields.len(), 19);
     let statuses: Vec<(&str, bool, bool, bool)> = page["events"]
         .as_array()
         .unwrap()

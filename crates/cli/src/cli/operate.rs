@@ -218,10 +218,11 @@ pub(crate) enum EventsCommand {
     Cancel(CancelArgs),
 }
 
-/// The delivery states that can be listed.
+/// The delivery states that can be listed, and `retrying`: pending with at least one attempt.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Status {
     Pending,
+    Retrying,
     Delivered,
     Failed,
 }
@@ -230,6 +231,7 @@ impl Status {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
+            Self::Retrying => "retrying",
             Self::Delivered => "delivered",
             Self::Failed => "failed",
         }
@@ -238,7 +240,7 @@ impl Status {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EventsListArgs {
-    /// List only events in this state
+    /// List only events in this state; retrying are the pending events with at least one attempt
     #[arg(long, value_enum)]
     pub(crate) status: Option<Status>,
     /// List only failed events of this kind

@@ -33,6 +33,14 @@ fn events_of_one_endpoint_are_listed_by_its_id() {
 }
 
 #[test]
+fn retrying_events_are_listed_by_their_state() {
+    let api = FakeApi::responding(200, r#"{"events":[],"next_cursor":null}"#);
+    let output = run(&["events", "list", "--status", "retrying", "--server", &api.url]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""), "{}", output.stderr);
+    assert_eq!(api.request_lines(), ["GET /v1/webhook-outbox/events?status=retrying&limit=50"]);
+}
+
+#[test]
 fn all_pages_are_one_table_or_one_json_response_each() {
     let first = format!(r#"{{"events":[{}],"next_cursor":"c/2"}}"#, event("msg_1", "pending", 0, ""));
     let last = format!(r#"{{"events":[{}],"next_cursor":null}}"#, event("msg_2", "delivered", 1, ""));
