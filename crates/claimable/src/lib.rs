@@ -144,11 +144,6 @@ impl ClaimableIndex {
         self.paused.get(&destination).is_some_and(|until| *until > now)
     }
 
-    /// Returns when the first of the pauses ends that have not ended yet.
-    pub fn next_pause_end(&self, now: Timestamp) -> Option<Timestamp> {
-        self.paused.values().copied().filter(|until| *until > now).min()
-    }
-
     /// Records the first row of a destination whose payload did not fit. For a while, claims that it does not fit either leave it
     /// without asking for it.
     pub fn record_left(&mut self, destination: DestinationId, left: LeftRow, now: Timestamp) {

@@ -165,8 +165,9 @@ impl<'a> Claim<'a> {
         let has_seen_all = fruitless_rounds < FRUITLESS_ROUNDS_MAX;
         let kept_back = if has_seen_all { self.budget.kept_back().collect() } else { Vec::new() };
         discovery.claimable.restore_locked(self.budget.into_locked());
-        if let Some(until) = discovery.claimable.next_pause_end(discovery.now()) {
-            self.store.blocked.wake_in(until.since(discovery.now()), &self.store.waker);
+        let now = discovery.now();
+        if let Some(until) = self.store.blocked.next_end(now) {
+            self.store.blocked.wake_in(until.since(now), &self.store.waker);
         }
         self.store.outstanding.add(self.leases.take_references());
         Ok(ClaimResponse {

@@ -3,11 +3,11 @@
 //! The index of claimable rows holds them as paused. A settle in this process may end that: it records the destination here, and
 //! the next claim ends the pause. Other processes wait until the pause ends by itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posthaste_domain::DestinationId;
+use posthaste_domain::{DestinationId, Timestamp};
 use posthaste_store::Waker;
 use tokio::time::Instant;
 
@@ -23,7 +23,8 @@ pub(crate) struct BlockedDestinations {
 
 #[derive(Default)]
 struct Sets {
-    blocked: BTreeSet<DestinationId>,
+    /// Until when claims skip them.
+    blocked: BTreeMap<DestinationId, Timestamp>,
     released: BTreeSet<DestinationId>,
 }
 
@@ -36,9 +37,16 @@ impl BlockedDestinations {
         lock(&self.sets)
     }
 
-    /// Records that a claim has found a destination blocked.
-    pub(super) fn block(&self, destination: DestinationId) {
-        self.lock().blocked.insert(destination);
+    /// Records that claims skip a destination until then.
+    pub(super) fn block(&self, destination: DestinationId, until: Timestamp) {
+        self.lock().blocked.insert(destination, until);
+    }
+
+    /// Returns when claims skip the first of the destinations no longer. Forgets those that they skip no longer.
+    pub(super) fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut sets = self.lock();
+        sets.blocked.retain(|_, until| *until > now);
+        sets.blocked.values().min().copied()
     }
 
     /// Releases destinations, if they are blocked: an event of theirs has ended or was released.
@@ -47,7 +55,7 @@ impl BlockedDestinations {
         let Sets { blocked, released } = &mut *sets;
         // Usually no destination is blocked, and this costs a batch nothing.
         if !blocked.is_empty() {
-            released.extend(destinations.filter(|destination| blocked.remove(destination)));
+            released.extend(destinations.filter(|destination| blocked.remove(destination).is_some()));
         }
     }
 
@@ -55,7 +63,7 @@ impl BlockedDestinations {
     pub(crate) fn release_all(&self) {
         let mut sets = self.lock();
         let Sets { blocked, released } = &mut *sets;
-        released.append(blocked);
+        released.extend(std::mem::take(blocked).into_keys());
     }
 
     /// Takes the destinations that were released since the last call.
@@ -88,16 +96,26 @@ mod tests {
 
     #[test]
     fn only_blocked_destinations_are_released() {
-        let (a, b) = (DestinationId(1), DestinationId(2));
+        let (a, b, until) = (DestinationId(1), DestinationId(2), Timestamp::from_secs(9));
         let destinations = BlockedDestinations::default();
         destinations.release([a].into_iter());
         assert!(destinations.take_released().is_empty());
-        destinations.block(a);
-        destinations.block(b);
+        destinations.block(a, until);
+        destinations.block(b, until);
         destinations.release([a].into_iter());
         assert_eq!(destinations.take_released(), BTreeSet::from([a]));
         destinations.release_all();
         assert_eq!(destinations.take_released(), BTreeSet::from([b]));
         assert!(destinations.take_released().is_empty());
+    }
+
+    #[test]
+    fn the_next_end_is_the_first_one_ahead() {
+        let destinations = BlockedDestinations::default();
+        for (id, until) in [(1, 30), (2, 10), (3, 20)] {
+            destinations.block(DestinationId(id), Timestamp::from_secs(until));
+        }
+        let ends = [5, 10, 25, 30].map(|now| destinations.next_end(Timestamp::from_secs(now)));
+        assert_eq!(ends, [Some(10), Some(20), Some(30), None].map(|end| end.map(Timestamp::from_secs)));
     }
 }

@@ -85,7 +85,8 @@ pub(super) async fn grant(
     let locked = match lock(session, &ids).await {
         Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
             session.client().batch_execute("ROLLBACK").await?;
-            return Ok(leave_out(claims, claimable, budget, server_now));
+            leave_out(claims, store, claimable, budget, server_now.after(LINE_PAUSE_MAX));
+            return Ok(());
         }
         locked => locked?,
     };
@@ -137,7 +138,7 @@ pub(super) async fn grant(
         match until {
             Some(until) => {
                 claimable.record_pause(destination.id, until);
-                store.blocked.block(destination.id);
+                store.blocked.block(destination.id, until);
             }
             // The line is empty.
             None if destination
@@ -179,12 +180,14 @@ pub(super) async fn grant(
 /// one of them; PostgreSQL ends its session after a while.
 fn leave_out(
     claims: &LimitedClaims,
+    store: &StoreState,
     claimable: &mut ClaimableIndex,
     budget: &mut ClaimBudget,
-    now: Timestamp,
+    until: Timestamp,
 ) {
     for destination in claims.0.keys() {
-        claimable.record_pause(*destination, now.after(LINE_PAUSE_MAX));
+        claimable.record_pause(*destination, until);
+        store.blocked.block(*destination, until);
         budget.complete(*destination);
     }
 }
