@@ -163,7 +163,27 @@ fn create_dead_letter(server: &TestServer, event_id: &str, more: &[&str]) {
 fn look_at_overview(store: StoreKind) {
     let server = store.start_without_retries(&[]);
     create_dead_letter(&server, "order-17-created", &[]);
-    drive("overview", &server, json!({}));
+    let mut ranges = vec!["1h"];
+    if store == StoreKind::Sqlite {
+        write_ten_days_of_history(&server);
+        ranges.extend(["7d", "30d"]);
+    }
+    drive("overview", &server, json!({ "version": env!("CARGO_PKG_VERSION"), "ranges": ranges }));
+}
+
+/// Writes what a worker would have reported in the ten days before now.
+fn write_ten_days_of_history(server: &TestServer) {
+    let db = rusqlite::Connection::open(server.directory().join("posthaste.db")).unwrap();
+    db.busy_timeout(TIMEOUT).unwrap();
+    let written = db.execute(
+        "WITH RECURSIVE step(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM step WHERE number < 480)
+         INSERT INTO webhook_activity
+             (step_seconds, at, delivered_count, retried_count, failed_count, latency_counts, pending_count,
+              dead_letter_count)
+         SELECT 1800, (unixepoch() / 1800 - number) * 1800 * 1000000, 600, 60, 30, '[0, 690]', 40, 7 FROM step",
+        [],
+    );
+    assert_eq!(written.unwrap(), 480);
 }
 
 fn look_at_events(store: StoreKind) {
@@ -223,6 +243,53 @@ fn the_page_says_what_is_wrong_and_what_to_do() {
 #[test]
 fn a_late_response_belongs_to_its_own_dialog_and_view() {
     drive("late", &start_server(), json!({}));
+}
+
+#[test]
+fn a_request_without_a_response_is_given_up_and_repeated() {
+    drive("timeout", &start_server(), json!({}));
+}
+
+#[test]
+fn axe_finds_no_barrier_without_data_in_errors_and_in_what_actions_show() {
+    drive("accessible-states", &start_server(), json!({}));
+}
+
+#[test]
+fn a_slow_count_replaces_no_dialog_and_follows_the_number_of_dead_letters() {
+    drive("bulk-count", &start_server(), json!({}));
+}
+
+#[test]
+fn a_hidden_tab_holds_no_connection_and_goes_on_when_it_is_shown() {
+    drive("hidden", &start_server(), json!({}));
+}
+
+#[test]
+fn loaded_rows_stay_on_a_busy_server_and_a_search_ends_with_its_view() {
+    drive("list-gap", &start_server(), json!({}));
+}
+
+#[test]
+fn payloads_are_shown_and_sent_unaltered() {
+    let server = StoreKind::Sqlite
+        .start_without_retries(&[("POSTHASTE_JWT_SECRET", "a secret for the tokens of portals")]);
+    drive("unaltered", &server, json!({}));
+}
+
+#[test]
+fn an_event_leads_to_its_destination_its_endpoint_and_the_event_it_repeats() {
+    drive("event-links", &start_server(), json!({}));
+}
+
+#[test]
+fn the_overview_claims_nothing_that_it_does_not_know() {
+    drive("unknown", &start_server(), json!({}));
+}
+
+#[test]
+fn back_returns_to_the_row_and_the_focus_is_never_lost() {
+    drive("back", &start_server(), json!({}));
 }
 
 #[test]

@@ -45,7 +45,7 @@ export const listDeadLetters = (filter, limit = 50, cursor = null) => get(`dlq${
 export const getEvent = (eventId) => get(`events/${encodeURIComponent(eventId)}`);
 /** The server records each look. @param {string} eventId @returns {Promise<Api.EventContent>} */
 export const getEventContent = (eventId) => get(`events/${encodeURIComponent(eventId)}/content`);
-/** @param {object} event @param {string} idempotencyKey @returns {Promise<{ event_id: string }>} */
+/** @param {string} event in JSON @param {string} idempotencyKey @returns {Promise<{ event_id: string }>} */
 export const enqueueEvent = (event, idempotencyKey) => send("POST", "events", event, idempotencyKey);
 
 // The actions on an event. The server applies an action once per idempotency key, and repeats its response.

@@ -5,6 +5,7 @@ import { getOverview } from "./api.js";
 import { loadCaller } from "./caller.js";
 import { initConfirm } from "./confirm.js";
 import { byId, setText } from "./dom.js";
+import { destinationIdOf } from "./endpoint-id.js";
 import { updateTimes } from "./format.js";
 import { initKeyDialog } from "./key.js";
 import { initKeyboard } from "./keyboard.js";
@@ -16,6 +17,7 @@ import { countRunningOperations } from "./running-operations.js";
 import { currentRoute, hashOf, navigate } from "./router.js";
 import { followStream } from "./stream.js";
 import { initTheme } from "./theme.js";
+import { showView } from "./view-history.js";
 import { openBulk } from "./bulk.js";
 import { openDeadLetters } from "./dead-letters.js";
 import { openDestination } from "./destination.js";
@@ -32,6 +34,7 @@ const POLL_MS = 4000;
 const REFRESH_MS_MIN = 1000;
 const REFRESH_FACTOR = 5;
 const NOTICES_MS = 100;
+const NOTICES_MAX = 5000;
 
 /** @type {Record<string, (route: import("./router.js").Route) => View>} */
 const VIEWS = {
@@ -63,12 +66,11 @@ let restartStream = () => {};
 function openView() {
   const route = currentRoute();
   if (!Object.hasOwn(VIEWS, route.view)) return navigate("#/");
-  view?.close?.();
-  view = VIEWS[route.view](route);
-  byId("view").replaceChildren(view.root);
+  const before = view;
+  view = showView(before, () => VIEWS[route.view](route));
   showNavigation(route.view, overview);
   showTitle();
-  window.scrollTo(0, 0);
+  if (before) setText(byId("announcement"), view.title);
   if (overview) view.onOverview?.(overview);
   loadCaller().then(() => view?.refresh(), reportError);
 }
@@ -101,6 +103,7 @@ async function loadCounts() {
 }
 
 function scheduleCounts() {
+  if (document.hidden) return;
   const pauseMs = Math.max(REFRESH_MS_MIN, loadMs * REFRESH_FACTOR);
   refreshTimer ??= setTimeout(() => {
     refreshTimer = null;
@@ -127,26 +130,30 @@ function showTitle() {
 // Thousands of notices may arrive per second: the view gets them in batches.
 /** @type {Api.Notice[]} */
 let notices = [];
-/** @type {number | null} */
-let noticesTimer = null;
+/** @type {number | undefined} */
+let noticesTimer;
 
 /** @param {Api.Notice} notice */
 function onNotice(notice) {
   notices.push(notice);
-  noticesTimer ??= setTimeout(() => {
-    const batch = notices;
-    notices = [];
-    noticesTimer = null;
-    countNotices(batch);
-    keepNotices(batch);
-    view?.onNotices?.(batch);
-    scheduleCounts();
-  }, NOTICES_MS);
+  if (notices.length >= NOTICES_MAX) passNotices();
+  else noticesTimer ??= setTimeout(passNotices, NOTICES_MS);
+}
+
+function passNotices() {
+  const batch = notices;
+  notices = [];
+  clearTimeout(noticesTimer);
+  noticesTimer = undefined;
+  countNotices(batch);
+  keepNotices(batch);
+  view?.onNotices?.(batch);
+  scheduleCounts();
 }
 
 /** @param {import("./stream.js").ConnectionState} state */
 function showConnection(state) {
-  const texts = { connecting: "Connecting", live: "Live", waiting: "Reconnecting", rejected: "No live updates" };
+  const texts = { connecting: "Connecting", live: "Live", waiting: "Reconnecting", paused: "Paused while hidden", rejected: "No live updates" };
   byId("connection").dataset.state = state;
   followConnection(state === "live");
   setText(byId("connection"), texts[state]);
@@ -159,7 +166,8 @@ function find(submit) {
   submit.preventDefault();
   const text = byId("find-id").value.trim();
   if (text === "") return;
-  navigate(/^https?:\/\//i.test(text) ? hashOf(["events"], { destination: text }) : hashOf(["events", text]));
+  if (/^https?:\/\//i.test(text)) navigate(hashOf(["events"], { destination: text }));
+  else navigate(/^ep_[0-9a-f]+$/.test(text) ? hashOf(["destinations", destinationIdOf(text)]) : hashOf(["events", text]));
   byId("find-id").blur();
 }
 
@@ -186,6 +194,7 @@ setInterval(() => {
   if (view) (view.poll ?? view.refresh)();
 }, POLL_MS);
 setInterval(() => {
+  if (document.hidden) return;
   updateTimes();
   view?.onTick?.();
 }, 1000);

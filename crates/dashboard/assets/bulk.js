@@ -3,7 +3,7 @@
 import { confirmAction } from "./actions.js";
 import { getBulk, listBulk } from "./api.js";
 import { mayOperate } from "./caller.js";
-import { describeFilter } from "./event-filter.js";
+import { describeFilter, matchedText } from "./event-filter.js";
 import { button, el, panel, setError, updateElement } from "./dom.js";
 import { formatCount, formatSeconds, lookUp, pill, relativeTime, sentenceWithTimes } from "./format.js";
 import { hasStatus } from "./http.js";
@@ -123,8 +123,8 @@ function isRunning({ state }) {
 }
 
 /** @param {Api.Bulk} operation */
-function titleOf({ action, matched_count: count }) {
-  return `${lookUp(VERBS, action, action)} ${formatCount(count)} dead letters`;
+function titleOf(operation) {
+  return `${lookUp(VERBS, operation.action, operation.action)} ${matchedText(operation)} dead letters`;
 }
 
 /** @param {{ state: string }} operation */
@@ -134,14 +134,14 @@ function statePill({ state }) {
 
 /** The bar and its words. Events that changed meanwhile are skipped, so a finished operation may have done less than it matched. @param {Api.Bulk} operation */
 function progressOf(operation) {
-  const { matched_count: matched, done_count: done, rate_per_second: rate, state } = operation;
+  const { matched_count: matched, is_exact: isExact, done_count: done, rate_per_second: rate, state } = operation;
   const max = Math.max(matched, done, 1);
   const left = Math.max(0, matched - done);
   /** @type {Record<string, string>} */
   const words = {
-    running: `${formatCount(done)} of ${formatCount(matched)}, about ${formatSeconds(Math.max(1, left / Math.max(rate, 1)))} left`,
+    running: `${formatCount(done)} of ${matchedText(operation)}, about ${formatSeconds(Math.max(1, left / Math.max(rate, 1)))}${isExact === false ? " or more" : ""} left`,
     finished: `${formatCount(done)} done${left > 0 ? `, ${formatCount(left)} had changed meanwhile` : ""}`,
-    stopped: `stopped after ${formatCount(done)} of ${formatCount(matched)}`,
+    stopped: `stopped after ${formatCount(done)} of ${matchedText(operation)}`,
   };
   return [
     el("progress", { max, value: state === "finished" ? max : Math.min(done, max), class: state, "aria-label": "Progress" }),

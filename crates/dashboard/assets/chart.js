@@ -96,7 +96,7 @@ export function createChart({ title, series, format, isStacked = false, isCount 
     const step = press.key === "ArrowLeft" ? -1 : press.key === "ArrowRight" ? 1 : 0;
     if (step === 0 || !uplot || !raw) return;
     press.preventDefault();
-    const index = Math.min(Math.max((uplot.cursor.idx ?? raw[0].length) + step, 0), raw[0].length - 1);
+    const index = Math.min(Math.max((uplot.cursor.idx ?? lastIndex(raw.slice(1)) + 1) + step, 0), raw[0].length - 1);
     uplot.setCursor({ left: uplot.valToPos(raw[0][index], "x"), top: 10 });
   });
 

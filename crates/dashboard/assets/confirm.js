@@ -46,8 +46,9 @@ export function initConfirm(onDone, onError) {
   describe = onError;
 }
 
-/** Asks for confirmation, and then performs an action. @param {Confirmation} confirmation */
+/** Asks for confirmation, and then performs an action. It never replaces an open dialog: what took long to prepare is dropped then. @param {Confirmation} confirmation */
 export function confirm(confirmation) {
+  if (document.querySelector("dialog[open]")) return;
   // A repetition after a lost response has the same key, so that the action is applied once.
   current = { confirmation, key: randomKey() };
   title.textContent = confirmation.title;

@@ -5,7 +5,7 @@ import { listDeadLetters } from "./api.js";
 import { createBulkForm } from "./bulk-form.js";
 import { mayOperate } from "./caller.js";
 import { button, el, panel } from "./dom.js";
-import { createConditions } from "./event-filter.js";
+import { createConditions, hintOn } from "./event-filter.js";
 import { createFilterForm } from "./filter-form.js";
 import { destinationUrl, eventLink, formatCount, relativeTime, statusPill } from "./format.js";
 import { cell } from "./list.js";
@@ -28,7 +28,7 @@ export function openDeadLetters({ query }) {
     timeOf: (event) => event.updated_at,
     cells,
     empty: () => (!form.isEmpty()
-      ? el("p", {}, "No dead letter matches this filter.")
+      ? el("div", {}, el("p", {}, "No dead letter matches this filter."), hintOn(form.filter()))
       : el("div", {}, el("p", { class: "good" }, "No dead letters."), el("p", {}, "Events arrive here when all their attempts have failed, when a receiver answers 410 Gone, or when they expire."))),
   });
 
@@ -37,19 +37,20 @@ export function openDeadLetters({ query }) {
     list.reset();
   }
 
-  const frame = panel("Dead letters", list.status, button("Refresh", list.refresh, { class: "end" }));
+  function refresh() {
+    bulk.count();
+    return list.refresh();
+  }
+
+  const frame = panel("Dead letters", list.status, button("Refresh", refresh, { class: "end" }));
   frame.append(list.root);
   const root = el("div", {}, el("h1", {}, "Dead letters"), form.root, bulk.root, frame);
   return {
     title: "Dead letters",
     root,
-    refresh() {
-      bulk.count();
-      return list.refresh();
-    },
-    poll() {
-      list.refreshIfIdle();
-    },
+    refresh,
+    poll: list.refreshIfIdle,
+    onOverview: bulk.follow,
   };
 }
 

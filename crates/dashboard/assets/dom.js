@@ -19,10 +19,14 @@ export function el(name, attributes = {}, ...children) {
   return element;
 }
 
+/** What a click on each button does. @type {WeakMap<Element, () => void>} */
+const actions = new WeakMap();
+
 /** @param {string} label @param {() => void} onClick @param {Record<string, any>} attributes */
 export function button(label, onClick, attributes = {}) {
   const element = el("button", { type: "button", ...attributes }, label);
-  element.addEventListener("click", onClick);
+  actions.set(element, onClick);
+  element.addEventListener("click", () => actions.get(element)?.());
   return element;
 }
 
@@ -110,6 +114,16 @@ export function createElementCache(create) {
   };
 }
 
+/** Lets the buttons of a node do what those of an equal node do: they look the same, but may act on another item. @param {Node} node @param {Node} next */
+function takeActions(node, next) {
+  const buttonsOf = (/** @type {Node} */ root) => (root instanceof Element ? [root, ...root.querySelectorAll("button")] : []);
+  const buttons = buttonsOf(next);
+  buttonsOf(node).forEach((element, index) => {
+    const action = actions.get(buttons[index]);
+    if (action) actions.set(element, action);
+  });
+}
+
 /** Gives an element the children of another one, apart from those that look the same. Keeps the focus. @param {HTMLElement} element @param {HTMLElement} next */
 export function updateElement(element, next) {
   const focused = /** @type {HTMLElement | null} */ (element.contains(document.activeElement) ? document.activeElement : null);
@@ -118,6 +132,7 @@ export function updateElement(element, next) {
   wanted.forEach((node, index) => {
     if (index >= present.length) element.append(node);
     else if (!present[index].isEqualNode(node)) present[index].replaceWith(node);
+    else takeActions(present[index], node);
   });
   present.slice(wanted.length).forEach((node) => node.remove());
   if (focused === null || focused.isConnected) return;

@@ -55,7 +55,9 @@ export function openEndpoints({ query }) {
     if (apps !== null) return;
     apps = (await registry.listApplications({ limit: APPS_MAX })).items;
     options.replaceChildren(...apps.map(({ id, uid, name }) => el("option", { value: uid ?? id }, name)));
-    if (chosen === "" && app.value === "" && apps.length > 0) app.value = chosen = apps[0].uid ?? apps[0].id;
+    if (chosen !== "" || app.value !== "" || apps.length === 0) return;
+    app.value = chosen = apps[0].uid ?? apps[0].id;
+    if (root.isConnected) replaceQuery({ app: chosen });
   }
 
   form.addEventListener("submit", (/** @type {SubmitEvent} */ submit) => {

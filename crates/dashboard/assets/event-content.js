@@ -4,6 +4,7 @@ import { getEventContent } from "./api.js";
 import { copyButton } from "./copy.js";
 import { button, el, panel, setError } from "./dom.js";
 import { formatCount } from "./format.js";
+import { indentJson } from "./json-text.js";
 import { reportMissingKey } from "./problems.js";
 
 /** @param {string} eventId @param {() => void} onLooked called after the look was recorded */
@@ -30,7 +31,7 @@ export function createContentPanel(eventId, onLooked) {
 
   /** @param {Api.EventContent} content */
   function showContent(content) {
-    const text = content.payload_encoding === "utf8" ? formatted(content) : content.payload;
+    const text = content.payload_encoding === "utf8" && !content.truncated ? indentJson(content.payload) : content.payload;
     const size = `${formatCount(content.payload_bytes)} bytes${content.payload_encoding === "utf8" ? "" : ", in base64"}${content.truncated ? ", only the beginning is shown" : ""}`;
     const headers = [...Object.entries(content.headers), ...content.sensitive_headers.map((name) => [name, null])];
     body.replaceChildren(
@@ -42,14 +43,4 @@ export function createContentPanel(eventId, onLooked) {
   }
 
   return { root };
-}
-
-/** Lays out a payload that is JSON. @param {Api.EventContent} content */
-function formatted({ payload, truncated }) {
-  if (truncated) return payload;
-  try {
-    return JSON.stringify(JSON.parse(payload), null, 2);
-  } catch {
-    return payload;
-  }
 }

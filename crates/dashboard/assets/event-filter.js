@@ -2,6 +2,7 @@
 
 import { el, field, select } from "./dom.js";
 import { localTimeOf } from "./filter-form.js";
+import { formatCount } from "./format.js";
 
 const KINDS = [["", "Not cancelled"], ["exhausted", "Exhausted"], ["abandoned", "Abandoned"], ["gone", "Gone"], ["expired", "Expired"], ["cancelled", "Cancelled"]];
 const ERRORS = ["http_5xx", "http_4xx", "http_500", "http_502", "http_503", "timeout", "connect", "dns", "tls", "certificate", "reset", "blocked_address"];
@@ -31,6 +32,17 @@ export function createConditions(query, anyKind) {
     el("datalist", { id: "error-classes" }, ERRORS.map((value) => el("option", { value }))),
   ];
   return { controls, fields };
+}
+
+/** Says where the events of an endpoint are, for a filter that has a URL. @param {import("./filter-form.js").Filter} filter */
+export function hintOn({ destination }) {
+  if (!/^https?:/i.test(destination ?? "")) return null;
+  return el("p", {}, "A URL selects the events that were enqueued to it. The events of an endpoint have the endpoint's id: ", el("a", { href: "#/endpoints" }, "Endpoints"), " lists them.");
+}
+
+/** How many dead letters a filter selects. The server stops counting at a limit. @param {Api.BulkCount} count */
+export function matchedText({ matched_count: count, is_exact: isExact }) {
+  return `${formatCount(count)}${isExact === false ? " or more" : ""}`;
 }
 
 /** Says in words what a filter of dead letters selects. @param {import("./filter-form.js").Filter} filter */

@@ -4,6 +4,7 @@ import { confirmAction } from "./actions.js";
 import { getEvent } from "./api.js";
 import { mayOperate } from "./caller.js";
 import { button, el, panel, setError } from "./dom.js";
+import { endpointOf } from "./endpoint-id.js";
 import { createContentPanel } from "./event-content.js";
 import { destinationUrl, formatCount, formatExact, relativeTime, sentenceWithTimes, statusPill } from "./format.js";
 import { hasStatus } from "./http.js";
@@ -116,10 +117,14 @@ export function createEventPanel(eventId) {
 
 /** @param {Api.EventDetail} event */
 function factRows(event) {
+  const endpoint = endpointOf(event);
   const time = (/** @type {string | null} */ at) => at && [relativeTime(at), el("span", { class: "muted exact" }, formatExact(at))];
   const fields = [
     ["Type", event.event_type],
-    ["Destination", event.destination_url && el("a", { href: hashOf(["events"], { destination: event.destination_url }), title: "All events of this destination" }, destinationUrl(event.destination_url))],
+    ["Destination", el("a", { href: hashOf(["destinations", event.destination_id]) }, destinationUrl(event.destination_url))],
+    ["Endpoint", endpoint && el("span", { class: "mono" }, endpoint)],
+    ["Events", el("a", { href: hashOf(["events"], endpoint ? { endpoint_id: endpoint } : { destination: event.destination_url }) }, "all of this destination")],
+    ["Sent again from", event.replay_of && el("a", { class: "mono", href: hashOf(["events", event.replay_of]) }, event.replay_of)],
     ["Attempts", `${formatCount(event.attempts)} of ${formatCount(event.max_attempts)}`],
     ["Last error", event.last_error],
     ["Created", time(event.created_at)],
@@ -128,7 +133,7 @@ function factRows(event) {
     ["Delivered", time(event.delivered_at)],
     ["Updated", time(event.updated_at)],
     ["Payment request", event.payment_request_id],
-    ["Webhook", event.webhook_id],
+    ["Webhook", endpoint ? null : event.webhook_id],
     ["Session", event.session_id],
     ["Stored by", event.stored_by],
   ];

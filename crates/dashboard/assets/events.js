@@ -2,7 +2,7 @@
 
 import { listEvents } from "./api.js";
 import { button, el, field, panel, select } from "./dom.js";
-import { createConditions } from "./event-filter.js";
+import { createConditions, hintOn } from "./event-filter.js";
 import { createFilterForm } from "./filter-form.js";
 import { destinationUrl, eventLink, formatCount, relativeTime, statusPill, countdown } from "./format.js";
 import { command } from "./copy.js";
@@ -34,7 +34,7 @@ export function openEvents({ query }) {
     timeOf: (event) => event.created_at,
     cells: eventCells,
     empty: () => (!form.isEmpty()
-      ? el("p", {}, "No event matches this filter.")
+      ? el("div", {}, el("p", {}, "No event matches this filter."), hintOn(form.filter()))
       : el("div", {}, el("p", {}, "No events yet. This command enqueues one:"), command(enqueueCommand()))),
   });
   const root = el("div", {}, el("h1", {}, "Events"), el("p", { class: "lead muted" }, "Newest first. Find one event by its id with ", el("kbd", {}, "/"), "."), form.root);

@@ -42,10 +42,6 @@ export function createFilterForm({ label, controls, fields, more = null, immedia
     /** The conditions of the list. */
     filter: () => applied,
     isEmpty: () => Object.keys(applied).length === 0,
-    /** Takes the conditions from the controls, after their values were loaded. */
-    reread() {
-      applied = filterOf(controls);
-    },
   };
 }
 

@@ -56,9 +56,11 @@ export function createHistoryCharts(initial, onRange) {
     show(history) {
       const { times, points } = toSteps(history);
       const column = (/** @type {(point: Api.HistoryPoint) => number | null} */ valueOf) => points.map((point) => (point ? valueOf(point) ?? null : null));
-      const perSecond = (/** @type {"delivered_count" | "retried_count" | "failed_count"} */ name) => column((point) => point[name] / history.step_seconds);
+      // The current step is incomplete, so its sums would look like a drop.
+      const past = (/** @type {(point: Api.HistoryPoint) => number | null} */ valueOf) => [...column(valueOf).slice(0, -1), null];
+      const perSecond = (/** @type {"delivered_count" | "retried_count" | "failed_count"} */ name) => past((point) => point[name] / history.step_seconds);
       throughput.show(times, [perSecond("delivered_count"), perSecond("retried_count"), perSecond("failed_count")]);
-      latency.show(times, [column((point) => point.latency_p50_ms), column((point) => point.latency_p95_ms), column((point) => point.latency_p99_ms)]);
+      latency.show(times, [past((point) => point.latency_p50_ms), past((point) => point.latency_p95_ms), past((point) => point.latency_p99_ms)]);
       backlog.show(times, [column((point) => point.pending_count)]);
       dead.show(times, [column((point) => point.dead_letter_count)]);
       plots.setAttribute("aria-busy", "false");
@@ -74,13 +76,12 @@ export function createHistoryCharts(initial, onRange) {
   };
 }
 
-/** Lays the points out on every step of the range. A step without a point has null: no data is not zero. @param {Api.History} history */
+/** Lays the points out on every step of the range and on the current one. A step without a point has null: no data is not zero. @param {Api.History} history */
 function toSteps({ range, step_seconds: step, points }) {
   const seconds = points.map((point) => Math.floor(Date.parse(point.at) / 1000 / step) * step);
   const end = Math.max(Math.floor(serverNowMs() / 1000 / step) * step, ...seconds.slice(-1));
   const length = Math.min(Math.ceil((lookUp(RANGES, range, RANGES[DEFAULT])) / step), POINTS_MAX);
   const bySecond = new Map(points.map((point, index) => [seconds[index], point]));
-  // The current step is incomplete and would look like a drop.
-  const times = Array.from({ length }, (_, index) => end - (length - index) * step);
+  const times = Array.from({ length: length + 1 }, (_, index) => end - (length - index) * step);
   return { times, points: times.map((time) => bySecond.get(time) ?? null) };
 }

@@ -57,29 +57,35 @@ export function createClient(path, bearer) {
     return response;
   }
 
-  /** @param {string} path @param {RequestOptions} [options] @returns {Promise<any>} null for a response without content */
-  async function get(path, options = {}) {
+  /** Returns a response as it was sent, and its value; null for a response without content. @param {string} path @param {RequestOptions} [options] @returns {Promise<{ text: string, value: any }>} */
+  async function getWithText(path, options = {}) {
     const response = await request(path, { ...options, signal: AbortSignal.timeout(TIMEOUT_MS) });
-    if (response.status === 204) return null;
+    if (response.status === 204) return { text: "", value: null };
     try {
-      return await response.json();
+      const text = await response.text();
+      return { text, value: JSON.parse(text) };
     } catch {
       throw new NetworkError("The response is not JSON, so it did not come from the API.");
     }
   }
 
+  /** @param {string} path @param {RequestOptions} [options] @returns {Promise<any>} null for a response without content */
+  async function get(path, options = {}) {
+    return (await getWithText(path, options)).value;
+  }
+
   /**
    * Sends a change. The server applies it once per idempotency key, and repeats its response.
-   * @param {string} method @param {string} path @param {object | null} [body] @param {string} [idempotencyKey] @returns {Promise<any>}
+   * @param {string} method @param {string} path @param {object | string | null} [body] a text is sent as it is @param {string} [idempotencyKey] @returns {Promise<any>}
    */
   function send(method, path, body = null, idempotencyKey = "") {
     /** @type {Record<string, string>} */
     const headers = idempotencyKey ? { "idempotency-key": idempotencyKey } : {};
     if (body === null) return get(path, { method, headers });
-    return get(path, { method, headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body) });
+    return get(path, { method, headers: { ...headers, "content-type": "application/json" }, body: typeof body === "string" ? body : JSON.stringify(body) });
   }
 
-  return { request, get, send };
+  return { request, get, getWithText, send };
 }
 
 /** Returns a query without its empty parameters. @param {Record<string, any>} parameters */

@@ -17,7 +17,7 @@ export function initKeyboard({ chords, refresh, viewKey }) {
     if (press.defaultPrevented || press.ctrlKey || press.metaKey || press.altKey) return;
     if (press.key === "Escape" && document.activeElement === byId("find-id")) byId("view").focus();
     const target = /** @type {HTMLElement} */ (press.target);
-    if (target.closest("input, select, textarea, dialog")) return;
+    if (target.closest("input, select, textarea") || document.querySelector("dialog[open]")) return;
     if (handle(press.key, refresh, viewKey)) press.preventDefault();
   });
 }

@@ -49,7 +49,8 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
   const error = el("p", { class: "error", role: "alert", hidden: true });
   const placeholder = el("div", { class: "empty" }, el("p", { class: "skeleton" }, "Loading…"));
   const more = button("Load more", loadMore, { class: "more", hidden: true });
-  const root = el("div", {}, error, table, placeholder, more);
+  const newer = el("p", { class: "newer", role: "status", hidden: true }, "There are newer rows. ", button("Show them", refresh, { class: "plain" }));
+  const root = el("div", {}, error, newer, table, placeholder, more);
   const cache = createElementCache((item) => el("div", { role: "row", class: "row cells" }, cells(item)));
   /** @type {WeakMap<any, string>} */
   const versions = new WeakMap();
@@ -59,15 +60,17 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
   let followedUntilMs = 0;
   let generation = 0;
   let waiting = 0;
+  /** The latest load. @type {Promise<unknown>} */
   let last = Promise.resolve();
 
   /**
-   * Loads pages until `wanted` rows are found, or until `isEnough`.
+   * Loads pages until `wanted` rows are found, until `isEnough`, or until another filter or another view is shown.
    * @param {number} wanted @param {string | null} after @param {(found: Loaded, emptyPages: number) => boolean} isEnough @returns {Promise<Loaded>}
    */
   async function loadPages(wanted, after, isEnough) {
+    const mine = generation;
     /** @type {Loaded} */
-    const found = { items: [], cursor: after, searchedUntil: null, isPartial: false };
+    const found = { items: [], cursor: after, searchedUntil: null, isPartial: false, isOutdated: shown?.isOutdated ?? false };
     let emptyPages = 0;
     do {
       const page = await load(Math.min(wanted - found.items.length, PAGE_MAX), found.cursor);
@@ -75,20 +78,23 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
       found.cursor = page.cursor ?? null;
       found.searchedUntil = page.searchedUntil ?? null;
       emptyPages += page.items.length === 0 ? 1 : 0;
-    } while (found.cursor !== null && found.items.length < wanted && !isEnough(found, emptyPages));
+    } while (isWanted(mine) && found.cursor !== null && found.items.length < wanted && !isEnough(found, emptyPages));
     found.isPartial = found.cursor !== null && found.items.length < wanted;
     return found;
   }
 
-  /** Runs one load at a time. A load of an earlier filter is not shown. @param {() => Promise<Loaded>} run */
+  /** Returns whether a load is still to be shown: not if it is of an earlier filter, or if the user has left. @param {number} loaded the generation of the load */
+  function isWanted(loaded) {
+    return loaded === generation && root.isConnected;
+  }
+
+  /** Runs one load at a time, also after one that failed. @param {() => Promise<Loaded>} run */
   function exclusively(run) {
     const mine = generation;
     waiting += 1;
-    last = last.then(async () => {
-      if (mine === generation) await loadAndShow(run, mine);
-      waiting -= 1;
-    });
-    return last;
+    const load = last.then(() => isWanted(mine) && loadAndShow(run, mine)).finally(() => { waiting -= 1; });
+    last = load.catch(() => {});
+    return load;
   }
 
   /** @param {() => Promise<Loaded>} run @param {number} mine */
@@ -96,16 +102,22 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
     table.setAttribute("aria-busy", "true");
     try {
       const found = await run();
-      if (mine !== generation) return;
+      if (!isWanted(mine)) return;
       shown = found;
       setError(error, null);
     } catch (problem) {
-      if (mine !== generation) return;
+      if (!isWanted(mine)) return;
       setError(error, hasStatus(problem, 401) ? null : `The list could not be loaded. ${problem}`);
       onError(problem);
     }
     table.setAttribute("aria-busy", "false");
-    show();
+    try {
+      show();
+    } catch (problem) {
+      // A bug of the page: the user sees where, and the browser's log has the rest.
+      setError(error, `The list cannot be shown. ${problem}`);
+      throw problem;
+    }
   }
 
   /** Loads everything again that is shown. A search goes as far back as its last row. An action of the user may show only later. */
@@ -114,7 +126,7 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
     return exclusively(() => {
       const oldest = timeOf && shown?.items.length ? timeOf(shown.items[shown.items.length - 1]) : null;
       return loadHead(Math.max(shown?.items.length ?? 0, PAGE), ({ searchedUntil }, emptyPages) =>
-        (oldest === null ? emptyPages >= EMPTY_PAGES_MAX : searchedUntil !== null && searchedUntil <= oldest));
+        (oldest === null ? emptyPages >= EMPTY_PAGES_MAX : searchedUntil !== null && searchedUntil <= oldest), false);
     });
   }
 
@@ -122,28 +134,33 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
   function refreshHead() {
     if (waiting > 0) return last;
     const wanted = Math.max(shown?.items.length ?? 0, PAGE);
-    return exclusively(() => loadHead(Math.min(wanted, timeOf ? PAGE_MAX : MOVING_ROWS_MAX), () => timeOf !== undefined));
+    return exclusively(() => loadHead(Math.min(wanted, timeOf ? PAGE_MAX : MOVING_ROWS_MAX), () => timeOf !== undefined, true));
   }
 
-  /** @param {number} wanted @param {(found: Loaded, emptyPages: number) => boolean} isEnough */
-  async function loadHead(wanted, isEnough) {
+  /**
+   * Loads the first rows again, and joins them with those that are shown. If rows may be missing between the two, the list has only
+   * the former, or stays as it is if `isKept` and it has more of the latter.
+   * @param {number} wanted @param {(found: Loaded, emptyPages: number) => boolean} isEnough @param {boolean} isKept
+   */
+  async function loadHead(wanted, isEnough, isKept) {
     const startedAtMs = serverNowMs();
-    const found = await loadPages(wanted, null, isEnough);
-    const merged = shown === null ? found : mergeHead(shown, shownAtMs, found, keyOf, timeOf);
+    const head = await loadPages(wanted, null, isEnough);
+    const merged = shown === null ? head : mergeHead(shown, shownAtMs, head, keyOf, timeOf);
+    if (shown !== null && merged === null && isKept && shown.items.length > head.items.length) return { ...shown, isOutdated: true };
     shownAtMs = startedAtMs;
-    return merged;
+    return { ...(merged ?? head), isOutdated: false };
   }
 
   function loadMore() {
     more.disabled = true;
-    return exclusively(async () => {
+    exclusively(async () => {
       const present = shown?.items ?? [];
       const wanted = Math.max(PAGE, Math.min(present.length, PAGE_MAX));
       const found = await loadPages(wanted, shown?.cursor ?? null, (_, emptyPages) => emptyPages >= EMPTY_PAGES_MAX);
       // An event that was updated since the previous page may appear again.
       const known = new Set(present.map(keyOf));
       return { ...found, items: present.concat(found.items.filter((item) => !known.has(keyOf(item)))) };
-    }).then(() => { more.disabled = false; });
+    }).finally(() => { more.disabled = false; });
   }
 
   /** Objects are never changed after they were loaded, so each is converted once. @param {any} item */
@@ -154,7 +171,8 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
   }
 
   function show() {
-    const { items, cursor, searchedUntil, isPartial } = shown ?? { items: [], cursor: null, searchedUntil: null, isPartial: false };
+    const { items, cursor, searchedUntil, isPartial, isOutdated } = shown ?? { items: [], cursor: null, searchedUntil: null, isPartial: false, isOutdated: false };
+    newer.hidden = !isOutdated;
     table.hidden = items.length === 0;
     placeholder.hidden = items.length > 0;
     if (items.length === 0) placeholder.replaceChildren(shown === null ? el("p", {}, "Not loaded yet.") : isPartial ? el("p", {}, "Nothing found so far.") : empty());
@@ -194,11 +212,12 @@ export function createList({ label, className, columns, load, keyOf, timeOf, cel
     status,
     refresh,
     refreshHead,
-    /** Loads the list of another filter. */
+    /** Loads the list of another filter. Its rows may offer other actions on the same items, so all of them are created again. */
     reset() {
       generation += 1;
       shown = null;
-      table.hidden = more.hidden = true;
+      cache.retain([]);
+      table.hidden = more.hidden = newer.hidden = true;
       placeholder.hidden = false;
       placeholder.replaceChildren(el("p", { class: "skeleton" }, "Loading…"));
       setText(status, "");

@@ -6,13 +6,14 @@ import { cell } from "./list.js";
 import { createPortalList } from "./portal-list.js";
 import { actions, app, may, registry } from "./portal-session.js";
 import { attemptPill, latencyText } from "./portal-words.js";
-import { hashOf } from "./router.js";
+import { hashOf, replaceQuery } from "./router.js";
 
 const FILTERS = [["", "All"], ["2", "Failed"], ["0", "Succeeded"]];
 
-/** @param {string} endpoint */
-export function createAttempts(endpoint) {
-  let status = "";
+/** @param {string} endpoint @param {URLSearchParams} query */
+export function createAttempts(endpoint, query) {
+  const given = query.get("status");
+  let status = FILTERS.some(([value]) => value === given) ? String(given) : "";
   const buttons = FILTERS.map(([value, label]) => button(label, () => choose(value), { "aria-pressed": String(value === status), "data-value": value }));
   const list = createPortalList({
     label: "Attempts",
@@ -30,6 +31,7 @@ export function createAttempts(endpoint) {
   function choose(value) {
     status = value;
     buttons.forEach((element) => element.setAttribute("aria-pressed", String(element.dataset.value === value)));
+    replaceQuery({ status });
     list.reset();
   }
 

@@ -27,7 +27,8 @@ export function openEndpointForm({ id }) {
   const root = el("div", { class: "narrow" }, el("a", { class: "up", href: back }, id === null ? "← Endpoints" : "← Endpoint"), el("h1", {}, title), form);
   let isFilled = id === null;
   let isLoaded = false;
-  const key = randomKey();
+  /** The body that was sent last, and its idempotency key: a repetition has the same key, another body has another one. */
+  let sent = { text: "", key: "" };
 
   async function refresh() {
     try {
@@ -70,9 +71,12 @@ export function openEndpointForm({ id }) {
     submit.preventDefault();
     setError(error, null);
     if (types.chosen()?.length === 0) return setError(error, "Choose at least one event type, or all of them.");
+    const wanted = body();
+    const text = JSON.stringify(wanted);
+    if (text !== sent.text) sent = { text, key: randomKey() };
     submitButton.disabled = true;
     try {
-      const saved = id === null ? await registry.createEndpoint(app(), body(), key) : await registry.changeEndpoint(app(), id, body());
+      const saved = id === null ? await registry.createEndpoint(app(), wanted, sent.key) : await registry.changeEndpoint(app(), id, wanted);
       showToast(id === null ? "The endpoint is created." : "The endpoint is changed.");
       navigate(hashOf(["endpoints", saved.id]));
     } catch (problem) {

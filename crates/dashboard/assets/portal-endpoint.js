@@ -16,7 +16,7 @@ const DAY_MS = 86400000;
 const TYPES_MAX = 250;
 
 /** @param {import("./router.js").Route} route @returns {View} */
-export function openEndpoint({ id }) {
+export function openEndpoint({ id, query }) {
   const endpointId = String(id);
   const error = el("p", { class: "error", role: "alert", hidden: true });
   const loading = el("p", { class: "empty skeleton" }, "Loading…");
@@ -26,7 +26,7 @@ export function openEndpoint({ id }) {
   details.append(facts);
   const secret = createSecretPanel(endpointId);
   const headers = createHeadersPanel(endpointId);
-  const attempts = may("read_messages") ? createAttempts(endpointId) : null;
+  const attempts = may("read_messages") ? createAttempts(endpointId, query) : null;
   const task = createTaskLine();
   const side = el("div", { class: "stack" }, details, may("read_secrets") || may("rotate_secrets") ? secret.root : null, headers.root);
   const body = el("div", { class: "columns endpoint-columns", hidden: true }, attempts?.root ?? null, side);
@@ -77,8 +77,9 @@ export function openEndpoint({ id }) {
   /** @param {Registry.Endpoint} shown */
   function actionsOf(shown) {
     const start = (/** @type {string} */ taskId) => task.follow(taskId);
+    const example = button("Send example", () => openExample(shown, example), { class: "main", "data-action": "example" });
     const sends = may("resend") ? [
-      shown.disabled ? null : button("Send example", () => openExample(shown), { class: "main", "data-action": "example" }),
+      shown.disabled ? null : example,
       button("Recover failed…", () => actions.recover(shown, start), { "data-action": "recover" }),
       button("Send missing…", () => actions.replayMissing(shown, start), { "data-action": "replay" }),
     ] : [];
@@ -91,15 +92,17 @@ export function openEndpoint({ id }) {
     return [...sends, ...changes];
   }
 
-  /** @param {Registry.Endpoint} shown */
-  async function openExample(shown) {
+  /** Asks for the event types, and then for one of them. @param {Registry.Endpoint} shown @param {HTMLButtonElement} opener */
+  async function openExample(shown, opener) {
+    opener.disabled = true;
     try {
       const types = shown.eventTypes ?? (await registry.listEventTypes({ limit: TYPES_MAX })).items.map(({ name }) => name);
-      actions.sendExample(shown, types, (message) => navigate(hashOf(["messages", message.id])));
+      if (root.isConnected) actions.sendExample(shown, types, (message) => navigate(hashOf(["messages", message.id])));
     } catch (problem) {
       endIfRefused(problem);
       setError(error, String(problem));
     }
+    opener.disabled = false;
   }
 
   return {

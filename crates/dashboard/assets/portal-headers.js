@@ -43,25 +43,27 @@ export function createHeadersPanel(endpointId) {
       may("manage") ? remove : null);
   }
 
-  /** @param {Record<string, string | null>} headers @param {string} text */
+  /** Changes headers, and returns whether that succeeded. @param {Record<string, string | null>} headers @param {string} text */
   async function change(headers, text) {
     setError(error, null);
     add.disabled = true;
+    let isChanged = false;
     try {
       await registry.changeHeaders(app(), endpointId, headers);
+      isChanged = true;
       showToast(text);
-      form.reset();
     } catch (problem) {
       endIfRefused(problem);
       setError(error, String(problem));
     }
     add.disabled = false;
     refresh();
+    return isChanged;
   }
 
-  form.addEventListener("submit", (/** @type {SubmitEvent} */ submit) => {
+  form.addEventListener("submit", async (/** @type {SubmitEvent} */ submit) => {
     submit.preventDefault();
-    change({ [name.value.trim()]: value.value }, `${name.value.trim()} is added.`);
+    if (await change({ [name.value.trim()]: value.value }, `${name.value.trim()} is added.`)) form.reset();
   });
   return { root, refresh };
 }

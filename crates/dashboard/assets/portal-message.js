@@ -4,6 +4,7 @@ import { copyButton } from "./copy.js";
 import { button, el, panel, setError } from "./dom.js";
 import { countdown, destinationUrl, formatExact, relativeTime } from "./format.js";
 import { hasStatus } from "./http.js";
+import { indentJson } from "./json-text.js";
 import { createSequence } from "./latest.js";
 import { createPace } from "./pace.js";
 import { actions, app, endIfRefused, may, registry } from "./portal-session.js";
@@ -53,12 +54,12 @@ export function openMessage({ id }) {
     loading.hidden = true;
   }
 
-  /** @param {Registry.Message} message @param {Registry.MessageEndpoint[]} endpoints @param {Registry.Attempt[]} attempts */
+  /** @param {Registry.Message & { payload: string | null }} message @param {Registry.MessageEndpoint[]} endpoints @param {Registry.Attempt[]} attempts */
   function show(message, endpoints, attempts) {
     const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
-    const payload = JSON.stringify(message.payload, null, 2);
+    const payload = message.payload ?? "";
     const content = panel("Payload", el("span", { class: "end" }, copyButton(() => payload, "the payload")));
-    content.append(el("pre", { class: "payload", tabindex: "0", "aria-label": "Payload" }, payload));
+    content.append(el("pre", { class: "payload", tabindex: "0", "aria-label": "Payload" }, indentJson(payload)));
     const receivers = panel("Endpoints");
     receivers.append(endpoints.length > 0 ? el("ul", { class: "plain-list" }, endpoints.map((endpoint) => endpointRow(message.id, endpoint)))
       : el("p", { class: "empty" }, "No endpoint gets this message: none was subscribed to its type when it was published."));

@@ -14,9 +14,10 @@ const ENDPOINTS_MAX = 250;
 /** @param {import("./router.js").Route} route @returns {View} */
 export function openMessages({ query }) {
   const type = el("input", { placeholder: "Any type", value: query.get("type") ?? "", spellcheck: "false", autocomplete: "off" });
-  const endpoint = select({}, [["", "Any endpoint"]], "");
-  const form = createFilterForm({ label: "Filter messages", controls: { type, endpoint }, fields: [field("Event type", type), field("Endpoint", endpoint)], immediate: [endpoint], onApply: () => list.reset() });
   const wantedEndpoint = query.get("endpoint") ?? "";
+  // The endpoint of the link is chosen before the endpoints are loaded, and also if it is not among the first.
+  const endpoint = select({}, [["", "Any endpoint"], ...(wantedEndpoint ? [[wantedEndpoint, wantedEndpoint]] : [])], wantedEndpoint);
+  const form = createFilterForm({ label: "Filter messages", controls: { type, endpoint }, fields: [field("Event type", type), field("Endpoint", endpoint)], immediate: [endpoint], onApply: () => list.reset() });
   let hasEndpoints = false;
   const list = createPortalList({
     label: "Messages",
@@ -28,41 +29,58 @@ export function openMessages({ query }) {
         : registry.listMessagesOfEndpoint(app(), id, { limit, cursor }, { event_types });
     },
     keyOf: (message) => message.id,
-    cells: (message) => cells(message, shownEndpoint()),
+    cells: (message) => cells(message, resendTo(form.filter().endpoint)),
     empty: () => el("p", {}, !form.isEmpty() ? "No message matches this filter." : "No messages yet. They appear here as they are published."),
   });
   const frame = panel("Messages", list.status, button("Refresh", list.refresh, { class: "end" }));
   frame.append(list.root);
   const root = el("div", {}, el("h1", {}, "Messages"), form.root, frame);
 
-  async function refresh() {
-    if (!hasEndpoints) await loadEndpoints();
+  function refresh() {
+    loadEndpoints();
     return list.refresh();
   }
 
+  /** Fills the choice of endpoints once. After an error, the next call tries again. */
   async function loadEndpoints() {
+    if (hasEndpoints) return;
+    hasEndpoints = true;
     try {
       const { items } = await registry.listEndpoints(app(), { limit: ENDPOINTS_MAX });
-      hasEndpoints = true;
-      endpoint.append(...items.map(({ id, url }) => el("option", { value: id, selected: id === wantedEndpoint }, url)));
-      form.reread();
+      for (const { id, url } of items) {
+        const option = optionOf(id);
+        if (option) option.textContent = url;
+        else endpoint.append(el("option", { value: id }, url));
+      }
     } catch (problem) {
+      hasEndpoints = false;
       endIfRefused(problem);
     }
   }
 
-  /** The endpoint whose messages are listed. */
-  function shownEndpoint() {
-    const { endpoint: id } = form.filter();
-    const option = [...endpoint.options].find(({ value }) => value === id);
-    return id && option ? { id, url: option.textContent } : null;
+  /** @param {string} id @returns {HTMLOptionElement | undefined} */
+  function optionOf(id) {
+    return [...endpoint.options].find(({ value }) => value === id);
   }
 
-  return { title: "Messages", root, refresh, poll: list.refreshIfIdle };
+  /** Returns what sends a message to an endpoint again; null without an endpoint. @param {string | undefined} id @returns {((message: string) => void) | null} */
+  function resendTo(id) {
+    return id === undefined ? null : (message) => actions.resend({ id, url: optionOf(id)?.textContent ?? id }, message);
+  }
+
+  return {
+    title: "Messages",
+    root,
+    refresh,
+    poll() {
+      loadEndpoints();
+      list.refreshIfIdle();
+    },
+  };
 }
 
-/** @param {Registry.Message & Partial<Registry.EndpointMessage>} message @param {{ id: string, url: string } | null} endpoint */
-function cells(message, endpoint) {
+/** @param {Registry.Message & Partial<Registry.EndpointMessage>} message @param {((message: string) => void) | null} resend */
+function cells(message, resend) {
   const { id, eventType, statusText, nextAttempt, timestamp } = message;
   const labels = [message.eventId, ...(message.channels ?? []), ...(message.tags ?? [])].filter(Boolean).join(", ");
   return [
@@ -70,7 +88,7 @@ function cells(message, endpoint) {
     cell("state", statusText === undefined ? null : statePill({ statusText }), labels ? el("span", { class: "muted" }, ` ${labels}`) : null,
       nextAttempt ? el("span", { class: "muted" }, " next attempt ", countdown(nextAttempt)) : null),
     cell("when", relativeTime(timestamp)),
-    cell("actions", endpoint !== null && may("resend")
-      ? button("Resend", () => actions.resend(endpoint, id), { "data-action": "resend", "aria-label": `Resend ${id}` }) : null),
+    cell("actions", resend !== null && may("resend")
+      ? button("Resend", () => resend(id), { "data-action": "resend", "aria-label": `Resend ${id}` }) : null),
   ];
 }

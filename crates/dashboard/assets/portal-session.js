@@ -1,6 +1,6 @@
 // Whose portal this is, and what its link permits. The claims of the token only decide what is shown: the server checks every request.
 
-import { serverNowMs } from "./clock.js";
+import { isServerTimeKnown, serverNowMs } from "./clock.js";
 import { createEndpointActions } from "./endpoint-actions.js";
 import { ApiError } from "./http.js";
 import { createRegistry } from "./registry.js";
@@ -49,8 +49,9 @@ export function expiresAt() {
   return session === null ? null : new Date(session.expiresMs);
 }
 
+/** Returns whether the link has expired, by the server's clock. */
 export function isExpired() {
-  return session !== null && session.expiresMs <= serverNowMs();
+  return session !== null && isServerTimeKnown() && session.expiresMs <= serverNowMs();
 }
 
 /** Ends the session if an error says that the link does not work. @param {any} error */

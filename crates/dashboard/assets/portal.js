@@ -14,6 +14,7 @@ import { app, endIfRefused, expiresAt, initSession, isExpired, may, registry, st
 import { currentRoute, hashOf, navigate } from "./router.js";
 import { initTheme } from "./theme.js";
 import { takeToken } from "./token.js";
+import { forgetViews, showView } from "./view-history.js";
 
 /** @typedef {import("./router.js").Route} Route */
 
@@ -48,20 +49,16 @@ function openView() {
   if (hasEnded) return;
   const route = currentRoute();
   if (!Object.hasOwn(VIEWS, route.view)) return navigate("#/");
-  view?.close?.();
-  view = VIEWS[route.view](route);
-  byId("view").replaceChildren(view.root);
+  view = showView(view, () => VIEWS[route.view](route));
   document.title = `${view.title} · ${byId("app-name").textContent}`;
   markOpenView(route.view === "messages" ? "messages" : "endpoints");
-  window.scrollTo(0, 0);
   view.refresh();
 }
 
 /** Shows why there is nothing to see. @param {import("./portal-session.js").Ending} ending */
 function end(ending) {
   hasEnded = true;
-  view?.close?.();
-  view = null;
+  leave();
   for (const dialog of document.querySelectorAll("dialog")) dialog.close();
   const [title, text] = ENDINGS[ending];
   document.title = title;
@@ -69,7 +66,15 @@ function end(ending) {
   byId("view").replaceChildren(el("section", { class: "panel ending", "data-ending": ending }, el("h1", {}, title), el("p", {}, text)));
 }
 
+/** Leaves the portal of a link. */
+function leave() {
+  view?.close?.();
+  view = null;
+  forgetViews();
+}
+
 async function start() {
+  leave();
   opened += 1;
   const mine = opened;
   hasEnded = false;
@@ -120,7 +125,8 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) refr
 start();
 setInterval(() => { if (!document.hidden && view) (view.poll ?? view.refresh)(); }, POLL_MS);
 setInterval(() => {
+  if (!hasEnded && isExpired()) end("expired");
+  if (document.hidden) return;
   updateTimes();
   view?.onTick?.();
-  if (!hasEnded && isExpired()) end("expired");
 }, 1000);

@@ -1,12 +1,13 @@
 // The API of applications, endpoints and messages, under `/api/v1`. Its caller is an operator's key or the token of one application.
 
 import { createClient, query } from "./http.js";
+import { memberText } from "./json-text.js";
 
 /** @typedef {{ limit?: number, cursor?: string | null }} Page */
 
 /** @param {() => string | null} bearer */
 export function createRegistry(bearer) {
-  const { get, send } = createClient("api/v1/", bearer);
+  const { get, getWithText, send } = createClient("api/v1/", bearer);
   const id = encodeURIComponent;
   const endpointPath = (/** @type {string} */ app, /** @type {string} */ endpoint) => `app/${id(app)}/endpoint/${id(endpoint)}`;
 
@@ -62,8 +63,11 @@ export function createRegistry(bearer) {
     /** @param {string} app @param {string} endpoint @param {Page} page @param {Record<string, any>} filter @returns {Promise<{ items: Registry.EndpointMessage[], cursor: string | null }>} */
     listMessagesOfEndpoint: (app, endpoint, page, filter) =>
       list(`${endpointPath(app, endpoint)}/msg`, page, { with_content: false, expanded_statuses: true, ...filter }),
-    /** @param {string} app @param {string} message @returns {Promise<Registry.Message>} */
-    getMessage: (app, message) => get(`app/${id(app)}/msg/${id(message)}`),
+    /** Returns a message with the text of its payload. @param {string} app @param {string} message @returns {Promise<Registry.Message & { payload: string | null }>} */
+    async getMessage(app, message) {
+      const { text, value } = await getWithText(`app/${id(app)}/msg/${id(message)}`);
+      return { ...value, payload: memberText(text, "payload") };
+    },
     /** @param {string} app @param {string} message @param {Page} page @returns {Promise<{ items: Registry.MessageEndpoint[], cursor: string | null }>} */
     listEndpointsOfMessage: (app, message, page) => list(`app/${id(app)}/msg/${id(message)}/endpoint`, page, { expanded_statuses: true }),
     /** @param {string} app @param {string} message @param {Page} page @returns {Promise<{ items: Registry.Attempt[], cursor: string | null }>} */

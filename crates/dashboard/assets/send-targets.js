@@ -4,6 +4,7 @@ import { enqueueEvent, registry } from "./api.js";
 import { el, field, select } from "./dom.js";
 import { eventIdOf } from "./endpoint-id.js";
 import { randomKey } from "./http.js";
+import { checkJson, withMember } from "./json-text.js";
 
 const PAYLOAD = '{\n  "message": "Hello from Posthaste"\n}';
 const TYPES_MAX = 250;
@@ -27,17 +28,18 @@ export function createUrlTarget(given) {
     fields: [field("Destination URL", url), field("Event type", type), field("Attempts at most", attempts), field("Payload", payload, "JSON")],
     async load() {},
     async send() {
-      const event = { destination_url: url.value.trim(), event_type: type.value, payload: parse(payload.value), max_attempts: Number(attempts.value) || 1 };
-      return (await enqueueEvent(event, randomKey())).event_id;
+      const event = { destination_url: url.value.trim(), event_type: type.value, max_attempts: Number(attempts.value) || 1 };
+      return (await enqueueEvent(withMember(event, "payload", checked(payload.value)), randomKey())).event_id;
     },
     query: () => ({ url: url.value.trim(), type: type.value }),
   };
 }
 
-/** @param {string} text */
-function parse(text) {
+/** Returns a text that is JSON, as it was typed. @param {string} text */
+function checked(text) {
   try {
-    return JSON.parse(text);
+    checkJson(text);
+    return text;
   } catch (problem) {
     throw new Error(`The payload is not JSON: ${problem instanceof Error ? problem.message : problem}`);
   }

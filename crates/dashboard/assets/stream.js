@@ -7,24 +7,49 @@ const RECONNECT_MS_MIN = 1000;
 const RECONNECT_MS_MAX = 30000;
 // The server sends a comment every 15 seconds; a longer silence means a dead connection.
 const SILENCE_MS_MAX = 60000;
+// After a longer pause, such as that of a computer that slept, the missed notices may be millions, and are news no more.
+const PAUSE_MS_MAX = 60000;
+// A browser opens six connections to a server, for all its tabs together. Hidden tabs leave theirs to the others.
+const HIDDEN_MS_MAX = 5000;
 const LINE_CHARS_MAX = 1 << 20;
 
-/** @typedef {"connecting" | "live" | "waiting" | "rejected"} ConnectionState */
+/** @typedef {"connecting" | "live" | "waiting" | "paused" | "rejected"} ConnectionState */
 /**
- * Calls `onNotice` with each notice, `onState` with `connecting`, `live`, `waiting` or `rejected`, and `onRejected` with the
- * 401 or 403 error that ended the stream. Calls `onReset` when notices may be missing, because the server's log of notices was
- * rewound. Returns a function that reconnects.
+ * Calls `onNotice` with each notice, `onState` with the state of the connection, and `onRejected` with the 401 or 403 error that
+ * ended the stream. Calls `onReset` when notices may be missing, because the server's log of notices was rewound or because the
+ * stream was away for long. Without a stream while the page is hidden. Returns a function that reconnects.
  * @param {{ onNotice: (notice: Api.Notice) => void, onState: (state: ConnectionState) => void, onRejected: (error: ApiError) => void, onReset: () => void }} listeners
  */
 export function followStream({ onNotice, onState, onRejected, onReset }) {
   let lastEventId = "";
+  let lastDataAtMs = Date.now();
   /** @type {AbortController | null} */
   let current = null;
+  /** @type {number | undefined} */
+  let hiddenTimer;
 
   function restart() {
     current?.abort();
     current = new AbortController();
     run(current.signal);
+    followVisibility();
+  }
+
+  function pause() {
+    current?.abort();
+    onState("paused");
+  }
+
+  function followVisibility() {
+    clearTimeout(hiddenTimer);
+    if (document.hidden) hiddenTimer = setTimeout(pause, HIDDEN_MS_MAX);
+    else if (current?.signal.aborted) restart();
+  }
+
+  function forgetOldPosition() {
+    if (lastEventId === "" || Date.now() - lastDataAtMs < PAUSE_MS_MAX) return;
+    lastEventId = "";
+    onReset();
   }
 
   /** @param {AbortSignal} stopped */
@@ -32,6 +57,7 @@ export function followStream({ onNotice, onState, onRejected, onReset }) {
     let delayMs = RECONNECT_MS_MIN;
     while (!stopped.aborted) {
       onState("connecting");
+      forgetOldPosition();
       try {
         await readStream(stopped, () => { delayMs = RECONNECT_MS_MIN; });
       } catch (error) {
@@ -65,6 +91,7 @@ export function followStream({ onNotice, onState, onRejected, onReset }) {
         if (done) return;
         clearTimeout(timer);
         timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
+        lastDataAtMs = Date.now();
         onData();
         for (const { id, data } of read(value)) {
           // The stream's first event has an id but no data.
@@ -79,6 +106,7 @@ export function followStream({ onNotice, onState, onRejected, onReset }) {
     }
   }
 
+  document.addEventListener("visibilitychange", followVisibility);
   restart();
   return restart;
 }

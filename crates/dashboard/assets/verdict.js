@@ -12,22 +12,22 @@ const LATE_SECONDS = 300;
 const MANY_DUE = 1000;
 
 /** @typedef {{ level: "bad" | "warn" | "info", text: string, href?: string, link?: string }} Advice */
-/** @typedef {{ overview: Api.Overview | null, workers: Api.Worker[] | null, trouble: Api.Trouble["counts"], findings: Api.Finding[] }} Known what was loaded so far */
+/** @typedef {{ overview: Api.Overview | null, workers: Api.Worker[] | null, trouble: Api.Trouble["counts"] | null, findings: Api.Finding[], isNew: boolean }} Known what was loaded so far; `isNew` of a server that never had an event */
 
 export function createVerdict() {
   const headline = el("p", { class: "headline", role: "status" }, "Loading…");
   const list = el("ul", { class: "advice" });
   const root = el("section", { class: "verdict", "aria-label": "State", "data-level": "unknown" }, headline, list);
   /** @type {Known} */
-  const known = { overview: null, workers: null, trouble: [], findings: [] };
+  const known = { overview: null, workers: null, trouble: null, findings: [], isNew: false };
   let shown = "";
 
   function show() {
     if (!known.overview) return;
     const advice = adviceFor(known);
-    const level = advice.some((item) => item.level === "bad") ? "bad" : advice.some((item) => item.level === "warn") ? "warn" : "ok";
+    const level = levelOf(advice, known);
     root.dataset.level = level;
-    setText(headline, headlineFor(level, known.overview));
+    setText(headline, headlineFor(level, known.overview, known.isNew));
     const version = JSON.stringify(advice);
     if (version === shown) return;
     shown = version;
@@ -44,12 +44,21 @@ export function createVerdict() {
   return { root, learn };
 }
 
-/** @param {string} level @param {Api.Overview} overview */
-function headlineFor(level, overview) {
+/** What is bad is known at once. That nothing is, is known once every part was loaded. @param {Advice[]} advice @param {Known} known */
+function levelOf(advice, { workers, trouble }) {
+  const has = (/** @type {string} */ level) => advice.some((item) => item.level === level);
+  if (has("bad")) return "bad";
+  if (workers === null || trouble === null) return "unknown";
+  return has("warn") ? "warn" : "ok";
+}
+
+/** @param {string} level @param {Api.Overview} overview @param {boolean} isNew */
+function headlineFor(level, overview, isNew) {
+  if (level === "unknown") return "Whether webhooks flow is not known yet";
   if (level === "bad") return "Webhooks are not all getting through";
   if (level === "warn") return "Webhooks flow, with something to look at";
   const total = overview.pending_count + overview.delivered_count + overview.failed_count;
-  return total === 0 ? "Ready for the first event" : "Webhooks are flowing";
+  return total > 0 ? "Webhooks are flowing" : isNew ? "Ready for the first event" : "Ready for the next event";
 }
 
 /** @param {Known} known @returns {Advice[]} */
@@ -65,11 +74,11 @@ function adviceFor({ overview, workers, trouble, findings }) {
   if (lost > 0 && alive.length > 0) {
     advice.push({ level: "warn", text: `${counted(lost, "worker has", "workers have")} sent no heartbeat for over a minute. Other workers take over the events when the leases expire.` });
   }
-  const open = countOf(trouble, "circuit_open");
+  const open = countOf(trouble ?? [], "circuit_open");
   if (open) {
     advice.push({ level: "bad", text: `${counted(open.count, "destination keeps", "destinations keep", open.is_capped)} failing, so Posthaste sends single probes only. Ask the receiver, or resume it after a repair.`, href: hashOf(["destinations"], { state: "circuit_open" }), link: "Show" });
   }
-  const disabled = countOf(trouble, "disabled");
+  const disabled = countOf(trouble ?? [], "disabled");
   if (disabled) {
     advice.push({ level: "warn", text: `${counted(disabled.count, "endpoint is", "endpoints are", disabled.is_capped)} disabled and get no events.`, href: hashOf(["destinations"], { state: "disabled" }), link: "Show" });
   }

@@ -239,6 +239,20 @@ fn no_module_turns_text_into_markup_or_code() {
     }
 }
 
+/// A browser offers to store the value of a password field, and fills it into other pages of the origin. The API reference is one,
+/// and runs a third party's script.
+#[test]
+fn no_browser_stores_the_key() {
+    let page = text("index.html");
+    let fields: Vec<_> =
+        tags(&page).into_iter().filter(|tag| tag.starts_with("input")).map(attributes).collect();
+    assert!(fields.iter().all(|field| !field.contains(&("type", "password"))), "{fields:?}");
+    let key = fields.iter().find(|field| field.contains(&("id", "key-value"))).expect("a field for the key");
+    for attribute in [("autocomplete", "off"), ("spellcheck", "false"), ("class", "masked")] {
+        assert!(key.contains(&attribute), "{key:?}");
+    }
+}
+
 #[test]
 fn only_the_choice_of_colours_is_stored_in_the_browser() {
     for module in names(".js") {

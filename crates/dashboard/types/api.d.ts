@@ -67,7 +67,9 @@ declare namespace Api {
   interface Event {
     event_id: string;
     event_type: string;
+    destination_id: string;
     destination_url: string;
+    webhook_id: string | null;
     delivery_status: string;
     failure_kind: string | null;
     attempts: number;
@@ -105,9 +107,9 @@ declare namespace Api {
   interface EventDetail extends Event {
     explanation: string;
     payment_request_id: string | null;
-    webhook_id: string | null;
     session_id: string | null;
     stored_by: string | null;
+    replay_of: string | null;
     last_attempted_at: string | null;
     delivered_at: string | null;
     history: Attempt[];
@@ -180,6 +182,7 @@ declare namespace Api {
     state: string;
     filter: Record<string, string>;
     matched_count: number;
+    is_exact?: boolean;
     examined_count: number;
     done_count: number;
     rate_per_second: number;

@@ -41,12 +41,18 @@ export default async function ({ page, url, options, assert, until }) {
     await page.waitForText(caller);
     await page.waitFor("the operation", () => document.querySelector("progress") !== null);
     const visible = (selector) => page.evaluate((wanted) => document.querySelector(wanted)?.checkVisibility() ?? false, selector);
+    /** Checks what is offered at a place. What the role may not do is looked for once the page has shown all it has loaded. */
     const check = async (where, selectors) => {
+      if (!mayOperate) {
+        await page.waitFor(`the lists at ${where}, without actions`, () => [...document.querySelectorAll("#view .list:not([hidden])")].every((list) => list.matches(".read-only[aria-busy=false]") && list.querySelector(".row") !== null));
+        await page.settle();
+      }
       for (const selector of selectors) {
         if (mayOperate) await page.waitForElement(selector);
         else assert(!(await visible(selector)), `${caller} sees ${selector} at ${where}`);
       }
     };
+    await page.waitFor("who started the operation", () => /^\d.* by ops$/.test([...document.querySelectorAll(".facts dt")].find((name) => name.textContent === "Started")?.nextElementSibling.textContent));
     await check("the operation", ["[data-action=stop]"]);
     const ofPaused = [`#/destinations/${paused.destination_id}`, ".facts", ["button[aria-label^='Resume ']", "[data-action=requeue]"]];
     for (const [hash, ready, selectors] of [...VIEWS, ofPaused]) {

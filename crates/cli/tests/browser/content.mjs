@@ -1,6 +1,6 @@
 // A delivered event: its content on a click, which is recorded, and a replay of it.
 
-import { startReceiver } from "./portal-setup.mjs";
+import { countMessages, startReceiver } from "./portal-setup.mjs";
 
 export default async function ({ page, url, assert, until }) {
   const receiver = await startReceiver();
@@ -27,7 +27,9 @@ export default async function ({ page, url, assert, until }) {
     return view === "events" && id !== "order-17" && document.querySelector(".event-title .mono").textContent === decodeURIComponent(id);
   });
   await page.waitForText("HTTP 200");
-  await until("the second request", () => receiver.state.requests.length === 2);
-  assert(receiver.state.requests[1].body === receiver.state.requests[0].body, "the receiver did not get the same again");
+  // Both events have the same webhook-id, and each has an idempotency key of its own.
+  const { requests } = receiver.state;
+  await until("a request for each event", () => new Set(requests.map(({ headers }) => headers["idempotency-key"])).size === 2);
+  assert(countMessages(requests) === 1 && requests.every(({ body }) => body === requests[0].body), "the receiver did not get the same again");
   receiver.close();
 }

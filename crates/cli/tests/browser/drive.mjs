@@ -10,9 +10,14 @@ const WAIT_MS_MAX = 40000;
 const COMMAND_MS_MAX = 120000;
 // The keys of a chord are pressed again after this time.
 const CHORD_MS_MAX = 3000;
+// The bit of this key in the modifiers of a key event.
+const CONTROL = 2;
 // An element that still moves after this many looks moves all the time.
 const LOOKS_MAX = 10;
 const POLL_MS = 40;
+// The page gives up a request after some seconds, and no scenario repeats an action: a slow machine gets this many times as long, which is
+// longer than any wait of a scenario.
+const REQUEST_TIMEOUT_FACTOR = 10;
 const [, , scenario, chromium, profile, url, given] = process.argv;
 
 const browser = spawn(chromium, [
@@ -108,8 +113,14 @@ function recordToasts() {
   new MutationObserver(() => globalThis.toasts.push(toast.textContent)).observe(toast, { childList: true });
 }
 
-/** A page of the browser. */
-async function openPage() {
+/** Runs in the page before its own scripts: it gives up a request after `factor` times as long. */
+function lengthenTimeouts(factor) {
+  const original = AbortSignal.timeout.bind(AbortSignal);
+  AbortSignal.timeout = (ms) => original(ms * factor);
+}
+
+/** A page of the browser. It waits for responses as long as its users do if `keepsTimeouts`, and longer otherwise. */
+async function openPage(keepsTimeouts) {
   const { targetId } = await send("Target.createTarget", { url: "about:blank" });
   const { sessionId } = await send("Target.attachToTarget", { targetId, flatten: true });
   const call = (method, params) => send(method, params, sessionId);
@@ -122,6 +133,7 @@ async function openPage() {
     if (method === "Inspector.targetCrashed") fail(new Error("the page crashed"));
   });
   for (const domain of ["Page", "Runtime", "Log", "Inspector"]) await call(`${domain}.enable`);
+  if (!keepsTimeouts) await call("Page.addScriptToEvaluateOnNewDocument", { source: `(${lengthenTimeouts})(${REQUEST_TIMEOUT_FACTOR})` });
 
   const page = {
     errors,
@@ -178,6 +190,11 @@ async function openPage() {
     async waitForElement(selector) {
       await page.waitFor(`the element ${selector}`, (wanted) => document.querySelector(wanted)?.checkVisibility(), selector);
     },
+    /** Waits until the page has handled the responses that were sent before. */
+    settle: () => page.evaluate(async () => {
+      for (let round = 0; round < 3; round += 1) await fetch("v1/webhook-outbox/whoami").then((response) => response.text());
+      await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+    }),
     /** Clicks as a user does: at the centre of the element, which must be in view and not covered by another one. */
     async click(selector) {
       const { x, y } = await page.hover(selector);
@@ -217,6 +234,17 @@ async function openPage() {
     async pressKey(key, code) {
       for (const type of ["keyDown", "keyUp"]) await call("Input.dispatchKeyEvent", { type, key, windowsVirtualKeyCode: code });
     },
+    /** Types a text as a user does, key by key, in the place of what a field contains. */
+    async type(selector, text) {
+      await page.click(selector);
+      await page.waitFor(`the focus in ${selector}`, (wanted) => document.activeElement === document.querySelector(wanted), selector);
+      await call("Input.dispatchKeyEvent", { type: "keyDown", key: "a", modifiers: CONTROL, windowsVirtualKeyCode: 65, commands: ["selectAll"] });
+      await call("Input.dispatchKeyEvent", { type: "keyUp", key: "a", modifiers: CONTROL, windowsVirtualKeyCode: 65 });
+      for (const character of text) await page.press(character);
+      const typed = await page.evaluate((wanted) => document.querySelector(wanted).value, selector);
+      assert(typed === text, `the field ${selector} contains ${JSON.stringify(typed)} after ${JSON.stringify(text)} was typed`);
+    },
+    /** Sets the value of a field at once. */
     async fill(selector, value) {
       await page.waitForElement(selector);
       await page.evaluate((wanted, text) => {
@@ -256,8 +284,8 @@ function end(code) {
 
 const options = JSON.parse(given);
 try {
-  const { default: run } = await import(scenario);
-  const page = await openPage();
+  const { default: run, keepsTimeouts = false } = await import(scenario);
+  const page = await openPage(keepsTimeouts);
   await run({ page, url, options, assert, until });
   if (page.errors.length > 0) throw new Error(`errors in the page: ${page.errors.join("\n")}`);
   end(0);

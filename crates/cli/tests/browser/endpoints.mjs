@@ -1,6 +1,6 @@
 // An operator and the endpoints of an application: why one is disabled, its secret, its recovery with progress and stop, its circuit.
 
-import { createApi, startReceiver } from "./portal-setup.mjs";
+import { countMessages, createApi, startReceiver } from "./portal-setup.mjs";
 
 // A recovery of one message a second that sends this many lasts until it is stopped, also on a busy machine.
 const FAILED = 120;
@@ -81,7 +81,7 @@ export default async function ({ page, url, assert, until }) {
   await page.waitFor("a finished recovery", () => location.hash === "#/bulk" && document.querySelector(".list.operations progress.finished") !== null);
   await page.waitForText("Send missing messages");
   await until("the end of all attempts", async () => (await overview()).pending_count === 0);
-  const received = receiver.state.requests.filter(({ path }) => path === "/late").length;
+  const received = countMessages(receiver.state.requests.filter(({ path }) => path === "/late"));
   assert(received === MISSED, `the new endpoint got ${received} messages`);
   receiver.state.status = 500;
   await api("DELETE", `/app/${app}/endpoint/${late}`);

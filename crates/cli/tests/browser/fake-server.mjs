@@ -2,6 +2,8 @@
 
 import { createServer } from "node:http";
 
+// As often as the real server. The page takes a stream that is silent for longer for a dead one, and opens another.
+const HEARTBEAT_MS = 15000;
 const NOT_FOUND = { error: { code: "not_found", message: "there is no such route" } };
 
 /** An answer with another status than 200. */
@@ -34,6 +36,8 @@ export async function serveFake(url, answer, { stream = () => {}, unknown = () =
     } else if (request.url.includes("/stream")) {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.flushHeaders();
+      const heartbeat = setInterval(() => response.write(": heartbeat\n\n"), HEARTBEAT_MS);
+      response.on("close", () => clearInterval(heartbeat));
       stream(response);
     } else {
       const body = await answer(request.url, await bodyOf(request), request);

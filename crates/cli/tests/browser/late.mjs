@@ -16,11 +16,6 @@ export default async function ({ page, url, assert, until }) {
     waiting.get(name)(body);
     waiting.delete(name);
   };
-  /** Waits until the page has handled the responses that were sent before. */
-  const settled = () => page.evaluate(async () => {
-    for (let round = 0; round < 3; round += 1) await fetch("v1/webhook-outbox/whoami").then((response) => response.text());
-    await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
-  });
   let isSlow = false;
   let detail = eventOf("order-1");
   const answer = (path) => {
@@ -72,7 +67,7 @@ export default async function ({ page, url, assert, until }) {
   await page.show("#/events");
   await page.waitForText("Newest first.");
   await answerTo("enqueue", { event_id: "order-9" });
-  await settled();
+  await page.settle();
   assert(await page.evaluate(() => location.hash === "#/events"), "a late response changed the address of another view");
 
   // Of two responses about the same event, the one to the later request is shown.
@@ -86,7 +81,7 @@ export default async function ({ page, url, assert, until }) {
   await page.press("r");
   await page.waitFor("the delivered event", () => document.querySelector(".event-title .pill").textContent === "delivered");
   await answerTo("order-1", eventOf("order-1"));
-  await settled();
+  await page.settle();
   assert(await page.evaluate(() => document.querySelector(".event-title .pill").textContent === "delivered"), "an old response replaced a newer one");
   close();
 }

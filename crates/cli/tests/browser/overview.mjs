@@ -1,10 +1,14 @@
-// The overview: counts that are links, the verdict, charts, and a small first load.
+// The overview: counts that are links, the verdict, charts in several ranges, the worker, and a small first load.
 
 import { gzipSync } from "node:zlib";
+import { findColor } from "./chart-colors.mjs";
+import { startReceiver } from "./portal-setup.mjs";
 
 const BYTES_MAX = 150 * 1000;
+/** Ranges, and between which parts of the width of a chart their data begins: an hour with some seconds of data, days with ten of them. */
+const RANGES = { "1h": [0.8, 1], "7d": [0, 0.3], "30d": [0.5, 0.8] };
 
-export default async function ({ page, url, options, assert }) {
+export default async function ({ page, url, options, assert, until }) {
   await page.goto(url);
   await page.waitForText("Webhooks are not all getting through");
   await page.waitForText("1 dead letter waits for a decision");
@@ -39,4 +43,44 @@ export default async function ({ page, url, options, assert }) {
   await page.evaluate(() => document.querySelector("#theme").click());
   assert(await page.evaluate(() => document.documentElement.dataset.theme === "light"), "the switch of colours does nothing");
   assert(options.screenshots, "no directory for screenshots");
+  await page.resize(1400, 900);
+
+  // The worker is that of the server: its version, the age of its heartbeat, and the request that it has in flight.
+  const receiver = await startReceiver();
+  let answer;
+  receiver.state.gate = new Promise((resolve) => { answer = resolve; });
+  const event = { event_type: "order.created", destination_url: receiver.url, payload: {}, max_attempts: 9 };
+  await fetch(new URL("v1/webhook-outbox/events", url), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(event) });
+  const worker = (text) => page.waitFor(`the worker, with ${text}`, (wanted) => {
+    const rows = [...document.querySelectorAll("[aria-label=Workers] li")].map((row) => row.innerText.replace(/\s+/g, " "));
+    return rows.length === 1 && /heartbeat \d+ s ago/.test(rows[0]) && rows[0].includes(wanted);
+  }, text);
+  await worker(`1 in flight, version ${options.version}, started`);
+  answer();
+  await worker("0 in flight");
+  receiver.close();
+
+  // Each range is drawn with the data that it has, and no other.
+  for (const range of options.ranges) {
+    const number = await page.evaluate((wanted) => [...document.querySelectorAll(".segments button")].findIndex(({ textContent }) => textContent === wanted) + 1, range);
+    await page.click(`.segments button:nth-child(${number})`);
+    await page.waitFor(`the range ${range}`, (wanted) => document.querySelector(".segments [aria-pressed=true]").textContent === wanted && document.querySelector(".charts[aria-busy=false]") !== null && document.querySelectorAll(".chart .empty[hidden]").length === 4, range);
+    const [from, to] = RANGES[range];
+    await until(async () => `dead letters in ${range}, which are drawn as ${JSON.stringify(await findColor(page, 3, "failed"))}`, async () => {
+      const { count, left } = await findColor(page, 3, "failed");
+      return count > 0 && left >= from && left < to;
+    });
+  }
+
+  // Each tile leads to its list, and none of these fails.
+  for (const [index, link] of links.entries()) {
+    await page.show("#/");
+    await page.waitFor("the counts", () => document.querySelector(".tiles").getAttribute("aria-busy") === "false" && document.querySelector(".opening") === null);
+    await page.click(`.tile:nth-child(${index + 1})`);
+    await page.waitFor(`the list at ${link}`, (wanted) => location.hash === wanted && document.querySelector("#view :is(.list, .window)") !== null && !document.querySelector("#view").innerText.includes("Loading"), link);
+    await page.settle();
+    const error = await page.evaluate(() => [...document.querySelectorAll("#view .error, #problem")].find((element) => element.checkVisibility())?.textContent);
+    assert(error === undefined, `the tile that leads to ${link} shows ${error}`);
+    if (link === "#/dead-letters") await page.waitForText("order-17-created");
+  }
 }

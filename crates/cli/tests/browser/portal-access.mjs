@@ -34,10 +34,13 @@ export default async function ({ page, url, options, assert }) {
   const reader = await api("POST", `/auth/app-portal-access/${mine.id}`, { readOnly: true });
   await open(reader.url);
   await page.waitForText("my endpoint");
+  await page.settle();
   assert(await page.evaluate(() => document.querySelector("a[href='#/new']") === null), "a reader may add endpoints");
   await page.show(`#/endpoints/${own.id}`);
   await page.waitForText("Custom headers");
   await page.waitForText("No attempts yet");
+  await page.waitFor("the end of loading", () => !document.querySelector("#view").innerText.includes("Loading"));
+  await page.settle();
   assert(await page.evaluate(() => document.querySelector("#view [data-action], .header-form, #view a[href^='#/edit']") === null), "a reader is offered an action");
 
   // A link that may only look at endpoints and their secrets.

@@ -48,6 +48,11 @@ export async function startReceiver() {
   return { state, url: `http://127.0.0.1:${server.address().port}/hook`, close };
 }
 
+/** Returns the number of messages among requests. Delivery is at least once, so a message may come in more requests than one. */
+export function countMessages(requests) {
+  return new Set(requests.map(({ headers }) => headers["webhook-id"])).size;
+}
+
 /** Returns whether a request is signed with a secret. */
 export function isSignedWith(secret, { headers, body }) {
   const key = Buffer.from(secret.replace("whsec_", ""), "base64");

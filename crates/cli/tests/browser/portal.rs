@@ -34,6 +34,11 @@ fn a_link_permits_no_more_than_its_token() {
 }
 
 #[test]
+fn a_message_is_sent_again_to_the_chosen_endpoint() {
+    drive("portal-messages", &start_server(SQLITE, &[]), json!({}));
+}
+
+#[test]
 fn no_text_of_a_customer_or_producer_becomes_markup_or_runs() {
     drive("portal-hostile", &start_server(SQLITE, &[]), json!({}));
 }

@@ -1,19 +1,20 @@
 // Test events by clicking: to a URL, what is wrong with one, one that fails, and to an endpoint of an application.
 
-import { createApi, isSignedWith, startReceiver } from "./portal-setup.mjs";
+import { countMessages, createApi, isSignedWith, startReceiver } from "./portal-setup.mjs";
 
 export default async function ({ page, url, assert }) {
   const receiver = await startReceiver();
   await page.goto(url);
   await page.click("#nav-send");
-  await page.fill("input[type=url]", receiver.url);
-  await page.fill("textarea", "{ not json");
+  // Typed key by key: in a field, no key is a shortcut of the page.
+  await page.type("input[type=url]", receiver.url);
+  await page.type("textarea", "{ not json");
   await page.click("form.send-form button[type=submit]");
   await page.waitForText("The payload is not JSON");
-  await page.fill("textarea", '{"invoice": 17}');
+  await page.type("textarea", '{"invoice":17}');
   await page.click("form.send-form button[type=submit]");
   await page.waitForText("HTTP 200");
-  await page.waitForText("answer 1");
+  await page.waitForText("answer ");
   const [{ headers, body }] = receiver.state.requests;
   assert(body === '{"invoice":17}' && headers["webhook-signature"], `the receiver got ${body}`);
   assert(await page.evaluate((wanted) => location.hash.includes(encodeURIComponent(wanted)), receiver.url), "the form is not in the URL");
@@ -38,7 +39,8 @@ export default async function ({ page, url, assert }) {
   await page.waitForText("HTTP 200");
   await page.waitFor("its end", () => document.querySelector(".send-result .event-title .pill").textContent === "delivered");
   const { key: secret } = await api("GET", "/app/northwind/endpoint/books/secret");
-  assert(receiver.state.requests.length === sent + 1 && isSignedWith(secret, receiver.state.requests.at(-1)), "the endpoint did not get a signed example");
+  const examples = receiver.state.requests.slice(sent);
+  assert(countMessages(examples) === 1 && isSignedWith(secret, examples[0]), "the endpoint did not get a signed example");
   await page.screenshot("send-endpoint-1400");
   receiver.close();
 }
