@@ -56,6 +56,10 @@ async fn measure_crowd(run: &mut Run, kind: StoreKind, crowd: Crowd, workers: us
     let events = crowd.events(&run.sink, run.scale);
     run.sink.reset();
     enqueue_crowd(&database, api, crowd, &events).await;
+    if kind == StoreKind::Postgres {
+        // Otherwise the system writes the pages of a million events some seconds later, and each flush of the log waits for it.
+        database.sql("CHECKPOINT");
+    }
     let beside = send_steadily(api, &mut run.sink, HEALTHY, run.scale.duration(BESIDE)).await;
 
     run.record(kind, &crowd.figure_key(workers, "alone_p99"), alone.p99);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::{join, join3, join4};
+use futures_util::future::{join, join3, join5};
 use posthaste_domain::{ApplicationId, DestinationId, EventKey, TerminalState, Throttle, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::super::grant::Param;
 use crate::convert::{PgTimestamp, unsigned};
-use crate::session::{BEGIN_SHORT_LOCK_WAIT, Session, Sql};
+use crate::session::{BEGIN_SHORT_LOCK_WAIT, Session, Sql, lock_timeout};
 
 /// Locks the throttled applications of destinations. Uses indexes webhook_destinations_id and webhook_applications_id.
 static LOCK_APPLICATIONS: Sql = Sql {
@@ -36,6 +36,10 @@ ORDER BY d.id
 FOR NO KEY UPDATE",
     types: &[Type::INT8_ARRAY],
 };
+
+/// Ends the short waits for locks: the locks that a stopped worker may hold are taken.
+static WAIT_LONGER_FOR_LOCKS: Sql =
+    Sql { text: concat!("SELECT set_config('lock_timeout', '", lock_timeout!(), "', true)"), types: &[] };
 
 /// Reads the heads of the lines among the locked destinations: the leases that the line has, whether one of them is live, the first
 /// expired one, and the first pending event; how many leases in a row a head with a lease had lost before; and whether an empty line
@@ -168,21 +172,23 @@ pub(super) async fn lock(
     session: &Session,
     ids: &Vec<i64>,
 ) -> Result<(Vec<Locked>, BTreeMap<ApplicationId, Bucket>, Timestamp), tokio_postgres::Error> {
-    let (applications, destinations, heads) = (
+    let (applications, destinations, wait_longer, heads) = (
         session.prepare(&LOCK_APPLICATIONS).await?,
         session.prepare(&LOCK_DESTINATIONS).await?,
+        session.prepare(&WAIT_LONGER_FOR_LOCKS).await?,
         session.prepare(&HEADS).await?,
     );
-    let (begun, applications, destinations, heads) = join4(
+    let (begun, applications, destinations, waits_longer, heads) = join5(
         session.begin(&BEGIN_SHORT_LOCK_WAIT),
         session.send(&applications, &[ids]),
         session.send(&destinations, &[ids]),
+        session.send(&wait_longer, &[]),
         session.send(&heads, &[ids]),
     )
     .await;
     begun?;
     // In the order of the statements: those after one that fails report only that the transaction is aborted.
-    let (applications, destinations, heads) = (applications?, destinations?, heads?);
+    let (applications, destinations, _, heads) = (applications?, destinations?, waits_longer?, heads?);
     let mut buckets = BTreeMap::new();
     for row in applications {
         if let Some(bucket) = Bucket::parse(&row, 1, 2)? {
