@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use posthaste_domain::{DeliveryStatus, DestinationId, FailureKind, Timestamp, WorkerId};
+use posthaste_domain::{DeliveryStatus, DestinationId, Timestamp, WorkerId};
 use posthaste_store::{
     AHEAD_MAX, Activity, ActivityBucket, ActivityReport, History, HistoryRange, RECEIVERS_SHOWN_FOR,
     REMOVED_MAX, ReceiverActivity, Resolution, StoreError, WORKER_KEPT_FOR, WORKER_LISTED_FOR,
@@ -63,9 +63,7 @@ fn report(state: &mut State, now: Timestamp, report: &ActivityReport) {
 fn add_counts(state: &mut State, now: Timestamp, report: &ActivityReport) {
     let count = |matches: fn(&Row) -> bool| state.rows.values().filter(|row| matches(row)).count() as u64;
     let pending = count(|row| row.status == DeliveryStatus::Pending);
-    let is_dead_letter =
-        |row: &Row| row.status == DeliveryStatus::Failed && row.failure_kind != Some(FailureKind::Cancelled);
-    let dead_letters = count(is_dead_letter);
+    let dead_letters = count(Row::is_dead_letter);
     for resolution in Resolution::ALL {
         let at = resolution.bucket_start(now);
         let empty = ActivityBucket { at, counts: Default::default(), pending: 0, dead_letters: 0 };

@@ -358,6 +358,11 @@ impl State {
 }
 
 impl Row {
+    /// Returns whether the event has failed, and not because an operator cancelled it.
+    pub(crate) fn is_dead_letter(&self) -> bool {
+        self.status == DeliveryStatus::Failed && self.failure_kind != Some(FailureKind::Cancelled)
+    }
+
     /// Returns true if the event is pending, due, and has no unexpired lease. A leased event was due when it was leased,
     /// also if the clock has stepped back since.
     pub fn is_ready(&self, now: Timestamp) -> bool {

@@ -25,7 +25,7 @@ use tokio_postgres::{Row, Statement};
 use connect::{Connector, PoolerTraits};
 pub(crate) use settings::{
     BEGIN, BEGIN_ENQUEUE, BEGIN_ENQUEUE_SHORT_LOCK_WAIT, BEGIN_SHORT_LOCK_WAIT, Begin, asynchronous_commit,
-    durable_commit, lock_timeout,
+    durable_commit, lock_timeout, short_lock_timeout,
 };
 use settings::{BEGIN_SNAPSHOT, PAYLOAD_TIMEOUTS, TIMEOUTS, Timeouts};
 pub(crate) use shared::SharedSession;

@@ -96,8 +96,8 @@ fn report(db: &Connection, now: Timestamp, report: &ActivityReport) -> Result<()
     remove_old(db, now)
 }
 
-/// Adds counts to one bucket of each resolution, with the number of pending events and of dead letters, without cancelled ones. The write lock is held, so no
-/// other process adds to the bucket in between.
+/// Adds counts to one bucket of each resolution, with the number of pending events and of dead letters, without cancelled ones. The
+/// write lock is held, so no other process adds to the bucket in between.
 fn add_counts(db: &Connection, now: Timestamp, counts: &ActivityCounts) -> Result<(), CallError> {
     let (pending, dead_letters) = db
         .prepare_cached("SELECT pending, failed - cancelled FROM webhook_totals WHERE id = 1")?

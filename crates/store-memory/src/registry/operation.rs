@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use posthaste_domain::{DeliveryStatus, EndpointId, EventId, EventKey, FailureKind, OperationId, Timestamp};
+use posthaste_domain::{EndpointId, EventId, EventKey, OperationId, Timestamp};
 use posthaste_store::{
     Advance, AnswerSlot, AppScope, List, ListRequest, NewOperation, Operation, OperationKind, OperationState,
     Operations, StoreError,
@@ -121,8 +121,7 @@ fn spend(row: &mut OperationRow, now: Timestamp, done: usize) -> usize {
 }
 
 fn is_recoverable(row: &Row, operation: &Operation) -> bool {
-    let is_failed = row.status == DeliveryStatus::Failed && row.failure_kind != Some(FailureKind::Cancelled);
-    is_failed && (operation.since..=operation.until).contains(&row.created_at)
+    row.is_dead_letter() && (operation.since..=operation.until).contains(&row.created_at)
 }
 
 /// Returns whether an endpoint has no event of a message that its subscription matches.

@@ -19,7 +19,7 @@ use super::limited::LimitedClaims;
 use crate::convert::{PgTimestamp, bytes, lease_token, micros, unsigned};
 use crate::expiry_check::reschedule_expiry_checks;
 use crate::notices::{EventReferences, NoticeReferences};
-use crate::session::{Session, Sql, lock_timeout};
+use crate::session::{Session, Sql, lock_timeout, short_lock_timeout};
 
 /// Reschedules the expiry checks of the claims $1, which have lost leases to a takeover or to abandonment.
 static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
@@ -30,8 +30,9 @@ static RESCHEDULE_LOST_CLAIMS: Sql = Sql {
 /// Waits for the turn to grant leases, 250 ms at most. A claim of 500 events takes about ten milliseconds, and several may wait.
 static WAIT_FOR_TURN: Sql = Sql {
     text: concat!(
-        "SELECT set_config('lock_timeout', '250ms', true), pg_advisory_xact_lock(7526, 4),
-                set_config('lock_timeout', '",
+        "SELECT set_config('lock_timeout', '",
+        short_lock_timeout!(),
+        "', true), pg_advisory_xact_lock(7526, 4), set_config('lock_timeout', '",
         lock_timeout!(),
         "', true)"
     ),

@@ -12,7 +12,14 @@ macro_rules! lock_timeout {
         "5s"
     };
 }
-pub(crate) use lock_timeout;
+
+/// How long a statement waits for a lock that others may hold for any length of time.
+macro_rules! short_lock_timeout {
+    () => {
+        "250ms"
+    };
+}
+pub(crate) use {lock_timeout, short_lock_timeout};
 
 /// How long the server waits for a client that does not read, in milliseconds.
 macro_rules! client_timeout {
@@ -145,11 +152,20 @@ pub(crate) struct Begin {
 pub(crate) static BEGIN: Begin =
     Begin { pinned: "BEGIN ISOLATION LEVEL READ COMMITTED", local: begin_local!(lock_timeout!()) };
 
+/// Begins a transaction on a connection whose settings are pinned, with short waits for locks.
+macro_rules! begin_short_lock_wait {
+    () => {
+        concat!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT set_config('lock_timeout', '",
+            short_lock_timeout!(),
+            "', true)"
+        )
+    };
+}
+
 /// Like [`BEGIN`], but soon gives up on a row lock. Another worker may have been stopped while it holds it.
-pub(crate) static BEGIN_SHORT_LOCK_WAIT: Begin = Begin {
-    pinned: "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT set_config('lock_timeout', '250ms', true)",
-    local: begin_local!("250ms"),
-};
+pub(crate) static BEGIN_SHORT_LOCK_WAIT: Begin =
+    Begin { pinned: begin_short_lock_wait!(), local: begin_local!(short_lock_timeout!()) };
 
 /// Begins a transaction that has its id before its first statement reads a destination: the removal of unused destinations
 /// waits for such transactions.
@@ -161,8 +177,8 @@ pub(crate) static BEGIN_ENQUEUE: Begin = Begin {
 /// Like [`BEGIN_ENQUEUE`], but soon gives up on a row lock. Transactions of producers may hold such a lock for any length
 /// of time.
 pub(crate) static BEGIN_ENQUEUE_SHORT_LOCK_WAIT: Begin = Begin {
-    pinned: "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT set_config('lock_timeout', '250ms', true), pg_current_xact_id()",
-    local: concat!(begin_local!("250ms"), ", pg_current_xact_id()"),
+    pinned: concat!(begin_short_lock_wait!(), ", pg_current_xact_id()"),
+    local: concat!(begin_local!(short_lock_timeout!()), ", pg_current_xact_id()"),
 };
 
 /// Begins a read-only transaction whose statements share one snapshot.
